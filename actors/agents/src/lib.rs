@@ -1,0 +1,1 @@
+//! The cast: orchestrator, planner, router, verifier, guardrail, clinic

@@ -1,0 +1,160 @@
+//! `#[derive(Message)]`: name, reply type and JSON schema of a callboard message.
+
+use proc_macro::TokenStream;
+use proc_macro_crate::{FoundCrate, crate_name};
+use quote::quote;
+use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitStr, Meta, Type, parse_macro_input};
+
+/// Makes a type a message.
+///
+/// ```ignore
+/// /// Lists the clinic's patients, by id and condition.
+/// #[derive(Message, Serialize, Deserialize, JsonSchema)]
+/// #[message(reply = Patients, fallible)]
+/// struct ListPatients {}
+/// ```
+///
+/// - `reply = T`: what comes back; `()` when left out.
+/// - `fallible`: the reply is `Result<T, Failure>`; on a wire the failure is an error, not a value.
+/// - `name = "…"`: the name on a wire; the type's name in snake case when left out.
+/// - `local`: never leaves the process; needs no serde and no schema.
+///
+/// The doc comment is the description that other agents read.
+#[proc_macro_derive(Message, attributes(message))]
+pub fn derive_message(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(|e| e.to_compile_error()).into()
+}
+
+struct Options {
+    name: String,
+    reply: Type,
+    fallible: bool,
+    local: bool,
+}
+
+fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
+    if let Data::Union(_) = input.data {
+        return Err(syn::Error::new_spanned(input, "a message is a struct or an enum"));
+    }
+    if !input.generics.params.is_empty() {
+        return Err(syn::Error::new_spanned(
+            &input.generics,
+            "a message has no type parameters: its name stands for one type",
+        ));
+    }
+    let options = options(input)?;
+    let (ident, name, reply) = (&input.ident, &options.name, &options.reply);
+    let root = vocabulary();
+    let reply_type = match options.fallible {
+        true => quote!(::std::result::Result<#reply, #root::Failure>),
+        false => quote!(#reply),
+    };
+    let wire = if options.local { quote!() } else { wire(&root, ident, &doc_comment(input), reply, options.fallible) };
+    Ok(quote! {
+        impl #root::Message for #ident {
+            type Reply = #reply_type;
+            const NAME: &'static str = #name;
+            #wire
+        }
+    })
+}
+
+/// Where the vocabulary is: the facade re-exports it, so that embedders need one dependency.
+fn vocabulary() -> proc_macro2::TokenStream {
+    let path = |name: &str, suffix: proc_macro2::TokenStream| match crate_name(name) {
+        Ok(FoundCrate::Itself) => Some(quote!(::callboard #suffix)),
+        Ok(FoundCrate::Name(name)) => {
+            let name = syn::Ident::new(&name, proc_macro2::Span::call_site());
+            Some(quote!(::#name #suffix))
+        }
+        Err(_) => None,
+    };
+    path("callboard-message", quote!())
+        .or_else(|| path("callboard", quote!(::message)))
+        .unwrap_or_else(|| quote!(::callboard_message))
+}
+
+fn wire(
+    root: &proc_macro2::TokenStream,
+    ident: &syn::Ident,
+    description: &str,
+    reply: &Type,
+    fallible: bool,
+) -> proc_macro2::TokenStream {
+    let (decode_reply, encode_reply) = match fallible {
+        true => (quote!(decode_fallible::<#reply>), quote!(encode_fallible::<#reply>)),
+        false => (quote!(decode_plain::<#reply>), quote!(encode_plain::<#reply>)),
+    };
+    quote! {
+        fn wire() -> ::std::option::Option<&'static #root::Wire<Self>> {
+            use #root::message::codec;
+            static WIRE: #root::Wire<#ident> = #root::Wire {
+                description: #description,
+                decode: codec::decode,
+                encode: codec::encode,
+                decode_reply: codec::#decode_reply,
+                encode_reply: codec::#encode_reply,
+                input_schema: codec::input_schema::<#ident>,
+                output_schema: codec::schema::<#reply>,
+            };
+            ::std::option::Option::Some(&WIRE)
+        }
+    }
+}
+
+fn options(input: &DeriveInput) -> syn::Result<Options> {
+    let mut options = Options {
+        name: snake_case(&input.ident.to_string()),
+        reply: syn::parse_quote!(()),
+        fallible: false,
+        local: false,
+    };
+    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("message")) {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("reply") {
+                options.reply = meta.value()?.parse()?;
+            } else if meta.path.is_ident("name") {
+                let name: LitStr = meta.value()?.parse()?;
+                options.name = checked_name(&name)?;
+            } else if meta.path.is_ident("fallible") {
+                options.fallible = true;
+            } else if meta.path.is_ident("local") {
+                options.local = true;
+            } else {
+                return Err(meta.error("expected `reply = T`, `name = \"…\"`, `fallible` or `local`"));
+            }
+            Ok(())
+        })?;
+    }
+    Ok(options)
+}
+
+fn checked_name(name: &LitStr) -> syn::Result<String> {
+    let text = name.value();
+    let fits = (1..=64).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if fits { Ok(text) } else { Err(syn::Error::new_spanned(name, "a name is 1 to 64 characters of A-Za-z0-9_-.")) }
+}
+
+fn doc_comment(input: &DeriveInput) -> String {
+    let lines = input.attrs.iter().filter_map(|a| match &a.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(line), .. }) => Some(line.value().trim().to_owned()),
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in name.char_indices() {
+        if c.is_uppercase() && i > 0 {
+            out.push('_');
+        }
+        out.extend(c.to_lowercase());
+    }
+    out
+}

@@ -1,0 +1,55 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Who is behind a message: from a credential, never from the message's body.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Principal {
+    /// Unique among principals of its kind, for example a key's name.
+    pub id: String,
+    /// What vouches for it.
+    pub kind: PrincipalKind,
+    /// What it may do, in the words of the policy that reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// Why it asks now, for example `treatment`: field-level policy reads it (LGPD Art. 6, purpose limitation).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+}
+
+/// What vouches for a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PrincipalKind {
+    /// Nothing: it showed no credential.
+    Anonymous,
+    /// Whoever started this process.
+    LocalOperator,
+    /// An agent of this system.
+    Agent,
+    /// A peer with a key.
+    ApiKey,
+}
+
+impl Principal {
+    /// A peer that showed no credential.
+    pub fn anonymous() -> Self {
+        Self { id: "anonymous".into(), kind: PrincipalKind::Anonymous, scopes: Vec::new(), purpose: None }
+    }
+
+    /// Whoever started this process, as its own user.
+    pub fn local_operator() -> Self {
+        Self { id: "operator".into(), kind: PrincipalKind::LocalOperator, scopes: Vec::new(), purpose: None }
+    }
+
+    /// An agent of this system.
+    pub fn agent(id: impl Into<String>) -> Self {
+        Self { id: id.into(), kind: PrincipalKind::Agent, scopes: Vec::new(), purpose: None }
+    }
+
+    /// The same principal, asking for a stated purpose.
+    pub fn for_purpose(mut self, purpose: impl Into<String>) -> Self {
+        self.purpose = Some(purpose.into());
+        self
+    }
+}

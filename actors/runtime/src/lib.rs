@@ -1,0 +1,1 @@
+//! The kernel: agents, mailboxes, supervision, calls. The only crate that names actix

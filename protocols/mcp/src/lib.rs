@@ -1,0 +1,1 @@
+//! MCP: inbound server and outbound client over callboard calls

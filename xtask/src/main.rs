@@ -1,0 +1,2 @@
+//! Tasks of this repository. See `cargo xtask`.
+fn main() {}
