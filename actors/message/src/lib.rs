@@ -13,7 +13,7 @@ mod trace;
 
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress};
 pub use failure::{Failure, FailureKind};
-pub use message::{Message, MessageSpec, Named, Wire, WireError};
+pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use principal::{Principal, PrincipalKind};
 pub use question::{Answer, AnswerAction, Elicitation, Question, Root, Sample, SampleAnswer, SampleTurn, Speaker};
 pub use task::TaskState;

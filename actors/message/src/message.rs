@@ -25,6 +25,9 @@ pub trait Message: Sized + Send + 'static {
     }
 }
 
+/// A reply as JSON, or the failure that came in its place.
+pub type RawReply = Result<Box<RawValue>, Failure>;
+
 /// How a message and its reply are written as JSON and described to others.
 pub struct Wire<M: Message> {
     /// The doc comment of the message type: what a person or a model reads before using it.
@@ -34,7 +37,7 @@ pub struct Wire<M: Message> {
     /// Writes the message as a JSON object.
     pub encode: fn(&M) -> Result<Box<RawValue>, WireError>,
     /// Reads the reply, or the failure that came in its place.
-    pub decode_reply: fn(Result<Box<RawValue>, Failure>) -> Result<M::Reply, Failure>,
+    pub decode_reply: fn(RawReply) -> Result<M::Reply, Failure>,
     /// Writes the reply, or the failure that a fallible message answered.
     pub encode_reply: fn(M::Reply) -> Result<Box<RawValue>, Failure>,
     /// JSON Schema (2020-12) of the message.
@@ -115,7 +118,7 @@ pub mod codec {
     }
 
     pub fn decode_plain<R: DeserializeOwned>(reply: Result<Box<RawValue>, Failure>) -> Result<R, Failure> {
-        read(&*reply?)
+        read(&reply?)
     }
 
     pub fn encode_plain<R: Serialize>(reply: R) -> Result<Box<RawValue>, Failure> {

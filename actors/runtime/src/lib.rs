@@ -1,1 +1,54 @@
-//! The kernel: agents, mailboxes, supervision, calls. The only crate that names actix
+//! The kernel of callboard: agents on actix, with mailboxes, supervision and calls of their own.
+//!
+//! Start at [`System`], [`Agent`] and [`AgentRef`].
+
+#![expect(private_interfaces, reason = "Target is sealed: what its methods name is for this crate only")]
+
+mod agent;
+mod agent_ref;
+mod ask;
+mod call;
+mod cell;
+mod cx;
+mod dead_letter;
+mod directory;
+mod error;
+mod events;
+mod host;
+mod ids;
+mod journal;
+mod lane;
+mod mailbox;
+mod ops;
+mod policy;
+mod profile;
+mod reply;
+mod snapshot;
+mod supervision;
+mod sync;
+mod system;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+mod threads;
+mod timer;
+mod turn;
+
+pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
+pub use agent_ref::{AgentRef, Recipient, Target};
+pub use ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
+pub use call::{CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PendingQuestion};
+pub use cx::Cx;
+pub use dead_letter::{DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters};
+pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
+pub use error::SendError;
+pub use events::{Events, Published};
+pub use ids::AgentId;
+pub use journal::{Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, Record};
+pub use policy::{Crossing, Direction, Policy, PolicyChain, RateLimit};
+pub use profile::{
+    CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
+};
+pub use snapshot::{AgentSnapshot, AgentState};
+pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
+pub use system::{ShutdownReport, Spawn, System};
+pub use timer::{TIMER_PERIOD_MIN, Timer};

@@ -1,0 +1,257 @@
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+
+use callboard_message::{Failure, Message, MessageSpec, Named};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::ask::{Ask, Call, Tell};
+use crate::call::CallMeta;
+use crate::cell::{Accept, AnyCell, Control, Patience, Pushed};
+use crate::error::SendError;
+use crate::ids::AgentId;
+use crate::lane::Envelope;
+use crate::mailbox::WaiterId;
+use crate::reply::NoReply;
+use crate::snapshot::AgentSnapshot;
+use crate::supervision::ExitReason;
+use crate::system::System;
+
+/// A handle to an agent. Cheap to clone, `Send`, and it never says where the agent is: in this process, behind a protocol,
+/// a model, a person.
+#[derive(Clone)]
+pub struct AgentRef(pub(crate) Arc<dyn AnyCell>);
+
+/// A handle to an agent for one message type: checked once, then the shortest way in.
+pub struct Recipient<M: Message>(Arc<dyn Accept<M>>);
+
+/// Where a message of type `M` can go.
+pub trait Target<M: Message>: sealed::Target<M> {}
+
+impl<M: Message> Target<M> for AgentRef {}
+impl<M: Message> Target<M> for Recipient<M> {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Target<M: Message> {
+        #[doc(hidden)]
+        fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed;
+        #[doc(hidden)]
+        fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
+        #[doc(hidden)]
+        fn forget(&self, place: WaiterId);
+        #[doc(hidden)]
+        fn cell(&self) -> &dyn AnyCell;
+        /// The agent as one that takes any message as JSON, if it is one.
+        #[doc(hidden)]
+        fn outside(&self) -> Option<AgentRef>;
+    }
+}
+
+impl<M: Message> sealed::Target<M> for AgentRef {
+    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
+        self.0.push(TypeId::of::<M>(), slot, patience)
+    }
+
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
+        let mut out: Option<Result<M::Reply, NoReply>> = None;
+        self.0.in_place(TypeId::of::<M>(), slot, call, &mut out);
+        out
+    }
+
+    fn forget(&self, place: WaiterId) {
+        self.0.forget(place);
+    }
+
+    fn cell(&self) -> &dyn AnyCell {
+        &*self.0
+    }
+
+    fn outside(&self) -> Option<AgentRef> {
+        self.0.handles(TypeId::of::<Named>()).then(|| self.clone())
+    }
+}
+
+impl<M: Message> sealed::Target<M> for Recipient<M> {
+    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
+        self.0.push(slot, patience)
+    }
+
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
+        self.0.in_place(slot, call)
+    }
+
+    fn forget(&self, place: WaiterId) {
+        self.0.cell().forget(place);
+    }
+
+    fn cell(&self) -> &dyn AnyCell {
+        self.0.cell()
+    }
+
+    fn outside(&self) -> Option<AgentRef> {
+        None
+    }
+}
+
+macro_rules! sending {
+    ($($m:ident)?) => {
+        /// Sends `message` and waits for room in the mailbox, in the order of those who wait, but not for the handler.
+        ///
+        /// # Errors
+        /// [`SendError::Closed`] or [`SendError::NotHandled`], with the message.
+        pub fn tell$(<$m: Message>)?(&self, message: M) -> Tell<'_, M, Self> {
+            Tell::new(self, message)
+        }
+
+        /// Sends `message` at once.
+        ///
+        /// # Errors
+        /// [`SendError::Full`], [`SendError::Closed`] or [`SendError::NotHandled`], with the message.
+        pub fn try_tell$(<$m: Message>)?(&self, message: M) -> Result<(), SendError<M>> {
+            crate::ask::try_tell(self, message)
+        }
+
+        /// Sends `message` and waits for its reply. It waits for room too, unless [`Ask::without_waiting`]; it waits for
+        /// ever, unless [`Ask::within`]. Dropped, it cancels the handler.
+        ///
+        /// # Errors
+        /// Any [`SendError`].
+        pub fn ask$(<$m: Message>)?(&self, message: M) -> Ask<'_, M, Self> {
+            Ask::new(self, message)
+        }
+    };
+}
+
+impl AgentRef {
+    sending!(M);
+
+    /// Sends `message` as a call of its own: its progress can be followed and its questions answered.
+    pub fn call<M: Message>(&self, message: M) -> Call<M> {
+        Call::new(self.clone(), message)
+    }
+
+    /// Asks by name with a JSON object; the way in for every protocol. `call` says on whose behalf.
+    ///
+    /// # Errors
+    /// `NotFound` where nothing goes by that name, `InvalidInput` where the payload doesn't fit, else what the agent or the
+    /// kernel answered.
+    pub async fn ask_named(
+        &self,
+        name: impl Into<String>,
+        payload: Box<RawValue>,
+        call: Option<Arc<CallMeta>>,
+    ) -> Result<Box<RawValue>, Failure> {
+        self.0.clone().ask_named(Named { name: name.into(), payload }, call).await
+    }
+
+    /// The same agent, for one message type only. `None` where it doesn't handle that.
+    pub fn recipient<M: Message>(&self) -> Option<Recipient<M>> {
+        self.0.clone().recipient(TypeId::of::<M>())?.downcast().ok().map(|r| *r)
+    }
+
+    /// Which messages it accepts from outside, with their schemas.
+    pub fn specs(&self) -> Vec<MessageSpec> {
+        self.0.specs()
+    }
+
+    /// Its id in this system.
+    pub fn id(&self) -> AgentId {
+        self.0.id()
+    }
+
+    /// The name that it was given.
+    pub fn name(&self) -> Option<&str> {
+        self.0.label().map(|label| &**label)
+    }
+
+    /// The system in which it lives.
+    pub fn system(&self) -> &System {
+        self.0.system()
+    }
+
+    /// What people see of it.
+    pub fn snapshot(&self) -> AgentSnapshot {
+        self.0.snapshot()
+    }
+
+    /// What it shows of its own state ([`crate::Agent::observe`]); `null` while it is away or gone. Goes before work.
+    pub async fn observe(&self) -> serde_json::Value {
+        let (reply, seen) = oneshot::channel();
+        self.control(Control::Observe(reply));
+        seen.await.unwrap_or_default()
+    }
+
+    /// Stops it after what its mailbox holds; new messages are refused at once.
+    pub fn stop(&self) {
+        self.control(Control::Drain);
+    }
+
+    /// Stops it now: running handlers are dropped at their await, what the mailbox holds becomes dead letters.
+    pub fn kill(&self) {
+        self.control(Control::Kill(ExitReason::Killed));
+    }
+
+    /// Ends when the agent has ended, and says why; at once where it has ended.
+    pub async fn ended(&self) -> ExitReason {
+        self.system().ended_of(self).await
+    }
+
+    pub(crate) fn control(&self, control: Control) {
+        self.0.control(control);
+    }
+
+    pub(crate) fn watched_by(&self, watcher: &AgentRef) {
+        self.system().watch(self, watcher.clone());
+    }
+}
+
+impl<M: Message> Recipient<M> {
+    sending!();
+
+    pub(crate) fn new(accept: Arc<dyn Accept<M>>) -> Self {
+        Self(accept)
+    }
+
+    /// The agent's id in this system.
+    pub fn id(&self) -> AgentId {
+        self.0.cell().id()
+    }
+}
+
+impl<M: Message> Clone for Recipient<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl PartialEq for AgentRef {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for AgentRef {}
+
+impl fmt::Display for AgentRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => self.id().fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for AgentRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AgentRef({self})")
+    }
+}
+
+impl<M: Message> fmt::Debug for Recipient<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Recipient<{}>({})", M::NAME, self.id())
+    }
+}

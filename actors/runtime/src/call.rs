@@ -1,0 +1,155 @@
+//! The call: one exchange in flight, and what it carries from agent to agent.
+
+use std::sync::Arc;
+
+use callboard_message::{
+    Answer, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Principal, Progress, Question, TraceContext,
+};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Progress reports and questions that wait for a slow caller; past that, reports are dropped and questions wait.
+pub const CALL_EVENTS_MAX: usize = 64;
+
+/// Who called, as the callee sees it. Every inbound adapter implements it once.
+pub trait Caller: Send + Sync {
+    /// Told how far the call has come. Never waits.
+    fn progress(&self, progress: Progress);
+
+    /// Asked in mid-call. Fails with [`FailureKind::NobodyToAsk`] where no one can answer.
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>>;
+}
+
+/// What a call carries: it goes along with every message that the call causes.
+#[derive(Clone)]
+pub struct CallMeta {
+    /// The call.
+    pub id: CallId,
+    /// Who is behind it.
+    pub principal: Arc<Principal>,
+    /// When its result is of no use any more.
+    pub deadline: Option<Instant>,
+    /// What it may still spend.
+    pub budget: Budget,
+    /// How many agents it has passed through.
+    pub hops: u16,
+    /// How many it may pass through.
+    pub hops_max: u16,
+    /// Its place in a trace.
+    pub trace: TraceContext,
+    /// Fires when the caller no longer wants it.
+    pub cancel: CancellationToken,
+    /// Where progress and questions go.
+    pub caller: Option<Arc<dyn Caller>>,
+}
+
+impl CallMeta {
+    /// A call of `principal`'s, without deadline, with nobody to ask.
+    pub fn new(principal: Arc<Principal>) -> Self {
+        Self {
+            id: CallId::fresh(),
+            principal,
+            deadline: None,
+            budget: Budget::default(),
+            hops: 0,
+            hops_max: HOPS_MAX_DEFAULT,
+            trace: TraceContext::root(),
+            cancel: CancellationToken::new(),
+            caller: None,
+        }
+    }
+
+    /// The same call, with progress and questions going to `caller`.
+    pub fn with_caller(mut self, caller: Arc<dyn Caller>) -> Self {
+        self.caller = Some(caller);
+        self
+    }
+
+    /// The same call, to be answered until `deadline`, or earlier where it already had to be.
+    pub fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(self.deadline.map_or(deadline, |d| d.min(deadline)));
+        self
+    }
+
+    /// What the next agent gets: one hop further, cancelled with this one. `None` where the hops are used up.
+    pub(crate) fn next_hop(&self) -> Option<Self> {
+        let hops = self.hops.checked_add(1).filter(|h| *h <= self.hops_max)?;
+        Some(Self { hops, trace: self.trace.child(), cancel: self.cancel.child_token(), ..self.clone() })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.cancel.is_cancelled() || self.deadline.is_some_and(|d| Instant::now() >= d)
+    }
+
+    /// Ends when the call is cancelled or its deadline passes.
+    pub(crate) async fn over(&self) {
+        match self.deadline {
+            None => self.cancel.cancelled().await,
+            Some(deadline) => tokio::select! {
+                () = self.cancel.cancelled() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+            },
+        }
+    }
+}
+
+/// What happens in a call before it ends.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CallEvent {
+    /// It has come this far.
+    Progress(Progress),
+    /// The callee asks; the call pauses until it is answered.
+    Question(PendingQuestion),
+}
+
+/// A question that waits for its answer. Dropped unanswered, the callee learns that nobody was there.
+#[derive(Debug)]
+pub struct PendingQuestion {
+    /// What is asked.
+    pub question: Question,
+    answer: oneshot::Sender<Result<Answer, Failure>>,
+}
+
+impl PendingQuestion {
+    /// Answers it: the call goes on.
+    pub fn answer(self, answer: Answer) {
+        // A callee that gave up meanwhile doesn't need it.
+        let _ = self.answer.send(Ok(answer));
+    }
+
+    /// Says why there is no answer: the call goes on and decides.
+    pub fn refuse(self, why: Failure) {
+        let _ = self.answer.send(Err(why));
+    }
+}
+
+/// A caller at the other end of a channel.
+pub(crate) struct ChannelCaller(mpsc::Sender<CallEvent>);
+
+pub(crate) fn channel_caller() -> (ChannelCaller, mpsc::Receiver<CallEvent>) {
+    let (tx, rx) = mpsc::channel(CALL_EVENTS_MAX);
+    (ChannelCaller(tx), rx)
+}
+
+impl Caller for ChannelCaller {
+    fn progress(&self, progress: Progress) {
+        // A slow caller misses reports, not the result.
+        let _ = self.0.try_send(CallEvent::Progress(progress));
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let pending = PendingQuestion { question, answer };
+            self.0.send(CallEvent::Question(pending)).await.map_err(|_| nobody())?;
+            answered.await.map_err(|_| nobody())?
+        })
+    }
+}
+
+pub(crate) fn nobody() -> Failure {
+    Failure::new(FailureKind::NobodyToAsk, "nobody to ask")
+}

@@ -1,0 +1,336 @@
+//! The cell: an agent with its mailbox, as everyone but its host sees it.
+
+use std::any::{Any, TypeId};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::task::Waker;
+use std::time::Duration;
+
+use callboard_message::{Failure, Message, MessageSpec, Named};
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::agent::{Agent, Handlers};
+use crate::call::CallMeta;
+use crate::host::{Host, Turn, inside};
+use crate::ids::AgentId;
+use crate::lane::{Envelope, Queue};
+use crate::mailbox::{Admitted, Gate, Mailbox, Rest, WaiterId};
+use crate::ops::{Direct, Op};
+use crate::profile::Profile;
+use crate::reply::NoReply;
+use crate::snapshot::{AgentSnapshot, AgentState};
+use crate::supervision::{ExitReason, Supervisor};
+use crate::sync::Mutex;
+use crate::system::System;
+use crate::turn::Body;
+
+pub(crate) type Ticket = Arc<dyn Turn>;
+
+/// What goes before work.
+pub(crate) enum Control {
+    /// Stop now: what the mailbox holds becomes dead letters.
+    Kill(ExitReason),
+    /// Stop after what the mailbox holds.
+    Drain,
+    /// A sibling failed and all start afresh, after a pause.
+    Restart(Duration),
+    Unstash,
+    Observe(oneshot::Sender<serde_json::Value>),
+    Terminated(AgentId, ExitReason),
+}
+
+/// What became of a message.
+pub(crate) enum Pushed {
+    In,
+    Full(u32),
+    Waiting,
+    Closed,
+    NotHandled,
+}
+
+/// How long a sender is willing to wait for room.
+pub(crate) enum Patience<'a> {
+    None,
+    Wait(&'a mut Option<WaiterId>, &'a Waker),
+}
+
+/// What all agents of one type share.
+pub(crate) struct Kind<A: Agent> {
+    pub(crate) handlers: Handlers<A>,
+    pub(crate) types: Vec<TypeId>,
+    pub(crate) profile: Arc<Profile>,
+}
+
+impl<A: Agent> Kind<A> {
+    pub(crate) fn new() -> Self {
+        let handlers = Handlers::<A>::collect();
+        let types = handlers.ops.iter().map(|op| op.message()).collect();
+        Self { handlers, types, profile: Arc::new(A::profile()) }
+    }
+
+    fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
+        let at = self.types.iter().position(|t| *t == message)?;
+        Some((at as u16, &*self.handlers.ops[at]))
+    }
+}
+
+pub(crate) type Factory<A> = Arc<dyn Fn() -> A + Send + Sync>;
+
+/// The counters that people see.
+#[derive(Default)]
+pub(crate) struct Stats {
+    /// Written only by whoever has the ticket.
+    pub(crate) handled: AtomicU64,
+    pub(crate) restarts: AtomicU32,
+    pub(crate) in_flight: AtomicU32,
+    pub(crate) state: AtomicU8,
+    /// The handler that panicked last.
+    pub(crate) last_error: Mutex<Option<&'static str>>,
+    /// Why it ended; 0 while it lives.
+    pub(crate) exit: AtomicU8,
+}
+
+impl Stats {
+    pub(crate) fn add_handled(&self, count: u32) {
+        self.handled.store(self.handled.load(Relaxed) + u64::from(count), Relaxed);
+    }
+}
+
+pub(crate) struct Cell<A: Agent> {
+    pub(crate) id: AgentId,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) system: System,
+    pub(crate) host: Arc<Host>,
+    pub(crate) kind: Arc<Kind<A>>,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) factory: Option<Factory<A>>,
+    pub(crate) supervisor: Option<Supervisor>,
+    pub(crate) mailbox: Mailbox<Queue, Ticket, Control>,
+    pub(crate) body: Mutex<Body<A>>,
+    pub(crate) stats: Stats,
+}
+
+impl<A: Agent> Cell<A> {
+    fn patient(&self, patience: Patience<'_>, push: impl FnOnce(&mut Queue)) -> Pushed {
+        let admitted = match patience {
+            Patience::None => self.mailbox.admit(inside, push),
+            Patience::Wait(place, waker) => {
+                let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
+                *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
+                admitted
+            }
+        };
+        match admitted {
+            Admitted::In(ticket) => {
+                if let Some(ticket) = ticket {
+                    self.host.run(ticket);
+                }
+                Pushed::In
+            }
+            Admitted::Full => Pushed::Full(self.profile.mailbox_capacity),
+            Admitted::Waiting(_) => Pushed::Waiting,
+            Admitted::Closed => Pushed::Closed,
+        }
+    }
+
+    /// Runs a synchronous handler on this thread, if the agent has nothing at all to do.
+    pub(crate) fn in_place<M: Message>(
+        &self,
+        direct: Direct<A, M>,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallMeta>>,
+    ) -> Option<Result<M::Reply, NoReply>> {
+        if !self.profile.in_place {
+            return None;
+        }
+        let ticket = self.mailbox.claim(inside)?;
+        let mut body = self.body.lock();
+        let answer = match body.alive() {
+            Some((agent, cx)) if slot.as_ref().is_some_and(|m| (direct.ready)(agent, m)) => {
+                slot.take().map(|message| {
+                    cx.call = call.cloned();
+                    let answer = crate::host::as_agent(|| {
+                        catch_unwind(AssertUnwindSafe(|| (direct.handle)(agent, message, cx)))
+                    });
+                    cx.call = None;
+                    answer
+                })
+            }
+            _ => None,
+        };
+        self.stats.add_handled(u32::from(answer.is_some()));
+        let rest = match &answer {
+            Some(Err(_)) => {
+                // What follows a panic is for the host.
+                body.note_panic(M::NAME);
+                Rest::More
+            }
+            _ => Rest::Idle,
+        };
+        drop(body);
+        if let Some(ticket) = self.mailbox.settle(0, rest, ticket) {
+            self.host.run(ticket);
+        }
+        answer.map(|answer| answer.map_err(|_| NoReply::Panicked))
+    }
+}
+
+/// An agent of any type.
+pub(crate) trait AnyCell: Send + Sync {
+    fn id(&self) -> AgentId;
+    fn label(&self) -> Option<&Arc<str>>;
+    fn system(&self) -> &System;
+    fn handles(&self, message: TypeId) -> bool;
+    /// Moves an `Option<Envelope<M>>` into the mailbox.
+    fn push(&self, message: TypeId, slot: &mut dyn Any, patience: Patience<'_>) -> Pushed;
+    fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any);
+    fn forget(&self, place: WaiterId);
+    fn control(&self, control: Control);
+    fn set_gate(&self, gate: Gate);
+    fn depth_and_activity(&self) -> (u32, bool);
+    fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>>;
+    fn specs(&self) -> Vec<MessageSpec>;
+    fn ask_named(
+        self: Arc<Self>,
+        named: Named,
+        call: Option<Arc<CallMeta>>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
+    fn snapshot(&self) -> AgentSnapshot;
+    /// Why it ended, once it has.
+    fn exit(&self) -> Option<ExitReason>;
+}
+
+impl<A: Agent> AnyCell for Cell<A> {
+    fn id(&self) -> AgentId {
+        self.id
+    }
+
+    fn label(&self) -> Option<&Arc<str>> {
+        self.label.as_ref()
+    }
+
+    fn system(&self) -> &System {
+        &self.system
+    }
+
+    fn handles(&self, message: TypeId) -> bool {
+        self.kind.types.contains(&message)
+    }
+
+    fn push(&self, message: TypeId, slot: &mut dyn Any, patience: Patience<'_>) -> Pushed {
+        let Some((lane, op)) = self.kind.find(message) else { return Pushed::NotHandled };
+        self.patient(patience, |queue| op.push(queue, lane, slot))
+    }
+
+    fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any) {
+        if let Some((_, op)) = self.kind.find(message) {
+            op.in_place(self, slot, call, out);
+        }
+    }
+
+    fn forget(&self, place: WaiterId) {
+        self.mailbox.forget(place);
+    }
+
+    fn control(&self, control: Control) {
+        if let Some(ticket) = self.mailbox.control(control) {
+            self.host.run(ticket);
+        }
+    }
+
+    fn set_gate(&self, gate: Gate) {
+        self.mailbox.set_gate(gate);
+    }
+
+    fn depth_and_activity(&self) -> (u32, bool) {
+        let (depth, active) = self.mailbox.depth_and_activity();
+        (depth, active || self.stats.in_flight.load(Relaxed) > 0)
+    }
+
+    fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>> {
+        let kind = self.kind.clone();
+        let (lane, op) = kind.find(message)?;
+        Some(op.recipient(self, lane))
+    }
+
+    fn specs(&self) -> Vec<MessageSpec> {
+        self.kind.handlers.ops.iter().filter_map(|op| op.spec()).collect()
+    }
+
+    fn ask_named(
+        self: Arc<Self>,
+        named: Named,
+        call: Option<Arc<CallMeta>>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
+        let kind = self.kind.clone();
+        let agent = crate::agent_ref::AgentRef(self);
+        if let Some(op) = kind.handlers.ops.iter().find(|op| op.name() == named.name && op.spec().is_some()) {
+            return op.ask_named(agent, named.payload, call);
+        }
+        Box::pin(async move {
+            if !agent.0.handles(TypeId::of::<Named>()) {
+                return Err(Failure::not_found(format!("{agent} doesn't handle {}", named.name)));
+            }
+            agent.ask(named).within_call(call).await?
+        })
+    }
+
+    fn exit(&self) -> Option<ExitReason> {
+        ExitReason::from_u8(self.stats.exit.load(SeqCst))
+    }
+
+    fn snapshot(&self) -> AgentSnapshot {
+        AgentSnapshot {
+            id: self.id,
+            name: self.label.as_deref().map(str::to_owned),
+            kind: short_type_name::<A>(),
+            state: AgentState::from_u8(self.stats.state.load(Relaxed)),
+            mailbox_depth: self.mailbox.depth_and_activity().0,
+            mailbox_capacity: self.profile.mailbox_capacity,
+            in_flight: self.stats.in_flight.load(Relaxed),
+            handled: self.stats.handled.load(Relaxed),
+            restarts: self.stats.restarts.load(Relaxed),
+            last_error: self.stats.last_error.lock().map(|message| format!("panicked in {message}")),
+        }
+    }
+}
+
+pub(crate) fn short_type_name<A>() -> &'static str {
+    let name = std::any::type_name::<A>();
+    name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
+}
+
+/// The way to one agent for one message type.
+pub(crate) struct Port<A: Agent, M: Message> {
+    pub(crate) cell: Arc<Cell<A>>,
+    pub(crate) lane: u16,
+    pub(crate) direct: Option<Direct<A, M>>,
+}
+
+/// A [`Port`] without its agent's type.
+pub(crate) trait Accept<M: Message>: Send + Sync {
+    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed;
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
+    fn cell(&self) -> &dyn AnyCell;
+}
+
+impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
+    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
+        self.cell.patient(patience, |queue| {
+            if let Some(envelope) = slot.take() {
+                queue.push(self.lane, envelope);
+            }
+        })
+    }
+
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
+        self.cell.in_place(self.direct?, slot, call)
+    }
+
+    fn cell(&self) -> &dyn AnyCell {
+        &*self.cell
+    }
+}

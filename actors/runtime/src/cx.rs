@@ -1,0 +1,152 @@
+use std::future::Future;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use callboard_message::{Answer, Failure, Message, Principal, Progress, Question};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent_ref::AgentRef;
+use crate::ask::Ask;
+use crate::call::{CallMeta, nobody};
+use crate::cell::Control;
+use crate::ids::AgentId;
+use crate::system::System;
+use crate::timer::Timer;
+
+/// What a handler knows of its surroundings: itself, its system, and the call that it serves.
+#[derive(Clone)]
+pub struct Cx {
+    pub(crate) me: AgentRef,
+    pub(crate) call: Option<Arc<CallMeta>>,
+    /// Fires when the caller no longer wants the reply, in async handlers.
+    pub(crate) cancel: Option<CancellationToken>,
+}
+
+static NO_PRINCIPAL: LazyLock<Principal> = LazyLock::new(|| Principal::agent("system"));
+
+impl Cx {
+    pub(crate) fn new(me: AgentRef) -> Self {
+        Self { me, call: None, cancel: None }
+    }
+
+    pub(crate) fn for_handler(&self, call: Option<Arc<CallMeta>>, asked: bool) -> Self {
+        let cancel = match &call {
+            Some(call) => Some(call.cancel.child_token()),
+            None => asked.then(CancellationToken::new),
+        };
+        Self { me: self.me.clone(), call, cancel }
+    }
+
+    /// A span for the handler, where the call is traced and somebody listens.
+    pub(crate) fn span(&self, message: &'static str) -> Option<tracing::Span> {
+        let call = self.call.as_ref()?;
+        let span = tracing::debug_span!(
+            "handle", agent = %self.me.id(), message, call = %call.id, trace = format_args!("{:032x}", call.trace.trace_id())
+        );
+        (!span.is_disabled()).then_some(span)
+    }
+
+    /// The agent itself.
+    pub fn me(&self) -> &AgentRef {
+        &self.me
+    }
+
+    /// The system in which it lives.
+    pub fn system(&self) -> &System {
+        self.me.system()
+    }
+
+    /// The call that this message belongs to; `None` for a plain tell or ask.
+    pub fn call(&self) -> Option<&Arc<CallMeta>> {
+        self.call.as_ref()
+    }
+
+    /// Who is behind the message: the call's principal, or for a plain tell or ask an agent of this system.
+    pub fn principal(&self) -> &Principal {
+        match &self.call {
+            Some(call) => &call.principal,
+            None => &NO_PRINCIPAL,
+        }
+    }
+
+    /// When the reply is of no use any more.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.call.as_ref()?.deadline
+    }
+
+    /// Whether the caller no longer wants the reply.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancellationToken::is_cancelled)
+            || self.call.as_ref().is_some_and(|c| c.is_over())
+    }
+
+    /// Ends when the caller no longer wants the reply. After it the handler has its profile's grace to tidy up.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+        let cancel = self.cancel.clone();
+        async move {
+            match cancel {
+                Some(cancel) => cancel.cancelled().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Tells the caller how far the call has come. Never waits.
+    pub fn progress(&self, progress: Progress) {
+        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+            caller.progress(progress);
+        }
+    }
+
+    /// Asks back: whoever caused the call answers, over whatever protocol it came.
+    ///
+    /// # Errors
+    /// [`callboard_message::FailureKind::NobodyToAsk`] where no one can answer, or the answerer's own failure.
+    pub async fn question(&self, question: Question) -> Result<Answer, Failure> {
+        let caller = self.call.as_ref().and_then(|c| c.caller.clone()).ok_or_else(nobody)?;
+        caller.ask(question).await
+    }
+
+    /// Asks another agent as part of this call: deadline, principal, trace and caller go along, one hop is counted, and
+    /// cancelling this call cancels it.
+    pub fn ask<'a, M: Message>(&self, agent: &'a AgentRef, message: M) -> Ask<'a, M, AgentRef> {
+        agent.ask(message).on_behalf_of(self.call.as_deref())
+    }
+
+    /// The call as another agent gets it, for [`AgentRef::ask_named`]. `None` where there is no call, or its hops are used up.
+    pub fn next_hop(&self) -> Option<Arc<CallMeta>> {
+        self.call.as_ref()?.next_hop().map(Arc::new)
+    }
+
+    /// Puts the messages set aside back at the head of the mailbox.
+    pub fn unstash(&self) {
+        self.me.control(Control::Unstash);
+    }
+
+    /// Stops this agent after what its mailbox holds.
+    pub fn stop(&self) {
+        self.me.stop();
+    }
+
+    /// Calls [`crate::Agent::terminated`] when `other` ends; at once where it has ended.
+    pub fn watch(&self, other: &AgentRef) {
+        other.watched_by(&self.me);
+    }
+
+    /// Like [`Cx::watch`], undone.
+    pub fn unwatch(&self, other: AgentId) {
+        self.system().unwatch(self.me.id(), other);
+    }
+
+    /// Sends `message` to this agent after `delay`. The timer ends with the agent, or when [`Timer::cancel`]led.
+    pub fn tell_after<M: Message>(&self, delay: Duration, message: M) -> Timer {
+        Timer::after(self.me.clone(), delay, message)
+    }
+
+    /// Sends what `make` makes to this agent every `period` (at least a millisecond), first after one period. A tick that
+    /// finds the mailbox full is left out.
+    pub fn tell_every<M: Message>(&self, period: Duration, make: impl FnMut() -> M + Send + 'static) -> Timer {
+        Timer::every(self.me.clone(), period, make)
+    }
+}

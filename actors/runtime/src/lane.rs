@@ -1,0 +1,160 @@
+//! Lanes: one queue a message type, so that a message is moved in and out without a box; and the order among them.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use callboard_message::Message;
+
+use crate::call::CallMeta;
+use crate::mailbox::Batch;
+use crate::reply::{NoReply, Replier};
+
+/// A message on its way to a handler.
+pub(crate) struct Envelope<M: Message> {
+    pub(crate) message: M,
+    pub(crate) reply: Option<Replier<M::Reply>>,
+    pub(crate) call: Option<Arc<CallMeta>>,
+}
+
+/// The queue of one message type, known to the agent by what can be done with its head.
+pub(crate) trait Lane: Send {
+    /// The `VecDeque<Envelope<M>>` itself.
+    fn queue(&mut self) -> &mut dyn Any;
+    /// Moves the head to the back of a lane of the same type.
+    fn shift(&mut self, to: &mut dyn Lane);
+    /// Moves the tail to the front of a lane of the same type.
+    fn shift_back(&mut self, to: &mut dyn Lane);
+    /// An empty lane of the same type.
+    fn fresh(&self) -> Box<dyn Lane>;
+    /// Throws the head away, telling whoever waits for its reply. Returns the message's name.
+    fn discard(&mut self, why: NoReply) -> &'static str;
+}
+
+impl<M: Message> Lane for VecDeque<Envelope<M>> {
+    fn queue(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn shift(&mut self, to: &mut dyn Lane) {
+        if let (Some(envelope), Some(to)) = (self.pop_front(), typed::<M>(to)) {
+            to.push_back(envelope);
+        }
+    }
+
+    fn shift_back(&mut self, to: &mut dyn Lane) {
+        if let (Some(envelope), Some(to)) = (self.pop_back(), typed::<M>(to)) {
+            to.push_front(envelope);
+        }
+    }
+
+    fn fresh(&self) -> Box<dyn Lane> {
+        Box::new(Self::new())
+    }
+
+    fn discard(&mut self, why: NoReply) -> &'static str {
+        if let Some(Envelope { reply: Some(reply), .. }) = self.pop_front() {
+            reply.fail(why);
+        }
+        M::NAME
+    }
+}
+
+pub(crate) fn typed<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecDeque<Envelope<M>>> {
+    lane.queue().downcast_mut()
+}
+
+/// Messages of several types in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// (lane, how many in a row).
+    order: VecDeque<(u16, u32)>,
+    lanes: Vec<Option<Box<dyn Lane>>>,
+}
+
+impl Batch for Queue {
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+impl Queue {
+    pub(crate) fn push<M: Message>(&mut self, lane: u16, envelope: Envelope<M>) {
+        if let Some(queue) = typed::<M>(self.lane_or_new::<M>(lane)) {
+            queue.push_back(envelope);
+        }
+        match self.order.back_mut() {
+            Some((last, count)) if *last == lane => *count += 1,
+            _ => self.order.push_back((lane, 1)),
+        }
+    }
+
+    fn lane_or_new<M: Message>(&mut self, lane: u16) -> &mut dyn Lane {
+        let at = usize::from(lane);
+        if self.lanes.len() <= at {
+            self.lanes.resize_with(at + 1, || None);
+        }
+        &mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new()))
+    }
+
+    /// The next run: its lane and length.
+    pub(crate) fn head(&self) -> Option<(u16, u32)> {
+        self.order.front().copied()
+    }
+
+    pub(crate) fn lane(&mut self, lane: u16) -> Option<&mut dyn Lane> {
+        self.lanes.get_mut(usize::from(lane))?.as_deref_mut().map(|l| l as &mut dyn Lane)
+    }
+
+    /// `count` messages of the head run left their lane.
+    pub(crate) fn advance(&mut self, count: u32) {
+        if let Some((_, left)) = self.order.front_mut() {
+            *left -= count.min(*left);
+            if *left == 0 {
+                self.order.pop_front();
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.order.iter().map(|(_, count)| *count as usize).sum()
+    }
+
+    /// Moves the head to the back of `to` (the stash).
+    pub(crate) fn shift_head<M: Message>(&mut self, to: &mut Queue) {
+        let Some((at, _)) = self.head() else { return };
+        to.lane_or_new::<M>(at);
+        if let (Some(from), Some(Some(into))) = (self.lane(at), to.lanes.get_mut(usize::from(at))) {
+            from.shift(&mut **into);
+        }
+        match to.order.back_mut() {
+            Some((last, count)) if *last == at => *count += 1,
+            _ => to.order.push_back((at, 1)),
+        }
+        self.advance(1);
+    }
+
+    /// Puts all of `from` before everything here, in its order (unstash).
+    pub(crate) fn prepend(&mut self, from: &mut Queue) {
+        while let Some((at, count)) = from.order.pop_back() {
+            let slot = usize::from(at);
+            if self.lanes.len() <= slot {
+                self.lanes.resize_with(slot + 1, || None);
+            }
+            let Some(Some(source)) = from.lanes.get_mut(slot) else { continue };
+            let target = self.lanes[slot].get_or_insert_with(|| source.fresh());
+            (0..count).for_each(|_| source.shift_back(&mut **target));
+            self.order.push_front((at, count));
+        }
+    }
+
+    /// Throws everything away; `each` learns the names.
+    pub(crate) fn discard_all(&mut self, why: NoReply, mut each: impl FnMut(&'static str)) {
+        while let Some((at, _)) = self.head() {
+            if let Some(lane) = self.lane(at) {
+                each(lane.discard(why));
+            }
+            self.advance(1);
+        }
+    }
+}

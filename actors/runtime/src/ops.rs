@@ -1,0 +1,318 @@
+//! What an agent type can do with one message type: typed inside, the same to look at from outside.
+
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use callboard_message::{Failure, Message, MessageSpec};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Agent, ConcurrentHandler, Handler, SyncHandler};
+use crate::agent_ref::{AgentRef, Recipient};
+use crate::call::CallMeta;
+use crate::cell::{Cell, Port};
+use crate::cx::Cx;
+use crate::lane::{Envelope, Lane, Queue, typed};
+use crate::profile::Profile;
+use crate::reply::{NoReply, Replier};
+
+/// What a run over the head of the queue needs.
+pub(crate) struct Run<'a, A> {
+    pub(crate) agent: &'a mut Option<A>,
+    pub(crate) cx: &'a mut Cx,
+    pub(crate) profile: &'a Profile,
+    /// Messages taken from the lane, kept even when a handler panics.
+    pub(crate) begun: &'a mut u32,
+    /// Messages that may be taken.
+    pub(crate) max: u32,
+}
+
+pub(crate) enum Ran<A> {
+    /// As many as `begun` says are done.
+    Done,
+    /// The agent isn't ready for the head.
+    NotReady,
+    /// The head runs with the agent in it; `false` where its handler was dropped at an await.
+    Exclusive(BoxFuture<'static, (A, bool)>),
+    /// The head runs beside the agent; `false` where it panicked.
+    Concurrent(BoxFuture<'static, bool>),
+}
+
+/// The direct way into a synchronous handler.
+pub(crate) struct Direct<A: Agent, M: Message> {
+    pub(crate) handle: fn(&mut A, M, &mut Cx) -> M::Reply,
+    pub(crate) ready: fn(&A, &M) -> bool,
+}
+
+impl<A: Agent, M: Message> Clone for Direct<A, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Agent, M: Message> Copy for Direct<A, M> {}
+
+pub(crate) trait Op<A: Agent>: Send + Sync {
+    fn message(&self) -> TypeId;
+    fn name(&self) -> &'static str;
+    fn spec(&self) -> Option<MessageSpec>;
+    /// How many handlers of this kind may be suspended at once; `None` for those that have the agent to themselves.
+    fn in_flight_max(&self) -> Option<u32>;
+    /// Begins on the head of `lane`.
+    fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A>;
+    /// Moves an `Option<Envelope<M>>` into the queue.
+    fn push(&self, queue: &mut Queue, lane: u16, slot: &mut dyn Any);
+    /// Sets the head of `queue` aside.
+    fn stash(&self, queue: &mut Queue, stash: &mut Queue);
+    /// Runs an `Option<M>` in place into an `Option<Result<M::Reply, NoReply>>`, if it can.
+    fn in_place(&self, cell: &Cell<A>, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any);
+    /// A `Recipient<M>`.
+    fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any>;
+    /// Asks by name with JSON.
+    fn ask_named(
+        &self,
+        agent: AgentRef,
+        payload: Box<RawValue>,
+        call: Option<Arc<CallMeta>>,
+    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
+}
+
+macro_rules! op {
+    ($op:ident, $handler:ident, $direct:expr, $in_flight_max:expr, $run:ident) => {
+        impl<A: $handler<M>, M: Message> Op<A> for $op<M> {
+            fn message(&self) -> TypeId {
+                TypeId::of::<M>()
+            }
+
+            fn name(&self) -> &'static str {
+                M::NAME
+            }
+
+            fn spec(&self) -> Option<MessageSpec> {
+                M::wire().map(|wire| wire.spec())
+            }
+
+            fn in_flight_max(&self) -> Option<u32> {
+                ($in_flight_max)(self)
+            }
+
+            fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
+                $run::<A, M>(lane, run)
+            }
+
+            fn push(&self, queue: &mut Queue, lane: u16, slot: &mut dyn Any) {
+                push::<M>(queue, lane, slot);
+            }
+
+            fn stash(&self, queue: &mut Queue, stash: &mut Queue) {
+                queue.shift_head::<M>(stash);
+            }
+
+            fn in_place(&self, cell: &Cell<A>, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any) {
+                let direct: Option<Direct<A, M>> = $direct;
+                let (Some(direct), Some(message), Some(out)) =
+                    (direct, slot.downcast_mut::<Option<M>>(), out.downcast_mut())
+                else {
+                    return;
+                };
+                *out = cell.in_place(direct, message, call);
+            }
+
+            fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any> {
+                Box::new(Recipient::<M>::new(Arc::new(Port { cell, lane, direct: $direct })))
+            }
+
+            fn ask_named(
+                &self,
+                agent: AgentRef,
+                payload: Box<RawValue>,
+                call: Option<Arc<CallMeta>>,
+            ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
+                Box::pin(ask_named::<M>(agent, payload, call))
+            }
+        }
+    };
+}
+
+pub(crate) struct SyncOp<M>(PhantomData<fn(M)>);
+pub(crate) struct ExclusiveOp<M>(PhantomData<fn(M)>);
+pub(crate) struct ConcurrentOp<M>(u32, PhantomData<fn(M)>);
+
+op!(
+    SyncOp,
+    SyncHandler,
+    Some(Direct { handle: <A as SyncHandler<M>>::handle, ready: <A as SyncHandler<M>>::ready }),
+    |_: &Self| None,
+    run_sync
+);
+op!(ExclusiveOp, Handler, None, |_: &Self| None, run_exclusive);
+op!(ConcurrentOp, ConcurrentHandler, None, |op: &Self| Some(op.0), run_concurrent);
+
+impl<M> SyncOp<M> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M> ExclusiveOp<M> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<M> ConcurrentOp<M> {
+    pub(crate) fn new(in_flight_max: u32) -> Self {
+        Self(in_flight_max.max(1), PhantomData)
+    }
+}
+
+fn push<M: Message>(queue: &mut Queue, lane: u16, slot: &mut dyn Any) {
+    if let Some(envelope) = slot.downcast_mut::<Option<Envelope<M>>>().and_then(Option::take) {
+        queue.push(lane, envelope);
+    }
+}
+
+fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
+    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
+    while *run.begun < run.max {
+        let Some(head) = queue.front() else { break };
+        if !agent.ready(&head.message) {
+            return Ran::NotReady;
+        }
+        let Some(envelope) = queue.pop_front() else { break };
+        *run.begun += 1;
+        let Some((message, reply, call)) = wanted(envelope) else { continue };
+        run.cx.call = call;
+        let answer = {
+            let _span = run.cx.span(M::NAME).map(|span| span.entered());
+            agent.handle(message, run.cx)
+        };
+        if let Some(reply) = reply {
+            reply.send(answer);
+        }
+    }
+    run.cx.call = None;
+    Ran::Done
+}
+
+fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
+    let Some(queue) = typed::<M>(lane) else { return Ran::Done };
+    match (queue.front(), &run.agent) {
+        (Some(head), Some(agent)) if !agent.ready(&head.message) => return Ran::NotReady,
+        _ => {}
+    }
+    let Some(envelope) = queue.pop_front() else { return Ran::Done };
+    *run.begun += 1;
+    let Some((message, mut reply, call)) = wanted(envelope) else { return Ran::Done };
+    let Some(mut agent) = run.agent.take() else { return Ran::Done };
+    let mut cx = run.cx.for_handler(call, reply.is_some());
+    let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
+    let span = cx.span(M::NAME);
+    let flight = async move {
+        let call = cx.call.clone();
+        let work = agent.handle(message, &mut cx);
+        let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
+        let ended = answer.is_some();
+        finish(reply, answer);
+        (agent, ended)
+    };
+    Ran::Exclusive(match span {
+        Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
+        None => Box::pin(flight),
+    })
+}
+
+fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
+    let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
+    if queue.front().is_some_and(|head| !agent.ready(&head.message)) {
+        return Ran::NotReady;
+    }
+    let Some(envelope) = queue.pop_front() else { return Ran::Done };
+    *run.begun += 1;
+    let Some((message, mut reply, call)) = wanted(envelope) else { return Ran::Done };
+    let cx = run.cx.for_handler(call.clone(), reply.is_some());
+    let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
+    let span = cx.span(M::NAME);
+    let work = agent.handle(message, cx);
+    let flight = async move {
+        let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
+        finish(reply, answer);
+    };
+    let flight = std::panic::AssertUnwindSafe(flight).catch_unwind().map(|end| end.is_ok());
+    Ran::Concurrent(match span {
+        Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
+        None => Box::pin(flight),
+    })
+}
+
+type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
+
+/// The parts of an envelope whose reply somebody still waits for.
+fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {
+    let Envelope { message, reply, call } = envelope;
+    if reply.as_ref().is_some_and(Replier::is_abandoned) {
+        return None;
+    }
+    if call.as_ref().is_some_and(|c| c.is_over()) {
+        if let Some(reply) = reply {
+            reply.fail(NoReply::Cancelled);
+        }
+        return None;
+    }
+    Some((message, reply, call))
+}
+
+/// Runs `work` until the caller no longer wants it, then tells the handler and gives it `grace`.
+async fn watched<F: Future, R>(
+    work: F,
+    reply: Option<&mut Replier<R>>,
+    call: Option<&CallMeta>,
+    cancel: Option<CancellationToken>,
+    grace: std::time::Duration,
+) -> Option<F::Output> {
+    let mut work = std::pin::pin!(work);
+    let unwanted = async {
+        match (reply, call) {
+            (None, None) => std::future::pending().await,
+            (Some(reply), None) => reply.abandoned().await,
+            (None, Some(call)) => call.over().await,
+            (Some(reply), Some(call)) => tokio::select! {
+                () = reply.abandoned() => {}
+                () = call.over() => {}
+            },
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = &mut work => return Some(answer),
+        () = unwanted => {}
+    }
+    if let Some(cancel) = cancel {
+        cancel.cancel();
+    }
+    tokio::time::timeout(grace, work).await.ok()
+}
+
+fn finish<R>(reply: Option<Replier<R>>, answer: Option<R>) {
+    match (reply, answer) {
+        (Some(reply), Some(answer)) => reply.send(answer),
+        (Some(reply), None) => reply.fail(NoReply::Cancelled),
+        (None, _) => {}
+    }
+}
+
+async fn ask_named<M: Message>(
+    agent: AgentRef,
+    payload: Box<RawValue>,
+    call: Option<Arc<CallMeta>>,
+) -> Result<Box<RawValue>, Failure> {
+    let Some(wire) = M::wire() else {
+        return Err(Failure::not_found(format!("{} is not for use from outside", M::NAME)));
+    };
+    let message = (wire.decode)(&payload).map_err(|e| Failure::invalid(e.to_string()))?;
+    let reply = agent.ask(message).within_call(call).await?;
+    (wire.encode_reply)(reply)
+}

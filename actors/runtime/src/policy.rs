@@ -1,0 +1,105 @@
+//! The one place that sees every message that crosses a boundary.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+
+use callboard_message::{CallId, Failure, FailureKind, Principal};
+use futures::future::BoxFuture;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use serde_json::value::RawValue;
+
+use crate::sync::Mutex;
+
+/// Which way a message crosses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From a peer to one of our agents.
+    Inbound,
+    /// From one of our agents to a peer.
+    Outbound,
+}
+
+/// A message at a boundary.
+#[derive(Clone, Copy)]
+pub struct Crossing<'a> {
+    /// Which way.
+    pub direction: Direction,
+    /// Who is behind it.
+    pub principal: &'a Principal,
+    /// The call that it belongs to.
+    pub call: CallId,
+    /// The agent that it is for.
+    pub agent: &'a str,
+    /// Its name.
+    pub message: &'a str,
+    /// What it says: a JSON object.
+    pub payload: &'a RawValue,
+}
+
+/// One link of the chain: it authorises, limits, guards or records.
+pub trait Policy: Send + Sync {
+    /// Lets the message pass, or says why not. An error is an answer to the sender: it holds no secret.
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// The policies of a system, in order. Empty, it costs one load.
+#[derive(Default)]
+pub struct PolicyChain {
+    any: AtomicBool,
+    links: Mutex<Arc<Vec<Arc<dyn Policy>>>>,
+}
+
+impl PolicyChain {
+    /// Adds `policy` at the end.
+    pub fn push(&self, policy: impl Policy + 'static) {
+        let mut links = self.links.lock();
+        let mut longer = Vec::clone(&links);
+        longer.push(Arc::new(policy));
+        *links = Arc::new(longer);
+        self.any.store(true, Release);
+    }
+
+    /// Asks each policy in turn; the first that refuses decides.
+    ///
+    /// # Errors
+    /// Its refusal.
+    pub async fn judge(&self, crossing: Crossing<'_>) -> Result<(), Failure> {
+        if !self.any.load(Acquire) {
+            return Ok(());
+        }
+        let links = self.links.lock().clone();
+        for link in links.iter() {
+            link.judge(crossing).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets each principal send so many messages a second, with bursts of as many.
+pub struct RateLimit {
+    limiter: DefaultKeyedRateLimiter<(String, Direction)>,
+}
+
+impl std::hash::Hash for Direction {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (*self as u8).hash(state);
+    }
+}
+
+impl RateLimit {
+    /// `per_second` messages a second, for each principal and direction.
+    pub fn per_principal(per_second: NonZeroU32) -> Self {
+        Self { limiter: RateLimiter::keyed(Quota::per_second(per_second)) }
+    }
+}
+
+impl Policy for RateLimit {
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        let allowed = self.limiter.check_key(&(crossing.principal.id.clone(), crossing.direction)).is_ok();
+        Box::pin(std::future::ready(match allowed {
+            true => Ok(()),
+            false => Err(Failure::new(FailureKind::Overloaded, "rate limit reached, try again in a second")),
+        }))
+    }
+}

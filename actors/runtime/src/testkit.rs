@@ -1,0 +1,154 @@
+//! For tests: a system of one's own, paused time, agents that record or follow a script.
+//!
+//! A test that leaves agents running fails: call [`System::shutdown`].
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use callboard_message::{Failure, Message, Named};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::mpsc;
+
+use crate::agent::{Agent, ConcurrentHandler, Handlers, SyncHandler};
+use crate::agent_ref::AgentRef;
+use crate::cx::Cx;
+use crate::system::System;
+
+/// Runs `test` on one arbiter with its own system and time paused: it jumps to the next timer when all wait.
+pub fn paused<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
+    run(true, test)
+}
+
+/// Runs `test` on one arbiter with its own system and real time, for what does I/O.
+pub fn real<R>(test: impl AsyncFnOnce(&System) -> R) -> R {
+    run(false, test)
+}
+
+fn run<R>(paused: bool, test: impl AsyncFnOnce(&System) -> R) -> R {
+    let runtime = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(paused).build();
+        runtime.unwrap_or_else(|e| panic!("failed to start a runtime: {e}"))
+    };
+    actix_rt::System::with_tokio_rt(runtime).block_on(async {
+        let system = System::here_checked(true);
+        test(&system).await
+    })
+}
+
+/// Waits until `condition` holds, looking again whenever the thread is free, at most `limit`.
+///
+/// # Panics
+/// When it doesn't hold by then.
+pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Real time: under paused time nothing else would end a wait for another thread.
+    let began = std::time::Instant::now();
+    let mut waiting = std::pin::pin!(waiting);
+    std::future::poll_fn(|cx| {
+        assert!(began.elapsed() < limit, "not within {limit:?}: {what}");
+        waiting.as_mut().poll(cx)
+    })
+    .await;
+}
+
+type Answerer<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
+
+/// An agent that hands every `M` it gets to the test. Its reply is made by `reply`.
+pub struct Probe<M: Message> {
+    seen: mpsc::UnboundedSender<M>,
+    reply: Answerer<M>,
+}
+
+impl<M: Message> Probe<M> {
+    /// Spawns a probe; the messages come out of the receiver.
+    pub fn spawn(
+        system: &System,
+        reply: impl FnMut(&M) -> M::Reply + Send + 'static,
+    ) -> (AgentRef, mpsc::UnboundedReceiver<M>) {
+        let (seen, messages) = mpsc::unbounded_channel();
+        (system.spawn(Self { seen, reply: Box::new(reply) }), messages)
+    }
+}
+
+impl<M: Message> Agent for Probe<M> {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<M>();
+    }
+}
+
+impl<M: Message> SyncHandler<M> for Probe<M> {
+    fn handle(&mut self, message: M, _: &mut Cx) -> M::Reply {
+        let reply = (self.reply)(&message);
+        // A test that looks no more doesn't mind.
+        let _ = self.seen.send(message);
+        reply
+    }
+}
+
+/// What a [`Scripted`] agent does with its next message.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// Answers with this value.
+    Reply(Value),
+    /// Answers with this failure.
+    Fail(Failure),
+    /// Answers with the value after a pause.
+    Late(Duration, Value),
+    /// Never answers.
+    Hang,
+    /// Panics.
+    Panic,
+}
+
+/// An agent that takes any message by name and follows a script, message by message; after its end it fails every one.
+pub struct Scripted {
+    script: VecDeque<Act>,
+    seen: Vec<(String, Value)>,
+}
+
+impl Scripted {
+    /// An agent with this script.
+    pub fn new(script: impl IntoIterator<Item = Act>) -> Self {
+        Self { script: script.into_iter().collect(), seen: Vec::new() }
+    }
+}
+
+impl Agent for Scripted {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(64);
+    }
+
+    /// The messages so far: `[[name, payload], …]`.
+    fn observe(&self) -> Value {
+        serde_json::json!(self.seen)
+    }
+}
+
+impl ConcurrentHandler<Named> for Scripted {
+    fn handle(
+        &mut self,
+        message: Named,
+        _: Cx,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+        self.seen.push((message.name, serde_json::from_str(message.payload.get()).unwrap_or_default()));
+        let act = self.script.pop_front().unwrap_or_else(|| Act::Fail(Failure::internal("the script has ended")));
+        async move {
+            let value = match act {
+                Act::Reply(value) => value,
+                Act::Fail(failure) => return Err(failure),
+                Act::Late(pause, value) => {
+                    tokio::time::sleep(pause).await;
+                    value
+                }
+                Act::Hang => std::future::pending().await,
+                Act::Panic => panic!("as the script says"),
+            };
+            to_raw_value(&value).map_err(|e| Failure::internal(e.to_string()))
+        }
+    }
+}

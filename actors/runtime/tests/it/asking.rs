@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use callboard_message::FailureKind;
+use callboard_runtime::testkit::{Act, Scripted, paused};
+use callboard_runtime::*;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use crate::messages::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Goal: tell, ask and try_tell reach the handler. Method: a counter, in place and through its mailbox.
+#[test]
+fn typed() {
+    for profile in [Profile::default(), Profile::default().pinned()] {
+        paused(async |system| {
+            let counter = system.prepare(Counter::default()).profile(profile).spawn();
+            counter.tell(Add { by: 1 }).await.unwrap();
+            counter.try_tell(Add { by: 2 }).unwrap();
+            assert_eq!(counter.ask(Add { by: 3 }).await.unwrap(), 6);
+            assert_eq!(counter.recipient::<Add>().unwrap().ask(Add { by: 1 }).await.unwrap(), 7);
+            assert_eq!(counter.ask(SlowAdd { by: 1, pause: SECOND }).await.unwrap(), 8);
+            assert_eq!(counter.observe().await, json!(8));
+            assert_eq!(system.shutdown(SECOND).await, ShutdownReport { drained: 1, killed: 0 });
+        });
+    }
+}
+
+/// Goal: the same handler is reached by name with JSON; what doesn't fit is refused and nothing is lost.
+#[test]
+fn by_name() {
+    paused(async |system| {
+        let counter = system.spawn(Counter::default());
+        let ask = async |name: &str, payload| {
+            let reply = counter.ask_named(name, to_raw_value(&payload).unwrap(), None).await;
+            reply.map(|raw| serde_json::from_str::<serde_json::Value>(raw.get()).unwrap()).map_err(|f| f.kind)
+        };
+        assert_eq!(ask("add", json!({"by": 2})).await, Ok(json!(2)));
+        assert_eq!(ask("add", json!({"by": "two"})).await, Err(FailureKind::InvalidInput));
+        assert_eq!(ask("slow_add", json!({})).await, Err(FailureKind::NotFound));
+        assert_eq!(ask("add", json!({"by": 1})).await, Ok(json!(3)));
+        assert_eq!(counter.specs().len(), 1);
+        assert_eq!(counter.specs()[0].description, "Adds to the counter.");
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: an agent that takes messages as JSON is asked like any other. Method: a scripted agent in the counter's place.
+#[test]
+fn local_and_remote_look_identical() {
+    paused(async |system| {
+        let remote =
+            system.spawn(Scripted::new([Act::Reply(json!(42)), Act::Panic, Act::Reply(json!("not a number"))]));
+        assert_eq!(remote.ask(Add { by: 2 }).await.unwrap(), 42);
+        assert_eq!(remote.observe().await, json!([["add", {"by": 2}]]));
+        assert_eq!(remote.ask(Add { by: 2 }).await.unwrap_err().kind(), FailureKind::Internal);
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: a wrong message comes back.
+#[test]
+fn not_handled() {
+    paused(async |system| {
+        let remote = system.spawn(Scripted::new([]));
+        assert!(matches!(remote.ask(Boom).await, Err(SendError::NotHandled { message: Boom, .. })));
+        assert!(remote.recipient::<Boom>().is_none());
+        system.shutdown(SECOND).await;
+    });
+}
