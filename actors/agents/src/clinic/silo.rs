@@ -19,18 +19,6 @@ pub(super) struct Silo {
     store: Store,
 }
 
-impl Clinic {
-    /// Opens the clinic's database; at first start creates it and fills it from the seed.
-    ///
-    /// # Errors
-    /// Nothing was changed when it fails, and it may be tried again. See [`ClinicError`] for what to do.
-    pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
-        let access = Access::new(&config)?;
-        let store = Store::open(&config).await?;
-        Ok(Self { silo: Arc::new(Silo { id: config.id, specialty: config.specialty, access, store }) })
-    }
-}
-
 impl Silo {
     pub(super) async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
         let access = Access::new(&config)?;

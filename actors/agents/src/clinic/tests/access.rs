@@ -9,14 +9,8 @@ use super::super::record::{DataClass, Field, PatientView};
 use super::super::silo::Silo;
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
-const IDENTIFYING: [Field; 6] = [
-    Field::Name,
-    Field::BirthDate,
-    Field::GovernmentIdScheme,
-    Field::GovernmentId,
-    Field::Address,
-    Field::Phone,
-];
+const IDENTIFYING: [Field; 6] =
+    [Field::Name, Field::BirthDate, Field::GovernmentIdScheme, Field::GovernmentId, Field::Address, Field::Phone];
 
 fn get(id: &str) -> GetPatient {
     GetPatient { patient_id: id.to_owned() }

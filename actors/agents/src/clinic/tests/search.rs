@@ -1,5 +1,6 @@
 use callboard_message::FailureKind;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 use super::super::messages::Query;
@@ -87,7 +88,7 @@ async fn identities_are_not_searched() {
 #[tokio::test]
 async fn syntax_is_text() {
     let bench = Bench::new();
-    let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "x"), patient("D-2", "Eczema", "x")])).await;
+    let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "None."), patient("D-2", "Eczema", "None.")])).await;
     for query in [
         "'; DROP TABLE patient; --",
         "\" UNION SELECT name, address FROM patient --",
@@ -122,6 +123,22 @@ async fn unanswerable_queries_are_refused() {
         let failure = silo.query(Query { query: query.to_owned() }).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidInput, "{query}");
     }
+}
+
+/// Goal: whatever is asked, the database takes the expression. Method: any text against one clinic.
+#[test]
+fn any_query_is_answered_or_refused_as_input() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bench = Bench::new();
+    let silo = runtime.block_on(bench.open(&seed(&[patient("D-1", "Psoriasis", "None.")])));
+    let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) });
+    let outcome = runner.run(&any::<String>(), |query| {
+        if let Err(failure) = runtime.block_on(silo.query(Query { query })) {
+            prop_assert_eq!(failure.kind, FailureKind::InvalidInput);
+        }
+        Ok(())
+    });
+    outcome.unwrap();
 }
 
 proptest! {
