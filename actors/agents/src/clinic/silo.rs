@@ -14,7 +14,7 @@ use super::store::Store;
 /// What the agent answers from: one clinic's database behind its field-level policy.
 pub(super) struct Silo {
     pub id: String,
-    specialty: String,
+    pub specialty: String,
     access: Access,
     store: Store,
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 use super::config::ClinicConfig;
@@ -31,7 +32,12 @@ impl Store {
     /// Opens the database; creates and fills it when it is new. What is in it already stays.
     pub(super) async fn open(config: &ClinicConfig) -> Result<Self, ClinicError> {
         let path = &config.database;
-        let options = SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT).foreign_keys(true);
+        // Statements aren't logged: what can't be said needn't be kept out of a log.
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .busy_timeout(BUSY_TIMEOUT)
+            .foreign_keys(true)
+            .disable_statement_logging();
         prepare(config, &options).await?;
 
         let told = |source| told(path, source);

@@ -1,4 +1,5 @@
 mod access;
+mod agent;
 mod data;
 mod limits;
 mod search;
@@ -40,9 +41,13 @@ impl Bench {
 
     /// A clinic of the examples.
     async fn example(&self, specialty: &str) -> Silo {
+        Silo::open(self.example_config(specialty)).await.unwrap()
+    }
+
+    fn example_config(&self, specialty: &str) -> ClinicConfig {
         let mut config = config(&self.path(&format!("{specialty}.sqlite")), &example(specialty, "json"));
         config.specialty = specialty.to_owned();
-        Silo::open(config).await.unwrap()
+        config
     }
 }
 
