@@ -10,79 +10,14 @@ pub const QUERY_WORDS_MAX: usize = 32;
 /// A word this long, in characters, also finds longer words that begin with it: "hypertens" finds "hypertension".
 const PREFIX_CHARS_MIN: usize = 4;
 
-/// Words that say how to search, not what for.
-const STOPWORDS: &[&str] = &[
-    "a",
-    "all",
-    "an",
-    "any",
-    "are",
-    "and",
-    "check",
-    "find",
-    "for",
-    "get",
-    "has",
-    "have",
-    "having",
-    "in",
-    "is",
-    "list",
-    "me",
-    "my",
-    "of",
-    "on",
-    "patient",
-    "patients",
-    "please",
-    "search",
-    "show",
-    "that",
-    "the",
-    "to",
-    "who",
-    "whose",
-    "which",
-    "with",
-    "as",
-    "ao",
-    "busque",
-    "buscar",
-    "com",
-    "da",
-    "das",
-    "de",
-    "do",
-    "dos",
-    "e",
-    "em",
-    "liste",
-    "listar",
-    "mostre",
-    "mostrar",
-    "na",
-    "nas",
-    "no",
-    "nos",
-    "o",
-    "os",
-    "paciente",
-    "pacientes",
-    "para",
-    "por",
-    "procure",
-    "procurar",
-    "quais",
-    "que",
-    "quem",
-    "tem",
-    "todas",
-    "todos",
-    "um",
-    "uma",
-    "verifique",
-    "verificar",
-];
+/// Words that say how to search or of whom, not what for; folded. English, then Portuguese.
+const STOPWORDS: &str = "\
+    a all an and any are as by cases check clinic currently diagnosed do does find for from get has have having \
+    how in is list many me my of on patient patients people person please search show suffer suffering take \
+    takes taking that the their there to use uses using what which who whose with ao aos busque buscar casos \
+    clinica com da das de diagnosticadas diagnosticados dos e em existem ha liste listar mostrar mostre na nas \
+    no nos o os paciente pacientes para pessoa pessoas por procurar procure quais quantas quantos que quem tem \
+    toma tomam tomando todas todos um uma usa usam usando verificar verifique";
 /// Words between alternatives.
 const ALTERNATIVES: &[&str] = &["or", "ou"];
 /// Words that would turn the answer into its opposite if they were ignored.
@@ -113,9 +48,10 @@ pub(super) struct Phrase {
     pub finds_group: bool,
 }
 
-/// What a phrase of a query finds besides itself.
+/// What a phrase of a query finds besides itself, and which words are the same for all patients of the clinic.
 #[derive(Debug, Default)]
 pub(super) struct Synonyms {
+    ignored: Vec<String>,
     groups: BTreeMap<i64, Vec<String>>,
     groups_by_phrase: BTreeMap<Vec<String>, Vec<i64>>,
     phrase_words_max: usize,
@@ -133,6 +69,16 @@ impl Synonyms {
             synonyms.groups.entry(phrase.group).or_default().push(phrase.words);
         }
         synonyms
+    }
+
+    /// The same synonyms, ignoring the words of the clinic's specialty: all its patients are "cardiology patients".
+    pub(super) fn ignoring(mut self, specialty: &str) -> Self {
+        self.ignored = words(specialty);
+        self
+    }
+
+    fn ignores(&self, word: &str) -> bool {
+        STOPWORDS.split(' ').any(|stop| stop == word) || self.ignored.iter().any(|ignored| ignored == word)
     }
 
     /// The longest known phrase at the beginning of `words`: its length in words and what it finds.
@@ -179,7 +125,7 @@ fn terms(mut words: &[String], synonyms: &Synonyms) -> Vec<String> {
             words = &words[len..];
             continue;
         }
-        if !STOPWORDS.contains(&word.as_str()) {
+        if !synonyms.ignores(word) {
             terms.push(term(word));
         }
         words = rest;

@@ -47,7 +47,7 @@ impl Store {
             .connect_with(options.read_only(true))
             .await
             .map_err(told)?;
-        let synonyms = synonyms(&readers).await.map_err(told)?;
+        let synonyms = synonyms(&readers).await.map_err(told)?.ignoring(&config.specialty);
         Ok(Self { readers, synonyms })
     }
 

@@ -52,6 +52,9 @@ async fn queries_find_what_they_mean() {
         ("psoríase", &["D-1"]),
         ("pacientes com Psoriase", &["D-1"]),
         ("list all patients with psoriasis", &["D-1"]),
+        ("How many people are diagnosed with psoriasis?", &["D-1"]),
+        ("Cardiology patients taking methotrexate", &["D-1"]),
+        ("Quais pacientes têm psoríase?", &["D-1"]),
         ("eczema", &["D-2"]),
         ("dermatite atópica", &["D-2"]),
         ("dermat", &["D-2"]),
@@ -119,7 +122,9 @@ async fn syntax_is_text() {
 async fn unanswerable_queries_are_refused() {
     let bench = Bench::new();
     let silo = bench.open(&seed(&[patient("D-1", "Psoriasis", "x")])).await;
-    for query in ["", "   ", "?!", "all patients", "todos os pacientes", "or", "without psoriasis", "sem psoríase"] {
+    for query in
+        ["", "   ", "?!", "all patients", "cardiology", "todos os pacientes", "or", "without psoriasis", "sem psoríase"]
+    {
         let failure = silo.query(Query { query: query.to_owned() }).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidInput, "{query}");
     }
