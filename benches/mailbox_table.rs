@@ -2,12 +2,15 @@
 //!
 //! `cargo bench --bench mailbox_table -- [--rounds N] [--only WORK] [--check]`
 
+#[macro_use]
+#[expect(dead_code, reason = "the slow agents are for the stress bench")]
 mod contest;
 
 use std::process::ExitCode;
 
-use contest::works::Work;
-use contest::{CONTESTANTS, Entry};
+use contest::Contestant;
+use contest::clock::Sample;
+use contest::works::{self, Work};
 use rand::seq::SliceRandom;
 
 /// Rounds when `--rounds` is not given: each does every work once with every contestant.
@@ -42,6 +45,16 @@ const fn row(work: Work, title: &'static str, operations: u64, must: f64, stretc
     Row { work, title, operations, must, stretch }
 }
 
+/// A contestant: its name and how it does a work with so many operations.
+struct Entry {
+    name: &'static str,
+    run: fn(Work, u64) -> Sample,
+}
+
+fn entry<C: Contestant>() -> Entry {
+    Entry { name: C::NAME, run: works::run::<C> }
+}
+
 struct Arguments {
     rounds: usize,
     only: Option<String>,
@@ -58,8 +71,9 @@ fn main() -> ExitCode {
     };
     let rows: Vec<&Row> =
         ROWS.iter().filter(|row| arguments.only.as_deref().is_none_or(|only| only == row.work.name())).collect();
-    let samples = measure(&rows, arguments.rounds);
-    let failures = report(&rows, &samples);
+    let entries = contestants!(entry).map(|entry| entry());
+    let samples = measure(&rows, &entries, arguments.rounds);
+    let failures = report(&rows, &entries, &samples);
     for failure in &failures {
         println!("\nshort of the mark: {failure}");
     }
@@ -97,15 +111,15 @@ fn arguments() -> Result<Arguments, String> {
 
 /// CPU nanoseconds an operation: `[row][contestant][round]`. The order is shuffled anew each round, so that a noisy
 /// minute hits all contestants alike.
-fn measure(rows: &[&Row], rounds: usize) -> Vec<Vec<Vec<f64>>> {
-    let mut samples = vec![vec![Vec::with_capacity(rounds); CONTESTANTS.len()]; rows.len()];
-    let mut order: Vec<usize> = (0..CONTESTANTS.len()).collect();
+fn measure(rows: &[&Row], entries: &[Entry], rounds: usize) -> Vec<Vec<Vec<f64>>> {
+    let mut samples = vec![vec![Vec::with_capacity(rounds); entries.len()]; rows.len()];
+    let mut order: Vec<usize> = (0..entries.len()).collect();
     for round in 0..rounds {
         eprint!("\rround {} of {rounds}", round + 1);
         for (row, samples) in rows.iter().zip(&mut samples) {
             order.shuffle(&mut rand::rng());
             for &index in &order {
-                samples[index].push((CONTESTANTS[index].run)(row.work, row.operations).cpu_ns());
+                samples[index].push((entries[index].run)(row.work, row.operations).cpu_ns());
             }
         }
     }
@@ -114,8 +128,8 @@ fn measure(rows: &[&Row], rounds: usize) -> Vec<Vec<Vec<f64>>> {
 }
 
 /// Prints the table and returns what fell short.
-fn report(rows: &[&Row], samples: &[Vec<Vec<f64>>]) -> Vec<String> {
-    let names: Vec<&str> = CONTESTANTS.iter().map(|Entry { name, .. }| *name).collect();
+fn report(rows: &[&Row], entries: &[Entry], samples: &[Vec<Vec<f64>>]) -> Vec<String> {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
     println!("| CPU ns an operation (× {}) | {} | must | stretch |", names[0], names.join(" | "));
     println!("|---|{}---|---|", "---|".repeat(names.len()));
     let mut failures = Vec::new();
@@ -139,7 +153,11 @@ fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
     if row.work == Work::Tell {
         for rival in ["ractor", "kameo"] {
             if let Some(theirs) = find(rival).filter(|theirs| *theirs < CHEAPER_MIN * ours) {
-                failures.push(format!("{}: {:.1} × cheaper than {rival}, must be ≥ {CHEAPER_MIN}", row.title, theirs / ours));
+                failures.push(format!(
+                    "{}: {:.1} × cheaper than {rival}, must be ≥ {CHEAPER_MIN}",
+                    row.title,
+                    theirs / ours
+                ));
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::actix::prelude::*;
 use tokio::sync::Notify;
 
-use super::{Contestant, MAILBOX_CAPACITY};
+use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits};
 
 /// Raw actix.
 pub struct Actix;
@@ -70,6 +71,31 @@ impl Handler<Tell> for Relay {
     }
 }
 
+/// Sleeps over each message.
+pub struct Slow(Arc<Waits>);
+
+/// When a message was sent.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Sent(Instant);
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        context.set_mailbox_capacity(SLOW_CAPACITY);
+    }
+}
+
+impl Handler<Sent> for Slow {
+    type Result = AtomicResponse<Self, ()>;
+
+    fn handle(&mut self, message: Sent, _: &mut Self::Context) -> Self::Result {
+        self.0.note(message.0);
+        AtomicResponse::new(Box::pin(tokio::time::sleep(SERVICE).into_actor(self)))
+    }
+}
+
 impl Contestant for Actix {
     const NAME: &'static str = "actix";
     const BOUNDED: bool = false;
@@ -109,5 +135,15 @@ impl Contestant for Actix {
 
     fn pass(relay: &Self::Relay, left: u64) {
         relay.do_send(Tell(left));
+    }
+
+    type Slow = Addr<Slow>;
+
+    async fn slow(&self, waits: Arc<Waits>) -> Self::Slow {
+        Slow(waits).start()
+    }
+
+    fn offer(slow: &Self::Slow, sent: Instant) -> bool {
+        slow.try_send(Sent(sent)).is_ok()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::kameo::actor::{Actor, ActorRef, Spawn};
 use ::kameo::error::Infallible;
@@ -9,7 +10,7 @@ use ::kameo::mailbox;
 use ::kameo::message::{Context, Message};
 use tokio::sync::Notify;
 
-use super::{Contestant, MAILBOX_CAPACITY, current_thread};
+use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits, current_thread};
 
 /// kameo.
 pub struct Kameo;
@@ -75,6 +76,30 @@ impl Message<Tell> for Relay {
     }
 }
 
+/// Sleeps over each message.
+pub struct Slow(Arc<Waits>);
+
+/// When a message was sent.
+pub struct Sent(Instant);
+
+impl Actor for Slow {
+    type Args = Self;
+    type Error = Infallible;
+
+    async fn on_start(slow: Self, _: ActorRef<Self>) -> Result<Self, Infallible> {
+        Ok(slow)
+    }
+}
+
+impl Message<Sent> for Slow {
+    type Reply = ();
+
+    async fn handle(&mut self, message: Sent, _: &mut Context<Self, ()>) {
+        self.0.note(message.0);
+        tokio::time::sleep(SERVICE).await;
+    }
+}
+
 impl Contestant for Kameo {
     const NAME: &'static str = "kameo";
     const BOUNDED: bool = true;
@@ -114,6 +139,16 @@ impl Contestant for Kameo {
 
     fn pass(relay: &Self::Relay, left: u64) {
         relay.tell(Tell(left)).try_send().expect("a token is alone in its mailbox");
+    }
+
+    type Slow = ActorRef<Slow>;
+
+    async fn slow(&self, waits: Arc<Waits>) -> Self::Slow {
+        Slow::spawn_with_mailbox(Slow(waits), mailbox::bounded(SLOW_CAPACITY))
+    }
+
+    fn offer(slow: &Self::Slow, sent: Instant) -> bool {
+        slow.tell(Sent(sent)).try_send().is_ok()
     }
 }
 

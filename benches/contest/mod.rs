@@ -3,7 +3,8 @@
 //! A work is written once, over [`Contestant`]; a contestant says how *it* spawns, tells and asks.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -13,9 +14,6 @@ pub mod kameo;
 pub mod ractor;
 pub mod tokio_mpsc;
 pub mod works;
-
-use clock::Sample;
-use works::Work;
 
 /// Capacity of every mailbox, in messages. Contestants without a bound are held to it by a barrier (see `works`).
 pub const MAILBOX_CAPACITY: usize = 1024;
@@ -53,28 +51,48 @@ pub trait Contestant: Sized + 'static {
     async fn ring(&self, size: usize, done: Arc<Notify>) -> Self::Relay;
     /// Hands `left` more hops to a relay, never waiting.
     fn pass(relay: &Self::Relay, left: u64);
+
+    /// Handle of a slow agent, see [`Waits`].
+    type Slow: Clone + 'static;
+    /// Spawns an agent that notes each message in `waits`, then sleeps [`SERVICE`], exclusively. Its mailbox holds
+    /// [`SLOW_CAPACITY`] messages, if the library has a bound.
+    async fn slow(&self, waits: Arc<Waits>) -> Self::Slow;
+    /// Offers a message without waiting. False when it was refused.
+    fn offer(slow: &Self::Slow, sent: Instant) -> bool;
 }
 
-/// A contestant as the harnesses see it.
-pub struct Entry {
-    /// Column heading.
-    pub name: &'static str,
-    /// Does a work with so many operations.
-    pub run: fn(Work, u64) -> Sample,
+/// Capacity of a slow agent's mailbox, in messages.
+pub const SLOW_CAPACITY: usize = 64;
+/// What a slow agent needs for a message.
+pub const SERVICE: Duration = Duration::from_millis(1);
+
+/// How long messages waited in a mailbox before a slow agent took them.
+#[derive(Default)]
+pub struct Waits(Mutex<Vec<Duration>>);
+
+impl Waits {
+    /// Notes that a message sent at `sent` is being handled now.
+    pub fn note(&self, sent: Instant) {
+        self.0.lock().expect("no holder panics").push(sent.elapsed());
+    }
+
+    /// All waits so far.
+    pub fn taken(&self) -> Vec<Duration> {
+        self.0.lock().expect("no holder panics").clone()
+    }
 }
 
-const fn entry<C: Contestant>() -> Entry {
-    Entry { name: C::NAME, run: works::run::<C> }
+/// Applies a generic function to every contestant; the first is the measure for the others.
+macro_rules! contestants {
+    ($function:ident) => {
+        [
+            $function::<$crate::contest::tokio_mpsc::Bare>,
+            $function::<$crate::contest::actix::Actix>,
+            $function::<$crate::contest::ractor::Ractor>,
+            $function::<$crate::contest::kameo::Kameo>,
+        ]
+    };
 }
-
-/// All contestants; the first is the measure for the others.
-pub const CONTESTANTS: &[Entry] = &[
-    entry::<tokio_mpsc::Bare>(),
-    entry::<actix::Actix>(),
-    entry::<ractor::Ractor>(),
-    entry::<kameo::Kameo>(),
-];
-
 /// The usual single-threaded tokio runtime, drivers included.
 pub fn current_thread() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("failed to build a tokio runtime")

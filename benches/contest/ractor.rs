@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::Notify;
 
-use super::{Contestant, current_thread};
+use super::{Contestant, SERVICE, Waits, current_thread};
 
 /// ractor.
 pub struct Ractor;
@@ -71,6 +72,28 @@ impl Actor for Relay {
     }
 }
 
+/// Sleeps over each message.
+pub struct Slow;
+
+/// When a message was sent.
+pub struct Sent(Instant);
+
+impl Actor for Slow {
+    type Msg = Sent;
+    type State = Arc<Waits>;
+    type Arguments = Arc<Waits>;
+
+    async fn pre_start(&self, _: ActorRef<Sent>, waits: Arc<Waits>) -> Result<Arc<Waits>, ActorProcessingErr> {
+        Ok(waits)
+    }
+
+    async fn handle(&self, _: ActorRef<Sent>, sent: Sent, waits: &mut Arc<Waits>) -> Result<(), ActorProcessingErr> {
+        waits.note(sent.0);
+        tokio::time::sleep(SERVICE).await;
+        Ok(())
+    }
+}
+
 impl Contestant for Ractor {
     const NAME: &'static str = "ractor";
     const BOUNDED: bool = false;
@@ -110,6 +133,16 @@ impl Contestant for Ractor {
 
     fn pass(relay: &Self::Relay, left: u64) {
         relay.cast(Token(left)).expect("the relay lives");
+    }
+
+    type Slow = ActorRef<Sent>;
+
+    async fn slow(&self, waits: Arc<Waits>) -> Self::Slow {
+        Actor::spawn(None, Slow, waits).await.expect("a slow actor starts").0
+    }
+
+    fn offer(slow: &Self::Slow, sent: Instant) -> bool {
+        slow.cast(Sent(sent)).is_ok()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::{Contestant, MAILBOX_CAPACITY, current_thread};
+use super::{Contestant, MAILBOX_CAPACITY, SERVICE, SLOW_CAPACITY, Waits, current_thread};
 
 /// Bare tokio.
 pub struct Bare;
@@ -70,6 +71,23 @@ impl Contestant for Bare {
 
     fn pass(relay: &Self::Relay, left: u64) {
         relay.try_send(left).expect("a token is alone in its mailbox");
+    }
+
+    type Slow = mpsc::Sender<Instant>;
+
+    async fn slow(&self, waits: Arc<Waits>) -> Self::Slow {
+        let (sender, mut receiver) = mpsc::channel(SLOW_CAPACITY);
+        tokio::spawn(async move {
+            while let Some(sent) = receiver.recv().await {
+                waits.note(sent);
+                tokio::time::sleep(SERVICE).await;
+            }
+        });
+        sender
+    }
+
+    fn offer(slow: &Self::Slow, sent: Instant) -> bool {
+        slow.try_send(sent).is_ok()
     }
 }
 
