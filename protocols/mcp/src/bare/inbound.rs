@@ -10,13 +10,13 @@ use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::{
     Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode, encode_response,
 };
-use callboard_runtime::{AgentRef, CallMeta};
+use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
 use futures::StreamExt;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::guard::{self, Refused};
-use super::{METHOD, error_map, params};
+use super::{METHOD, error_map, idle, params};
 
 /// Where calls are posted, by default.
 pub const PATH_DEFAULT: &str = "/mcp";
@@ -63,13 +63,16 @@ pub struct BareServer {
 
 struct Endpoint {
     agent: AgentRef,
+    /// What the policy knows the agent by.
+    agent_name: String,
     options: BareServerOptions,
 }
 
 impl BareServer {
     /// Every message of `agent`'s that can be written as JSON is a tool under its name.
     pub fn new(agent: AgentRef, options: BareServerOptions) -> Self {
-        Self { endpoint: Data::new(Endpoint { agent, options }) }
+        let agent_name = agent.to_string();
+        Self { endpoint: Data::new(Endpoint { agent, agent_name, options }) }
     }
 
     /// Adds the one resource to an application.
@@ -94,6 +97,7 @@ async fn other_method(request: HttpRequest) -> HttpResponse {
 }
 
 async fn post(request: HttpRequest, payload: Payload, endpoint: Data<Endpoint>) -> HttpResponse {
+    let _busy = idle::busy(&request);
     match admit(&request, payload, &endpoint).await {
         Ok((principal, body)) => endpoint.answer(principal, &body).await,
         Err(refused) => refuse(refused),
@@ -160,11 +164,18 @@ impl Endpoint {
             Some(purpose) => principal.for_purpose(purpose),
             None => principal,
         };
-        let mut meta = CallMeta::new(Arc::new(principal)).until(Instant::now() + patience);
+        let mut meta = CallMeta::new(Arc::new(principal));
         meta.hops = call.meta.hops;
         meta.trace = call.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
+        let trace = meta.trace;
         let outcome = self.ask(&call.tool, call.arguments.to_owned(), meta, patience).await;
-        outcome.map_err(error_map::to_rpc)
+        outcome.map_err(|failure| {
+            if failure.kind == FailureKind::Internal {
+                // Without its message, which may quote data.
+                tracing::warn!(agent = self.agent_name, %trace, "a call failed by a bug");
+            }
+            error_map::to_rpc(failure)
+        })
     }
 
     async fn ask(
@@ -174,15 +185,29 @@ impl Endpoint {
         meta: CallMeta,
         patience: Duration,
     ) -> Result<Box<RawValue>, Failure> {
+        let deadline = Instant::now() + patience;
         if meta.hops > meta.hops_max {
             return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
         }
+        let crossing = Crossing {
+            direction: Direction::Inbound,
+            principal: &meta.principal,
+            call: meta.id,
+            agent: &self.agent_name,
+            message: tool,
+            payload: &arguments,
+        };
+        self.agent.system().policy().judge(crossing).await?;
         // Dropped with this future when the client goes away: whatever the call caused elsewhere ends too.
         let gone = meta.cancel.clone().drop_guard();
-        let deadline = Instant::now() + patience;
-        let asked = timeout_at(deadline, self.agent.ask_named(tool, arguments, Some(Arc::new(meta)))).await;
+        let asked =
+            timeout_at(deadline, self.agent.ask_named(tool, arguments, Some(Arc::new(meta.until(deadline))))).await;
         gone.disarm();
-        asked.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))))
+        match asked {
+            // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
+            Ok(answer) if Instant::now() < deadline => answer,
+            _ => Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))),
+        }
     }
 }
 

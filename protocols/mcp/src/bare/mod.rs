@@ -33,6 +33,7 @@
 
 mod error_map;
 mod guard;
+mod idle;
 mod inbound;
 mod outbound;
 mod params;
@@ -45,8 +46,8 @@ pub use outbound::{
 };
 pub use params::{PURPOSE_BYTES_MAX, TOOL_NAME_BYTES_MAX};
 pub use serve::{
-    CONNECTIONS_MAX_DEFAULT, DRAIN_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_DEFAULT, KEEP_ALIVE_DEFAULT, ListenOptions,
-    ServeError, Serving, WORKERS_DEFAULT, serve,
+    CONNECTIONS_MAX_DEFAULT, DRAIN_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_MIN, KEEP_ALIVE_DEFAULT,
+    ListenOptions, ServeError, Serving, WORKERS_DEFAULT, serve,
 };
 
 /// The only method of the dialect.

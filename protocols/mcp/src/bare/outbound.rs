@@ -1,13 +1,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind, Named};
+use callboard_message::{CallId, Failure, FailureKind, Named};
 use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Client, StatusCode, Url, redirect};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::params::{self, Call, CallMetaParams};
@@ -87,13 +87,24 @@ impl BareMcpClient {
             None => self.options.call_timeout,
         };
         let meta = travels_along(&cx, timeout)?;
+        let crossing = Crossing {
+            direction: Direction::Outbound,
+            principal: cx.principal(),
+            call: cx.call().map_or_else(CallId::fresh, |call| call.id),
+            agent: cx.me().name().unwrap_or(self.url.as_str()),
+            message: &named.name,
+            payload: &named.payload,
+        };
+        cx.system().policy().judge(crossing).await?;
         let params = params::write(&Call { tool: named.name, arguments: &named.payload, meta })
             .map_err(|_| Failure::internal("the call can't be written"))?;
         let id = Id::text(&Uuid::new_v4().to_string());
         let body = encode_request(&id, METHOD, &params);
-        let exchange = tokio::time::timeout(timeout, self.exchange(&id, body));
+        let deadline = Instant::now() + timeout;
+        let exchange = timeout_at(deadline, self.exchange(&id, body));
         tokio::select! {
-            () = cx.cancelled() => Err(error_map::of_dispatch(FailureKind::Cancelled, "the call was cancelled")),
+            // The deadline cancels too.
+            () = cx.cancelled() => Err(if Instant::now() < deadline { cancelled() } else { timed_out() }),
             answer = exchange => answer.unwrap_or_else(|_| Err(timed_out())),
         }
     }
@@ -174,6 +185,10 @@ fn network(error: &reqwest::Error) -> Failure {
         false => "network failure during HTTP dispatch: the connection broke",
     };
     error_map::of_dispatch(FailureKind::Unavailable, what)
+}
+
+fn cancelled() -> Failure {
+    error_map::of_dispatch(FailureKind::Cancelled, "the call was cancelled")
 }
 
 fn timed_out() -> Failure {

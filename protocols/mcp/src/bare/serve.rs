@@ -6,10 +6,13 @@ use actix_web::{App, HttpServer};
 use callboard_rpc::Trust;
 use callboard_runtime::AgentRef;
 
+use super::idle;
 use super::inbound::{BareServer, BareServerOptions};
 
 /// How long the head of a request may take to arrive, by default.
 pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// Shortest time that the head of a request has: actix reads a clock that may be half a second old.
+pub const HEADERS_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// How long an idle connection is kept, by default.
 pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(30);
 /// How long running calls may take to end when the server stops, by default.
@@ -22,7 +25,7 @@ pub const WORKERS_DEFAULT: usize = 1;
 /// How a listener treats its connections.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// How long the head of a request may take to arrive.
+    /// How long the head of a request may take to arrive; [`HEADERS_TIMEOUT_MIN`] at least.
     pub headers_timeout: Duration,
     /// How long an idle connection is kept.
     pub keep_alive: Duration,
@@ -84,13 +87,16 @@ pub fn serve(
     if endpoint.options().trust == Trust::LoopbackOperator && !address.ip().to_canonical().is_loopback() {
         return Err(ServeError::OperatorBeyondLoopback { address });
     }
+    let headers_timeout = listen.headers_timeout.max(HEADERS_TIMEOUT_MIN);
+    let idle_max = listen.keep_alive + headers_timeout;
     let workers = listen.workers.max(1);
     let drain_seconds = listen.drain_timeout.as_millis().div_ceil(1_000);
     let server = HttpServer::new(move || App::new().configure(|config| endpoint.configure(config)))
         .workers(workers)
         .max_connections(listen.connections_max.div_ceil(workers))
-        .client_request_timeout(listen.headers_timeout)
+        .client_request_timeout(headers_timeout)
         .keep_alive(listen.keep_alive)
+        .on_connect(move |connection, data| idle::watch(connection, data, idle_max))
         .tcp_nodelay(true)
         // A client that closes its side has gone away: its call is dropped, which cancels it.
         .h1_allow_half_closed(false)
