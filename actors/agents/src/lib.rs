@@ -1,1 +1,3 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
+
+pub mod plan;
