@@ -1,3 +1,4 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
 pub mod plan;
+pub mod planner;

@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::registry::tests::two_clinics;
+    use crate::plan::samples::two_clinics;
     use crate::plan::{PATIENT_ID_CHARS_MAX, QUERY_TEXT_CHARS_MAX};
 
     fn check(text: &str) -> Result<CheckedPlan, PlanError> {

@@ -5,6 +5,8 @@ mod check;
 mod fold;
 mod parse;
 mod registry;
+#[cfg(test)]
+pub(crate) mod samples;
 mod step;
 
 pub use catalogue::{Catalogue, PATIENT_ID_CHARS_MAX, Parameter, QUERY_TEXT_CHARS_MAX, Tool};
