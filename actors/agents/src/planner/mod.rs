@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
+use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,5 +66,25 @@ impl Planner {
             return Err(Failure::invalid(message));
         }
         Ok(self.rules.plan(query))
+    }
+}
+
+impl Agent for Planner {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<MakePlan>();
+    }
+}
+
+impl SyncHandler<MakePlan> for Planner {
+    fn handle(&mut self, message: MakePlan, cx: &mut Cx) -> Result<Plan, Failure> {
+        let plan = self.plan(&message.query)?;
+        let refused = plan.refusal().is_some();
+        tracing::info!(
+            call = cx.call().map(|c| tracing::field::display(c.id)),
+            steps = plan.steps.len(),
+            refused,
+            "planned"
+        );
+        Ok(plan)
     }
 }
