@@ -1,2 +1,51 @@
-//! Tasks of this repository. See `cargo xtask`.
-fn main() {}
+//! Tasks of this repository: `cargo xtask` lists them.
+
+mod bench;
+mod command;
+mod examples;
+mod instructions;
+mod long;
+mod tally;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  test                 everything that must hold: format, lints, build, tests, model check, examples, instructions
+  bench [--rounds N]   the mailbox tables, written to benches/README.md
+  instructions         instructions a tell and an ask, of every contestant
+  soak                 the stress bench and the tests that are marked as soaks, with optimisation
+  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation
+  deny                 licences, duplicates and sources of all dependencies";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["test"] => return test::run(),
+        ["bench"] => bench::run(None),
+        ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
+        ["instructions"] => instructions::table().map(|table| print!("{table}")),
+        ["soak"] => long::soak(),
+        ["fuzz"] => long::fuzz(long::CASES_DEFAULT),
+        ["fuzz", cases] => match cases.parse() {
+            Ok(cases) => long::fuzz(cases),
+            Err(_) => Err(format!("the number of cases must be a number, not {cases:?}")),
+        },
+        ["deny"] => tools::deny(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("failed: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,4 +1,5 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
+pub mod clinic;
 pub mod plan;
 pub mod planner;

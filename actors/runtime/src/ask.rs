@@ -10,6 +10,7 @@ use callboard_message::{Failure, Message, Principal};
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent_ref::{AgentRef, Target};
 use crate::call::{CallEvent, CallMeta, channel_caller};
@@ -137,12 +138,8 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         self
     }
 
-    pub(crate) fn on_behalf_of(mut self, call: Option<&CallMeta>) -> Self {
-        let Some(call) = call else { return self };
-        match call.next_hop() {
-            Some(next) => self.call = Some(Arc::new(next)),
-            None => self.hops_max_met = Some(call.hops_max),
-        }
+    pub(crate) fn out_of_hops(mut self, hops_max: u16) -> Self {
+        self.hops_max_met = Some(hops_max);
         self
     }
 
@@ -334,10 +331,11 @@ impl<M: Message> Call<M> {
     pub fn start(self) -> RunningCall<M> {
         let (caller, events) = channel_caller();
         let meta = Arc::new(self.meta.with_caller(Arc::new(caller)));
-        let cancel = meta.cancel.clone();
+        let token = meta.cancel.clone();
+        let _cancel = token.clone().drop_guard();
         let (agent, body, limit) = (self.agent, self.message, self.limit);
         let reply = Box::pin(async move { agent.ask(body).within_call(Some(meta)).within(limit).await });
-        RunningCall { events, reply, outcome: None, cancel }
+        RunningCall { events, reply, outcome: None, token, _cancel }
     }
 }
 
@@ -346,7 +344,9 @@ pub struct RunningCall<M: Message> {
     events: mpsc::Receiver<CallEvent>,
     reply: BoxFuture<'static, Result<M::Reply, SendError<M>>>,
     outcome: Option<Result<M::Reply, SendError<M>>>,
-    cancel: tokio_util::sync::CancellationToken,
+    token: CancellationToken,
+    /// Tells the whole chain of agents when this is dropped.
+    _cancel: DropGuard,
 }
 
 impl<M: Message> RunningCall<M> {
@@ -378,6 +378,6 @@ impl<M: Message> RunningCall<M> {
 
     /// Tells the callee that the result is no longer wanted; [`RunningCall::reply`] says how it ended.
     pub fn cancel(&self) {
-        self.cancel.cancel();
+        self.token.cancel();
     }
 }

@@ -111,12 +111,22 @@ impl Cx {
     /// Asks another agent as part of this call: deadline, principal, trace and caller go along, one hop is counted, and
     /// cancelling this call cancels it.
     pub fn ask<'a, M: Message>(&self, agent: &'a AgentRef, message: M) -> Ask<'a, M, AgentRef> {
-        agent.ask(message).on_behalf_of(self.call.as_deref())
+        let ask = agent.ask(message);
+        match (&self.call, self.next_hop()) {
+            (None, _) => ask,
+            (Some(_), Some(next)) => ask.within_call(Some(next)),
+            (Some(call), None) => ask.out_of_hops(call.hops_max),
+        }
     }
 
     /// The call as another agent gets it, for [`AgentRef::ask_named`]. `None` where there is no call, or its hops are used up.
     pub fn next_hop(&self) -> Option<Arc<CallMeta>> {
-        self.call.as_ref()?.next_hop().map(Arc::new)
+        let mut next = self.call.as_ref()?.next_hop()?;
+        if let Some(cancel) = &self.cancel {
+            // Told with this handler, not only with the whole call.
+            next.cancel = cancel.child_token();
+        }
+        Some(Arc::new(next))
     }
 
     /// Puts the messages set aside back at the head of the mailbox.

@@ -207,6 +207,12 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
         wake_all(wakes);
     }
 
+    /// `count` messages that were set aside are back. They may exceed the capacity: they were within it once, and the stash has
+    /// a bound of its own.
+    pub(crate) fn hold(&self, count: u32) {
+        self.lock().held += count;
+    }
+
     pub(crate) fn has_queued(&self) -> bool {
         !self.lock().queue.is_empty()
     }

@@ -382,6 +382,7 @@ impl<A: Agent> Cell<A> {
             }
             Control::Unstash => {
                 if let Some(stash) = &mut body.stash {
+                    self.mailbox.hold(stash.len() as u32);
                     body.batch.prepend(stash);
                 }
             }

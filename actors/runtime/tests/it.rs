@@ -6,3 +6,31 @@ mod messages;
 // A message reaches its handler, typed or by name, and its reply comes back.
 #[path = "it/asking.rs"]
 mod asking;
+
+// The mailbox holds what it says; senders wait in order; nobody starves.
+#[path = "it/mailbox.rs"]
+mod mailbox;
+
+// First in, first out; exclusive means alone; n in flight and never more.
+#[path = "it/order.rs"]
+mod order;
+
+// A failure costs one reply; what can't be helped is given up, not retried for ever.
+#[path = "it/supervision.rs"]
+mod supervision;
+
+// What nobody wants any more stops, and frees its place.
+#[path = "it/cancelling.rs"]
+mod cancelling;
+
+// Agents end in order, whoever cares learns it, and nothing leaks.
+#[path = "it/lifecycle.rs"]
+mod lifecycle;
+
+// Calls carry progress, questions, deadline and principal from agent to agent.
+#[path = "it/calls.rs"]
+mod calls;
+
+// Directory, events, policy, journal.
+#[path = "it/registry.rs"]
+mod registry;

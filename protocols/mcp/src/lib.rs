@@ -1,1 +1,3 @@
-//! MCP: inbound server and outbound client over callboard calls
+//! MCP: inbound server and outbound client over callboard calls.
+
+pub mod bare;

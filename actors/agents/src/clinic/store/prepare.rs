@@ -1,0 +1,206 @@
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::clinic::access::notes_identify;
+use crate::clinic::config::ClinicConfig;
+use crate::clinic::error::ClinicError;
+use crate::clinic::record::{Medication, Record};
+use crate::clinic::search::{Phrase, words};
+use crate::clinic::seed::Seed;
+
+/// Forward migrations. The one at index `n` takes the schema from version `n` to `n + 1` and writes that number into
+/// `user_version`; what was released is never edited.
+const MIGRATIONS: &[&str] = &[include_str!("../schema/0001.sql")];
+/// `application_id` of a clinic's file, as the first migration writes it.
+const APPLICATION_ID: i64 = 0x636c_6e63;
+
+/// SQLite's primary result codes for a file that it can't trust.
+const SQLITE_CORRUPT: i64 = 11;
+const SQLITE_NOTADB: i64 = 26;
+
+/// Checks, migrates and fills the file over the one connection that ever writes, and closes it.
+pub(super) async fn prepare(config: &ClinicConfig, options: &SqliteConnectOptions) -> Result<(), ClinicError> {
+    let path = &config.database;
+    create_private(path).map_err(|source| ClinicError::NotCreated { path: path.clone(), source })?;
+    let told = |source| told(path, source);
+    let mut writer = options.clone().connect().await.map_err(told)?;
+    check_intact(&mut writer, path).await?;
+    schema_version(&mut writer, path).await?;
+
+    // Only now is the file known to be ours: changing the journal mode writes to it.
+    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut writer).await.map_err(told)?;
+    let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(told)?;
+    migrate_and_fill(config, &mut transaction).await?;
+    transaction.commit().await.map_err(told)?;
+    writer.close().await.map_err(told)
+}
+
+/// Everything in one transaction, so that a start that fails leaves nothing behind and may be tried again.
+async fn migrate_and_fill(config: &ClinicConfig, db: &mut SqliteConnection) -> Result<(), ClinicError> {
+    let path = &config.database;
+    let told = |source| told(path, source);
+    let version = schema_version(db, path).await?;
+    for migration in MIGRATIONS.iter().skip(version) {
+        sqlx::raw_sql(*migration).execute(&mut *db).await.map_err(told)?;
+    }
+    let owner: Option<(String,)> =
+        sqlx::query_as("SELECT id FROM clinic").fetch_optional(&mut *db).await.map_err(told)?;
+    match owner {
+        Some((found,)) if found != config.id => {
+            Err(ClinicError::OtherClinic { path: path.clone(), found, expected: config.id.clone() })
+        }
+        Some(_) => Ok(()),
+        None => {
+            let seed = read_seed(config).await?;
+            fill(db, config, &seed).await.map_err(told)
+        }
+    }
+}
+
+async fn read_seed(config: &ClinicConfig) -> Result<Seed, ClinicError> {
+    let path = config.seed.clone();
+    let read = tokio::task::spawn_blocking(move || Seed::read(&path)).await;
+    read.unwrap_or_else(|e| Err(ClinicError::SeedUnreadable { path: config.seed.clone(), source: io::Error::other(e) }))
+}
+
+async fn fill(db: &mut SqliteConnection, config: &ClinicConfig, seed: &Seed) -> Result<(), sqlx::Error> {
+    for (group, synonym) in (0..).zip(&seed.synonyms) {
+        for Phrase { group, words, finds_group } in synonym.phrases(group) {
+            sqlx::query("INSERT INTO synonym (group_number, phrase, finds_group) VALUES (?1, ?2, ?3)")
+                .bind(group)
+                .bind(words)
+                .bind(finds_group)
+                .execute(&mut *db)
+                .await?;
+        }
+    }
+    for patient in &seed.patients {
+        insert_patient(db, patient).await?;
+        for (position, medication) in (0..).zip(&patient.medications) {
+            insert_medication(db, &patient.patient_id, position, medication).await?;
+        }
+        index_patient(db, patient).await?;
+    }
+    sqlx::query("INSERT INTO clinic (id, specialty) VALUES (?1, ?2)")
+        .bind(&config.id)
+        .bind(&config.specialty)
+        .execute(&mut *db)
+        .await?;
+    Ok(())
+}
+
+async fn insert_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO patient (patient_id, condition, name, birth_date, government_id_scheme, government_id, address, \
+         phone, notes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )
+    .bind(&patient.patient_id)
+    .bind(&patient.condition)
+    .bind(&patient.name)
+    .bind(&patient.birth_date)
+    .bind(&patient.government_id_scheme)
+    .bind(&patient.government_id)
+    .bind(&patient.address)
+    .bind(&patient.phone)
+    .bind(&patient.notes)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn insert_medication(
+    db: &mut SqliteConnection,
+    patient_id: &str,
+    position: i64,
+    medication: &Medication,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO medication (patient_id, position, name, dose, unit, frequency, route) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )
+    .bind(patient_id)
+    .bind(position)
+    .bind(&medication.name)
+    .bind(medication.dose.to_string())
+    .bind(&medication.unit)
+    .bind(&medication.frequency)
+    .bind(&medication.route)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn index_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(), sqlx::Error> {
+    let medications: Vec<String> = patient
+        .medications
+        .iter()
+        .map(|m| words(&format!("{} {} {} {} {}", m.name, m.dose, m.unit, m.frequency, m.route)).join(" "))
+        .collect();
+    let notes = if notes_identify(patient) { String::new() } else { words(&patient.notes).join(" ") };
+    sqlx::query("INSERT INTO search (patient_id, condition, medications, notes) VALUES (?1, ?2, ?3, ?4)")
+        .bind(&patient.patient_id)
+        .bind(words(&patient.condition).join(" "))
+        .bind(medications.join(" "))
+        .bind(notes)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+async fn check_intact(db: &mut SqliteConnection, path: &Path) -> Result<(), ClinicError> {
+    let (verdict,): (String,) =
+        sqlx::query_as("PRAGMA quick_check(1)").fetch_one(db).await.map_err(|source| told(path, source))?;
+    if verdict == "ok" { Ok(()) } else { Err(ClinicError::Damaged { path: path.to_owned() }) }
+}
+
+/// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
+async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize, ClinicError> {
+    let told = |source| told(path, source);
+    let (application,): (i64,) = sqlx::query_as("PRAGMA application_id").fetch_one(&mut *db).await.map_err(told)?;
+    let (found,): (i64,) = sqlx::query_as("PRAGMA user_version").fetch_one(&mut *db).await.map_err(told)?;
+    let (tables,): (i64,) = sqlx::query_as("SELECT count(*) FROM sqlite_schema").fetch_one(db).await.map_err(told)?;
+    let is_new = application == 0 && found == 0 && tables == 0;
+    if !is_new && application != APPLICATION_ID {
+        return Err(ClinicError::NotAClinic { path: path.to_owned() });
+    }
+    match usize::try_from(found) {
+        Ok(version) if version <= MIGRATIONS.len() => Ok(version),
+        _ => Err(ClinicError::NewerSchema { path: path.to_owned(), found, known: MIGRATIONS.len() as i64 }),
+    }
+}
+
+/// Tells a damaged file from everything else that SQLite may say.
+pub(super) fn told(path: &Path, source: sqlx::Error) -> ClinicError {
+    let code = source.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<i64>().ok());
+    // The low byte is the primary code of an extended one.
+    match code.map(|code| code & 0xff) {
+        Some(SQLITE_CORRUPT | SQLITE_NOTADB) => ClinicError::Damaged { path: path.to_owned() },
+        _ => ClinicError::Database { path: path.to_owned(), source },
+    }
+}
+
+/// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
+/// rights. What is there keeps its rights.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut folder = DirBuilder::new();
+    folder.recursive(true);
+    let mut file = OpenOptions::new();
+    file.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folder.mode(0o700);
+        file.mode(0o600);
+    }
+    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        folder.create(parent)?;
+    }
+    match file.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,181 @@
+use callboard_message::{Failure, FailureKind, Principal};
+use serde_json::{Value, json};
+
+use super::super::access::IDENTITY_SCOPE;
+use super::super::config::ClinicConfig;
+use super::super::error::ClinicError;
+use super::super::messages::{CheckMedications, GetPatient, Query};
+use super::super::record::{DataClass, Field, PatientView};
+use super::super::silo::Silo;
+use super::{Bench, anyone, one_patient, patient, seed, treating};
+
+const IDENTIFYING: [Field; 6] =
+    [Field::Name, Field::BirthDate, Field::GovernmentIdScheme, Field::GovernmentId, Field::Address, Field::Phone];
+
+fn get(id: &str) -> GetPatient {
+    GetPatient { patient_id: id.to_owned() }
+}
+
+async fn view(silo: &Silo, principal: &Principal) -> PatientView {
+    silo.get_patient(get("CARD-001"), principal).await.unwrap().patient
+}
+
+fn scoped(scope: &str, purpose: &str) -> Principal {
+    let mut principal = Principal::agent("nurse").for_purpose(purpose);
+    principal.scopes.push(scope.to_owned());
+    principal
+}
+
+/// Goal: an identity needs both trust and an allowed purpose. Method: the matrix of principals and purposes.
+#[tokio::test]
+async fn identity_needs_trust_and_purpose() {
+    let bench = Bench::new();
+    let silo = bench.open(&one_patient()).await;
+    let rows = [
+        (Principal::anonymous(), false),
+        (Principal::anonymous().for_purpose("treatment"), false),
+        (Principal::local_operator(), false),
+        (Principal::local_operator().for_purpose("marketing"), false),
+        (Principal::local_operator().for_purpose("Treatment"), false),
+        (Principal::local_operator().for_purpose("treatment"), true),
+        (Principal::agent("nurse").for_purpose("treatment"), false),
+        (scoped("patient.list", "treatment"), false),
+        (scoped(IDENTITY_SCOPE, "marketing"), false),
+        (scoped(IDENTITY_SCOPE, "treatment"), true),
+    ];
+    for (principal, allowed) in rows {
+        let view = view(&silo, &principal).await;
+        assert_eq!(view.name.is_some(), allowed, "{principal:?}");
+        let expected: &[Field] = if allowed { &[] } else { &IDENTIFYING };
+        assert_eq!(view.redacted, expected, "{principal:?}");
+        assert!(view.medications.is_some() && view.notes.is_some(), "{principal:?}");
+    }
+}
+
+/// Goal: nothing of a withheld field is left anywhere in the answer. Method: search the JSON for every value.
+#[tokio::test]
+async fn withheld_values_are_nowhere_in_the_answer() {
+    let bench = Bench::new();
+    let record = patient("CARD-001", "Hypertension", "Sleeps well.");
+    let silo = bench.open(&seed(std::slice::from_ref(&record))).await;
+    let redacted = serde_json::to_string(&view(&silo, &anyone()).await).unwrap();
+    let whole = serde_json::to_string(&view(&silo, &treating()).await).unwrap();
+    for field in IDENTIFYING {
+        let value = record[field.to_string()].as_str().unwrap();
+        assert!(!redacted.contains(value), "{field}");
+        assert!(whole.contains(value), "{field}");
+    }
+}
+
+/// Goal: free text doesn't undo the redaction. Method: notes that quote a name or number of the same patient.
+#[tokio::test]
+async fn notes_that_name_the_patient_are_withheld_and_not_searched() {
+    let bench = Bench::new();
+    for notes in [
+        "Told MARTA about salt.",
+        "Sra. Vilanova sleeps well.",
+        "CPF 52998224725 on file.",
+        "Call +55 (81) 95550 0001.",
+        "Born 1970/02/03.",
+        "Lives at Rua do Moinho 7, Recife, PE.",
+    ] {
+        let bench_of_row = Bench::new();
+        let silo = bench_of_row.open(&seed(&[patient("CARD-001", "Hypertension", notes)])).await;
+        let redacted = view(&silo, &anyone()).await;
+        assert_eq!(redacted.notes, None, "{notes}");
+        assert!(redacted.redacted.contains(&Field::Notes), "{notes}");
+        assert_eq!(view(&silo, &treating()).await.notes.as_deref(), Some(notes));
+        let query = Query { query: notes.to_owned() };
+        assert!(silo.query(query).await.unwrap().matches.is_empty(), "{notes}");
+    }
+    // A short word of a name is no reason: "da" is in half of all Portuguese sentences.
+    let mut innocent = patient("CARD-001", "Hypertension", "Dorme bem, sem falta de ar.");
+    innocent["name"] = json!("Marta de Sá Bem");
+    innocent["notes"] = json!("Falta de ar leve.");
+    assert!(view(&bench.open(&seed(&[innocent])).await, &anyone()).await.notes.is_some());
+}
+
+/// Goal: the topology decides the classes. Method: other classes for some fields, and look at every answer.
+#[tokio::test]
+async fn classes_come_from_the_topology() {
+    let bench = Bench::new();
+    let mut config = bench.config(&one_patient());
+    config.classes = [
+        (Field::BirthDate, DataClass::Clinical),
+        (Field::Medications, DataClass::Identifying),
+        (Field::Notes, DataClass::Identifying),
+    ]
+    .into();
+    let silo = Silo::open(config).await.unwrap();
+
+    let redacted = view(&silo, &anyone()).await;
+    assert!(redacted.birth_date.is_some() && redacted.medications.is_none() && redacted.notes.is_none());
+    let ask = || CheckMedications { patient_id: "CARD-001".into() };
+    let refused = silo.check_medications(ask(), &anyone()).await.map_err(|e: Failure| e.kind);
+    assert_eq!(refused, Err(FailureKind::Denied));
+    assert!(silo.check_medications(ask(), &treating()).await.is_ok());
+    // An identifying field isn't searched, whoever asks.
+    for query in ["amiodarone", "sleeps"] {
+        assert!(silo.query(Query { query: query.into() }).await.unwrap().matches.is_empty(), "{query}");
+    }
+    assert_eq!(silo.query(Query { query: "hypertension".into() }).await.unwrap().matches.len(), 1);
+}
+
+/// Goal: a topology that would withhold what every list shows is refused. Method: classify id and condition so.
+#[tokio::test]
+async fn listed_fields_cannot_be_identifying() {
+    let bench = Bench::new();
+    for field in [Field::PatientId, Field::Condition] {
+        let mut config = bench.config(&one_patient());
+        config.classes.insert(field, DataClass::Identifying);
+        let error = Silo::open(config).await.err().unwrap();
+        assert!(matches!(error, ClinicError::FieldIsListed { field: f } if f == field), "{error}");
+    }
+}
+
+/// Goal: purposes come from the topology. Method: allow another one only.
+#[tokio::test]
+async fn purposes_come_from_the_topology() {
+    let bench = Bench::new();
+    let mut config = bench.config(&one_patient());
+    config.purposes_allowed = vec!["audit".into()];
+    let silo = Silo::open(config).await.unwrap();
+    assert!(view(&silo, &treating()).await.name.is_none());
+    assert!(view(&silo, &Principal::local_operator().for_purpose("audit")).await.name.is_some());
+}
+
+/// Goal: a misspelt field or class doesn't silently open one. Method: configurations that must not parse.
+#[test]
+fn unknown_fields_and_classes_are_refused() {
+    let parses = |extra: Value| {
+        let mut config = json!({"id": "a", "specialty": "b", "database": "c", "seed": "d"});
+        config.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        serde_json::from_value::<ClinicConfig>(config)
+    };
+    assert_eq!(parses(json!({})).unwrap().purposes_allowed, ["treatment"]);
+    assert!(parses(json!({"classes": {"name": "identifying"}})).is_ok());
+    for bad in [
+        json!({"classes": {"nmae": "identifying"}}),
+        json!({"classes": {"name": "secret"}}),
+        json!({"purpose_allowed": ["treatment"]}),
+    ] {
+        assert!(parses(bad.clone()).is_err(), "{bad}");
+    }
+}
+
+/// Goal: patient text is never in Debug. Method: print every type that holds some.
+#[tokio::test]
+async fn debug_tells_nothing_about_patients() {
+    let bench = Bench::new();
+    let silo = bench.open(&seed(&[patient("CARD-001", "Hypertension", "Sleeps well.")])).await;
+    let file = silo.get_patient(get("CARD-001"), &treating()).await.unwrap();
+    let medications =
+        silo.check_medications(CheckMedications { patient_id: "CARD-001".into() }, &anyone()).await.unwrap();
+    let query = Query { query: "Marta hypertension".into() };
+    let matches = silo.query(Query { query: "hypertension".into() }).await.unwrap();
+    let list = silo.list_patients().await.unwrap();
+    let printed = format!("{file:?} {medications:?} {query:?} {matches:?} {list:?}").to_lowercase();
+    for word in ["marta", "hypertension", "digoxin", "moinho", "sleeps", "529"] {
+        assert!(!printed.contains(word), "{word} in {printed}");
+    }
+}

@@ -1,0 +1,179 @@
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use callboard_message::{Failure, FailureKind, Principal};
+use callboard_runtime::{AgentRef, CallMeta, System, testkit};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::super::agent::{Clinic, READS_IN_FLIGHT_MAX};
+use super::super::config::ClinicConfig;
+use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
+use super::{Bench, anyone, one_patient, treating};
+
+/// More than any test here needs.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+fn with_clinic(config: ClinicConfig, test: impl AsyncFnOnce(&AgentRef)) {
+    testkit::real(async |system: &System| {
+        let clinic = Clinic::open(config).await.unwrap();
+        let agent = system.spawn_with(move || clinic.clone());
+        test(&agent).await;
+        system.shutdown(DRAIN_MAX).await;
+    });
+}
+
+/// Asks as a protocol does: by name, with JSON, on somebody's behalf.
+async fn ask(agent: &AgentRef, name: &str, arguments: Value, principal: Principal) -> Result<Value, Failure> {
+    let payload = RawValue::from_string(arguments.to_string()).unwrap();
+    let call = Arc::new(CallMeta::new(Arc::new(principal)));
+    let reply = agent.ask_named(name, payload, Some(call)).await?;
+    Ok(serde_json::from_str(reply.get()).unwrap())
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Goal: the four tools answer by name as the document says. Method: ask the cardiology example.
+#[test]
+fn tools_answer_by_name() {
+    let bench = Bench::new();
+    with_clinic(bench.example_config("cardiology"), async |agent| {
+        let names: Vec<String> = agent.specs().into_iter().map(|s| s.name).collect();
+        for name in ["list_patients", "get_patient", "check_medications", "query"] {
+            assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+        }
+        assert_eq!(names.len(), 4);
+
+        let list = ask(agent, "list_patients", json!({}), anyone()).await.unwrap();
+        assert_eq!(keys(&list), ["patients"]);
+        for row in list["patients"].as_array().unwrap() {
+            assert_eq!(keys(row), ["condition", "patient_id"]);
+        }
+        let file = ask(agent, "get_patient", json!({"patient_id": "CARD-001"}), anyone()).await.unwrap();
+        assert_eq!(file["patient"]["patient_id"], "CARD-001");
+        assert_eq!(file["patient"]["condition"], "Hypertension");
+        let taken = ask(agent, "check_medications", json!({"patient_id": "CARD-001"}), anyone()).await.unwrap();
+        assert_eq!(keys(&taken), ["medications", "patient_id"]);
+        let found = ask(agent, "query", json!({"query": "amiodarona"}), anyone()).await.unwrap();
+        assert_eq!((&found["specialty"], &found["query"]), (&json!("cardiology"), &json!("amiodarona")));
+        let matches = found["matches"].as_array().unwrap();
+        assert!(!matches.is_empty());
+        assert!(matches.iter().all(|row| keys(row) == ["condition", "patient_id"]));
+    });
+}
+
+/// Goal: what isn't offered or doesn't fit is refused with the right kind. Method: rows of bad asks.
+#[test]
+fn bad_asks_are_refused() {
+    let bench = Bench::new();
+    with_clinic(bench.config(&one_patient()), async |agent| {
+        for (name, arguments, kind) in [
+            ("dump_all", json!({}), FailureKind::NotFound),
+            ("get_patient", json!({"patient_id": "CARD-999"}), FailureKind::NotFound),
+            ("get_patient", json!({"patient_id": "CARD-001", "all": true}), FailureKind::InvalidInput),
+            ("get_patient", json!({"patient_id": 1}), FailureKind::InvalidInput),
+            ("get_patient", json!({}), FailureKind::InvalidInput),
+            ("list_patients", json!({"limit": 10}), FailureKind::InvalidInput),
+            ("query", json!({"query": ""}), FailureKind::InvalidInput),
+        ] {
+            let failure = ask(agent, name, arguments.clone(), treating()).await.unwrap_err();
+            assert_eq!(failure.kind, kind, "{name} {arguments}: {failure}");
+        }
+    });
+}
+
+/// Goal: the principal of the call decides, and a plain ask is nobody's. Method: the same file asked three ways.
+#[test]
+fn the_calls_principal_decides() {
+    let bench = Bench::new();
+    with_clinic(bench.config(&one_patient()), async |agent| {
+        let get = || json!({"patient_id": "CARD-001"});
+        let treated = ask(agent, "get_patient", get(), treating()).await.unwrap();
+        assert_eq!(treated["patient"]["name"], "Marta Vilanova Prado");
+        let curious = ask(agent, "get_patient", get(), Principal::local_operator()).await.unwrap();
+        assert_eq!(curious["patient"].get("name"), None);
+        let plain = agent.ask(GetPatient { patient_id: "CARD-001".into() }).await.unwrap().unwrap();
+        assert_eq!(plain.patient.name, None);
+    });
+}
+
+/// Goal: more asks than may be in flight are all answered. Method: four times as many at once, of every type.
+#[test]
+fn asks_over_the_limit_wait() {
+    let bench = Bench::new();
+    with_clinic(bench.config(&one_patient()), async |agent| {
+        let asks = (0..READS_IN_FLIGHT_MAX * 4).map(|_| async move {
+            let patient_id = || "CARD-001".to_owned();
+            assert!(agent.ask(ListPatients {}).await.unwrap().is_ok());
+            assert!(agent.ask(GetPatient { patient_id: patient_id() }).await.unwrap().is_ok());
+            assert!(agent.ask(CheckMedications { patient_id: patient_id() }).await.unwrap().is_ok());
+            assert!(agent.ask(Query { query: "hypertension".into() }).await.unwrap().is_ok());
+        });
+        futures::future::join_all(asks).await;
+    });
+}
+
+/// Goal: asks that were given up leave the clinic as good as before. Method: begin and drop many, then ask.
+#[test]
+fn dropped_asks_do_no_harm() {
+    let bench = Bench::new();
+    with_clinic(bench.config(&one_patient()), async |agent| {
+        for _ in 0..READS_IN_FLIGHT_MAX * 4 {
+            let mut asked = Box::pin(agent.ask(ListPatients {}).into_future());
+            let _ = futures::poll!(&mut asked);
+            drop(asked);
+        }
+        let list = agent.ask(ListPatients {}).within(DRAIN_MAX).await.unwrap().unwrap();
+        assert_eq!(list.patients.len(), 1);
+    });
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Goal: a read that fails says so without a cause, and no log ever holds patient text. Method: answer everything,
+/// then break a table under the agent; record all logging and search it.
+#[test]
+fn failed_reads_and_logs_tell_nothing_about_patients() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _recording = tracing::subscriber::set_default(subscriber);
+    let bench = Bench::new();
+    let config = bench.config(&one_patient());
+    let database = config.database.clone();
+    with_clinic(config, async |agent| {
+        let get = || json!({"patient_id": "CARD-001"});
+        ask(agent, "get_patient", get(), treating()).await.unwrap();
+        ask(agent, "query", json!({"query": "Marta"}), treating()).await.unwrap();
+        let mut other = SqliteConnectOptions::new().filename(&database).connect().await.unwrap();
+        sqlx::query("DROP TABLE medication").execute(&mut other).await.unwrap();
+        let failure = ask(agent, "get_patient", get(), treating()).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Unavailable);
+        assert_eq!(failure.message, "the clinic's database can't be read");
+    });
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("the clinic's database can't be read"), "the operator is told: {log}");
+    for word in ["Marta", "Vilanova", "Moinho", "529.982", "Hypertension", "Digoxin", "Sleeps"] {
+        assert!(!log.contains(word), "{word} in {log}");
+    }
+}

@@ -1,0 +1,245 @@
+use callboard_message::{Failure, FailureKind, Message};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
+use super::super::silo::Silo;
+use super::{Bench, anyone, one_patient, treating};
+
+/// The reply as it stands on a wire.
+fn wire<M: Message>(reply: M::Reply) -> Value {
+    let raw = (M::wire().unwrap().encode_reply)(reply).unwrap();
+    serde_json::from_str(raw.get()).unwrap()
+}
+
+fn decode<M: Message>(arguments: &str) -> Result<M, String> {
+    let raw = RawValue::from_string(arguments.to_owned()).unwrap();
+    (M::wire().unwrap().decode)(&raw).map_err(|e| e.to_string())
+}
+
+async fn opened(bench: &Bench) -> Silo {
+    bench.open(&one_patient()).await
+}
+
+fn get() -> GetPatient {
+    GetPatient { patient_id: "CARD-001".into() }
+}
+
+/// Goal: the four replies have the document's shapes. Method: snapshots of one small clinic's answers.
+#[tokio::test]
+async fn lists() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    insta::assert_json_snapshot!(wire::<ListPatients>(silo.list_patients().await), @r#"
+    {
+      "patients": [
+        {
+          "condition": "Hypertension",
+          "patient_id": "CARD-001"
+        }
+      ]
+    }
+    "#);
+    let query = Query { query: "Digoxin".into() };
+    insta::assert_json_snapshot!(wire::<Query>(silo.query(query).await), @r#"
+    {
+      "matches": [
+        {
+          "condition": "Hypertension",
+          "patient_id": "CARD-001"
+        }
+      ],
+      "query": "Digoxin",
+      "specialty": "cardiology"
+    }
+    "#);
+    let query = Query { query: "nothing".into() };
+    insta::assert_json_snapshot!(wire::<Query>(silo.query(query).await), @r#"
+    {
+      "matches": [],
+      "query": "nothing",
+      "specialty": "cardiology"
+    }
+    "#);
+}
+
+/// Goal: a file names what was withheld and keeps the rest. Method: snapshot without and with permission.
+#[tokio::test]
+async fn files() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    insta::assert_json_snapshot!(wire::<GetPatient>(silo.get_patient(get(), &anyone()).await), @r#"
+    {
+      "patient": {
+        "condition": "Hypertension",
+        "medications": [
+          {
+            "dose": 0.125,
+            "frequency": "once daily",
+            "name": "Digoxin",
+            "route": "oral",
+            "unit": "mg"
+          },
+          {
+            "dose": 200,
+            "frequency": "once daily",
+            "name": "Amiodarone",
+            "route": "oral",
+            "unit": "mg"
+          }
+        ],
+        "notes": "Sleeps well.",
+        "patient_id": "CARD-001",
+        "redacted": [
+          "name",
+          "birth_date",
+          "government_id_scheme",
+          "government_id",
+          "address",
+          "phone"
+        ]
+      }
+    }
+    "#);
+    insta::assert_json_snapshot!(wire::<GetPatient>(silo.get_patient(get(), &treating()).await), @r#"
+    {
+      "patient": {
+        "address": "Rua do Moinho, 7, Recife - PE",
+        "birth_date": "1970-02-03",
+        "condition": "Hypertension",
+        "government_id": "529.982.247-25",
+        "government_id_scheme": "CPF",
+        "medications": [
+          {
+            "dose": 0.125,
+            "frequency": "once daily",
+            "name": "Digoxin",
+            "route": "oral",
+            "unit": "mg"
+          },
+          {
+            "dose": 200,
+            "frequency": "once daily",
+            "name": "Amiodarone",
+            "route": "oral",
+            "unit": "mg"
+          }
+        ],
+        "name": "Marta Vilanova Prado",
+        "notes": "Sleeps well.",
+        "patient_id": "CARD-001",
+        "phone": "+55 81 95550-0001"
+      }
+    }
+    "#);
+}
+
+/// Goal: doses come back as they were written. Method: snapshot of a fraction and a whole number.
+#[tokio::test]
+async fn medications() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    let message = CheckMedications { patient_id: "CARD-001".into() };
+    insta::assert_json_snapshot!(wire::<CheckMedications>(silo.check_medications(message, &anyone()).await), @r#"
+    {
+      "medications": [
+        {
+          "dose": 0.125,
+          "frequency": "once daily",
+          "name": "Digoxin",
+          "route": "oral",
+          "unit": "mg"
+        },
+        {
+          "dose": 200,
+          "frequency": "once daily",
+          "name": "Amiodarone",
+          "route": "oral",
+          "unit": "mg"
+        }
+      ],
+      "patient_id": "CARD-001"
+    }
+    "#);
+}
+
+/// Goal: an unknown patient is `NotFound`, without an echo of what was asked. Method: ask both tools.
+#[tokio::test]
+async fn unknown_patients_are_not_found() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    let unknown = || "CARD-999".to_owned();
+    let got = silo.get_patient(GetPatient { patient_id: unknown() }, &treating()).await.map(drop);
+    let checked = silo.check_medications(CheckMedications { patient_id: unknown() }, &treating()).await.map(drop);
+    for failure in [got.unwrap_err(), checked.unwrap_err()] {
+        assert_eq!(failure.kind, FailureKind::NotFound);
+        assert!(!failure.message.contains("CARD-999"));
+    }
+}
+
+/// Goal: an id is found in any case and answered as the file has it. Method: ask in lower case.
+#[tokio::test]
+async fn ids_match_in_any_case() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    let message = CheckMedications { patient_id: "card-001".into() };
+    let medications = silo.check_medications(message, &anyone()).await.unwrap();
+    assert_eq!((medications.patient_id.as_str(), medications.medications.len()), ("CARD-001", 2));
+}
+
+/// Goal: arguments that don't fit never reach a handler. Method: extra keys, wrong types, missing and doubled keys.
+#[test]
+fn arguments_are_strict() {
+    assert!(decode::<ListPatients>("{}").is_ok());
+    assert!(decode::<GetPatient>(r#"{"patient_id":"CARD-001"}"#).is_ok());
+    assert!(decode::<ListPatients>(r#"{"all":true}"#).is_err());
+    for bad in [
+        "{}",
+        r#"{"patient_id":1}"#,
+        r#"{"patient_id":null}"#,
+        r#"{"patient_id":["CARD-001"]}"#,
+        r#"{"patient_id":"CARD-001","fields":["name"]}"#,
+        r#"{"patient_id":"CARD-001","patient_id":"CARD-002"}"#,
+        r#"{"patientId":"CARD-001"}"#,
+    ] {
+        assert!(decode::<GetPatient>(bad).is_err(), "{bad}");
+        assert!(decode::<CheckMedications>(bad).is_err(), "{bad}");
+    }
+    for bad in ["{}", r#"{"query":1}"#, r#"{"query":"x","limit":10000}"#, r#"{"q":"x"}"#] {
+        assert!(decode::<Query>(bad).is_err(), "{bad}");
+    }
+}
+
+/// Goal: names and schemas are what a tool list shows. Method: read the specs.
+#[test]
+fn specs() {
+    let specs = [
+        ListPatients::wire().unwrap().spec(),
+        GetPatient::wire().unwrap().spec(),
+        CheckMedications::wire().unwrap().spec(),
+        Query::wire().unwrap().spec(),
+    ];
+    let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["list_patients", "get_patient", "check_medications", "query"]);
+    for spec in &specs {
+        assert_eq!(spec.input_schema["type"], "object", "{}", spec.name);
+        assert_eq!(spec.input_schema["additionalProperties"], json!(false), "{}", spec.name);
+        assert!(!spec.description.is_empty(), "{}", spec.name);
+    }
+    assert_eq!(specs[1].input_schema["required"], json!(["patient_id"]));
+    assert_eq!(specs[1].input_schema["properties"]["patient_id"]["maxLength"], json!(64));
+    assert_eq!(specs[3].input_schema["properties"]["query"]["maxLength"], json!(512));
+}
+
+/// Goal: a remote clinic's reply reads back as the typed one. Method: write and read, answer and failure.
+#[tokio::test]
+async fn replies_round_trip() {
+    let bench = Bench::new();
+    let silo = opened(&bench).await;
+    let wire = GetPatient::wire().unwrap();
+    let reply = silo.get_patient(get(), &anyone()).await;
+    let raw = (wire.encode_reply)(reply.clone()).unwrap();
+    assert_eq!((wire.decode_reply)(Ok(raw)).unwrap(), reply);
+    let failure = Failure::not_found("gone");
+    assert_eq!((wire.decode_reply)(Err(failure.clone())).unwrap(), Err(failure));
+}

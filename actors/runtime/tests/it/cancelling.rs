@@ -1,0 +1,121 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Waits to be told that it is cancelled, then tidies up for so long.
+#[derive(Message)]
+#[message(local)]
+struct Wait {
+    tidy: Duration,
+}
+
+/// Is answered when the agent is free.
+#[derive(Message)]
+#[message(reply = u32, local)]
+struct Free;
+
+#[derive(Default)]
+struct Waiter {
+    state: u32,
+    told: Arc<AtomicU32>,
+    tidied: Arc<AtomicU32>,
+}
+
+impl Agent for Waiter {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.exclusive::<Wait>().sync::<Free>();
+    }
+}
+
+impl Handler<Wait> for Waiter {
+    async fn handle(&mut self, message: Wait, cx: &mut Cx) {
+        self.state += 1;
+        cx.cancelled().await;
+        self.told.fetch_add(1, SeqCst);
+        tokio::time::sleep(message.tidy).await;
+        self.tidied.fetch_add(1, SeqCst);
+    }
+}
+
+impl SyncHandler<Free> for Waiter {
+    fn handle(&mut self, _: Free, _: &mut Cx) -> u32 {
+        self.state
+    }
+}
+
+struct Case {
+    tidy: Duration,
+    cancel_safe: bool,
+    /// What the agent's state is afterwards.
+    state: u32,
+    tidied: u32,
+}
+
+/// Goal: dropping an ask, cancelling its call and passing its deadline each tell the running handler, and after a grace stop it at
+/// its next await and free its slot. The state is kept if the handler ended, or is cancel-safe; else a fresh agent takes over.
+/// Method: a grace of one second, a handler that tidies shorter or longer than that.
+#[test]
+fn running_handlers() {
+    let cases = [
+        Case { tidy: SECOND / 2, cancel_safe: false, state: 1, tidied: 1 },
+        Case { tidy: 2 * SECOND, cancel_safe: false, state: 0, tidied: 0 },
+        Case { tidy: 2 * SECOND, cancel_safe: true, state: 1, tidied: 0 },
+    ];
+    for Case { tidy, cancel_safe, state, tidied } in cases {
+        for how in ["drop", "deadline", "call"] {
+            paused(async |system| {
+                let (told, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+                let (told_, done_) = (told.clone(), done.clone());
+                let make = move || Waiter { state: 0, told: told_.clone(), tidied: done_.clone() };
+                let agent = system.prepare_with(make).profile(Profile { cancel_safe, ..Profile::default() }).spawn();
+                match how {
+                    "drop" => {
+                        let mut ask = Box::pin(agent.ask(Wait { tidy }));
+                        assert!(futures::poll!(ask.as_mut()).is_pending());
+                        eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
+                    }
+                    "deadline" => {
+                        let late = agent.ask(Wait { tidy }).within(SECOND).await;
+                        assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+                    }
+                    _ => {
+                        let mut call = agent.call(Wait { tidy }).start();
+                        let _ = futures::poll!(Box::pin(call.next()).as_mut());
+                        eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
+                        call.cancel();
+                        let ended = call.reply().await;
+                        assert_eq!(ended.is_ok(), tidied == 1, "{ended:?}");
+                    }
+                }
+                let began = tokio::time::Instant::now();
+                assert_eq!(agent.ask(Free).await.unwrap(), state, "{how}");
+                assert!(began.elapsed() <= SECOND, "the slot was freed within the grace");
+                assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
+                system.shutdown(SECOND).await;
+            });
+        }
+    }
+}
+
+/// Goal: what is cancelled before its turn is never begun. Method: it waits behind another, is dropped, and the agent counts.
+#[test]
+fn queued_messages() {
+    paused(async |system| {
+        let agent = system.spawn_with(Waiter::default);
+        let mut first = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        let mut second = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
+        drop(second);
+        drop(first);
+        assert_eq!(agent.ask(Free).await.unwrap(), 1);
+        system.shutdown(SECOND).await;
+    });
+}

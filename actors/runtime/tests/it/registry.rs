@@ -1,0 +1,109 @@
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::*;
+use callboard_runtime::testkit::{Probe, paused};
+use callboard_runtime::*;
+use serde_json::json;
+
+use crate::messages::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Goal: names are exact, taken once, seen by group, and gone with their agent.
+#[test]
+fn directory() {
+    paused(async |system| {
+        let [a, b] = [0, 1].map(|_| system.spawn(Counter::default()));
+        let directory = system.directory();
+        directory.register("clinic", &a).unwrap();
+        assert_eq!(directory.register("clinic", &b), Err(NameTaken { name: "clinic".into() }));
+        directory.register_in("silo", &b, ["orchestrator"]).unwrap();
+        assert_eq!(directory.get("clinic"), Some(a.clone()));
+        assert_eq!(directory.get("Clinic"), None);
+        assert_eq!(directory.find(GROUP_DEFAULT, "silo"), None);
+        assert_eq!(directory.find("orchestrator", "silo"), Some(b.clone()));
+        let visible = |group: &str| directory.visible_to(group).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!((visible(GROUP_DEFAULT), visible("orchestrator")), (vec!["clinic".into()], vec!["silo".to_owned()]));
+        a.kill();
+        a.ended().await;
+        assert_eq!(directory.get("clinic"), None);
+        directory.register("clinic", &b).unwrap();
+        directory.register("late", &a).unwrap();
+        assert_eq!(directory.get("late"), None, "it had ended");
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// News for whoever wants it.
+#[derive(Message, Clone, Debug, PartialEq)]
+#[message(local)]
+struct News(u32);
+
+/// Goal: an event reaches the subscribers of its topic, once each; a full one misses it, an ended one is forgotten.
+#[test]
+fn events() {
+    paused(async |system| {
+        let (fast, mut seen) = Probe::<News>::spawn(system, |_| ());
+        let (gone, _) = Probe::<News>::spawn(system, |_| ());
+        let recipient = fast.recipient::<News>().unwrap();
+        for _ in 0..2 {
+            system.events().subscribe("weather", recipient.clone());
+        }
+        system.events().subscribe("weather", gone.recipient::<News>().unwrap());
+        gone.kill();
+        gone.ended().await;
+        assert_eq!(system.events().publish("weather", &News(1)), Published { delivered: 1, missed: 0 });
+        assert_eq!(system.events().publish("sports", &News(2)), Published::default());
+        for n in 0..MAILBOX_CAPACITY_DEFAULT {
+            system.events().publish("weather", &News(n + 3));
+        }
+        assert_eq!(system.events().publish("weather", &News(0)), Published { delivered: 0, missed: 1 });
+        assert_eq!(seen.recv().await, Some(News(1)));
+        assert_eq!(seen.recv().await, Some(News(3)));
+        system.events().unsubscribe::<News>("weather", fast.id());
+        assert_eq!(system.events().publish("weather", &News(0)), Published::default());
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: policies judge in order, the first refusal decides, an empty chain lets all pass; a rate limit holds a principal at its
+/// limit + 1 and no other. Method: a chain of a rate limit of two.
+#[test]
+fn policy() {
+    paused(async |system| {
+        let payload = serde_json::value::to_raw_value(&json!({})).unwrap();
+        let [ann, bob] = ["ann", "bob"].map(Principal::agent);
+        let judge = async |principal| {
+            let crossing = Crossing {
+                direction: Direction::Inbound,
+                principal,
+                call: CallId::fresh(),
+                agent: "clinic",
+                message: "query",
+                payload: &payload,
+            };
+            system.policy().judge(crossing).await.map_err(|f| f.kind)
+        };
+        assert_eq!(judge(&ann).await, Ok(()));
+        system.policy().push(RateLimit::per_principal(NonZeroU32::new(2).unwrap()));
+        let seen = [judge(&ann).await, judge(&ann).await, judge(&ann).await, judge(&bob).await];
+        assert_eq!(seen, [Ok(()), Ok(()), Err(FailureKind::Overloaded), Ok(())]);
+    });
+}
+
+/// Goal: the journal in memory keeps order, keeps a key once, and answers at limit + 1.
+#[test]
+fn journal() {
+    paused(async |_| {
+        let journal = MemoryJournal::with_capacity(2);
+        let record = |key: &str| Record { stream: "audit".into(), key: Some(key.into()), body: json!(key) };
+        assert_eq!(journal.append(record("a")).await, Ok(1));
+        assert_eq!(journal.append(record("b")).await, Ok(2));
+        assert_eq!(journal.append(record("a")).await, Ok(1));
+        assert_eq!(journal.append(record("c")).await, Err(JournalError::Full { records_max: 2 }));
+        assert_eq!(journal.read("audit", 1, 10).await, Ok(vec![(2, record("b"))]));
+        assert_eq!(journal.read("task", 0, 10).await, Ok(vec![]));
+    });
+}

@@ -1,0 +1,155 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::*;
+
+use crate::messages::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn profile(restarts_max: u32) -> Profile {
+    let restarts = Intensity { restarts_max, within: 10 * SECOND };
+    Profile { restarts, backoff: Backoff::NONE, ..Profile::default() }
+}
+
+/// Goal: a panic fails only its ask; a fresh agent takes the messages still queued. Method: in place, through the mailbox, and
+/// across an await.
+#[test]
+fn panic_fails_one_ask() {
+    for in_place in [true, false] {
+        paused(async |system| {
+            let profile = Profile { in_place, ..profile(5) };
+            let counter = system.prepare_with(Counter::default).profile(profile).spawn();
+            assert_eq!(counter.ask(Add { by: 1 }).await.unwrap(), 1);
+            let (boom, after) = futures::join!(counter.ask(Boom), counter.ask(Add { by: 5 }));
+            assert!(matches!(boom, Err(SendError::Panicked)));
+            assert_eq!(after.unwrap(), 5, "a fresh agent, the queued message");
+            let (boom, after) = futures::join!(counter.ask(SlowBoom), counter.ask(Add { by: 7 }));
+            assert!(matches!(boom, Err(SendError::Panicked)));
+            assert_eq!(after.unwrap(), 7);
+            let seen = counter.snapshot();
+            assert_eq!((seen.restarts, seen.last_error.as_deref()), (2, Some("panicked in an async handler")));
+            system.shutdown(SECOND).await;
+        });
+    }
+}
+
+/// Goal: N restarts in T are borne, the N+1st ends the agent and its messages become dead letters; spread wider than T all are
+/// borne. Method: N = 3 in paused time.
+#[test]
+fn restart_n_plus_one_escalates() {
+    paused(async |system| {
+        let counter = system.prepare_with(Counter::default).profile(profile(3)).spawn();
+        for _ in 0..3 {
+            assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
+        }
+        tokio::time::sleep(11 * SECOND).await;
+        for _ in 0..3 {
+            assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
+        }
+        counter.try_tell(Boom).unwrap();
+        counter.try_tell(Add { by: 1 }).unwrap();
+        assert_eq!(counter.ended().await, ExitReason::Failed);
+        assert_eq!(system.dead_letters().count(), 1);
+        assert_eq!(system.dead_letters().latest()[0].message, "add");
+        assert!(matches!(counter.ask(Add { by: 1 }).await, Err(SendError::Closed { message: Add { by: 1 } })));
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: pauses grow from restart to restart, with jitter, up to a bound.
+#[test]
+fn backoff_grows() {
+    let backoff = Backoff { first: Duration::from_millis(100), max: SECOND, jitter: 0.5 };
+    for (nth, longest_ms) in [(0, 100), (1, 200), (2, 400), (3, 800), (4, 1_000), (400, 1_000)] {
+        let pause = backoff.pause(nth).as_millis();
+        assert!((longest_ms / 2..=longest_ms).contains(&pause), "{nth}: {pause}");
+    }
+}
+
+/// Goal: while it pauses, an agent keeps its messages and obeys. Method: a pause of a second in paused time.
+#[test]
+fn messages_wait_out_the_pause() {
+    paused(async |system| {
+        let backoff = Backoff { first: SECOND, max: SECOND, jitter: 0.0 };
+        let counter = system.prepare_with(Counter::default).profile(Profile { backoff, ..Profile::default() }).spawn();
+        counter.tell(Boom).await.unwrap();
+        let began = tokio::time::Instant::now();
+        assert_eq!(counter.ask(Add { by: 2 }).await.unwrap(), 2);
+        assert_eq!(began.elapsed().as_secs(), 1);
+        counter.tell(Boom).await.unwrap();
+        counter.kill();
+        assert_eq!(counter.ended().await, ExitReason::Killed);
+        assert_eq!(began.elapsed().as_secs(), 1);
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: an agent that nothing can make afresh ends at its first panic.
+#[test]
+fn without_a_factory() {
+    paused(async |system| {
+        let counter = system.spawn(Counter::default());
+        assert!(matches!(counter.ask(Boom).await, Err(SendError::Panicked)));
+        assert_eq!(counter.ended().await, ExitReason::Failed);
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// How often a factory was used.
+fn counted(made: &Arc<AtomicU32>) -> impl Fn() -> Counter + Send + Sync + use<> {
+    let made = made.clone();
+    move || {
+        made.fetch_add(1, SeqCst);
+        Counter::default()
+    }
+}
+
+/// Goal: one for one restarts one, all for one restarts all. Method: two agents each, one panics; count what factories made.
+#[test]
+fn strategies() {
+    for (strategy, expected) in [(Strategy::OneForOne, 3), (Strategy::AllForOne, 4)] {
+        paused(async |system| {
+            let supervisor = Supervisor::new(strategy, Intensity::default(), Backoff::NONE);
+            let made = Arc::new(AtomicU32::new(0));
+            let [a, b] = [0, 1].map(|_| system.prepare_with(counted(&made)).under(&supervisor).spawn());
+            b.ask(Add { by: 1 }).await.unwrap();
+            assert!(matches!(a.ask(Boom).await, Err(SendError::Panicked)));
+            assert_eq!(a.ask(Add { by: 1 }).await.unwrap(), 1);
+            let kept = if strategy == Strategy::OneForOne { 1 } else { 0 };
+            assert_eq!(b.ask(Add { by: 0 }).await.unwrap(), kept);
+            assert_eq!(made.load(SeqCst), expected);
+            system.shutdown(SECOND).await;
+        });
+    }
+}
+
+/// Goal: a group that can't be helped goes to its parent, which starts the group afresh, then gives up, and all below it end.
+/// Method: a parent that bears one restart over a group that bears one, and an agent of the parent's own.
+#[test]
+fn escalation_through_the_tree() {
+    paused(async |system| {
+        let one = Intensity { restarts_max: 1, within: 60 * SECOND };
+        let root = Supervisor::new(Strategy::OneForOne, one, Backoff::NONE);
+        let group = root.child(Strategy::OneForOne, one, Backoff::NONE);
+        let made = Arc::new(AtomicU32::new(0));
+        let outside = system.prepare_with(Counter::default).under(&root).spawn();
+        let [a, b] = [0, 1].map(|_| system.prepare_with(counted(&made)).under(&group).spawn());
+        b.ask(Add { by: 1 }).await.unwrap();
+        let boom = async || assert!(matches!(a.ask(Boom).await, Err(SendError::Panicked)));
+        boom().await; // borne by the group: 3 made
+        assert_eq!(b.ask(Add { by: 0 }).await.unwrap(), 1);
+        boom().await; // borne by the root: the whole group starts afresh
+        eventually("group is fresh", SECOND, || made.load(SeqCst) == 5).await;
+        assert_eq!(b.ask(Add { by: 0 }).await.unwrap(), 0);
+        boom().await; // the group counts afresh
+        a.ask(Add { by: 0 }).await.unwrap();
+        boom().await; // nobody bears it
+        assert_eq!(a.ended().await, ExitReason::Failed);
+        assert_eq!(b.ended().await, ExitReason::Escalated);
+        assert_eq!(outside.ended().await, ExitReason::Escalated);
+        system.shutdown(SECOND).await;
+    });
+}

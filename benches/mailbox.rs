@@ -1,0 +1,48 @@
+//! The works under criterion: wall clock, for people and plots. The numbers that count are `mailbox_table`'s.
+
+#[macro_use]
+#[expect(dead_code, reason = "CPU time is for the table, the slow agents for the stress bench")]
+mod contest;
+
+use std::time::Duration;
+
+use contest::Contestant;
+use contest::works::{self, Work};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+/// Most operations in one go: criterion asks for more than a machine can hold agents.
+const OPERATIONS_MAX: u64 = 100_000;
+/// Wall clock a contestant and work, in seconds.
+const MEASUREMENT_S: u64 = 2;
+/// Criterion's fewest: medians come from the table.
+const SAMPLES: usize = 10;
+
+fn mailbox(criterion: &mut Criterion) {
+    for work in Work::ALL {
+        for bench in contestants!(bench) {
+            bench(criterion, work);
+        }
+    }
+}
+
+fn bench<C: Contestant>(criterion: &mut Criterion, work: Work) {
+    let mut group = criterion.benchmark_group(work.name());
+    group.throughput(Throughput::Elements(1)).sample_size(SAMPLES);
+    group.measurement_time(Duration::from_secs(MEASUREMENT_S)).warm_up_time(Duration::from_millis(200));
+    group.bench_function(C::NAME, |bencher| {
+        bencher.iter_custom(|operations| {
+            let mut left = operations;
+            let mut wall = Duration::ZERO;
+            while left > 0 {
+                let sample = works::run::<C>(work, left.min(OPERATIONS_MAX));
+                left = left.saturating_sub(sample.operations);
+                wall += sample.wall;
+            }
+            wall
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, mailbox);
+criterion_main!(benches);

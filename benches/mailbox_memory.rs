@@ -1,0 +1,126 @@
+//! Bytes an idle agent, and allocations a tell and an ask, counted by the allocator: exact, so one run is enough.
+//!
+//! A binary of its own, because counting costs time. `cargo bench --bench mailbox_memory -- [--check]`
+
+#[macro_use]
+#[expect(dead_code, reason = "time is for the table, the slow agents for the stress bench")]
+mod contest;
+
+use std::alloc::System;
+use std::process::ExitCode;
+
+use contest::Contestant;
+use contest::works::{self, Work};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Agents among which the bytes are shared out.
+const AGENTS: usize = 10_000;
+/// Operations whose allocations are counted.
+const OPERATIONS: u64 = 100_000;
+/// Turns given to the runtime before memory is read, so that all agents have started and settled.
+const TURNS: usize = 1_000;
+
+/// Most bytes of an agent that has answered and now waits.
+const IDLE_BYTES_MAX: f64 = 1_300.0;
+/// Most allocations a tell: one box, through an erased handle.
+const TELL_ALLOCATIONS_MAX: f64 = 1.0;
+/// Allocations that an ask may add to a tell's.
+const ASK_ALLOCATIONS_MORE_MAX: f64 = 1.0;
+/// Allowance for what is allocated now and then (a timer, a grown queue), in allocations an operation.
+const NOW_AND_THEN: f64 = 0.02;
+
+struct Memory {
+    name: &'static str,
+    /// Bytes of an agent that was spawned and has had no message.
+    dormant: f64,
+    /// Bytes of an agent that has answered one ask.
+    idle: f64,
+    /// Allocations a tell.
+    tell: f64,
+    /// Allocations an ask.
+    ask: f64,
+}
+
+fn main() -> ExitCode {
+    let check = std::env::args().any(|word| word == "--check");
+    let rows = contestants!(measure).map(|measure| measure());
+    println!("| | bytes, dormant agent | bytes, idle agent (one ask answered) | allocations a tell | an ask |");
+    println!("|---|---|---|---|---|");
+    for Memory { name, dormant, idle, tell, ask } in &rows {
+        println!("| {name} | {dormant:.0} | {idle:.0} | {tell:.2} | {ask:.2} |");
+    }
+    println!(
+        "| must (callboard) | | ≤ {IDLE_BYTES_MAX} | ≤ {TELL_ALLOCATIONS_MAX} | ≤ a tell's + {ASK_ALLOCATIONS_MORE_MAX} |"
+    );
+    let failures = shortfalls(&rows);
+    for failure in &failures {
+        println!("\nshort of the mark: {failure}");
+    }
+    match check && !failures.is_empty() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn measure<C: Contestant>() -> Memory {
+    Memory {
+        name: C::NAME,
+        dormant: bytes_an_agent::<C>(false),
+        idle: bytes_an_agent::<C>(true),
+        tell: allocations::<C>(Work::Tell),
+        ask: allocations::<C>(Work::Ask),
+    }
+}
+
+fn shortfalls(rows: &[Memory]) -> Vec<String> {
+    let Some(ours) = rows.iter().find(|row| row.name == "callboard") else {
+        return vec!["callboard did not take part".to_owned()];
+    };
+    let held = [
+        ("bytes of an idle agent", ours.idle, IDLE_BYTES_MAX),
+        ("allocations a tell", ours.tell, TELL_ALLOCATIONS_MAX + NOW_AND_THEN),
+        ("allocations an ask", ours.ask, ours.tell + ASK_ALLOCATIONS_MORE_MAX + NOW_AND_THEN),
+    ];
+    let over = held.into_iter().filter(|(_, is, most)| is > most);
+    over.map(|(what, is, most)| format!("{what}: {is:.2}, must be ≤ {most:.2}")).collect()
+}
+
+/// Live bytes that an agent adds, its handle apart.
+fn bytes_an_agent<C: Contestant>(asked: bool) -> f64 {
+    C::block_on(async {
+        let contestant = C::start().await;
+        let mut agents = Vec::with_capacity(AGENTS);
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..AGENTS {
+            agents.push(contestant.adder().await);
+        }
+        if asked {
+            for agent in &agents {
+                C::ask(agent, 1).await;
+            }
+        }
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        let change = region.change();
+        let bytes = change.bytes_allocated as f64 - change.bytes_deallocated as f64;
+        drop(agents);
+        contestant.finish().await;
+        bytes / AGENTS as f64
+    })
+}
+
+/// Allocations an operation: those of twice the operations less those of once, which takes set-up out.
+fn allocations<C: Contestant>(work: Work) -> f64 {
+    let count = |operations| {
+        let region = Region::new(ALLOCATOR);
+        works::run::<C>(work, operations);
+        let change = region.change();
+        (change.allocations + change.reallocations) as f64
+    };
+    count(OPERATIONS);
+    (count(2 * OPERATIONS) - count(OPERATIONS)) / OPERATIONS as f64
+}

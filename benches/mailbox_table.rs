@@ -1,0 +1,176 @@
+//! The table that counts: CPU time of each contestant, as a multiple of bare tokio's in the same run.
+//!
+//! `cargo bench --bench mailbox_table -- [--rounds N] [--only WORK] [--check]`
+
+#[macro_use]
+#[expect(dead_code, reason = "the slow agents are for the stress bench")]
+mod contest;
+
+use std::process::ExitCode;
+
+use contest::Contestant;
+use contest::clock::Sample;
+use contest::works::{self, Work};
+use rand::seq::SliceRandom;
+
+/// Rounds when `--rounds` is not given: each does every work once with every contestant.
+const ROUNDS_DEFAULT: usize = 15;
+/// A tell must be at least this much cheaper than ractor's and kameo's.
+const CHEAPER_MIN: f64 = 5.0;
+
+/// One row: a work and what the contestant on trial must reach.
+struct Row {
+    work: Work,
+    title: &'static str,
+    operations: u64,
+    /// Most CPU time, as a multiple of the first contestant's.
+    must: f64,
+    /// What would be better still.
+    stretch: f64,
+}
+
+const ROWS: [Row; 9] = [
+    row(Work::Tell, "tell, 1 producer, one thread", 200_000, 0.5, 0.35),
+    row(Work::TellFour, "tell, 4 producers, 2 threads", 200_000, 0.4, 0.25),
+    row(Work::TellAcross, "tell across two arbiters", 200_000, 0.5, 0.4),
+    row(Work::Ask, "ask, sequential", 50_000, 1.0, 0.15),
+    row(Work::AskMany, "ask ×64", 64_000, 0.8, 0.15),
+    row(Work::PingPong, "ping-pong", 50_000, 1.0, 0.75),
+    row(Work::Ring, "ring of 1,000", 50_000, 0.9, 0.6),
+    row(Work::FanOut, "fan-out to 100 and gather", 50_000, 0.9, 0.75),
+    row(Work::Spawn, "spawn 100,000, one ask each", 100_000, 0.8, 0.8),
+];
+
+const fn row(work: Work, title: &'static str, operations: u64, must: f64, stretch: f64) -> Row {
+    Row { work, title, operations, must, stretch }
+}
+
+/// A contestant: its name and how it does a work with so many operations.
+struct Entry {
+    name: &'static str,
+    run: fn(Work, u64) -> Sample,
+}
+
+fn entry<C: Contestant>() -> Entry {
+    Entry { name: C::NAME, run: works::run::<C> }
+}
+
+struct Arguments {
+    rounds: usize,
+    only: Option<String>,
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("{why}\nusage: mailbox_table [--rounds N] [--only WORK] [--check]");
+            return ExitCode::from(2);
+        }
+    };
+    let rows: Vec<&Row> =
+        ROWS.iter().filter(|row| arguments.only.as_deref().is_none_or(|only| only == row.work.name())).collect();
+    let entries = contestants!(entry).map(|entry| entry());
+    let samples = measure(&rows, &entries, arguments.rounds);
+    let failures = report(&rows, &entries, &samples);
+    for failure in &failures {
+        println!("\nshort of the mark: {failure}");
+    }
+    match arguments.check && !failures.is_empty() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut parsed = Arguments { rounds: ROUNDS_DEFAULT, only: None, check: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            // Cargo adds it to every bench binary.
+            "--bench" => {}
+            "--check" => parsed.check = true,
+            "--rounds" => {
+                let count = words.next().unwrap_or_default();
+                parsed.rounds =
+                    count.parse().ok().filter(|n| *n > 0).ok_or(format!("--rounds needs a number, not {count:?}"))?;
+            }
+            "--only" => {
+                let name = words.next().unwrap_or_default();
+                if !Work::ALL.iter().any(|work| work.name() == name) {
+                    return Err(format!("--only needs one of {:?}", Work::ALL.map(Work::name)));
+                }
+                parsed.only = Some(name);
+            }
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    Ok(parsed)
+}
+
+/// CPU nanoseconds an operation: `[row][contestant][round]`. The order is shuffled anew each round, so that a noisy
+/// minute hits all contestants alike.
+fn measure(rows: &[&Row], entries: &[Entry], rounds: usize) -> Vec<Vec<Vec<f64>>> {
+    let mut samples = vec![vec![Vec::with_capacity(rounds); entries.len()]; rows.len()];
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    for round in 0..rounds {
+        eprint!("\rround {} of {rounds}", round + 1);
+        for (row, samples) in rows.iter().zip(&mut samples) {
+            order.shuffle(&mut rand::rng());
+            for &index in &order {
+                samples[index].push((entries[index].run)(row.work, row.operations).cpu_ns());
+            }
+        }
+    }
+    eprintln!();
+    samples
+}
+
+/// Prints the table and returns what fell short.
+fn report(rows: &[&Row], entries: &[Entry], samples: &[Vec<Vec<f64>>]) -> Vec<String> {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+    println!("| CPU ns an operation (× {}) | {} | must | stretch |", names[0], names.join(" | "));
+    println!("|---|{}---|---|", "---|".repeat(names.len()));
+    let mut failures = Vec::new();
+    for (row, samples) in rows.iter().zip(samples) {
+        let medians: Vec<f64> = samples.iter().map(|rounds| median(rounds)).collect();
+        let cells: Vec<String> = medians.iter().map(|m| format!("{m:.0} ({:.2})", m / medians[0])).collect();
+        println!("| {} | {} | ≤ {} | {} |", row.title, cells.join(" | "), row.must, row.stretch);
+        failures.extend(shortfalls(row, &names, &medians));
+    }
+    failures
+}
+
+fn shortfalls(row: &Row, names: &[&str], medians: &[f64]) -> Vec<String> {
+    let find = |name: &str| names.iter().position(|n| *n == name).map(|index| medians[index]);
+    let Some(ours) = find("callboard") else { return vec!["callboard did not take part".to_owned()] };
+    let mut failures = Vec::new();
+    let ratio = ours / medians[0];
+    if ratio > row.must {
+        failures.push(format!("{}: {ratio:.2} × {}, must be ≤ {}", row.title, names[0], row.must));
+    }
+    if row.work == Work::Tell {
+        for rival in ["ractor", "kameo"] {
+            if let Some(theirs) = find(rival).filter(|theirs| *theirs < CHEAPER_MIN * ours) {
+                failures.push(format!(
+                    "{}: {:.1} × cheaper than {rival}, must be ≥ {CHEAPER_MIN}",
+                    row.title,
+                    theirs / ours
+                ));
+            }
+        }
+    }
+    failures
+}
+
+/// Median of at least one value.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}

@@ -1,0 +1,183 @@
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::json::check;
+use crate::{DecodeError, Id, Limits, Refusal, RpcError};
+
+/// One message as it came, its payload raw and borrowed from the body.
+#[derive(Debug)]
+pub enum Incoming<'a> {
+    /// Wants a response under its id.
+    Request(Request<'a>),
+    /// Wants none.
+    Notification(Notification<'a>),
+    /// Answers a request of ours.
+    Response(Response<'a>),
+}
+
+/// A call with an id.
+pub struct Request<'a> {
+    /// Goes back with the response, byte for byte.
+    pub id: Id,
+    /// What to do.
+    pub method: String,
+    /// An object or an array.
+    pub params: Option<&'a RawValue>,
+}
+
+/// A call without an id.
+pub struct Notification<'a> {
+    /// What happened.
+    pub method: String,
+    /// An object or an array.
+    pub params: Option<&'a RawValue>,
+}
+
+/// What came back to a request.
+pub struct Response<'a> {
+    /// The request's id; `None` (`null`) only with an error, from a peer that couldn't read it.
+    pub id: Option<Id>,
+    /// The result, which may be `null`, or the error.
+    pub outcome: Result<&'a RawValue, RpcError>,
+}
+
+/// Reads one message. Requests are told from responses by `method`.
+///
+/// The whole text, payloads included, is held to RFC 8259 and `limits`, and no object in it has a key twice: whoever
+/// reads it later reads the same. Unknown members are ignored. `"error":null` beside a result is tolerated, as is
+/// `"result":null` beside an error.
+///
+/// # Errors
+/// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
+pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
+    let text = check(body, limits).map_err(|e| unknown(e.into()))?;
+    match text.trim_start_matches([' ', '\t', '\r', '\n']).as_bytes().first() {
+        Some(b'{') => {}
+        Some(b'[') => return Err(unknown(DecodeError::Batch)),
+        _ => return Err(unknown(DecodeError::NotAnObject)),
+    }
+    let members: Members<'a> = serde_json::from_str(text).map_err(|_| unknown(DecodeError::NotAnObject))?;
+    members.message(limits)
+}
+
+fn unknown(error: DecodeError) -> Refusal {
+    Refusal { id: None, error }
+}
+
+#[derive(Deserialize)]
+struct Members<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Tells a member that is `null` from one that is missing.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Members<'a> {
+    fn message(self, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
+        let bad_id = DecodeError::Id { bytes_max: limits.id_bytes_max };
+        let id = match self.id {
+            None => Ok(None),
+            Some(raw) if raw.get().len() > limits.id_bytes_max => Err(bad_id),
+            Some(raw) => Id::read(raw).map(Some).ok_or(bad_id),
+        };
+        // A refusal goes under the id even when it is about another member.
+        let known = id.as_ref().ok().cloned().flatten();
+        let refuse = |error| Refusal { id: known.clone(), error };
+
+        if self.jsonrpc.and_then(string).as_deref() != Some("2.0") {
+            return Err(refuse(DecodeError::Version));
+        }
+        let Some(method) = self.method else {
+            return self.response(id, limits).map(Incoming::Response).map_err(refuse);
+        };
+        let method = string(method)
+            .filter(|name| name.len() <= limits.method_bytes_max)
+            .ok_or_else(|| refuse(DecodeError::Method { bytes_max: limits.method_bytes_max }))?;
+        let id = id.map_err(refuse)?;
+        let params = self.params;
+        if !params.is_none_or(|p| p.get().starts_with(['{', '['])) {
+            return Err(refuse(DecodeError::Params));
+        }
+        Ok(match id {
+            Some(id) => Incoming::Request(Request { id, method, params }),
+            None => Incoming::Notification(Notification { method, params }),
+        })
+    }
+
+    fn response(self, id: Result<Option<Id>, DecodeError>, limits: &Limits) -> Result<Response<'a>, DecodeError> {
+        let error = self.error.filter(|e| !is_null(e));
+        match (self.result, error) {
+            (None, None) if self.error.is_none() => Err(DecodeError::Method { bytes_max: limits.method_bytes_max }),
+            (None, None) => Err(DecodeError::Outcome),
+            (Some(result), Some(_)) if !is_null(result) => Err(DecodeError::Outcome),
+            (_, Some(error)) => {
+                let id = if self.id.is_none_or(is_null) { None } else { id? };
+                Ok(Response { id, outcome: Err(read_error(error).ok_or(DecodeError::Error)?) })
+            }
+            (Some(result), None) => match id? {
+                Some(id) => Ok(Response { id: Some(id), outcome: Ok(result) }),
+                None => Err(DecodeError::Id { bytes_max: limits.id_bytes_max }),
+            },
+        }
+    }
+}
+
+fn is_null(raw: &RawValue) -> bool {
+    raw.get() == "null"
+}
+
+fn string(raw: &RawValue) -> Option<String> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn read_error(raw: &RawValue) -> Option<RpcError> {
+    #[derive(Deserialize)]
+    struct ErrorMembers<'a> {
+        code: i64,
+        message: String,
+        // `null` is data too.
+        #[serde(borrow, default, deserialize_with = "present")]
+        data: Option<&'a RawValue>,
+    }
+    // A struct can be read from an array too, which no error is.
+    let members: ErrorMembers<'_> =
+        raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten()?;
+    Some(RpcError { code: members.code, message: members.message, data: members.data.map(RawValue::to_owned) })
+}
+
+// Payloads may hold patient text: they are never printed.
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({}, {} bytes)", self.id, self.params.map_or(0, |p| p.get().len()))
+    }
+}
+
+impl fmt::Debug for Notification<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Notification({} bytes)", self.params.map_or(0, |p| p.get().len()))
+    }
+}
+
+impl fmt::Debug for Response<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Ok(result) => write!(f, "Response({:?}, {} bytes)", self.id, result.get().len()),
+            Err(error) => write!(f, "Response({:?}, {error:?})", self.id),
+        }
+    }
+}

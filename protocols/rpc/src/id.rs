@@ -1,0 +1,91 @@
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde_json::value::RawValue;
+
+/// What pairs a response with its request: a string or an integer, kept as it was written.
+///
+/// `1` and `"1"` differ; so do `1` and `1.0`, which is no id at all. Integers may have any size. Two ids are equal when
+/// their values are, however a string was escaped.
+#[derive(Clone)]
+pub struct Id {
+    raw: Box<RawValue>,
+    /// A string's value; `None` for an integer.
+    text: Option<Box<str>>,
+}
+
+impl Id {
+    /// A string id.
+    pub fn text(value: &str) -> Self {
+        // Quoting what is a string can't fail; the fallback is never met.
+        let raw = serde_json::value::to_raw_value(value).unwrap_or_default();
+        Self { raw, text: Some(value.into()) }
+    }
+
+    /// An integer id.
+    pub fn integer(value: i64) -> Self {
+        let raw = serde_json::value::to_raw_value(&value).unwrap_or_default();
+        Self { raw, text: None }
+    }
+
+    /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
+    pub(crate) fn read(raw: &RawValue) -> Option<Self> {
+        let written = raw.get();
+        let text = match written.starts_with('"') {
+            true => Some(serde_json::from_str::<String>(written).ok()?.into_boxed_str()),
+            false if is_integer(written) => None,
+            false => return None,
+        };
+        Some(Self { raw: raw.to_owned(), text })
+    }
+
+    /// As it is written in a message, quotes and escapes included.
+    pub fn as_json(&self) -> &str {
+        self.raw.get()
+    }
+
+    fn integer_digits(&self) -> &str {
+        match self.raw.get() {
+            "-0" => "0",
+            digits => digits,
+        }
+    }
+}
+
+fn is_integer(written: &str) -> bool {
+    let digits = written.strip_prefix('-').unwrap_or(written);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.text, &other.text) {
+            (Some(a), Some(b)) => a == b,
+            (None, None) => self.integer_digits() == other.integer_digits(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Id {}
+
+impl Hash for Id {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.text {
+            Some(text) => (true, text).hash(state),
+            None => (false, self.integer_digits()).hash(state),
+        }
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({})", self.as_json())
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_json())
+    }
+}

@@ -1,0 +1,360 @@
+//! One strict, iterative pass over a JSON text before anything else reads it.
+//!
+//! serde_json skips what it keeps raw: a lone surrogate, `1e400` or a second `"dose"` in a payload would reach the
+//! handler, which may read it otherwise than the guard did. Here every byte is held to RFC 8259 and the limits.
+
+use std::borrow::Cow;
+
+use crate::Limits;
+
+/// Why a text was refused. Offsets are in bytes from its beginning; no part of the text is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// Send UTF-8.
+    #[error("not UTF-8 at byte {at}")]
+    Encoding {
+        /// The first byte that isn't.
+        at: usize,
+    },
+    /// Send JSON (RFC 8259).
+    #[error("{expected} expected at byte {at}")]
+    Syntax {
+        /// Where it should have been.
+        at: usize,
+        /// What should have been there.
+        expected: &'static str,
+    },
+    /// Send a number that a double can hold.
+    #[error("number out of range at byte {at}")]
+    NumberRange {
+        /// Where the number begins.
+        at: usize,
+    },
+    /// Send a shorter number, or a string.
+    #[error("number of more than {max} digits at byte {at}")]
+    DigitsOver {
+        /// Where the number begins.
+        at: usize,
+        /// [`Limits::digits_max`].
+        max: usize,
+    },
+    /// Send less.
+    #[error("more than {max} bytes")]
+    BytesOver {
+        /// [`Limits::body_bytes_max`].
+        max: usize,
+    },
+    /// Send it flatter.
+    #[error("nested more than {max} deep")]
+    DepthOver {
+        /// [`Limits::depth_max`].
+        max: usize,
+    },
+    /// Send fewer members.
+    #[error("an object of more than {max} members")]
+    KeysOver {
+        /// [`Limits::keys_max`].
+        max: usize,
+    },
+    /// Send each key once: two readers could take different ones.
+    #[error("a key stands twice in the object that ends at byte {at}")]
+    DuplicateKey {
+        /// The object's closing brace.
+        at: usize,
+    },
+}
+
+impl JsonError {
+    /// Whether the text is JSON that nobody may send, rather than no JSON at all.
+    pub fn is_well_formed(&self) -> bool {
+        matches!(
+            self,
+            Self::BytesOver { .. } | Self::DepthOver { .. } | Self::KeysOver { .. } | Self::DuplicateKey { .. }
+        )
+    }
+}
+
+/// Checks that `body` is one JSON text within `limits` and has no object with the same key twice.
+///
+/// Takes one pass and memory for the keys of the objects that are open. A byte order mark is refused.
+pub fn check<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, JsonError> {
+    if body.len() > limits.body_bytes_max {
+        return Err(JsonError::BytesOver { max: limits.body_bytes_max });
+    }
+    let text = std::str::from_utf8(body).map_err(|e| JsonError::Encoding { at: e.valid_up_to() })?;
+    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open: Vec::new(), keys: Vec::new() }.document()?;
+    Ok(text)
+}
+
+enum Open {
+    Array,
+    /// Its keys so far are `keys[first_key..]`.
+    Object {
+        first_key: usize,
+    },
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    limits: &'a Limits,
+    open: Vec<Open>,
+    keys: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Scanner<'a> {
+    fn document(mut self) -> Result<(), JsonError> {
+        loop {
+            if self.value_begins()? {
+                continue;
+            }
+            // A value is complete: close what it closes, until another value must follow or the text ends.
+            loop {
+                self.skip_space();
+                match self.open.last() {
+                    None if self.at == self.bytes.len() => return Ok(()),
+                    None => return Err(self.expected("end of text")),
+                    Some(Open::Array) => match self.peek() {
+                        Some(b',') => {
+                            self.at += 1;
+                            break;
+                        }
+                        Some(b']') => {
+                            self.at += 1;
+                            self.open.pop();
+                        }
+                        _ => return Err(self.expected("`,` or `]`")),
+                    },
+                    Some(&Open::Object { first_key }) => match self.peek() {
+                        Some(b',') => {
+                            self.at += 1;
+                            self.skip_space();
+                            self.key(first_key)?;
+                            break;
+                        }
+                        Some(b'}') => {
+                            self.close_object(first_key)?;
+                        }
+                        _ => return Err(self.expected("`,` or `}`")),
+                    },
+                }
+            }
+        }
+    }
+
+    /// Reads a scalar or an empty container whole, else what opens a container. Says whether a value must follow.
+    fn value_begins(&mut self) -> Result<bool, JsonError> {
+        self.skip_space();
+        match self.peek() {
+            Some(b'{') => {
+                self.enter(Open::Object { first_key: self.keys.len() })?;
+                if self.peek() == Some(b'}') {
+                    self.at += 1;
+                    self.open.pop();
+                    return Ok(false);
+                }
+                self.key(self.keys.len())?;
+                Ok(true)
+            }
+            Some(b'[') => {
+                self.enter(Open::Array)?;
+                if self.peek() == Some(b']') {
+                    self.at += 1;
+                    self.open.pop();
+                    return Ok(false);
+                }
+                Ok(true)
+            }
+            Some(b'"') => self.string().map(|_| false),
+            Some(b'-' | b'0'..=b'9') => self.number().map(|()| false),
+            Some(b't') => self.literal("true").map(|()| false),
+            Some(b'f') => self.literal("false").map(|()| false),
+            Some(b'n') => self.literal("null").map(|()| false),
+            _ => Err(self.expected("a value")),
+        }
+    }
+
+    fn enter(&mut self, container: Open) -> Result<(), JsonError> {
+        if self.open.len() == self.limits.depth_max {
+            return Err(JsonError::DepthOver { max: self.limits.depth_max });
+        }
+        self.open.push(container);
+        self.at += 1;
+        self.skip_space();
+        Ok(())
+    }
+
+    fn key(&mut self, first_key: usize) -> Result<(), JsonError> {
+        if self.keys.len() - first_key == self.limits.keys_max {
+            return Err(JsonError::KeysOver { max: self.limits.keys_max });
+        }
+        let begins = self.at;
+        let escaped = self.string()?;
+        let quoted = self.text.get(begins..self.at).unwrap_or_default();
+        let key = match escaped {
+            // "dose" and "\u0064ose" are one key.
+            true => Cow::Owned(
+                serde_json::from_str(quoted).map_err(|_| JsonError::Syntax { at: begins, expected: "a key" })?,
+            ),
+            false => Cow::Borrowed(quoted.trim_matches('"')),
+        };
+        self.keys.push(key);
+        self.skip_space();
+        self.byte(b':', "`:`")
+    }
+
+    fn close_object(&mut self, first_key: usize) -> Result<(), JsonError> {
+        if let Some(keys) = self.keys.get_mut(first_key..)
+            && has_duplicate(keys)
+        {
+            return Err(JsonError::DuplicateKey { at: self.at });
+        }
+        self.keys.truncate(first_key);
+        self.open.pop();
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Says whether the string has escapes.
+    fn string(&mut self) -> Result<bool, JsonError> {
+        self.byte(b'"', "`\"`")?;
+        let mut escaped = false;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(0x20..) => self.at += 1,
+                _ => return Err(self.expected("a character or `\"`")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), JsonError> {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(b'u') => match self.code_unit()? {
+                0xD800..=0xDBFF => {
+                    self.byte(b'\\', "a low surrogate")?;
+                    match self.code_unit()? {
+                        0xDC00..=0xDFFF => Ok(()),
+                        _ => Err(self.expected("a low surrogate")),
+                    }
+                }
+                0xDC00..=0xDFFF => Err(self.expected("a high surrogate first")),
+                _ => Ok(()),
+            },
+            _ => Err(self.expected("an escape")),
+        }
+    }
+
+    /// Reads `uXXXX`.
+    fn code_unit(&mut self) -> Result<u32, JsonError> {
+        self.byte(b'u', "`u`")?;
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|b| char::from(b).to_digit(16));
+            unit = unit * 16 + digit.ok_or_else(|| self.expected("a hexadecimal digit"))?;
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    fn number(&mut self) -> Result<(), JsonError> {
+        let begins = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        let mut digits = match self.peek() {
+            Some(b'0') => {
+                self.at += 1;
+                1
+            }
+            _ => self.digits()?,
+        };
+        // A double overflows by its exponent, or by having 309 digits before the point.
+        let mut may_overflow = digits >= 309;
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            digits += self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            digits += self.digits()?;
+            may_overflow = true;
+        }
+        if digits > self.limits.digits_max {
+            return Err(JsonError::DigitsOver { at: begins, max: self.limits.digits_max });
+        }
+        let number = self.text.get(begins..self.at).unwrap_or_default();
+        if may_overflow && !number.parse::<f64>().is_ok_and(f64::is_finite) {
+            return Err(JsonError::NumberRange { at: begins });
+        }
+        Ok(())
+    }
+
+    /// One digit or more; how many.
+    fn digits(&mut self) -> Result<usize, JsonError> {
+        let begins = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == begins { Err(self.expected("a digit")) } else { Ok(self.at - begins) }
+    }
+
+    fn literal(&mut self, word: &'static str) -> Result<(), JsonError> {
+        match self.bytes.get(self.at..self.at + word.len()) {
+            Some(found) if found == word.as_bytes() => {
+                self.at += word.len();
+                Ok(())
+            }
+            _ => Err(self.expected("a value")),
+        }
+    }
+
+    fn byte(&mut self, wanted: u8, expected: &'static str) -> Result<(), JsonError> {
+        if self.peek() != Some(wanted) {
+            return Err(self.expected(expected));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn skip_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn expected(&self, expected: &'static str) -> JsonError {
+        JsonError::Syntax { at: self.at, expected }
+    }
+}
+
+/// Pairs are cheapest for the few keys of an ordinary object; sorting bounds the work for a hostile one.
+fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
+    const PAIRWISE_MAX: usize = 12;
+    if keys.len() <= PAIRWISE_MAX {
+        return keys.iter().enumerate().any(|(i, key)| keys.iter().take(i).any(|earlier| earlier == key));
+    }
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+}

@@ -1,0 +1,110 @@
+//! Running programs from the repository's root. A failure is a sentence that says which program and how it ended.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a task answers: an error is a sentence for the developer.
+pub type Outcome<T = ()> = Result<T, String>;
+
+/// How often a running child is looked at, while waiting for it with a time limit.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here)
+}
+
+/// Where built things go, `CARGO_TARGET_DIR` respected.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// A program with its arguments, to run in the root.
+pub fn program(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(name);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// The cargo that runs this task.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    program(&cargo, arguments)
+}
+
+/// Runs it with its output on the terminal.
+pub fn run(mut command: Command) -> Outcome {
+    announce(&command);
+    let status = command.status().map_err(|e| cannot_start(&command, &e))?;
+    succeeded(&command, status)
+}
+
+/// Runs it and returns its standard output; its errors go to the terminal.
+pub fn output(mut command: Command) -> Outcome<String> {
+    announce(&command);
+    let output = command.stderr(Stdio::inherit()).output().map_err(|e| cannot_start(&command, &e))?;
+    succeeded(&command, output.status)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs it, its standard output both on the terminal and, line by line, to `see`.
+pub fn watch(mut command: Command, mut see: impl FnMut(&str)) -> Outcome {
+    announce(&command);
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| cannot_start(&command, &e))?;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = line.map_err(|e| format!("the output of {} can't be read: {e}", shown(&command)))?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            see(&line);
+        }
+    }
+    let status = child.wait().map_err(|e| format!("{} can't be awaited: {e}", shown(&command)))?;
+    succeeded(&command, status)
+}
+
+/// Runs it and ends it if it takes longer than `limit`.
+pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
+    announce(&command);
+    let mut child = command.stdin(Stdio::null()).spawn().map_err(|e| cannot_start(&command, &e))?;
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        match child.try_wait() {
+            Ok(Some(status)) => return succeeded(&command, status),
+            Ok(None) => std::thread::park_timeout(POLL),
+            Err(e) => return Err(format!("{} can't be awaited: {e}", shown(&command))),
+        }
+    }
+    end(&mut child);
+    Err(format!("{} was still running after {limit:?}", shown(&command)))
+}
+
+fn end(child: &mut Child) {
+    // Both fail only if it ended by itself in the meantime, which is as good.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+fn announce(command: &Command) {
+    println!("$ {}", shown(command));
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+    format!("{} can't be started: {error}", shown(command))
+}
+
+fn succeeded(command: &Command, status: ExitStatus) -> Outcome {
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{} ended with {status}", shown(command))),
+    }
+}

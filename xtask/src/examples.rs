@@ -1,0 +1,40 @@
+//! Every example runs to its end by itself, without arguments.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use crate::command::{Outcome, cargo, root, run, run_within};
+use crate::tally::Tally;
+
+/// Longest that an example may run.
+const EXAMPLE_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Builds all examples, then runs each as a step.
+pub fn steps(tally: &mut Tally) {
+    match names() {
+        Ok(names) if names.is_empty() => tally.skip("examples: there are none".to_owned()),
+        Ok(names) => {
+            tally.step("build examples", || run(cargo(&["build", "--examples"])));
+            for name in names {
+                tally.step(&format!("example {name}"), || {
+                    run_within(cargo(&["run", "--quiet", "--example", &name]), EXAMPLE_TIME_MAX)
+                });
+            }
+        }
+        Err(why) => tally.step("examples", || Err(why)),
+    }
+}
+
+/// Names as cargo finds them: `examples/NAME.rs` and `examples/NAME/main.rs`.
+fn names() -> Outcome<BTreeSet<String>> {
+    let folder = root().join("examples");
+    if !folder.exists() {
+        return Ok(BTreeSet::new());
+    }
+    let entries = fs::read_dir(&folder).map_err(|e| format!("examples can't be listed: {e}"))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let examples =
+        paths.filter(|path| path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").exists());
+    Ok(examples.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect())
+}

@@ -1,0 +1,110 @@
+//! Instructions a tell and an ask, counted by callgrind: free of noise, so a gate in every test run.
+//!
+//! A run of twice the operations less a run of once leaves out start-up, warm-up and teardown.
+
+use std::process::Stdio;
+
+use crate::command::{Outcome, cargo, output, program, run};
+use crate::tools;
+
+/// Operations of the shorter run; the longer has twice as many.
+const OPERATIONS: u64 = 20_000;
+/// Most instructions of callboard, by work.
+const GATES: [(&str, u64); 2] = [("tell", 320), ("ask", 1_650)];
+/// The contestant on trial.
+const OURS: &str = "callboard";
+/// All contestants, ours last.
+const CONTESTANTS: [&str; 5] = ["tokio", "actix", "ractor", "kameo", OURS];
+
+/// Fails if a tell or an ask of callboard takes more instructions than its gate.
+pub fn gate() -> Outcome {
+    let binary = build()?;
+    let mut over = Vec::new();
+    for (work, most) in GATES {
+        let count = count(&binary, OURS, work)?;
+        println!("{count} instructions {work}, at most {most}");
+        if count > most {
+            over.push(format!("{work} takes {count} instructions, at most {most} are allowed"));
+        }
+    }
+    match over.is_empty() {
+        true => Ok(()),
+        false => Err(over.join("; ")),
+    }
+}
+
+/// A Markdown table of all contestants.
+pub fn table() -> Outcome<String> {
+    let binary = build()?;
+    let mut table = "| instructions | tell | ask |\n|---|---|---|\n".to_owned();
+    for contestant in CONTESTANTS {
+        let mut row = format!("| {contestant} |");
+        for (work, _) in GATES {
+            row += &format!(" {} |", count(&binary, contestant, work)?);
+        }
+        table += &row;
+        table.push('\n');
+    }
+    let [(_, tell), (_, ask)] = GATES;
+    Ok(table + &format!("| must ({OURS}) | ≤ {tell} | ≤ {ask} |\n"))
+}
+
+/// Builds the bench binary and returns its path.
+fn build() -> Outcome<String> {
+    tools::valgrind()?;
+    let build = ["build", "--profile", "bench", "--bench", "instructions"];
+    run(cargo(&build))?;
+    // The second time nothing is built; only the path is asked for.
+    let messages = output(cargo(&[&build[..], &["--quiet", "--message-format", "json"]].concat()))?;
+    executable(&messages).ok_or_else(|| "cargo named no executable of the bench `instructions`".to_owned())
+}
+
+/// The path in cargo's message about the bench. Cargo escapes nothing in a path without quotes and backslashes.
+fn executable(messages: &str) -> Option<String> {
+    let message = messages.lines().find(|line| line.contains(r#""kind":["bench"]"#))?;
+    let (_, rest) = message.split_once(r#""executable":""#)?;
+    rest.split_once('"').map(|(path, _)| path.to_owned())
+}
+
+/// Instructions an operation.
+fn count(binary: &str, contestant: &str, work: &str) -> Outcome<u64> {
+    let once = total(binary, contestant, work, OPERATIONS)?;
+    let twice = total(binary, contestant, work, 2 * OPERATIONS)?;
+    Ok(twice.saturating_sub(once) / OPERATIONS)
+}
+
+fn total(binary: &str, contestant: &str, work: &str, operations: u64) -> Outcome<u64> {
+    let operations = operations.to_string();
+    let arguments = ["--tool=callgrind", "--callgrind-out-file=/dev/null", binary, contestant, work, &operations];
+    let mut valgrind = program("valgrind", &arguments);
+    let result = valgrind.stdout(Stdio::null()).output().map_err(|e| format!("valgrind can't be started: {e}"))?;
+    let report = String::from_utf8_lossy(&result.stderr);
+    if !result.status.success() {
+        return Err(format!("{contestant} {work} failed under callgrind:\n{report}"));
+    }
+    collected(&report).ok_or_else(|| format!("callgrind reported no count:\n{report}"))
+}
+
+/// The number of callgrind's line `==123== Collected : 456`.
+fn collected(report: &str) -> Option<u64> {
+    let (_, rest) = report.split_once("Collected :")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the count and the path are found. Method: lines as valgrind and cargo print them.
+    #[test]
+    fn reports_are_read() {
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 11483973\n==7==\n"), Some(11_483_973));
+        assert_eq!(collected("==7== Collected : many"), None);
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"x"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"i"},"executable":"/t/i-1"}"#,
+        );
+        assert_eq!(executable(messages).as_deref(), Some("/t/i-1"));
+    }
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask test`: everything that must hold. Each step runs whatever became of those before it.
+
+use std::process::{Command, ExitCode};
+
+use crate::command::{self, cargo, watch};
+use crate::tally::Tally;
+use crate::{examples, instructions, tools};
+
+/// Runs all steps; the last line says `N passed, N failed`.
+pub fn run() -> ExitCode {
+    let mut tally = Tally::default();
+    steps(&mut tally);
+    match tally.report() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+fn steps(tally: &mut Tally) {
+    tally.step("rustfmt and clippy", tools::components);
+    tally.step("format", || command::run(cargo(&["fmt", "--all", "--check"])));
+    tally.step("lints", || {
+        command::run(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]))
+    });
+    tally.step("build", || command::run(cargo(&["build", "--workspace"])));
+    // The arrows and the other rules of the repository are tests/it/tidy.rs.
+    tests(tally, "tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--test", "model"];
+    tests(tally, "model check", cargo(&model));
+    examples::steps(tally);
+    tally.step("instructions", instructions::gate);
+}
+
+fn tests(tally: &mut Tally, name: &str, command: Command) {
+    tally.tests(name, |counted| watch(command, |line| counted.see(line)));
+}

@@ -1,0 +1,59 @@
+//! What the tasks need beside Rust: installed when possible, else the one command that installs it is the error.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use crate::command::{Outcome, cargo, program, run, target};
+
+const DENY_VERSION: &str = "0.18.9";
+
+/// rustfmt and clippy, which a minimal Rust installation lacks.
+pub fn components() -> Outcome {
+    for (component, check) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        if !present("cargo", &[check, "--version"]) {
+            let install = program("rustup", &["component", "add", component]);
+            run(install).map_err(|why| format!("{why}; run: rustup component add {component}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// valgrind, of the distribution's version: only differences of its counts are used.
+pub fn valgrind() -> Outcome {
+    if present("valgrind", &["--version"]) {
+        return Ok(());
+    }
+    let advice = "run: sudo apt-get install -y valgrind";
+    if !is_root() || !present("apt-get", &["--version"]) {
+        return Err(format!("valgrind is missing; {advice}"));
+    }
+    let mut install = program("apt-get", &["install", "-y", "--no-install-recommends", "valgrind", "libc6-dbg"]);
+    install.env("DEBIAN_FRONTEND", "noninteractive");
+    run(program("apt-get", &["update"])).and_then(|()| run(install)).map_err(|why| format!("{why}; {advice}"))
+}
+
+/// Checks licences, duplicates and sources of all dependencies by `deny.toml`.
+pub fn deny() -> Outcome {
+    let tool = installed("cargo-deny", DENY_VERSION)?;
+    run(program(&tool.to_string_lossy(), &["check", "licenses", "bans", "sources"]))
+}
+
+/// Path of a cargo tool at a version, built into the target directory at first use.
+fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
+    let home = target().join("tools").join(format!("{name}-{version}"));
+    let path = home.join("bin").join(name);
+    if !path.exists() {
+        run(cargo(&["install", "--locked", name, "--version", version, "--root", &home.to_string_lossy()]))?;
+    }
+    Ok(path)
+}
+
+fn present(name: &str, arguments: &[&str]) -> bool {
+    let status = program(name, arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn is_root() -> bool {
+    let id = program("id", &["-u"]).output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
