@@ -1,1 +1,2 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
+pub mod verifier;
