@@ -3,3 +3,4 @@
 pub mod clinic;
 pub mod plan;
 pub mod planner;
+pub mod verifier;
