@@ -1,6 +1,7 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
 pub mod clinic;
+pub mod guardrail;
 pub mod plan;
 pub mod planner;
 pub mod verifier;

@@ -19,12 +19,39 @@ mod tests;
 pub use message::{Identities, Rule, Verdict, Verify};
 pub use value::VALUE_DEPTH_MAX;
 
+use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use identity::Known;
 use medicine::{Grounds, Ungrounded};
 use value::{Identity, Line, LineKind, TooDeep};
 
 /// Bytes of text and of JSON values, together, that one verification reads; more isn't shown.
 pub const VERIFY_BYTES_MAX: usize = 4 << 20;
+
+/// The verifier as an agent: ask it to [`Verify`].
+#[derive(Debug, Default)]
+pub struct Verifier {
+    verified: u64,
+    withheld: u64,
+}
+
+impl Agent for Verifier {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Verify>();
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        serde_json::json!({"verified": self.verified, "withheld": self.withheld})
+    }
+}
+
+impl SyncHandler<Verify> for Verifier {
+    fn handle(&mut self, message: Verify, _cx: &mut Cx) -> Verdict {
+        let verdict = message.verdict();
+        self.verified += 1;
+        self.withheld += u64::from(!verdict.safe);
+        verdict
+    }
+}
 
 impl Verify {
     /// Applies the three rules, R1 first. Deterministic; takes time linear in the sizes of records and results.
@@ -72,6 +99,12 @@ impl Verify {
         let kind = field.or_else(in_lines).or_else(|| identity::find(&self.text, withheld, allowed))?;
         Some(Verdict::broken(Rule::R2, format!("Response exposes personal data ({}).", words(kind))))
     }
+}
+
+/// What personal data a text of unknown origin seems to hold, in words; `None` if there is no sign of any.
+pub fn personal_data(text: &str) -> Option<&'static str> {
+    let nothing = Known::default();
+    identity::find(text, &nothing, &nothing).map(words)
 }
 
 fn fabricated(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
