@@ -4,4 +4,5 @@ pub mod clinic;
 pub mod guardrail;
 pub mod plan;
 pub mod planner;
+pub mod router;
 pub mod verifier;
