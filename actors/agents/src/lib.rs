@@ -2,6 +2,7 @@
 
 pub mod clinic;
 pub mod guardrail;
+pub mod orchestrator;
 pub mod plan;
 pub mod planner;
 pub mod router;
