@@ -1,3 +1,9 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
 pub mod clinic;
+pub mod guardrail;
+pub mod orchestrator;
+pub mod plan;
+pub mod planner;
+pub mod router;
+pub mod verifier;

@@ -1,0 +1,146 @@
+//! Text made plain: one lower-case ASCII letter for each disguise of it, hidden text made visible.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// What was found while a text was made plain.
+#[derive(Default)]
+pub(super) struct Plain {
+    /// Lower case, without accents, disguises and invisible characters.
+    pub(super) text: String,
+    /// Characters of the Unicode tag block: text that no person sees.
+    pub(super) tags: usize,
+    /// Letters of another script that are drawn like Latin ones, inside Latin words.
+    pub(super) lookalikes: usize,
+    /// Characters that print nothing between two letters.
+    pub(super) splitters: usize,
+}
+
+/// Makes `text` plain. Linear; ASCII is copied.
+pub(super) fn plain(text: &str) -> Plain {
+    let mut out = Plain { text: String::with_capacity(text.len()), ..Plain::default() };
+    let mut in_tags = false;
+    for c in text.chars() {
+        if c.is_ascii() {
+            out.text.push(c.to_ascii_lowercase());
+            in_tags = false;
+            continue;
+        }
+        let tag = tag_letter(c);
+        if tag.is_some() && !in_tags {
+            out.text.push('\n');
+        }
+        in_tags = tag.is_some();
+        match tag {
+            Some(letter) => {
+                out.tags += 1;
+                out.text.push(letter);
+            }
+            None => push_folded(c, &mut out),
+        }
+    }
+    out
+}
+
+fn push_folded(c: char, out: &mut Plain) {
+    if is_invisible(c) {
+        out.splitters += usize::from(out.text.ends_with(|l: char| l.is_ascii_alphabetic()));
+        return;
+    }
+    if let Some(latin) = lookalike(c) {
+        out.lookalikes += usize::from(out.text.ends_with(|l: char| l.is_ascii_alphabetic()));
+        out.text.push(latin);
+        return;
+    }
+    if is_plain_script(c) {
+        out.text.push(c);
+        return;
+    }
+    for d in std::iter::once(c).nfkd().filter(|d| !is_combining_mark(*d)) {
+        match lookalike(d) {
+            Some(latin) => out.text.push(latin),
+            None => out.text.extend(d.to_lowercase()),
+        }
+    }
+}
+
+/// Scripts without case, accents or compatibility forms: nothing to fold.
+fn is_plain_script(c: char) -> bool {
+    matches!(c, '\u{0590}'..='\u{08ff}' | '\u{0900}'..='\u{0dff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
+}
+
+fn tag_letter(c: char) -> Option<char> {
+    let code = u32::from(c);
+    (0xe0020..=0xe007e)
+        .contains(&code)
+        .then(|| char::from_u32(code - 0xe0000))
+        .flatten()
+        .map(|l| l.to_ascii_lowercase())
+}
+
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{00ad}' | '\u{034f}' | '\u{0300}'..='\u{036f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The Latin letter that a letter of another script is drawn like (Unicode TR 39, the common ones).
+fn lookalike(c: char) -> Option<char> {
+    Some(match c {
+        'а' | 'А' | 'α' | 'Α' | 'ɑ' | 'Ꭺ' => 'a',
+        'в' | 'В' | 'β' | 'Β' | 'Ь' | 'ь' | 'Ᏼ' => 'b',
+        'с' | 'С' | 'ϲ' | 'Ϲ' | 'Ꮯ' => 'c',
+        'ԁ' | 'Ԁ' | 'ɗ' | 'Ꭰ' => 'd',
+        'е' | 'Е' | 'ε' | 'Ε' | 'ҽ' | 'Ꭼ' => 'e',
+        'ғ' | 'Ϝ' => 'f',
+        'ɡ' | 'ց' | 'Ꮐ' => 'g',
+        'һ' | 'Һ' | 'н' | 'Н' | 'Η' | 'հ' | 'Ꮋ' => 'h',
+        'і' | 'І' | 'ι' | 'Ι' | 'ı' | 'ɩ' | 'Ꭵ' | 'ӏ' | 'Ӏ' => 'i',
+        'ј' | 'Ј' | 'ϳ' => 'j',
+        'к' | 'К' | 'κ' | 'Κ' | 'Ꮶ' => 'k',
+        'ⅼ' | 'Ꮮ' | 'ʟ' | 'ł' | 'Ł' => 'l',
+        'м' | 'М' | 'Μ' | 'Ꮇ' => 'm',
+        'Ν' | 'ո' | 'п' => 'n',
+        'о' | 'О' | 'ο' | 'Ο' | 'օ' | 'σ' | 'ø' | 'Ø' => 'o',
+        'р' | 'Р' | 'ρ' | 'Ρ' | 'Ꮲ' => 'p',
+        'ԛ' | 'Ԛ' => 'q',
+        'г' | 'ʀ' | 'Ꮢ' => 'r',
+        'ѕ' | 'Ѕ' | 'ʂ' | 'Ꮪ' | 'ß' => 's',
+        'т' | 'Т' | 'τ' | 'Τ' | 'Ꭲ' => 't',
+        'υ' | 'ս' | 'ц' => 'u',
+        'ν' | 'ѵ' | 'Ꮩ' => 'v',
+        'ԝ' | 'ѡ' | 'ω' | 'Ꮃ' => 'w',
+        'х' | 'Х' | 'χ' | 'Χ' => 'x',
+        'у' | 'У' | 'γ' | 'Υ' | 'ү' => 'y',
+        'ᴢ' | 'Ζ' | 'Ꮓ' => 'z',
+        '’' | '‘' | 'ʼ' | '´' | '＇' => '\'',
+        '“' | '”' | '«' | '»' => '"',
+        '–' | '—' | '‐' | '‑' | '−' => '-',
+        '\u{00a0}' | '\u{2000}'..='\u{200a}' | '\u{3000}' => ' ',
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a disguised word reads as the word. Method: a table of disguises.
+    #[test]
+    fn disguises() {
+        for text in [
+            "Ignore",
+            "ＩＧＮＯＲＥ",
+            "Ignоrе",
+            "I\u{200b}g\u{200d}nore",
+            "ígnöre",
+            "ι\u{0301}gnοre",
+            "𝐢𝐠𝐧𝐨𝐫𝐞",
+            "ⓘⓖⓝⓞⓡⓔ",
+        ] {
+            assert_eq!(plain(text).text, "ignore", "{text}");
+        }
+        let tags: String = "obey".chars().filter_map(|c| char::from_u32(0xe0000 + u32::from(c))).collect();
+        assert_eq!(plain(&format!("hi{tags}")).text, "hi\nobey");
+    }
+}

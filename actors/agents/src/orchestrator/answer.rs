@@ -1,0 +1,131 @@
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::verified::Verified;
+use crate::plan::{RAW_RESPONSE, Step};
+use crate::router::StepOutcome;
+use crate::verifier::Verdict;
+
+/// How long a verifier's note may be, in characters; the rest is cut.
+const NOTE_CHARS_MAX: usize = 300;
+
+/// What the user gets. As JSON it is one object.
+///
+/// Its fields are private so that one with data can only be made from what the verifier passed.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    status: Status,
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    plan: Vec<Step>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<StepOutcome>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verdict: Option<Verdict>,
+    times_ms: TimesMs,
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// At least one clinic answered, and the answer is safe.
+    Answered,
+    /// Guardrail or verifier stopped it: the text is the reason and nothing else.
+    Blocked,
+    /// It couldn't be planned, no clinic answered, or a part of the pipeline is away: the text says which.
+    Failed,
+}
+
+/// How long each stage took, in milliseconds; 0 for one that wasn't reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TimesMs {
+    /// The guardrail's look at the question.
+    pub screening: u64,
+    /// The planner.
+    pub planning: u64,
+    /// The router: all clinics, and the guardrail's look at what they answered.
+    pub routing: u64,
+    /// The verifier.
+    pub verifying: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+impl Answer {
+    /// What the verifier passed.
+    pub(super) fn verified(verified: Verified) -> Self {
+        let (draft, verdict) = verified.into_parts();
+        let shown = |mut step: Step| {
+            // What a planner couldn't use may be anything; the reason says enough.
+            if step.action == RAW_RESPONSE {
+                step.parameters.remove("text");
+            }
+            step
+        };
+        Self {
+            status: draft.status,
+            text: draft.text,
+            plan: draft.plan.into_iter().map(shown).collect(),
+            steps: draft.steps,
+            verdict: Some(verdict),
+            times_ms: TimesMs::default(),
+        }
+    }
+
+    /// The verifier's note and nothing else.
+    pub(super) fn blocked(mut verdict: Verdict) -> Self {
+        verdict.note = verdict.note.chars().filter(|c| !c.is_control()).take(NOTE_CHARS_MAX).collect();
+        Self { verdict: Some(verdict.clone()), text: verdict.note, ..Self::without_data(Status::Blocked, "") }
+    }
+
+    /// A sentence of our own, without anything from a clinic or a planner.
+    pub(super) fn without_data(status: Status, text: &'static str) -> Self {
+        let times_ms = TimesMs::default();
+        Self { status, text: text.to_owned(), plan: Vec::new(), steps: Vec::new(), verdict: None, times_ms }
+    }
+
+    pub(super) fn timed(self, times_ms: TimesMs) -> Self {
+        Self { times_ms, ..self }
+    }
+
+    /// How it ended.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// The answer as plain text, or why there is none.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What was planned; empty where the answer was blocked.
+    pub fn plan(&self) -> &[Step] {
+        &self.plan
+    }
+
+    /// What the clinics answered, step by step; empty where the answer was blocked.
+    pub fn steps(&self) -> &[StepOutcome] {
+        &self.steps
+    }
+
+    /// The verifier's verdict; none where it wasn't reached.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// How long it took.
+    pub fn times_ms(&self) -> TimesMs {
+        self.times_ms
+    }
+}
+
+impl fmt::Debug for Answer {
+    // Text and steps are patient data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rule = self.verdict.as_ref().map(|v| (v.safe, v.rule));
+        write!(f, "Answer({:?}, {} steps, verdict {rule:?}, {:?})", self.status, self.steps.len(), self.times_ms)
+    }
+}

@@ -1,0 +1,171 @@
+//! The orchestrator: a question in, an answer out that guardrail and verifier have passed, or none.
+//!
+//! guardrail → planner → check → router → render → verifier. Whatever stage is away, late or answers nonsense, nothing
+//! is shown that wasn't verified: [`Answer`]s with data are made of what only the verifier's stage can make.
+
+mod answer;
+mod pipeline;
+mod render;
+mod stages;
+#[cfg(test)]
+mod tests;
+mod verified;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::{Failure, Principal, PrincipalKind};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Catalogue, Registry};
+use crate::planner::QUERY_CHARS_MAX;
+use crate::verifier::Identities;
+use pipeline::Pipeline;
+
+pub use answer::{Answer, Status, TimesMs};
+
+/// How long a stated purpose may be, in characters.
+pub const PURPOSE_CHARS_MAX: usize = 64;
+/// How many questions one orchestrator answers at once.
+pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
+/// For which purposes identities may be shown, by default.
+pub const PURPOSE_ALLOWED_DEFAULT: &str = "treatment";
+/// The scope that lets a principal other than the local operator see identities, for an allowed purpose.
+pub const IDENTITY_SCOPE: &str = "patient.identity";
+
+/// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
+#[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[message(reply = Answer, fallible)]
+#[serde(deny_unknown_fields)]
+pub struct AskClinics {
+    /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
+    pub query: String,
+    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`] letters,
+    /// digits, `_`, `-`, `.`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<String>,
+}
+
+impl fmt::Debug for AskClinics {
+    // A question may name a patient.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AskClinics({} bytes, purpose {:?})", self.query.len(), self.purpose)
+    }
+}
+
+impl AskClinics {
+    fn check(&self) -> Result<(), Failure> {
+        let chars = self.query.chars().count();
+        if chars > QUERY_CHARS_MAX {
+            let message =
+                format!("the question has {chars} characters, more than {QUERY_CHARS_MAX}: ask a shorter one");
+            return Err(Failure::invalid(message));
+        }
+        let fits = |p: &String| {
+            (1..=PURPOSE_CHARS_MAX).contains(&p.len())
+                && p.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        };
+        if self.purpose.as_ref().is_none_or(fits) {
+            return Ok(());
+        }
+        Err(Failure::invalid(format!("a purpose is 1 to {PURPOSE_CHARS_MAX} letters, digits, '_', '-' or '.'")))
+    }
+}
+
+/// What an orchestrator needs to work: its colleagues, and how long each may take.
+#[derive(Debug, Clone)]
+pub struct OrchestratorConfig {
+    /// Who may be asked.
+    pub registry: Arc<Registry>,
+    /// What may be asked.
+    pub catalogue: Catalogue,
+    /// Answers `Screen`.
+    pub guardrail: AgentRef,
+    /// Answers `MakePlan`: the one here, or a model.
+    pub planner: AgentRef,
+    /// Answers `Dispatch`.
+    pub router: AgentRef,
+    /// Answers `Verify`.
+    pub verifier: AgentRef,
+    /// For which purposes a trusted principal sees identities.
+    pub purposes_allowed: Vec<String>,
+    /// How long the guardrail may take for the question.
+    pub screen_within: Duration,
+    /// How long the planner may take.
+    pub plan_within: Duration,
+    /// How long the router may take for all steps.
+    pub route_within: Duration,
+    /// How long the verifier may take.
+    pub verify_within: Duration,
+}
+
+impl OrchestratorConfig {
+    /// The default limits and the four tools.
+    pub fn new(
+        registry: Arc<Registry>,
+        guardrail: AgentRef,
+        planner: AgentRef,
+        router: AgentRef,
+        verifier: AgentRef,
+    ) -> Self {
+        Self {
+            registry,
+            catalogue: Catalogue::default(),
+            guardrail,
+            planner,
+            router,
+            verifier,
+            purposes_allowed: vec![PURPOSE_ALLOWED_DEFAULT.into()],
+            screen_within: Duration::from_secs(5),
+            plan_within: Duration::from_secs(20),
+            route_within: Duration::from_secs(40),
+            verify_within: Duration::from_secs(10),
+        }
+    }
+
+    /// Whether a principal may see who the patients are; clinics decide for themselves as well.
+    fn identities(&self, principal: &Principal) -> Identities {
+        let trusted =
+            principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
+        let purpose_fits = principal.purpose.as_ref().is_some_and(|p| self.purposes_allowed.contains(p));
+        if trusted && purpose_fits { Identities::AsRecorded } else { Identities::Withheld }
+    }
+}
+
+/// The agent that answers questions. It keeps nothing of what passes through it.
+#[derive(Debug, Clone)]
+pub struct Orchestrator {
+    config: Arc<OrchestratorConfig>,
+}
+
+impl Orchestrator {
+    /// An orchestrator with this configuration.
+    pub fn new(config: OrchestratorConfig) -> Self {
+        Self { config: Arc::new(config) }
+    }
+}
+
+impl Agent for Orchestrator {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<AskClinics>(QUESTIONS_AT_ONCE_MAX);
+    }
+}
+
+impl ConcurrentHandler<AskClinics> for Orchestrator {
+    fn handle(
+        &mut self,
+        message: AskClinics,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send + 'static {
+        let config = self.config.clone();
+        async move {
+            message.check()?;
+            Ok(Pipeline::new(&config, &cx, message.purpose)?.answer(&message.query).await)
+        }
+    }
+}

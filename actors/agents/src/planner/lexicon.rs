@@ -1,0 +1,170 @@
+//! The words that the rules know, English and Portuguese, lower case without accents.
+
+use super::words::singular;
+
+/// What a word of ours does in a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Asks for something.
+    Verb,
+    /// Patients, or those of them that were named before.
+    Patients,
+    /// One patient's record.
+    Record,
+    /// A patient's medicines.
+    Medication,
+    /// Says that patients take a medicine.
+    Taking,
+    /// Points back at a patient: `their`.
+    Pronoun,
+    /// All of something.
+    All,
+    /// More than one clinic.
+    Clinics,
+    /// Like a comma.
+    Join,
+    /// Like a full stop.
+    Stop,
+    /// `not`, `except`: what isn't wanted.
+    Negation,
+    /// Would change, send or copy something.
+    Change,
+    /// Asks for a physician's judgement.
+    Advice,
+    /// Puts two clinics' patients side by side.
+    Compare,
+    /// Age, date and amount, which the tools don't look at.
+    Filter,
+    /// A person's name follows.
+    NameCue,
+    /// One patient, whose name may follow.
+    OnePatient,
+    /// Says nothing about what is asked.
+    Filler,
+    /// Joins the words of one condition: `doença de pele`.
+    Of,
+}
+
+use Known::*;
+
+const WORDS: &[(Known, &str)] = &[
+    (
+        Verb,
+        "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
+         tell read open print count enumerate which what how many identify locate bring \
+         liste listar lista listem mostre mostrar mostra exiba exibir veja ver verifique verificar verifica cheque \
+         checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise pesquisar \
+         traga trazer obtenha obter quero qual quais quantos quantas conte contar diga identifique",
+    ),
+    (Patients, "patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes"),
+    (OnePatient, "patient paciente mr mrs ms dr sr sra senhor senhora"),
+    (
+        Record,
+        "record records chart charts file files details detail info information data profile \
+              prontuario prontuarios ficha fichas detalhes detalhe informacoes informacao dados registro registros perfil",
+    ),
+    (
+        Medication,
+        "medication medications medicine medicines meds med drug drugs prescription prescriptions dose doses dosage \
+         dosages medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita \
+         receitas dosagem dosagens posologia",
+    ),
+    (Taking, "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando"),
+    (Pronoun, "their his her its theirs them dele dela deles delas seu sua seus suas"),
+    (All, "all every everyone everything both entire todos todas todo toda ambos ambas tudo"),
+    (Clinics, "clinics hospitals specialties clinicas hospitais especialidades"),
+    (Join, "and or plus also e ou mais tambem but mas"),
+    (Stop, "then afterwards next depois entao"),
+    (
+        Negation,
+        "not don't dont doesn't doesnt isn't aren't except excluding exclude without neither nor never nao sem \
+                exceto excluindo nem nunca menos",
+    ),
+    (
+        Change,
+        "delete remove erase drop update change edit modify insert add create send email mail forward export dump \
+         download upload transfer share copy write save overwrite cancel schedule book execute run disable enable \
+         apague apagar exclua excluir remova remover delete deletar atualize atualizar altere alterar mude mudar edite \
+         editar insira inserir adicione adicionar crie criar envie enviar mande mandar exporte exportar baixe baixar \
+         copie copiar salve salvar cancele cancelar agende agendar marque marcar execute executar",
+    ),
+    (
+        Advice,
+        "diagnose diagnosing prescribe recommend recommends recommended suggest advise treat should best better stop \
+         start increase reduce adjust cure \
+         diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
+         aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
+         reduza reduzir ajuste ajustar cure curar",
+    ),
+    (
+        Compare,
+        "compare comparing join merge combine correlate intersect versus vs cross-reference cross overlap \
+               compare comparar junte juntar combine combinar cruze cruzar correlacione correlacionar",
+    ),
+    (
+        Filter,
+        "age aged ages old older oldest young younger youngest over under above below between since before after last \
+         top recent recently newest latest today yesterday tomorrow week weeks month months year years \
+         male female men women sorted sort order average mean \
+         idade anos ano mes meses semana semanas acima abaixo entre desde antes ultimo ultimos ultima ultimas primeiros \
+         primeiras recentes hoje ontem amanha homens mulheres media",
+    ),
+    (NameCue, "named called name names surname chamado chamada chamados nome nomes sobrenome"),
+    (Of, "of de da do das dos"),
+    (
+        Filler,
+        "a an the two any some please kindly thanks thank you hello hi hey can could would will i we me us my our want need \
+         like with from in at to by as well who whom whose that this these there is are was were be been being has have \
+         had having does did about regarding concerning same currently current active now already just only \
+         registered known diagnosed confirmed diagnosis condition conditions disease suffering suffer suffers history \
+         treated treatment treating severe mild moderate department departments sector unit \
+         clinic hospital specialty center centre ward service database out up into onto if it let let's \
+         id ids each other for \
+         o os dois duas um uma uns umas por favor obrigado obrigada ola oi voce voces pode poderia podem gostaria preciso com \
+         no na nos nas em ao aos pelo pela para pra que quem cujo cuja este esta esse essa isso ha existe existem tem \
+         temos estao sao foi foram ser ter tenha tenham possui possuem sobre mesmo mesma atualmente atual ativo ativos \
+         agora ja so somente apenas cadastrados cadastradas registrados registradas diagnosticados diagnosticadas \
+         diagnosticado diagnosticada diagnostico condicao condicoes doenca sofrem sofre historico tratados tratadas \
+         tratamento grave leve moderada moderado setor departamento unidade clinica hospital especialidade me lhe nos \
+         se la cada",
+    ),
+];
+
+/// Specialties, so that one without a clinic here is refused by name and not taken for a condition.
+const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatric orthopedics orthopaedics orthopedic \
+     obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
+     obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
+
+/// Looks a folded word up, also without a plural `s`.
+pub(super) fn known(folded: &str) -> Option<Known> {
+    let find = |word: &str| WORDS.iter().find(|(_, words)| words.split_ascii_whitespace().any(|w| w == word));
+    find(folded).or_else(|| find(singular(folded))).map(|(known, _)| *known)
+}
+
+/// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
+pub(super) fn is_specialty(folded: &str) -> bool {
+    const ENDINGS: [&str; 7] = ["ology", "ologist", "ologists", "ologia", "ologista", "ologistas", "ological"];
+    ENDINGS.iter().any(|e| folded.ends_with(e)) || SPECIALTIES.split_ascii_whitespace().any(|w| w == folded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Goal: no word has two meanings, and all are written as they are compared. Method: walk the table.
+    #[test]
+    fn every_word_means_one_thing() {
+        let (mut seen, mut twice) = (HashMap::new(), Vec::new());
+        for (known, words) in WORDS {
+            for word in words.split_ascii_whitespace() {
+                assert_eq!(crate::plan::fold(word), word);
+                // The same word in both languages is no conflict.
+                let before = seen.insert(word, *known).filter(|b| b != known);
+                twice.extend(before.map(|before| (word, before, *known)));
+            }
+        }
+        assert_eq!(twice, []);
+    }
+}

@@ -1,0 +1,212 @@
+//! Which words are medicines: the embedded list, and what a word that isn't on it looks like.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::token::{Token, sentences};
+use crate::verifier::fold::fold;
+
+/// Words in the longest name that is looked for.
+const NAME_WORDS_MAX: usize = 3;
+/// Letters from which spelling rules (Portuguese endings) apply; shorter names must match as they are.
+const STEM_LETTERS_MIN: usize = 6;
+/// Letters from which a word's ending can make it a medicine.
+const ENDING_LETTERS_MIN: usize = 7;
+
+/// A medicine, by its generic name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Medicine {
+    /// On the list: index of its line.
+    Listed(usize),
+    /// Not on the list: the word's stem.
+    Unlisted(String),
+}
+
+/// A name found in a sentence.
+pub(super) struct Found {
+    pub(super) medicine: Medicine,
+    /// Tokens that the name takes.
+    pub(super) tokens: usize,
+    /// The word has an everyday meaning too: it is a medicine only beside a dose.
+    pub(super) weak: bool,
+}
+
+/// The embedded list.
+pub(super) struct Lexicon {
+    generics: Vec<String>,
+    names: HashMap<String, (usize, bool)>,
+    ending: Option<Regex>,
+}
+
+/// The list in `data/medicines.txt`.
+pub(super) static LEXICON: LazyLock<Lexicon> =
+    LazyLock::new(|| Lexicon::read(include_str!("../../../data/medicines.txt")));
+
+impl Lexicon {
+    fn read(data: &str) -> Self {
+        let mut lexicon = Self { generics: Vec::new(), names: HashMap::new(), ending: Regex::new(ENDINGS).ok() };
+        for line in data.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let (line, weak) = match line.strip_prefix('~') {
+                Some(rest) => (rest, true),
+                None => (line, false),
+            };
+            let (generic, others) = line.split_once(':').unwrap_or((line, ""));
+            let index = lexicon.generics.len();
+            lexicon.generics.push(generic.trim().to_owned());
+            for (n, name) in std::iter::once(generic).chain(others.split(',')).enumerate() {
+                let key = name_key(name);
+                if !key.is_empty() {
+                    // Brands and chemical names have one meaning, even where the plain word has two.
+                    lexicon.names.entry(key).or_insert((index, weak && (n == 0 || !name.trim().contains(' '))));
+                }
+            }
+        }
+        lexicon
+    }
+
+    /// The medicine named at the start of `tokens`: the longest name on the list.
+    pub(super) fn find(&self, tokens: &[Token]) -> Option<Found> {
+        let mut key = String::new();
+        let mut best = None;
+        let mut words = 0;
+        for (n, token) in tokens.iter().enumerate() {
+            match token {
+                Token::Word(w) => append(&mut key, &stem(w)),
+                Token::Number(v) if n > 0 => append(&mut key, &format!("{v}")),
+                Token::Sign('-' | '/' | '+') if n > 0 => continue,
+                _ => break,
+            }
+            words += 1;
+            if let Some((index, weak)) = self.names.get(&key) {
+                best = Some(Found { medicine: Medicine::Listed(*index), tokens: n + 1, weak: *weak });
+            }
+            if words == NAME_WORDS_MAX {
+                break;
+            }
+        }
+        best.or_else(|| self.by_ending(tokens.first()?.word()?))
+    }
+
+    fn by_ending(&self, word: &str) -> Option<Found> {
+        let looks = word.len() >= ENDING_LETTERS_MIN && self.ending.as_ref().is_some_and(|e| e.is_match(word));
+        looks.then(|| Found { medicine: Medicine::Unlisted(stem(word)), tokens: 1, weak: false })
+    }
+
+    /// The name to show a person. A word that isn't on the list is never shown: it might be anything.
+    pub(super) fn display(&self, medicine: &Medicine) -> String {
+        let Medicine::Listed(index) = medicine else { return "an unlisted medicine".to_owned() };
+        let generic = self.generics.get(*index).map_or("", String::as_str);
+        let mut letters = generic.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    }
+}
+
+/// Endings that INNs share by class of medicine (WHO stem book), in English and Portuguese.
+const ENDINGS: &str = concat!(
+    "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastatin|vastatina|conazole?|cillin|cilina|thromycin|tromicina",
+    "|floxacin|floxacino|cycline|ciclina|prazole?|gliptin|gliptina|gliflozin|gliflozina|glutide|glutida|triptan",
+    "|triptano|setron|setrona|azepam|zolam|dipine|dipino|parin|parina|xaban|xabana|agrel|grelor|oxetine|oxetina",
+    "|lukast|thiazide|tiazida|semide|semida|platin|platina|rubicin|rubicina|taxel|trexate|trexato|fenac|fenaco",
+    "|profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir",
+    "|cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$"
+);
+
+fn append(key: &mut String, word: &str) {
+    if !key.is_empty() {
+        key.push(' ');
+    }
+    key.push_str(word);
+}
+
+fn name_key(name: &str) -> String {
+    let mut key = String::new();
+    for token in sentences(&fold(name)).concat() {
+        match token {
+            Token::Word(w) => append(&mut key, &stem(&w)),
+            Token::Number(v) => append(&mut key, &format!("{v}")),
+            Token::Sign(_) => {}
+        }
+    }
+    key
+}
+
+/// One spelling for the English, Portuguese and Spanish form of a name: amiodarone and amiodarona, warfarin and
+/// varfarina, hydrochlorothiazide and hidroclorotiazida.
+pub(in crate::verifier) fn stem(word: &str) -> String {
+    if word.len() < STEM_LETTERS_MIN || !word.is_ascii() {
+        return word.to_owned();
+    }
+    let mut out = String::with_capacity(word.len());
+    let mut letters = word.chars().peekable();
+    while let Some(c) = letters.next() {
+        let next = letters.peek().copied();
+        let c = match (c, next) {
+            ('p', Some('h')) => {
+                letters.next();
+                'f'
+            }
+            ('t' | 'c' | 'r', Some('h')) => {
+                letters.next();
+                c
+            }
+            ('y', _) => 'i',
+            ('w', _) => 'v',
+            ('k', _) => 'c',
+            _ => c,
+        };
+        if !out.ends_with(c) {
+            out.push(c);
+        }
+    }
+    let kept = out.trim_end_matches(['a', 'e', 'o']).len();
+    out.truncate(kept.max(STEM_LETTERS_MIN - 2).min(out.len()));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(text: &str) -> Option<String> {
+        let tokens = sentences(&fold(text)).concat();
+        LEXICON.find(&tokens).map(|f| LEXICON.display(&f.medicine))
+    }
+
+    /// Goal: brand, generic and Portuguese names are one medicine. Method: a table.
+    #[test]
+    fn names_meet() {
+        for (text, expect) in [
+            ("amiodarone", Some("Amiodarone")),
+            ("Amiodarona", Some("Amiodarone")),
+            ("Cordarone", Some("Amiodarone")),
+            ("varfarina", Some("Warfarin")),
+            ("hidroclorotiazida", Some("Hydrochlorothiazide")),
+            ("levotiroxina", Some("Levothyroxine")),
+            ("metotrexato", Some("Methotrexate")),
+            ("AAS", Some("Aspirin")),
+            ("ácido acetilsalicílico", Some("Aspirin")),
+            ("amoxicillin-clavulanate", Some("Amoxicillin/clavulanate")),
+            ("insulin glargine", Some("Insulin glargine")),
+            ("vitamin B12", Some("Cyanocobalamin")),
+            ("zorbafloxacin", Some("an unlisted medicine")),
+            ("hydralazine", Some("Hydralazine")),
+            ("hydroxyzine", Some("Hydroxyzine")),
+            ("patient", None),
+            ("medication", None),
+        ] {
+            assert_eq!(find(text).as_deref(), expect, "{text}");
+        }
+    }
+
+    /// Goal: no name stands for two medicines. Method: every generic name finds its own line.
+    #[test]
+    fn no_name_is_two_medicines() {
+        for (index, generic) in LEXICON.generics.iter().enumerate() {
+            let tokens = sentences(&fold(generic)).concat();
+            let found = LEXICON.find(&tokens).map(|f| f.medicine);
+            assert_eq!(found, Some(Medicine::Listed(index)), "{generic}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn records() -> Value {
+    json!({"patient": {
+        "patient_id": "CARD-001",
+        "name": "Maria Conceição Silva",
+        "cpf": "529.982.247-25",
+        "address": "Rua das Acácias, 120, Campinas",
+        "phone": "+55 11 91234-5678",
+        "condition": "Hypertension",
+        "medications": [
+            {"name": "Amiodarone", "dose": "200 mg", "frequency": "once daily", "route": "oral"},
+            {"name": "Metformin", "dose": 1.5, "unit": "g", "frequency": "twice daily"},
+            {"name": "Warfarin", "dose": "5 mg", "frequency": "once daily"}
+        ],
+        "notes": "Continue losartan 50 mg in the morning. Levothyroxine 50 mcg daily. Digoxin half a tablet daily."
+    }})
+}
+
+fn verdict(text: &str) -> Verdict {
+    Verify { records: vec![records()], results: Value::Null, text: text.to_owned(), identities: Identities::Withheld }
+        .verdict()
+}
+
+fn check(text: &str, expect: Option<Rule>) {
+    let verdict = verdict(text);
+    assert_eq!(verdict.rule, expect, "{text}: {}", verdict.note);
+    assert_eq!(verdict.safe, expect.is_none(), "{text}");
+}
+
+/// Goal: an altered dose never passes. Method: changes of amount, unit, schedule, medicine and spelling.
+#[test]
+fn r1_altered_doses() {
+    for text in [
+        "CARD-001 takes amiodarone 400 mg once daily.",
+        "CARD-001 takes amiodarone 2000 mg once daily.",
+        "CARD-001 takes amiodarone 200 g once daily.",
+        "CARD-001 takes amiodarone 200 mcg once daily.",
+        "CARD-001 takes amiodarone 200 mg twice daily.",
+        "CARD-001 takes amiodarone 200 mg per hour.",
+        "CARD-001 takes amlodipine 200 mg once daily.",
+        "CARD-001 takes dronedarone 200 mg once daily.",
+        "CARD-001 takes half a tablet of amiodarone 200 mg daily.",
+        "CARD-001 takes two hundred and fifty milligrams of amiodarone.",
+        "CARD-001 takes 400 mg of amiodarone.",
+        "CARD-001 takes metformin 1.500 mg twice daily.",
+        "CARD-001 takes metformin 15 g twice daily.",
+        "CARD-001 takes Zorblatin 20 mg at night.",
+        "CARD-001 takes levothyroxine 50 mg daily.",
+        "A dose of 75 mg is given.",
+        "CARD-001 toma amiodarona 400 mg uma vez ao dia.",
+        "CARD-001 takes amiodarone 200 mg intravenously.",
+        "CARD-001 takes amiodarone. The dose is 300 mg.",
+    ] {
+        check(text, Some(Rule::R1));
+    }
+}
+
+/// Goal: the same facts in other words pass. Method: units, spellings, brands, languages.
+#[test]
+fn r1_the_same_dose_in_other_words() {
+    for text in [
+        "CARD-001 takes amiodarone 200 mg once daily.",
+        "CARD-001 takes 200 mg of amiodarone a day.",
+        "CARD-001 takes Cordarone 0.2 g once daily, by mouth.",
+        "CARD-001 takes metformin 1500 mg bid.",
+        "CARD-001 takes metformin 1,500 mg every 12 hours.",
+        "CARD-001 takes metformin 1.5 g two times a day.",
+        "CARD-001 takes metformin 3 g per day.",
+        "CARD-001 takes two hundred milligrams of amiodarone daily.",
+        "CARD-001 toma amiodarona 200 mg uma vez ao dia, via oral.",
+        "CARD-001 toma metformina 1.500 mg de 12 em 12 horas.",
+        "Levothyroxine: 0.05 mg daily.",
+        "Losartan 50 mg, mornings.",
+        "Digoxin ½ tablet daily.",
+        "CARD-001 does not take digitoxin or apixaban.",
+        "Potassium 4.1 mmol/L, LDL 98 mg/dL, BP 120/80 mmHg.",
+        "CARD-001: Hypertension",
+        "",
+    ] {
+        check(text, None);
+    }
+}
+
+/// Goal: a treatment that no record holds doesn't pass. Method: medicines and procedures without a dose.
+#[test]
+fn r1_plans_absent_from_the_records() {
+    for text in
+        ["CARD-001 is treated with apixaban.", "CARD-001 is scheduled for chemotherapy.", "Plan: apixaban and rest."]
+    {
+        check(text, Some(Rule::R1));
+    }
+}
+
+/// Goal: the note names the medicine, exactly as the interface says. Method: the document's example.
+#[test]
+fn r1_note_is_the_documents() {
+    let verdict = verdict("CARD-001 takes amiodarone 400 mg once daily.");
+    let expect = json!({"safe": false, "note": "Response contains fabricated dosage for Amiodarone.", "rule": "R1"});
+    assert_eq!(serde_json::to_value(verdict).ok(), Some(expect));
+    let safe = serde_json::to_string(&Verdict::ok()).ok();
+    assert_eq!(safe.as_deref(), Some(r#"{"safe":true,"note":"OK"}"#));
+}
+
+/// Goal: one patient's dose doesn't vouch for another's. Method: two patients, doses swapped.
+#[test]
+fn r1_doses_belong_to_their_patient() {
+    let records = vec![
+        json!({"patient_id": "CARD-001", "medications": [{"name": "Warfarin", "dose": "5 mg"}]}),
+        json!({"patient_id": "CARD-002", "medications": [{"name": "Warfarin", "dose": "2 mg"}]}),
+    ];
+    for (text, safe) in [
+        ("CARD-001: warfarin 5 mg\nCARD-002: warfarin 2 mg", true),
+        ("CARD-001: warfarin 2 mg\nCARD-002: warfarin 5 mg", false),
+        ("CARD-001\n  warfarin 2 mg", false),
+    ] {
+        let verify = Verify {
+            records: records.clone(),
+            results: Value::Null,
+            text: text.into(),
+            identities: Identities::Withheld,
+        };
+        assert_eq!(verify.verdict().safe, safe, "{text}");
+    }
+}
+
+/// Goal: every value of the results is checked, not only the text. Method: a dose altered deep in the results.
+#[test]
+fn r1_in_results() {
+    let results = |dose: &str| {
+        json!([{"step_id": 1, "clinic": "clinic_a", "action": "check_medications",
+        "result": {"patient_id": "CARD-001", "medications": [{"name": "Amiodarone", "dose": dose, "frequency": "once daily"}]}}])
+    };
+    for (dose, safe) in [("200 mg", true), ("400 mg", false)] {
+        let verify = Verify {
+            records: vec![records()],
+            results: results(dose),
+            text: String::new(),
+            identities: Identities::Withheld,
+        };
+        assert_eq!(verify.verdict().safe, safe, "{dose}");
+    }
+}
+
+/// Goal: a known name, id or address passes in no disguise. Method: a table of disguises.
+#[test]
+fn r2_known_identities() {
+    for text in [
+        "Maria Conceição Silva",
+        "Maria Silva has hypertension",
+        "Silva, Maria",
+        "SILVA, MARIA C.",
+        "M. Silva",
+        "M. C. Silva",
+        "maria conceicao silva",
+        "MARIA CONCEICAO SILVA",
+        "Maria\nSilva",
+        "Ma\u{200b}ria Sil\u{00ad}va",
+        "https://example.org/p/maria-silva",
+        "see TWFyaWEgU2lsdmE= for more",
+        "M a r i a S i l v a",
+        "52998224725",
+        "529 982 247 25",
+        "lives in rua das acacias 120",
+        "call 11 91234 5678",
+    ] {
+        check(text, Some(Rule::R2));
+    }
+}
+
+/// Goal: personal data that no record holds is found too; eponyms, medicines and hospitals aren't personal. Method: a table.
+#[test]
+fn r2_unknown_identities() {
+    for text in ["John Kelly was seen.", "SSN 123-45-6789", "NHS number 943 476 5918", "write to j.doe@example.com"] {
+        check(text, Some(Rule::R2));
+    }
+    for text in
+        ["Parkinson's disease", "Wolff-Parkinson-White syndrome", "treated at Mayo Clinic", "Dr Morgan saw CARD-001."]
+    {
+        check(text, None);
+    }
+}
+
+/// Goal: who may see identities sees those that are recorded and no others. Method: known and unknown values.
+#[test]
+fn r2_permission() {
+    let verify = |text: &str| Verify {
+        records: vec![records()],
+        results: records(),
+        text: text.to_owned(),
+        identities: Identities::AsRecorded,
+    };
+    assert_eq!(
+        verify("CARD-001: Maria Conceição Silva, CPF 529.982.247-25, Rua das Acácias, 120").verdict(),
+        Verdict::ok()
+    );
+    assert_eq!(verify("CARD-001: John Kelly").verdict().rule, Some(Rule::R2));
+    let withheld = Verify { identities: Identities::Withheld, ..verify("") };
+    assert_eq!(withheld.verdict().rule, Some(Rule::R2));
+}
+
+/// Goal: the note never repeats what it found. Method: the value must not be in the note.
+#[test]
+fn r2_note_is_silent() {
+    for secret in ["Kelly", "123-45-6789", "example.com"] {
+        let note = verdict("John Kelly, SSN 123-45-6789, j.doe@example.com").note;
+        assert!(!note.contains(secret), "{note}");
+    }
+}
+
+/// Goal: advice that only a physician may give is blocked, quoting the records isn't. Method: a table, two languages.
+#[test]
+fn r3_scope() {
+    for text in [
+        "You have pneumonia.",
+        "You probably have hypertension.",
+        "CARD-001 likely has pneumonia.",
+        "The rash suggests psoriasis.",
+        "Stop warfarin.",
+        "You should stop taking warfarin.",
+        "CARD-001 should increase the dose.",
+        "I recommend taking amiodarone.",
+        "There is no need to see a doctor.",
+        "You don't need to consult a physician.",
+        "Você tem pneumonia.",
+        "Pare de tomar varfarina.",
+        "Não é necessário procurar um médico.",
+        "A paciente deve suspender a varfarina.",
+    ] {
+        check(text, Some(Rule::R3));
+    }
+    for text in [
+        "CARD-001 has hypertension.",
+        "CARD-001: Hypertension",
+        "Continue losartan 50 mg in the morning.",
+        "The recorded diagnosis is hypertension.",
+        "Please see a doctor before any change.",
+        "A paciente tem hipertensão.",
+    ] {
+        check(text, None);
+    }
+}
+
+/// Goal: what can't be read isn't shown. Method: values and text one over their limits.
+#[test]
+fn limits_fail_closed() {
+    let long = verdict(&"a".repeat(VERIFY_BYTES_MAX + 1));
+    assert!(!long.safe && long.rule.is_none());
+    let deep = (0..=VALUE_DEPTH_MAX).fold(json!("x"), |value, _| json!([value]));
+    let verify =
+        Verify { records: vec![deep], results: Value::Null, text: String::new(), identities: Identities::Withheld };
+    assert!(!verify.verdict().safe);
+}
