@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::agent::{Agent, Handlers};
 use crate::call::CallMeta;
-use crate::host::{Host, Turn, inside};
+use crate::host::{Host, inside};
 use crate::ids::AgentId;
 use crate::lane::{Envelope, Queue};
 use crate::mailbox::{Admitted, Gate, Mailbox, Rest, WaiterId};
@@ -25,9 +25,7 @@ use crate::snapshot::{AgentSnapshot, AgentState};
 use crate::supervision::{ExitReason, Supervisor};
 use crate::sync::Mutex;
 use crate::system::System;
-use crate::turn::Body;
-
-pub(crate) type Ticket = Arc<dyn Turn>;
+use crate::turn::Runner;
 
 /// What goes before work.
 pub(crate) enum Control {
@@ -108,8 +106,8 @@ pub(crate) struct Cell<A: Agent> {
     pub(crate) profile: Arc<Profile>,
     pub(crate) factory: Option<Factory<A>>,
     pub(crate) supervisor: Option<Supervisor>,
-    pub(crate) mailbox: Mailbox<Queue, Ticket, Control>,
-    pub(crate) body: Mutex<Body<A>>,
+    /// Its ticket is the runner: whoever holds it may touch the agent, and nobody else can.
+    pub(crate) mailbox: Mailbox<Queue, Box<Runner<A>>, Control>,
     pub(crate) stats: Stats,
 }
 
@@ -146,9 +144,8 @@ impl<A: Agent> Cell<A> {
         if !self.profile.in_place {
             return None;
         }
-        let ticket = self.mailbox.claim(inside)?;
-        let mut body = self.body.lock();
-        let answer = match body.alive() {
+        let mut runner = self.mailbox.claim(inside)?;
+        let answer = match runner.body.alive() {
             Some((agent, cx)) if slot.as_ref().is_some_and(|m| (direct.ready)(agent, m)) => {
                 slot.take().map(|message| {
                     cx.call = call.cloned();
@@ -165,14 +162,13 @@ impl<A: Agent> Cell<A> {
         let rest = match &answer {
             Some(Err(_)) => {
                 // What follows a panic is for the host.
-                body.note_panic(M::NAME);
+                runner.body.note_panic(M::NAME);
                 Rest::More
             }
             _ => Rest::Idle,
         };
-        drop(body);
-        if let Some(ticket) = self.mailbox.settle(0, rest, ticket) {
-            self.host.run(ticket);
+        if let Some(runner) = self.mailbox.settle(0, rest, runner) {
+            self.host.run(runner);
         }
         answer.map(|answer| answer.map_err(|_| NoReply::Panicked))
     }

@@ -1,6 +1,6 @@
 //! The host: one actix actor an arbiter, which owns the future that runs the agents there.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context as ActixContext, WrapFuture};
 
-use crate::cell::Ticket;
 use crate::sync::Mutex;
 
 /// Turns given out before the arbiter's other tasks run.
@@ -22,10 +21,12 @@ const TIME_A_POLL_MAX: Duration = Duration::from_micros(500);
 const TURNS_A_CLOCK: u32 = 8;
 
 /// Something with a turn to take: an agent.
-pub(crate) trait Turn: Send + Sync {
+pub(crate) trait Turn: Send {
     /// Takes the turn. The ticket comes back through [`Host::run`] where there is more to do.
-    fn turn(self: Arc<Self>);
+    fn turn(self: Box<Self>);
 }
+
+type Ticket = Box<dyn Turn>;
 
 #[derive(Default)]
 struct Ready {
@@ -41,9 +42,33 @@ pub(crate) struct Host {
     ready: Mutex<Ready>,
 }
 
+thread_local! {
+    /// The host that gives out turns on this thread right now, by address; 0 for none.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+    /// The tickets of that host that need no lock.
+    static LOCAL: RefCell<VecDeque<Ticket>> = const { RefCell::new(VecDeque::new()) };
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the current code is an agent's.
+pub(crate) fn inside() -> bool {
+    INSIDE.get()
+}
+
+/// Runs `f` as an agent's code.
+pub(crate) fn as_agent<R>(f: impl FnOnce() -> R) -> R {
+    let before = INSIDE.replace(true);
+    let result = f();
+    INSIDE.set(before);
+    result
+}
+
 impl Host {
     /// Gives `ticket` a turn, soon.
     pub(crate) fn run(&self, ticket: Ticket) {
+        if CURRENT.get() == self.address() {
+            return LOCAL.with_borrow_mut(|local| local.push_back(ticket));
+        }
         let waker = {
             let mut ready = self.ready.lock();
             ready.tickets.push_back(ticket);
@@ -52,6 +77,10 @@ impl Host {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Ends the host's future once its tickets are used up.
@@ -70,6 +99,32 @@ impl Host {
     pub(crate) fn start(self: &Arc<Self>) {
         HostActor { host: self.clone() }.start();
     }
+
+    /// Moves what came from elsewhere behind the local tickets. False where there is nothing at all to do.
+    fn collect(&self, waker: &Waker) -> Collected {
+        let mut ready = self.ready.lock();
+        LOCAL.with_borrow_mut(|local| {
+            if local.is_empty() {
+                std::mem::swap(local, &mut ready.tickets);
+            } else {
+                local.append(&mut ready.tickets);
+            }
+            match (local.is_empty(), ready.stopped) {
+                (false, _) => Collected::Some,
+                (true, true) => Collected::Stopped,
+                (true, false) => {
+                    ready.waker = Some(waker.clone());
+                    Collected::Nothing
+                }
+            }
+        })
+    }
+}
+
+enum Collected {
+    Some,
+    Nothing,
+    Stopped,
 }
 
 struct HostActor {
@@ -88,25 +143,9 @@ impl Actor for HostActor {
 /// The future that gives out the turns.
 struct Turns {
     host: Arc<Host>,
+    /// Local tickets while this isn't polled.
     local: VecDeque<Ticket>,
     yielding: Option<Pin<Box<dyn Future<Output = ()>>>>,
-}
-
-thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the current code is an agent's.
-pub(crate) fn inside() -> bool {
-    INSIDE.get()
-}
-
-/// Runs `f` as an agent's code.
-pub(crate) fn as_agent<R>(f: impl FnOnce() -> R) -> R {
-    let before = INSIDE.replace(true);
-    let result = f();
-    INSIDE.set(before);
-    result
 }
 
 impl Future for Turns {
@@ -118,35 +157,49 @@ impl Future for Turns {
             std::task::ready!(yielding.as_mut().poll(cx));
             this.yielding = None;
         }
-        let began = Instant::now();
-        let mut turns = 0;
-        loop {
-            if this.local.is_empty() {
-                let mut ready = this.host.ready.lock();
-                if ready.tickets.is_empty() {
-                    if ready.stopped {
-                        return Poll::Ready(());
-                    }
-                    ready.waker = Some(cx.waker().clone());
-                    return Poll::Pending;
-                }
-                std::mem::swap(&mut ready.tickets, &mut this.local);
-            }
-            let Some(ticket) = this.local.pop_front() else { continue };
-            as_agent(|| ticket.turn());
-            turns += 1;
-            if turns % TURNS_A_CLOCK == 0
-                && (turns >= TURNS_A_POLL_MAX
-                    || began.elapsed() >= TIME_A_POLL_MAX
-                    || !tokio::task::coop::has_budget_remaining())
-            {
-                break;
+        let before = CURRENT.replace(this.host.address());
+        LOCAL.with_borrow_mut(|local| std::mem::swap(local, &mut this.local));
+        let ended = as_agent(|| give_turns(&this.host, cx.waker()));
+        LOCAL.with_borrow_mut(|local| std::mem::swap(local, &mut this.local));
+        CURRENT.set(before);
+        match ended {
+            Collected::Stopped => Poll::Ready(()),
+            Collected::Nothing => Poll::Pending,
+            Collected::Some => {
+                // A plain wake would be polled again before timers and sockets are; tokio's own yield lets them go first.
+                let mut yielding: Pin<Box<dyn Future<Output = ()>>> = Box::pin(tokio::task::yield_now());
+                let _ = yielding.as_mut().poll(cx);
+                this.yielding = Some(yielding);
+                Poll::Pending
             }
         }
-        // A plain wake would be polled again before timers and sockets are; tokio's own yield lets them go first.
-        let mut yielding: Pin<Box<dyn Future<Output = ()>>> = Box::pin(tokio::task::yield_now());
-        let _ = yielding.as_mut().poll(cx);
-        this.yielding = Some(yielding);
-        Poll::Pending
+    }
+}
+
+/// Gives out turns until there is nothing to do, or others on this thread must have theirs.
+fn give_turns(host: &Host, waker: &Waker) -> Collected {
+    let mut began = None;
+    let mut turns = 0;
+    loop {
+        let ticket = match LOCAL.with_borrow_mut(VecDeque::pop_front) {
+            Some(ticket) => ticket,
+            None => match host.collect(waker) {
+                Collected::Some => continue,
+                end => return end,
+            },
+        };
+        ticket.turn();
+        turns += 1;
+        if turns % TURNS_A_CLOCK > 0 {
+            continue;
+        }
+        // What came from elsewhere must not wait for ever behind agents here that keep each other busy.
+        if let end @ (Collected::Nothing | Collected::Stopped) = host.collect(waker) {
+            return end;
+        }
+        let out_of_time = began.get_or_insert_with(Instant::now).elapsed() >= TIME_A_POLL_MAX;
+        if turns >= TURNS_A_POLL_MAX || out_of_time || !tokio::task::coop::has_budget_remaining() {
+            return Collected::Some;
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::snapshot::AgentSnapshot;
 use crate::supervision::{ExitReason, Supervisor};
 use crate::sync::Mutex;
 use crate::threads::Threads;
-use crate::turn::Body;
+use crate::turn::{Body, Runner};
 
 /// How long agents that were killed may take to let go of their thread.
 const KILL_WAIT: Duration = Duration::from_secs(2);
@@ -382,6 +382,7 @@ impl<'a, A: Agent> Spawn<'a, A> {
         if inner.draining.load(SeqCst) {
             mailbox.set_gate(Gate::AgentsOnly);
         }
+        let agent = self.agent;
         let cell = Arc::new(Cell {
             id: AgentId(inner.next_id.fetch_add(1, Relaxed)),
             label: self.label,
@@ -392,15 +393,15 @@ impl<'a, A: Agent> Spawn<'a, A> {
             factory: self.factory,
             supervisor: self.supervisor,
             mailbox,
-            body: Mutex::new(Body::new(self.agent)),
             stats: Stats::default(),
         });
+        let body = Body::new(agent);
         let agent = AgentRef(cell.clone());
         if let Some(supervisor) = &cell.supervisor {
             supervisor.adopt(&agent);
         }
         inner.agents.insert(agent.id(), agent.clone());
-        host.run(cell);
+        host.run(Box::new(Runner { cell, body }));
         agent
     }
 }

@@ -56,11 +56,14 @@ pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut()
     .await;
 }
 
+/// Messages that a [`Probe`] holds for the test.
+pub const PROBE_MESSAGES_MAX: usize = 65_536;
+
 type Answerer<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
 
 /// An agent that hands every `M` it gets to the test. Its reply is made by `reply`.
 pub struct Probe<M: Message> {
-    seen: mpsc::UnboundedSender<M>,
+    seen: mpsc::Sender<M>,
     reply: Answerer<M>,
 }
 
@@ -69,8 +72,8 @@ impl<M: Message> Probe<M> {
     pub fn spawn(
         system: &System,
         reply: impl FnMut(&M) -> M::Reply + Send + 'static,
-    ) -> (AgentRef, mpsc::UnboundedReceiver<M>) {
-        let (seen, messages) = mpsc::unbounded_channel();
+    ) -> (AgentRef, mpsc::Receiver<M>) {
+        let (seen, messages) = mpsc::channel(PROBE_MESSAGES_MAX);
         (system.spawn(Self { seen, reply: Box::new(reply) }), messages)
     }
 }
@@ -84,8 +87,8 @@ impl<M: Message> Agent for Probe<M> {
 impl<M: Message> SyncHandler<M> for Probe<M> {
     fn handle(&mut self, message: M, _: &mut Cx) -> M::Reply {
         let reply = (self.reply)(&message);
-        // A test that looks no more doesn't mind.
-        let _ = self.seen.send(message);
+        // A test that looks no more doesn't mind; one that never looked has too much to look at.
+        assert!(!matches!(self.seen.try_send(message), Err(mpsc::error::TrySendError::Full(_))), "probe is full");
         reply
     }
 }

@@ -18,7 +18,7 @@ use crate::cell::{Cell, Control};
 use crate::cx::Cx;
 use crate::host::Turn;
 use crate::lane::Queue;
-use crate::mailbox::Rest;
+use crate::mailbox::{Batch, Rest};
 use crate::ops::{Ran, Run};
 use crate::reply::NoReply;
 use crate::snapshot::AgentState;
@@ -32,6 +32,12 @@ const CHUNK_MAX: u32 = 64;
 const EXACT_BELOW: u32 = 2 * CHUNK_MAX;
 /// How long one turn lasts at most, but for a single handler's own length.
 const TURN_TIME_MAX: Duration = Duration::from_micros(200);
+
+/// An agent's ticket: it has the agent in it.
+pub(crate) struct Runner<A: Agent> {
+    pub(crate) cell: Arc<Cell<A>>,
+    pub(crate) body: Body<A>,
+}
 
 /// What only the holder of the ticket touches.
 pub(crate) struct Body<A: Agent> {
@@ -107,20 +113,14 @@ enum Step {
     Ended,
 }
 
-impl<A: Agent> Turn for Cell<A> {
-    fn turn(self: Arc<Self>) {
+impl<A: Agent> Turn for Runner<A> {
+    fn turn(mut self: Box<Self>) {
         let mut begun = 0;
-        let rest = {
-            let mut body = self.body.lock();
-            match self.steps(&mut body, &mut begun) {
-                Some(rest) => rest,
-                None => return,
-            }
-        };
-        let host = self.host.clone();
-        let cell = self.clone();
+        let Self { cell, body } = &mut *self;
+        let Some(rest) = cell.steps(body, &mut begun) else { return };
+        let cell = cell.clone();
         match cell.mailbox.settle(begun, rest, self) {
-            Some(ticket) => host.run(ticket),
+            Some(runner) => cell.host.run(runner),
             None if cell.system.is_draining() => cell.system.note_settled(),
             None => {}
         }
@@ -171,12 +171,21 @@ impl<A: Agent> Cell<A> {
             if budget == 0 {
                 return Some(Rest::More);
             }
-            let began = began.get_or_insert_with(Instant::now);
-            if chunk > CHUNK_MIN && began.elapsed() > TURN_TIME_MAX {
+            if body.batch.is_empty() && self.rests(body) {
+                // What came meanwhile is seen when the ticket is given back.
+                return Some(Rest::Idle);
+            }
+            // Looking at the clock costs as much as a message: the first chunk is too short to need it.
+            if chunk > CHUNK_MIN && began.get_or_insert_with(Instant::now).elapsed() > TURN_TIME_MAX {
                 return Some(Rest::More);
             }
             chunk = (chunk * 2).min(CHUNK_MAX);
         }
+    }
+
+    /// Whether all that is left is what may arrive.
+    fn rests(&self, body: &Body<A>) -> bool {
+        body.takes_messages() && !body.draining && body.panicked.is_none()
     }
 
     /// Makes the agent and starts it, or waits with it.
