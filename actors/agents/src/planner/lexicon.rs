@@ -19,6 +19,8 @@ pub(super) enum Known {
     Pronoun,
     /// All of something.
     All,
+    /// Two of something, together.
+    Both,
     /// More than one clinic.
     Clinics,
     /// Like a comma.
@@ -71,7 +73,8 @@ const WORDS: &[(Known, &str)] = &[
     ),
     (Taking, "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando"),
     (Pronoun, "their his her its theirs them dele dela deles delas seu sua seus suas"),
-    (All, "all every everyone everything both entire todos todas todo toda ambos ambas tudo"),
+    (All, "all every everyone everything entire todos todas todo toda tudo"),
+    (Both, "both ambos ambas"),
     (Clinics, "clinics hospitals specialties clinicas hospitais especialidades"),
     (Join, "and or plus also e ou mais tambem but mas"),
     (Stop, "then afterwards next depois entao"),
@@ -113,7 +116,7 @@ const WORDS: &[(Known, &str)] = &[
     (Of, "of de da do das dos"),
     (
         Filler,
-        "a an the two any some please kindly thanks thank you hello hi hey can could would will i we me us my our want need \
+        "a an the two any overview some please kindly thanks thank you hello hi hey can could would will i we me us my our want need \
          like with from in at to by as well who whom whose that this these there is are was were be been being has have \
          had having does did about regarding concerning same currently current active now already just only \
          registered known diagnosed confirmed diagnosis condition conditions disease suffering suffer suffers history \

@@ -235,18 +235,16 @@ struct Talkative;
 
 impl Agent for Talkative {
     fn handlers(on: &mut Handlers<Self>) {
-        on.anything(1);
+        on.exclusive::<Named>();
     }
 }
 
-impl ConcurrentHandler<Named> for Talkative {
-    fn handle(&mut self, _: Named, cx: Cx) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
-        async move {
-            cx.progress(callboard_message::Progress { message: Some("Jane Roe".into()), ..Default::default() });
-            let asked = cx.question(callboard_message::Question::Roots).await;
-            assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NobodyToAsk));
-            RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
-        }
+impl callboard_runtime::Handler<Named> for Talkative {
+    async fn handle(&mut self, _: Named, cx: &mut Cx) -> Result<Box<RawValue>, Failure> {
+        cx.progress(callboard_message::Progress { message: Some("Jane Roe".into()), ..Default::default() });
+        let asked = cx.question(callboard_message::Question::Roots).await;
+        assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NobodyToAsk));
+        RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
     }
 }
 
