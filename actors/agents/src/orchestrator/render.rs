@@ -187,7 +187,7 @@ mod tests {
     /// escape sequences, line breaks, text that runs backwards.
     #[test]
     fn odd_values_are_harmless() {
-        check("list_patients", json!({}), json!(null), &["1. clinic_a (cardiology): list_patients", "   answer: -"]);
+        check("list_patients", json!({}), json!([]), &["1. clinic_a (cardiology): list_patients", "   answer: none"]);
         let odd =
             json!({ "a": "x\u{1b}[2J\r\n2. clinic_b", "b": [1, [true, null]], "c": [{ "d": { "e": "\u{202e}f" } }] });
         let expect = [
