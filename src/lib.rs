@@ -1,1 +1,23 @@
-//! Callboard.
+//! Callboard: an actor runtime for AI agents.
+//!
+//! Every agent (in this process, behind MCP, behind A2A, a language model, a person) is one actor behind one [`AgentRef`];
+//! every exchange may pause and ask back. This crate is the facade for those who embed it in a service of their own; the
+//! binary `callboard` is built on it too. See `examples/embed.rs`.
+
+pub use callboard_macros::Message;
+pub use callboard_message as message;
+pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
+pub use callboard_runtime::*;
+
+pub use callboard_agents as agents;
+pub use callboard_mcp as mcp;
+
+pub mod cli;
+pub mod clinics;
+pub mod config;
+mod examples;
+mod node;
+mod telemetry;
+
+pub use clinics::{Clinics, ClinicsError};
+pub use node::{Node, NodeError};

@@ -1,2 +1,9 @@
 //! The `callboard` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    callboard::cli::run(callboard::cli::Arguments::parse())
+}

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 pub mod actix;
+pub mod callboard;
 pub mod clock;
 pub mod kameo;
 pub mod ractor;
@@ -61,6 +62,11 @@ pub trait Contestant: Sized + 'static {
     fn offer(slow: &Self::Slow, sent: Instant) -> bool;
 }
 
+/// The contestant on trial.
+pub const OURS: &str = "callboard";
+/// The same without handling in place: held to the same marks where asks are compared.
+pub const OURS_PINNED: &str = "callboard pinned";
+
 /// Capacity of a slow agent's mailbox, in messages.
 pub const SLOW_CAPACITY: usize = 64;
 /// What a slow agent needs for a message.
@@ -90,6 +96,10 @@ macro_rules! contestants {
             $function::<$crate::contest::actix::Actix>,
             $function::<$crate::contest::ractor::Ractor>,
             $function::<$crate::contest::kameo::Kameo>,
+            $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Plain>>,
+            $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Pinned>>,
+            $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Async>>,
+            $function::<$crate::contest::callboard::Callboard<$crate::contest::callboard::Typed>>,
         ]
     };
 }

@@ -1,10 +1,13 @@
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
+use tokio::time::{Instant, sleep};
 
+use super::BUSY_TIMEOUT;
 use crate::clinic::access::notes_identify;
 use crate::clinic::config::ClinicConfig;
 use crate::clinic::error::ClinicError;
@@ -18,7 +21,11 @@ const MIGRATIONS: &[&str] = &[include_str!("../schema/0001.sql")];
 /// `application_id` of a clinic's file, as the first migration writes it.
 const APPLICATION_ID: i64 = 0x636c_6e63;
 
-/// SQLite's primary result codes for a file that it can't trust.
+/// How long to wait before asking again for a lock that SQLite doesn't wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// SQLite's primary result codes: another connection is at it; the file can't be trusted.
+const SQLITE_BUSY: i64 = 5;
 const SQLITE_CORRUPT: i64 = 11;
 const SQLITE_NOTADB: i64 = 26;
 
@@ -29,14 +36,28 @@ pub(super) async fn prepare(config: &ClinicConfig, options: &SqliteConnectOption
     let told = |source| told(path, source);
     let mut writer = options.clone().connect().await.map_err(told)?;
     check_intact(&mut writer, path).await?;
-    schema_version(&mut writer, path).await?;
+    // In one transaction: else another process that fills the file may commit between two of the questions.
+    let mut look = writer.begin().await.map_err(told)?;
+    schema_version(&mut look, path).await?;
+    look.rollback().await.map_err(told)?;
 
     // Only now is the file known to be ours: changing the journal mode writes to it.
-    sqlx::query("PRAGMA journal_mode = WAL").execute(&mut writer).await.map_err(told)?;
+    write_ahead(&mut writer).await.map_err(told)?;
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await.map_err(told)?;
     migrate_and_fill(config, &mut transaction).await?;
     transaction.commit().await.map_err(told)?;
     writer.close().await.map_err(told)
+}
+
+/// Sets WAL. SQLite doesn't wait by itself when two processes do so at once, for each holds what the other needs.
+async fn write_ahead(db: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *db).await {
+            Err(e) if primary_code(&e) == Some(SQLITE_BUSY) && Instant::now() < until => sleep(BUSY_PAUSE).await,
+            other => return other.map(drop),
+        }
+    }
 }
 
 /// Everything in one transaction, so that a start that fails leaves nothing behind and may be tried again.
@@ -175,12 +196,16 @@ async fn schema_version(db: &mut SqliteConnection, path: &Path) -> Result<usize,
 
 /// Tells a damaged file from everything else that SQLite may say.
 pub(super) fn told(path: &Path, source: sqlx::Error) -> ClinicError {
-    let code = source.as_database_error().and_then(|e| e.code()).and_then(|code| code.parse::<i64>().ok());
-    // The low byte is the primary code of an extended one.
-    match code.map(|code| code & 0xff) {
+    match primary_code(&source) {
         Some(SQLITE_CORRUPT | SQLITE_NOTADB) => ClinicError::Damaged { path: path.to_owned() },
         _ => ClinicError::Database { path: path.to_owned(), source },
     }
+}
+
+fn primary_code(error: &sqlx::Error) -> Option<i64> {
+    let code = error.as_database_error()?.code()?.parse::<i64>().ok()?;
+    // The low byte is the primary code of an extended one.
+    Some(code & 0xff)
 }
 
 /// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same

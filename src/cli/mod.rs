@@ -1,0 +1,114 @@
+//! The command line: what can be asked for, and how each command ends.
+
+mod ask;
+mod demo;
+mod serve;
+pub(crate) use serve::{LISTENING, READY};
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Answered.
+pub const EXIT_ANSWERED: u8 = 0;
+/// The command line or a file named on it is wrong. (clap's own code.)
+pub const EXIT_USAGE: u8 = 2;
+/// A guard or the verifier stopped it.
+pub const EXIT_BLOCKED: u8 = 3;
+/// It didn't work.
+pub const EXIT_FAILED: u8 = 4;
+
+/// An actor runtime for AI agents.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to log to standard error, for example `info` or `callboard_runtime=debug`. Never holds what agents say.
+    #[arg(long, global = true, env = "CALLBOARD_LOG", default_value = "warn", value_name = "FILTER")]
+    log: String,
+    /// Log lines as JSON.
+    #[arg(long, global = true)]
+    log_json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the main job: two clinics as processes of their own, a question that is answered and one that is blocked.
+    Demo,
+    /// Ask the clinics a question. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
+    Ask(AskArguments),
+    /// Start what a topology file declares, until interrupted.
+    Serve(ServeArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct AskArguments {
+    /// The question, in English or Portuguese.
+    query: String,
+    /// The host's file with the clinics to ask (TOML or YAML). Without it the example clinics are started and ended.
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// Why it is asked, for example `treatment`: clinics show identities for an allowed purpose only.
+    #[arg(long)]
+    purpose: Option<String>,
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ServeArguments {
+    /// The topology file (TOML or YAML), or `example:NAME` for one that comes with callboard.
+    #[arg(value_name = "FILE")]
+    topology: String,
+    /// Where agents keep their data. Without it, beside the file; an example's is thrown away at the end.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Listen on free ports in place of those declared.
+    #[arg(long)]
+    free_ports: bool,
+    /// End when standard input closes: a child of another process must not outlive it.
+    #[arg(long)]
+    lifeline: bool,
+}
+
+/// Runs a command to its end.
+pub fn run(arguments: Arguments) -> ExitCode {
+    if let Err(error) = crate::telemetry::start(&arguments.log, arguments.log_json) {
+        return usage(&error);
+    }
+    ExitCode::from(match arguments.command {
+        Command::Demo => demo::run(),
+        Command::Ask(arguments) => ask::run(&arguments),
+        Command::Serve(arguments) => return serve::run(&arguments),
+    })
+}
+
+/// Says what is wrong with the command line.
+fn usage(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("callboard: {error}");
+    ExitCode::from(EXIT_USAGE)
+}
+
+/// Runs `main` on this thread.
+fn block_on<F: Future>(main: F) -> std::io::Result<F::Output> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(main))
+}
+
+/// Ends when the user or the system wants the process to.
+async fn interrupted() {
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        Err(error) => {
+            tracing::warn!(%error, "failed to listen for SIGTERM");
+            return std::future::pending().await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}

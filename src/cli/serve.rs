@@ -1,0 +1,93 @@
+//! `callboard serve`.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tokio::sync::oneshot;
+
+use super::{EXIT_FAILED, ServeArguments, interrupted, usage};
+use crate::config::Topology;
+use crate::examples;
+use crate::node::{Node, NodeError};
+
+/// The last line before a node serves: whoever started it may go on.
+pub(crate) const READY: &str = "ready";
+/// The first word of the line that each listener prints: `listening AGENT URL`.
+pub(crate) const LISTENING: &str = "listening";
+
+/// Serves until interrupted.
+pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
+    let started = match start(arguments) {
+        Ok(started) => started,
+        Err(error) => return usage(&error),
+    };
+    let lifeline = arguments.lifeline.then(lifeline);
+    let served = actix_web::rt::System::new().block_on(serve(&started, arguments.free_ports, lifeline));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("callboard: {error}");
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+struct Start {
+    topology: Topology,
+    state: PathBuf,
+    /// Removed at the end.
+    _scratch: Option<tempfile::TempDir>,
+}
+
+fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
+    if let Some(name) = arguments.topology.strip_prefix("example:") {
+        let scratch = tempfile::Builder::new().prefix("callboard-").tempdir()?;
+        let file = examples::write(name, scratch.path())?;
+        let state = arguments.state.clone().unwrap_or_else(|| scratch.path().to_owned());
+        return Ok(Start { topology: Topology::read(&file)?, state, _scratch: Some(scratch) });
+    }
+    let file = Path::new(&arguments.topology);
+    let beside = file.parent().unwrap_or(Path::new("")).to_owned();
+    let state = arguments.state.clone().unwrap_or(beside);
+    Ok(Start { topology: Topology::read(file)?, state, _scratch: None })
+}
+
+async fn serve(
+    Start { topology, state, .. }: &Start,
+    free_ports: bool,
+    lifeline: Option<oneshot::Receiver<()>>,
+) -> Result<(), NodeError> {
+    let node = Node::start(topology, state, free_ports).await?;
+    let mut out = std::io::stdout().lock();
+    for (agent, address) in node.listeners() {
+        writeln!(out, "{LISTENING} {agent} http://{address}{}", callboard_mcp::bare::PATH_DEFAULT)?;
+    }
+    writeln!(out, "{READY}")?;
+    out.flush()?;
+    drop(out);
+    tokio::select! {
+        () = interrupted() => {}
+        () = cut(lifeline) => {}
+    }
+    node.shutdown().await;
+    Ok(())
+}
+
+async fn cut(lifeline: Option<oneshot::Receiver<()>>) {
+    match lifeline {
+        Some(lifeline) => drop(lifeline.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends when standard input does. A thread of its own, for a blocked read can't be given up.
+fn lifeline() -> oneshot::Receiver<()> {
+    let (cut, is_cut) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        while matches!(input.read(&mut [0; 64]), Ok(1..)) {}
+        drop(cut);
+    });
+    is_cut
+}

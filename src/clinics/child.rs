@@ -1,0 +1,78 @@
+//! A clinic in a process of its own, which ends when this one does.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{ChildStdin, Command};
+
+use super::ClinicsError;
+use crate::cli::{LISTENING, READY};
+
+/// How long a clinic may take from its start until it listens.
+const START: Duration = Duration::from_secs(30);
+/// How long it may take to end before it is killed.
+const END: Duration = Duration::from_secs(5);
+/// What of this process's environment a child gets.
+const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
+
+/// The process, killed when this is dropped.
+pub(super) struct Child {
+    pub(super) agent: String,
+    pub(super) url: String,
+    pub(super) process_id: u32,
+    process: tokio::process::Child,
+    /// Closes when this process ends, however it ends: then the child does too.
+    lifeline: ChildStdin,
+}
+
+impl Child {
+    /// Starts the example clinic of `specialty` and waits until it listens.
+    pub(super) async fn start(specialty: &str) -> Result<Self, ClinicsError> {
+        let failed = |why: String| ClinicsError::Start { example: specialty.to_owned(), why };
+        let environment = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["serve", &format!("example:{specialty}"), "--free-ports", "--lifeline"])
+            .env_clear()
+            .envs(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C at a terminal reaches its whole group; the child is ended in order instead.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let lifeline = process.stdin.take().ok_or_else(|| failed("it has no standard input".into()))?;
+        let output = process.stdout.take().ok_or_else(|| failed("it has no standard output".into()))?;
+        let process_id = process.id().ok_or_else(|| failed("it ended at once".into()))?;
+        let mut lines = BufReader::new(output).lines();
+        let mut listening = None;
+        let ready = async {
+            while let Some(line) = lines.next_line().await? {
+                if line == READY {
+                    return Ok(listening);
+                }
+                let mut words = line.split(' ');
+                if let (Some(LISTENING), Some(agent), Some(url)) = (words.next(), words.next(), words.next()) {
+                    listening = Some((agent.to_owned(), url.to_owned()));
+                }
+            }
+            Ok::<_, std::io::Error>(None)
+        };
+        match tokio::time::timeout(START, ready).await {
+            Ok(Ok(Some((agent, url)))) => Ok(Self { agent, url, process_id, process, lifeline }),
+            Ok(Ok(None)) => Err(failed("it ended before it listened".into())),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!("it didn't listen within {START:?}"))),
+        }
+    }
+
+    /// Lets it end in order, or kills it.
+    pub(super) async fn end(mut self) {
+        drop(self.lifeline);
+        if tokio::time::timeout(END, self.process.wait()).await.is_err() {
+            tracing::warn!(agent = self.agent, "clinic doesn't end in time and is killed");
+            // It may have ended just now.
+            let _ = self.process.kill().await;
+        }
+    }
+}

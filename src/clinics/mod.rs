@@ -1,0 +1,173 @@
+//! The federated clinics: an orchestrator here, and clinics behind their own addresses.
+
+mod child;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_agents::guardrail::Guardrail;
+use callboard_agents::orchestrator::{Answer, AskClinics, Orchestrator, OrchestratorConfig};
+use callboard_agents::plan::{ClinicEntry, Registry, RegistryError};
+use callboard_agents::planner::Planner;
+use callboard_agents::router::{Router, RouterConfig};
+use callboard_agents::verifier::Verifier;
+use callboard_mcp::bare::{BareClientError, BareClientOptions, BareMcpClient};
+use callboard_message::{Failure, FailureKind, Principal};
+use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
+
+use crate::config::{ConfigError, Topology};
+use crate::examples;
+use child::Child;
+
+/// How long one question may take in all.
+pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+/// How long agents may take to finish when all ends.
+const SHUTDOWN: Duration = Duration::from_secs(2);
+/// The group that sees the clinics: they are silos, no agent else finds them.
+const GROUP: &str = "orchestrator";
+
+/// The orchestrator with its colleagues, and the clinics that it may ask.
+pub struct Clinics {
+    system: System,
+    orchestrator: AgentRef,
+    /// Those started here; they end with this.
+    children: Vec<Child>,
+}
+
+/// Why clinics can't be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClinicsError {
+    /// Correct the host's file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Correct the `[[clinic]]` named.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// Correct the clinic's `url`.
+    #[error("clinic {id}: {source}")]
+    Address {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: BareClientError,
+    },
+    /// Add a `[[clinic]]` to the host's file.
+    #[error("the topology declares no clinic to ask")]
+    NoClinics,
+    /// Rename a clinic.
+    #[error(transparent)]
+    Name(#[from] NameTaken),
+    /// See what the clinic's process says on standard error.
+    #[error("failed to start the {example} clinic: {why}")]
+    Start {
+        /// Which example.
+        example: String,
+        /// What happened.
+        why: String,
+    },
+    /// What the orchestrator answered in place of an answer.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// See what the system says.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl ClinicsError {
+    /// Whether the user's command line, question or file is at fault.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Registry(_) | Self::Address { .. } | Self::NoClinics | Self::Name(_) => true,
+            Self::Failed(failure) => failure.kind == FailureKind::InvalidInput,
+            Self::Start { .. } | Self::Io(_) => false,
+        }
+    }
+}
+
+impl Clinics {
+    /// Starts the agents of a host that asks the clinics of `topology`. The clinics run elsewhere.
+    ///
+    /// # Errors
+    /// See [`ClinicsError`].
+    pub fn connect(topology: Topology) -> Result<Self, ClinicsError> {
+        Self::with(topology.registry, Vec::new())
+    }
+
+    /// Starts the example clinics, each a process of its own on a free port, and a host that asks them.
+    ///
+    /// # Errors
+    /// See [`ClinicsError`].
+    pub async fn start_examples() -> Result<Self, ClinicsError> {
+        let declared = Topology::parse(examples::HOST, false, std::path::Path::new(""))?;
+        let starting = declared.registry.clinics().iter().map(|clinic| Child::start(&clinic.specialty));
+        let children = futures::future::try_join_all(starting).await?;
+        let moved = |clinic: &ClinicEntry| {
+            let child = children.iter().find(|child| child.agent == clinic.id);
+            ClinicEntry { url: child.map_or_else(|| clinic.url.clone(), |c| c.url.clone()), ..clinic.clone() }
+        };
+        let registry = Registry::try_from(declared.registry.clinics().iter().map(moved).collect::<Vec<_>>())?;
+        Self::with(registry, children)
+    }
+
+    fn with(registry: Registry, children: Vec<Child>) -> Result<Self, ClinicsError> {
+        if registry.clinics().is_empty() {
+            return Err(ClinicsError::NoClinics);
+        }
+        let registry = Arc::new(registry);
+        let clients = registry.clinics().iter().map(|clinic| {
+            let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
+            client.map(|c| (clinic.id.clone(), c)).map_err(|source| ClinicsError::Address { id: clinic.id.clone(), source })
+        });
+        let clients = clients.collect::<Result<Vec<_>, _>>()?;
+        let system = System::start(1)?;
+        for (id, client) in clients {
+            let agent = system.prepare_with(move || client.clone()).label(id.as_str()).spawn();
+            system.directory().register_in(id.as_str(), &agent, [GROUP])?;
+        }
+        let guardrail = system.prepare_with(Guardrail::default).label("guardrail").spawn();
+        let verifier = system.prepare_with(Verifier::default).label("verifier").spawn();
+        let planning = registry.clone();
+        let planner = system.prepare_with(move || Planner::new(planning.clone())).label("planner").spawn();
+        let routing = RouterConfig::new(registry.clone(), guardrail.clone());
+        let router = system.prepare_with(move || Router::new(routing.clone())).label("router").spawn();
+        let config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
+        let orchestrator = system.prepare_with(move || Orchestrator::new(config.clone())).label("orchestrator").spawn();
+        Ok(Self { system, orchestrator, children })
+    }
+
+    /// The clinics started here: id, URL, process id.
+    pub fn started(&self) -> impl Iterator<Item = (&str, &str, u32)> {
+        self.children.iter().map(|child| (child.agent.as_str(), child.url.as_str(), child.process_id))
+    }
+
+    /// The agents of the host.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Asks as the local operator. `told` gets each line of progress.
+    ///
+    /// # Errors
+    /// Where there is no answer at all; one that was blocked is an answer.
+    pub async fn ask(&self, query: &str, purpose: Option<&str>, told: impl Fn(&str)) -> Result<Answer, ClinicsError> {
+        let message = AskClinics { query: query.to_owned(), purpose: purpose.map(str::to_owned) };
+        let call = self.orchestrator.call(message).principal(Principal::local_operator());
+        let mut call = call.within(QUESTION_DEADLINE_DEFAULT).start();
+        while let Some(event) = call.next().await {
+            if let CallEvent::Progress(progress) = event
+                && let Some(line) = progress.message
+            {
+                told(&line);
+            }
+        }
+        Ok(call.reply().await.map_err(Failure::from)??)
+    }
+
+    /// Ends the agents, then the clinics started here.
+    pub async fn shutdown(self) {
+        self.system.shutdown(SHUTDOWN).await;
+        futures::future::join_all(self.children.into_iter().map(Child::end)).await;
+    }
+}

@@ -1,0 +1,244 @@
+//! The repository's rules, held by a test. Each rule is a function from files to complaints, so that the rules themselves
+//! can be tried on files that break them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+use walkdir::WalkDir;
+
+/// Which of our crates a crate may depend on. The vocabulary (`message`, `macros`) comes along with the runtime. A new
+/// arrow is a design change: ARCHITECTURE.md says why in the same commit.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("callboard-message", &[]),
+    ("callboard-macros", &[]),
+    ("callboard-runtime", &["callboard-macros", "callboard-message"]),
+    ("callboard-agents", &["callboard-macros", "callboard-message", "callboard-runtime"]),
+    ("callboard-store", &["callboard-macros", "callboard-message", "callboard-runtime"]),
+    ("callboard-rpc", &["callboard-message"]),
+    ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
+    ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
+    ("xtask", &[]),
+];
+/// The root package: it may depend on all of ours.
+const ROOT: &str = "callboard";
+/// The only crate on actix.
+const ON_ACTIX: &str = "callboard-runtime";
+/// Where else actix may be named: it is a contestant in the benches.
+const ACTIX_ELSEWHERE: &[&str] = &["actors/runtime/", "benches/contest/"];
+
+/// Longest Rust file, in lines.
+const FILE_LINES_MAX: usize = 400;
+/// Longest example, in lines.
+const EXAMPLE_LINES_MAX: usize = 60;
+/// Files that may be longer, each with its reason.
+const LONGER: &[(&str, usize, &str)] = &[];
+/// Endings of text files that are searched for paths that only one machine has.
+const TEXT: &[&str] = &["rs", "toml", "md", "json", "yaml", "yml", "sql", "html", "sh", "py"];
+
+/// A file of the repository: path from the root with `/`, and text.
+struct File {
+    path: String,
+    text: String,
+}
+
+/// A crate of the workspace.
+struct Manifest {
+    name: String,
+    table: Table,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(wanted: impl Fn(&Path) -> bool) -> Vec<File> {
+    let hidden_or_built = |name: &str| (name.starts_with('.') && name != ".ci" && name != ".cargo") || name == "target";
+    let walk = WalkDir::new(root()).sort_by_file_name().into_iter();
+    walk.filter_entry(|entry| entry.depth() == 0 || !hidden_or_built(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.unwrap().into_path())
+        .filter(|path| path.is_file() && wanted(path))
+        .map(|path| File { text: fs::read_to_string(&path).unwrap(), path: from_root(&path) })
+        .collect()
+}
+
+fn from_root(path: &Path) -> String {
+    let parts = path.strip_prefix(root()).unwrap().components().map(|part| part.as_os_str().to_string_lossy());
+    parts.collect::<Vec<_>>().join("/")
+}
+
+fn ends_with(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|ending| endings.iter().any(|e| *e == ending))
+}
+
+fn rust_files() -> Vec<File> {
+    let files = files(|path| ends_with(path, &["rs"]));
+    assert!(files.iter().any(|file| file.path == "tests/it/tidy.rs"), "the walk misses files");
+    files
+}
+
+fn manifests() -> Vec<Manifest> {
+    let manifest = |path: PathBuf| {
+        let table: Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        let name = table["package"]["name"].as_str().unwrap().to_owned();
+        Manifest { name, table }
+    };
+    let paths = files(|path| path.file_name().is_some_and(|name| name == "Cargo.toml"));
+    let manifests: Vec<_> = paths.into_iter().map(|file| manifest(root().join(file.path))).collect();
+    assert!(manifests.iter().any(|manifest| manifest.name == ON_ACTIX), "the walk misses crates");
+    manifests
+}
+
+/// Names under `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`, for any target.
+fn dependencies<'a>(table: &'a Table, section: &'a str) -> Vec<&'a str> {
+    let targets = table.get("target").and_then(|targets| targets.as_table());
+    let tables = targets.into_iter().flat_map(|targets| targets.values().filter_map(|target| target.as_table()));
+    let sections = std::iter::once(table).chain(tables).filter_map(move |table| table.get(section)?.as_table());
+    sections.flat_map(|section| section.keys().map(String::as_str)).collect()
+}
+
+fn wrong_arrows(manifests: &[Manifest]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for Manifest { name, table } in manifests.iter().filter(|manifest| manifest.name != ROOT) {
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| from == name) else {
+            wrong.push(format!("{name} has no arrows: add it to ARROWS and to ARCHITECTURE.md"));
+            continue;
+        };
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let ours = dependencies(table, section).into_iter().filter(|to| to.starts_with(ROOT));
+            let forbidden = ours.filter(|to| !allowed.contains(to) && *to != name);
+            wrong.extend(forbidden.map(|to| format!("{name} → {to} in [{section}] is no arrow of the design")));
+        }
+    }
+    wrong
+}
+
+fn crates_on_actix(manifests: &[Manifest]) -> Vec<String> {
+    let elsewhere = manifests.iter().filter(|manifest| manifest.name != ON_ACTIX);
+    let on_actix = elsewhere.filter(|manifest| dependencies(&manifest.table, "dependencies").contains(&"actix"));
+    on_actix.map(|manifest| format!("{} depends on actix; only {ON_ACTIX} may", manifest.name)).collect()
+}
+
+fn files_naming_actix(files: &[File]) -> Vec<String> {
+    let names_it = |line: &str| {
+        let is_start = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '"');
+        line.match_indices("actix::").any(|(at, _)| is_start(at))
+    };
+    let elsewhere = files.iter().filter(|file| !ACTIX_ELSEWHERE.iter().any(|place| file.path.starts_with(place)));
+    let code =
+        elsewhere.filter(|file| file.text.lines().any(|line| !line.trim_start().starts_with("//") && names_it(line)));
+    code.map(|file| format!("{} names the actix crate; only actors/runtime may", file.path)).collect()
+}
+
+fn too_long(files: &[File]) -> Vec<String> {
+    let most = |path: &str| {
+        let general = if path.starts_with("examples/") { EXAMPLE_LINES_MAX } else { FILE_LINES_MAX };
+        LONGER.iter().find(|(longer, ..)| *longer == path).map_or(general, |(_, lines, _)| *lines)
+    };
+    let long = files.iter().map(|file| (&file.path, file.text.lines().count(), most(&file.path)));
+    let long = long.filter(|(_, lines, most)| lines > most);
+    long.map(|(path, lines, most)| format!("{path} has {lines} lines, {most} are allowed: split it")).collect()
+}
+
+fn without_lints(manifests: &[Manifest]) -> Vec<String> {
+    let has = |table: &Table| table.get("lints").and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true);
+    let without = manifests.iter().filter(|manifest| !has(&manifest.table));
+    without.map(|manifest| format!("{} lacks `[lints] workspace = true`", manifest.name)).collect()
+}
+
+/// Paths that lead out of the repository, spelled so that this file doesn't hold them.
+fn leading_out(files: &[File]) -> Vec<String> {
+    let outside = [concat!("../", "shared"), concat!("/work", "/"), concat!("/root", "/")];
+    let mut found = Vec::new();
+    for file in files {
+        let here = outside.iter().filter(|path| file.text.contains(*path));
+        found.extend(here.map(|path| format!("{} names {path}, which nobody else has", file.path)));
+    }
+    found
+}
+
+#[track_caller]
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+fn manifest(text: &str) -> Manifest {
+    let table: Table = text.parse().unwrap();
+    Manifest { name: table["package"]["name"].as_str().unwrap().to_owned(), table }
+}
+
+fn file(path: &str, text: &str) -> File {
+    File { path: path.to_owned(), text: text.to_owned() }
+}
+
+/// Goal: crates depend on one another as the design draws it. Method: read every Cargo.toml.
+#[test]
+fn arrows_are_those_of_the_design() {
+    none(wrong_arrows(&manifests()));
+}
+
+/// Goal: only the runtime knows what hosts the agents. Method: dependencies and source lines of all others.
+#[test]
+fn only_the_runtime_is_on_actix() {
+    none(crates_on_actix(&manifests()));
+    none(files_naming_actix(&rust_files()));
+}
+
+/// Goal: a file can be read in one sitting, an example at a glance. Method: count lines.
+#[test]
+fn files_are_short() {
+    none(too_long(&rust_files()));
+}
+
+/// Goal: no crate opts out of the lints. Method: every Cargo.toml takes the workspace's, and they forbid unsafe code.
+#[test]
+fn lints_hold_everywhere() {
+    let manifests = manifests();
+    none(without_lints(&manifests));
+    let root = manifests.iter().find(|manifest| manifest.name == ROOT).unwrap();
+    assert_eq!(root.table["workspace"]["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+}
+
+/// Goal: a clone is complete. Method: search all text files for paths out of it.
+#[test]
+fn nothing_leads_out_of_the_repository() {
+    none(leading_out(&files(|path| ends_with(path, TEXT))));
+}
+
+/// Goal: an exception goes when its reason does. Method: each file on the list is still longer than others may be.
+#[test]
+fn exceptions_are_needed() {
+    let files = rust_files();
+    for (path, ..) in LONGER {
+        let lines = files.iter().find(|file| file.path == *path).map(|file| file.text.lines().count());
+        assert!(lines.is_some_and(|lines| lines > FILE_LINES_MAX), "{path} needs no exception any more");
+    }
+}
+
+/// Goal: the rules see what breaks them. Method: one offender a rule, beside one that only looks like it.
+#[test]
+fn rules_catch_offenders() {
+    let crossed =
+        "[package]\nname = \"callboard-mcp\"\n[dependencies]\ncallboard-a2a.workspace = true\nactix = \"0.13\"";
+    let hidden =
+        "[package]\nname = \"callboard-rpc\"\n[target.'cfg(unix)'.dev-dependencies]\ncallboard-runtime = \"1\"";
+    let fine =
+        "[package]\nname = \"callboard-rpc\"\n[dependencies]\ncallboard-message = \"1\"\n[lints]\nworkspace = true";
+    let crates = [manifest(crossed), manifest(hidden), manifest(fine), manifest("[package]\nname = \"callboard-new\"")];
+    assert_eq!(wrong_arrows(&crates).len(), 3);
+    assert_eq!(crates_on_actix(&crates).len(), 1);
+    assert_eq!(without_lints(&crates).len(), 3);
+
+    let files = [
+        file("src/a.rs", "fn f() { actix::spawn(async {}); }"),
+        file("src/b.rs", "// like actix::spawn\nuse actix_web::web; use my_actix::x;"),
+        file("actors/runtime/src/c.rs", "use actix::Actor;"),
+        file("examples/d.rs", &"\n".repeat(EXAMPLE_LINES_MAX + 1)),
+        file("src/e.rs", &"\n".repeat(FILE_LINES_MAX)),
+        file("src/f.rs", &"\n".repeat(FILE_LINES_MAX + 1)),
+        file("README.md", concat!("see ../", "shared/notes.md")),
+    ];
+    assert_eq!(files_naming_actix(&files), ["src/a.rs names the actix crate; only actors/runtime may"]);
+    assert_eq!(too_long(&files).len(), 2);
+    assert_eq!(leading_out(&files).len(), 1);
+}
