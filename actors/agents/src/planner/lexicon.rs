@@ -1,5 +1,8 @@
 //! The words that the rules know, English and Portuguese, lower case without accents.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::words::singular;
 
 /// What a word of ours does in a query.
@@ -138,10 +141,14 @@ const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatr
      obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
      obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
 
+static BY_WORD: LazyLock<HashMap<&str, Known>> = LazyLock::new(|| {
+    let words = WORDS.iter().flat_map(|(known, words)| words.split_ascii_whitespace().map(|word| (word, *known)));
+    words.collect()
+});
+
 /// Looks a folded word up, also without a plural `s`.
 pub(super) fn known(folded: &str) -> Option<Known> {
-    let find = |word: &str| WORDS.iter().find(|(_, words)| words.split_ascii_whitespace().any(|w| w == word));
-    find(folded).or_else(|| find(singular(folded))).map(|(known, _)| *known)
+    BY_WORD.get(folded).or_else(|| BY_WORD.get(singular(folded))).copied()
 }
 
 /// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
@@ -152,8 +159,6 @@ pub(super) fn is_specialty(folded: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
     /// Goal: no word has two meanings, and all are written as they are compared. Method: walk the table.

@@ -187,6 +187,15 @@ fn limits() {
     let expect = "failed: the question has 2001 characters, more than 2000: ask a shorter one";
     check(&query(QUERY_CHARS_MAX + 1), expect);
 
+    check(
+        "dermatology patients with red dry flat hard soft wide pale thin",
+        "b:query(red dry flat hard soft wide pale thin)",
+    );
+    check_refused(
+        "dermatology patients with red dry flat hard soft wide pale thin patches",
+        "\"red dry flat …\" is too long",
+    );
+
     let ids = |n: usize| format!("get {}", (1..=n).map(|i| format!("CARD-{i:03}")).collect::<Vec<_>>().join(", "));
     assert_eq!(planned(two_clinics(), &ids(STEPS_MAX)).matches("get_patient").count(), STEPS_MAX);
     check_refused(&ids(STEPS_MAX + 1), "17 steps, more than 16");
