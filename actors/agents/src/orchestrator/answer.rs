@@ -129,3 +129,17 @@ impl fmt::Debug for Answer {
         write!(f, "Answer({:?}, {} steps, verdict {rule:?}, {:?})", self.status, self.steps.len(), self.times_ms)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a note is cut at its limit and stays on one line. Method: at the limit and one above; a line break.
+    #[test]
+    fn notes_are_bounded() {
+        let shown = |note: String| Answer::blocked(Verdict { safe: false, note, rule: None }).text().to_owned();
+        assert_eq!(shown("é".repeat(NOTE_CHARS_MAX)).chars().count(), NOTE_CHARS_MAX);
+        assert_eq!(shown("é".repeat(NOTE_CHARS_MAX + 1)).chars().count(), NOTE_CHARS_MAX);
+        assert_eq!(shown("a\nb".into()), "ab");
+    }
+}

@@ -22,6 +22,7 @@ use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clinic::{IDENTITY_SCOPE, PURPOSE_DEFAULT};
 use crate::plan::{Catalogue, Registry};
 use crate::planner::QUERY_CHARS_MAX;
 use crate::verifier::Identities;
@@ -33,11 +34,6 @@ pub use answer::{Answer, Status, TimesMs};
 pub const PURPOSE_CHARS_MAX: usize = 64;
 /// How many questions one orchestrator answers at once.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
-/// For which purposes identities may be shown, by default.
-pub const PURPOSE_ALLOWED_DEFAULT: &str = "treatment";
-/// The scope that lets a principal other than the local operator see identities, for an allowed purpose.
-pub const IDENTITY_SCOPE: &str = "patient.identity";
-
 /// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
 #[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[message(reply = Answer, fallible)]
@@ -120,7 +116,7 @@ impl OrchestratorConfig {
             planner,
             router,
             verifier,
-            purposes_allowed: vec![PURPOSE_ALLOWED_DEFAULT.into()],
+            purposes_allowed: vec![PURPOSE_DEFAULT.into()],
             screen_within: Duration::from_secs(5),
             plan_within: Duration::from_secs(20),
             route_within: Duration::from_secs(40),

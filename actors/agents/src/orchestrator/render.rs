@@ -121,3 +121,85 @@ fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> 
     keys.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.cmp(b)));
     keys
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::Plan;
+    use crate::plan::samples::two_clinics;
+
+    fn rendered(action: &str, parameters: Value, end: Value) -> String {
+        let step = json!({ "step_id": 1, "clinic": "clinic_a", "action": action, "parameters": parameters });
+        let mut outcome = json!({ "step_id": 1, "clinic": "clinic_a", "action": action, "ms": 1 });
+        for (key, value) in end.as_object().into_iter().flatten() {
+            outcome[key] = value.clone();
+        }
+        let outcome: StepOutcome = serde_json::from_value(outcome).unwrap_or_else(|e| panic!("{e}"));
+        text(&Plan::parse(&json!([step]).to_string()).steps, &[outcome], &two_clinics())
+    }
+
+    fn check(action: &str, parameters: Value, result: Value, expect: &[&str]) {
+        assert_eq!(rendered(action, parameters, json!({ "result": result })), expect.join("\n"));
+    }
+
+    /// Goal: the four tools' answers read well: ids first, dose with its unit, echoes left out. Method: rows.
+    #[test]
+    fn the_four_tools() {
+        let row = |id: &str, condition: &str| json!({ "condition": condition, "patient_id": id });
+        let rows = [row("CARD-001", "Hypertension"), row("CARD-1002", "Angina")];
+        let expect = [
+            "1. clinic_a (cardiology): list_patients",
+            "   patients: 2",
+            "      CARD-001   Hypertension",
+            "      CARD-1002  Angina",
+        ];
+        check("list_patients", json!({}), json!({ "patients": rows }), &expect);
+
+        let empty = json!({ "specialty": "cardiology", "query": "gout", "matches": [] });
+        let expect = ["1. clinic_a (cardiology): query \"gout\"", "   matches: none"];
+        check("query", json!({ "query": "gout" }), empty, &expect);
+
+        let medicine =
+            json!({ "name": "Amiodarone", "dose": 200, "unit": "mg", "frequency": "once daily", "route": "oral" });
+        let medications = json!({ "patient_id": "CARD-002", "medications": [medicine] });
+        let expect = [
+            "1. clinic_a (cardiology): check_medications \"CARD-002\"",
+            "   medications: 1",
+            "      Amiodarone  200 mg  once daily  oral",
+        ];
+        check("check_medications", json!({ "patient_id": "CARD-002" }), medications, &expect);
+
+        let patient =
+            json!({ "redacted": ["name", "phone"], "condition": "Angina", "patient_id": "CARD-003", "age": 61 });
+        let expect = [
+            "1. clinic_a (cardiology): get_patient \"CARD-003\"",
+            "   patient_id: CARD-003",
+            "   condition: Angina",
+            "   age: 61",
+            "   redacted: name, phone",
+        ];
+        check("get_patient", json!({ "patient_id": "CARD-003" }), json!({ "patient": patient }), &expect);
+    }
+
+    /// Goal: any JSON has a text, and no text of a peer's moves the terminal or forges a line. Method: odd shapes,
+    /// escape sequences, line breaks, text that runs backwards.
+    #[test]
+    fn odd_values_are_harmless() {
+        check("list_patients", json!({}), json!([]), &["1. clinic_a (cardiology): list_patients", "   answer: none"]);
+        let odd =
+            json!({ "a": "x\u{1b}[2J\r\n2. clinic_b", "b": [1, [true, null]], "c": [{ "d": { "e": "\u{202e}f" } }] });
+        let expect = [
+            "1. clinic_a (cardiology): list_patients",
+            "   a: x [2J  2. clinic_b",
+            "   b: 1, yes, -",
+            "   c: 1",
+            "      e: f",
+        ];
+        check("list_patients", json!({}), odd, &expect);
+        let error = json!({ "error": { "code": -32602, "message": "no\nsuch\u{1b} patient" } });
+        let expect = "1. clinic_a (cardiology): list_patients\n   not answered: no such  patient (-32602)";
+        assert_eq!(rendered("list_patients", json!({}), error), expect);
+    }
+}

@@ -19,6 +19,7 @@ pub(super) struct Fragment {
     pub(super) taking: bool,
     pub(super) pronoun: bool,
     pub(super) all: bool,
+    pub(super) both: bool,
     /// Patients: the place of the clinic whose prefix it is, and the id.
     pub(super) ids: Vec<(usize, String)>,
     /// Clinics that are named, as places in the registry.
@@ -120,7 +121,8 @@ fn piece(tokens: &[Token], registry: &Registry, names: &Names) -> Result<(usize,
 }
 
 fn tag(word: &Word, registry: &Registry, names: &Names) -> Result<Tag, Refusal> {
-    let folded = word.folded.as_str();
+    // "CARD-001's"
+    let folded = word.folded.strip_suffix("'s").unwrap_or(&word.folded);
     if let Some((clinic, id)) = registry.patient_id(folded) {
         return Ok(Tag::Id(clinic, id));
     }
@@ -169,6 +171,7 @@ fn fragment(pieces: &[Piece], sentence: usize, shouted: bool, registry: &Registr
             Tag::Ours(Known::Taking) => fragment.taking = true,
             Tag::Ours(Known::Pronoun) => fragment.pronoun = true,
             Tag::Ours(Known::All) => fragment.all = true,
+            Tag::Ours(Known::Both) => (fragment.all, fragment.both) = (true, true),
             Tag::Ours(Known::Clinics) => {
                 add_all(&mut fragment.clinics, &(0..registry.clinics().len()).collect::<Vec<_>>())
             }

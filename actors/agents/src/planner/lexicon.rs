@@ -1,5 +1,8 @@
 //! The words that the rules know, English and Portuguese, lower case without accents.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::words::singular;
 
 /// What a word of ours does in a query.
@@ -19,6 +22,8 @@ pub(super) enum Known {
     Pronoun,
     /// All of something.
     All,
+    /// Two of something, together.
+    Both,
     /// More than one clinic.
     Clinics,
     /// Like a comma.
@@ -71,7 +76,8 @@ const WORDS: &[(Known, &str)] = &[
     ),
     (Taking, "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando"),
     (Pronoun, "their his her its theirs them dele dela deles delas seu sua seus suas"),
-    (All, "all every everyone everything both entire todos todas todo toda ambos ambas tudo"),
+    (All, "all every everyone everything entire todos todas todo toda tudo"),
+    (Both, "both ambos ambas"),
     (Clinics, "clinics hospitals specialties clinicas hospitais especialidades"),
     (Join, "and or plus also e ou mais tambem but mas"),
     (Stop, "then afterwards next depois entao"),
@@ -113,7 +119,7 @@ const WORDS: &[(Known, &str)] = &[
     (Of, "of de da do das dos"),
     (
         Filler,
-        "a an the two any some please kindly thanks thank you hello hi hey can could would will i we me us my our want need \
+        "a an the two any overview some please kindly thanks thank you hello hi hey can could would will i we me us my our want need \
          like with from in at to by as well who whom whose that this these there is are was were be been being has have \
          had having does did about regarding concerning same currently current active now already just only \
          registered known diagnosed confirmed diagnosis condition conditions disease suffering suffer suffers history \
@@ -135,10 +141,14 @@ const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatr
      obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
      obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
 
+static BY_WORD: LazyLock<HashMap<&str, Known>> = LazyLock::new(|| {
+    let words = WORDS.iter().flat_map(|(known, words)| words.split_ascii_whitespace().map(|word| (word, *known)));
+    words.collect()
+});
+
 /// Looks a folded word up, also without a plural `s`.
 pub(super) fn known(folded: &str) -> Option<Known> {
-    let find = |word: &str| WORDS.iter().find(|(_, words)| words.split_ascii_whitespace().any(|w| w == word));
-    find(folded).or_else(|| find(singular(folded))).map(|(known, _)| *known)
+    BY_WORD.get(folded).or_else(|| BY_WORD.get(singular(folded))).copied()
 }
 
 /// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
@@ -149,8 +159,6 @@ pub(super) fn is_specialty(folded: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::*;
 
     /// Goal: no word has two meanings, and all are written as they are compared. Method: walk the table.

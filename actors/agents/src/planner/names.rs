@@ -91,6 +91,9 @@ impl Names {
     /// A one-word name of the registry that `word` was probably meant as: one slip in a clinic's name, or another
     /// ending of a long condition (`hypertensive`, `hipertensos`).
     pub(super) fn nearly(&self, word: &Word) -> Option<Means> {
+        if word.folded.chars().count() < SLIP_LETTERS_MIN.min(STEM_LETTERS_MIN) {
+            return None;
+        }
         let one_word = || self.phrases.values().flatten().filter(|p| p.words.len() == 1);
         let near = |p: &&Phrase| match &p.means {
             Means::Clinic(_) => one_slip(singular(&word.folded), &p.words[0]),

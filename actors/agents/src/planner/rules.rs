@@ -186,6 +186,14 @@ fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
         next.all |= fragment.all;
         return true;
     }
+    // "patients with both psoriasis and eczema": one search for the two, for clinics look for all words
+    let only_topic = !next.verb && !next.noun() && next.clinics.is_empty() && next.ids.is_empty();
+    if let (true, true, Some(topic), Some(more)) = (fragment.both, only_topic, &mut fragment.topic, &next.topic) {
+        topic.text = format!("{} {}", topic.text, more.text);
+        add_all(&mut topic.seen_at, &more.seen_at);
+        *next = fragment.clone();
+        return true;
+    }
     // "for CARD-001, check medications"
     let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.noun();
     if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {

@@ -86,6 +86,7 @@ fn searches() {
     check("dermatology patients with a skin rash", "b:query(skin rash)");
     check("hypertensive patients", "a:query(hypertensive)");
     check("dermatology patients with psoriasis and eczema", "b:query(psoriasis) b:query(eczema)");
+    check("cardiology patients on both amiodarone and apixaban", "a:query(amiodarone apixaban)");
     check(
         "List cardiology patients with hypertension and dermatology patients with psoriasis",
         "a:query(hypertension) b:query(psoriasis)",
@@ -109,6 +110,7 @@ fn searches() {
 fn patients() {
     check("Get CARD-001", "a:get_patient(CARD-001)");
     check("show patient derm-003", "b:get_patient(DERM-003)");
+    check("What is CARD-001's medication?", "a:check_medications(CARD-001)");
     check("card001", "a:get_patient(CARD-001)");
     check("get Card 001 and derm #7", "a:get_patient(CARD-001) b:get_patient(DERM-7)");
     check("Check the medications of CARD-001", "a:check_medications(CARD-001)");
@@ -184,6 +186,15 @@ fn limits() {
     assert!(!planned(two_clinics(), &query(QUERY_CHARS_MAX)).starts_with("failed"));
     let expect = "failed: the question has 2001 characters, more than 2000: ask a shorter one";
     check(&query(QUERY_CHARS_MAX + 1), expect);
+
+    check(
+        "dermatology patients with red dry flat hard soft wide pale thin",
+        "b:query(red dry flat hard soft wide pale thin)",
+    );
+    check_refused(
+        "dermatology patients with red dry flat hard soft wide pale thin patches",
+        "\"red dry flat …\" is too long",
+    );
 
     let ids = |n: usize| format!("get {}", (1..=n).map(|i| format!("CARD-{i:03}")).collect::<Vec<_>>().join(", "));
     assert_eq!(planned(two_clinics(), &ids(STEPS_MAX)).matches("get_patient").count(), STEPS_MAX);

@@ -106,3 +106,24 @@ impl fmt::Debug for StepError {
         write!(f, "StepError({})", self.code)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the limit
+    /// and one above; a failure with a code.
+    #[test]
+    fn a_clinics_words_are_bounded() {
+        let kept = |chars: usize| {
+            let error = StepError::of_clinic("clinic_a", &Failure::not_found("é".repeat(chars)));
+            error.message.chars().filter(|c| *c == 'é').count()
+        };
+        assert_eq!(kept(MESSAGE_CHARS_MAX), MESSAGE_CHARS_MAX);
+        assert_eq!(kept(MESSAGE_CHARS_MAX + 1), MESSAGE_CHARS_MAX);
+
+        let failure = Failure::invalid("a\u{1b}b\nc").with_data(serde_json::json!({ "code": -32099 }));
+        let error = StepError::of_clinic("clinic_a", &failure);
+        assert_eq!((error.code, error.message.as_str()), (-32099, "clinic_a: a b c"));
+    }
+}

@@ -91,5 +91,9 @@ fn read(raw: &RawValue) -> Result<Value, Failure> {
         return Err(Failure::internal(format!("an answer of {bytes} bytes, more than {ANSWER_BYTES_MAX}")));
     }
     // serde's message can quote the answer: it is left out.
-    serde_json::from_str(raw.get()).map_err(|_| Failure::internal("an answer that can't be read"))
+    match serde_json::from_str(raw.get()) {
+        Ok(Value::Null) => Err(Failure::internal("an answer without a result")),
+        Ok(value) => Ok(value),
+        Err(_) => Err(Failure::internal("an answer that can't be read")),
+    }
 }
