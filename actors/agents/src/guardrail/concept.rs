@@ -1,6 +1,5 @@
 //! Words as concepts: what a word does in a sentence, in English, Portuguese, Spanish, German, French and Italian.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// A set of concepts, one bit each.
@@ -19,7 +18,7 @@ macro_rules! concepts {
 // A word that ends in `*` stands for every word that begins so.
 concepts! {
     OVERRIDE = 0: "ignore ignoring ignores disregard* forget forgetting discard override overrides overriding overwrite bypass bypassing \
-        neglect dismiss drop unlearn defy erase abandon violate nullify void cancel reset ignora ignoriere ignorieren ignoriert ignorez \
+        neglect dismiss drop unlearn defy erase abandon violate nullify ignora ignoriere ignorieren ignoriert ignorez \
         ignorar esqueca esquece esqueçam desconsidere desconsiderar descarte descartar olvida olvide olvidar olvidate ignorad vergiss \
         vergessen vergesse missachte missachten ueberschreibe oublie oubliez oublier dimentica dimenticare scorda annulla";
     NEGATION = 1: "not don dont never stop no longer nao nunca nicht keine kein nie ne pas jamais non mai cease refuse without";
@@ -29,7 +28,7 @@ concepts! {
         former anterior anteriores acima previas previos previa previo vorherige vorherigen vorheriger obige obigen obiger bisherige \
         bisherigen vorangegangenen vorangehenden vorigen precedent precedents precedente precedentes precedenti ulteriores iniciais \
         inicial antes arriba dessus davor zuvor told given";
-    ALL = 4: "all any every everything anything whatever each other todas todos todo toda tudo alle alles jegliche toutes tous tout tutte tutti \
+    ALL = 4: "all any every everything anything whatever each todas todos todo toda tudo alle alles jegliche toutes tous tout tutte tutti \
         tutto everybody these those aforementioned whole entire";
     YOUR = 5: "your yours ur thy seu sua seus suas teu tua teus tuas tu tus su sus dein deine deinen deiner deines ihre ihren ihrer ton \
         tes votre vos tuo tua tuoi tue vostro vostre";
@@ -49,8 +48,8 @@ concepts! {
     WHAT = 9: "what whats which how who que qual quais cual cuales was welche wie quel quelle quelles quale quali";
     SECRET = 10: "password passwords passwort passcode passphrase senha contrasena parola secret secrets credential credentials codeword \
         confidential apikey geheimnis geheime geheimen segredo secreto kennwort";
-    SYSTEM = 11: "system systems sistema systeme systemmeldung initial initialization initialisation hidden starting base original first \
-        developer secret internal underlying initiale ursprunglichen";
+    SYSTEM = 11: "system systems sistema systeme systemmeldung initial initialization initialisation hidden starting internal underlying \
+        initiale ursprunglichen";
     PROMPTING = 12: "prompt prompts instruction instructions message messages configuration config string directives guidelines rules \
         instrucoes instrucciones anweisungen role setup";
     SYSTEM_PROMPT = 13: "systemprompt systemprompts preprompt metaprompt";
@@ -76,8 +75,7 @@ concepts! {
     ADDRESS = 26: "";
     CALL = 27: "call calls invoke execute run use trigger ejecuta execute chame";
     TOOL = 28: "tool function";
-    NEW = 29: "new neue neuen neues nova novas nuevas nueva nuevos nouvelle nouvelles nuove nuova additional updated real actual true weitere folgende \
-        different next final special following";
+    NEW = 29: "new neue neuen neues nova novas nuevas nueva nuevos nouvelle nouvelles nuove nuova additional updated real actual true weitere";
     TASK = 30: "task tasks instruction instructions aufgabe aufgaben anweisungen tarefa tarefas tarea tareas instrucoes instrucciones role persona \
         objective mission directive directives rules policy command system identity tache istruzioni";
     ALOUD = 31: "repeat recite echo verbatim copy print output spell reproduce repita wiederhole repite ripeti beginning starting translate \
@@ -98,13 +96,13 @@ concepts! {
     INFORM = 41: "mention tell inform notify alert disclose reveal mencione conte avise show";
     USER = 42: "user users human humans anyone usuario utilizador benutzer owner";
     TOLD = 43: "told given instructed received provided programmed trained informed written asked gave";
-    CHANGED = 44: "changed updated replaced revoked cancelled canceled superseded obsolete void lifted expired test lie fake finished over overridden";
+    CHANGED = 44: "changed updated replaced revoked cancelled canceled superseded obsolete void lifted expired test lie fake finished over overridden irrelevant invalid ungultig";
     SPEAKER = 45: "i we he she they patient doctor nurse";
-    THE = 46: "the this that those these o a os as el la los las das die der den dem le les il lo gli";
+    THE = 46: "the this that those these o os el la los las das die der den dem le les il lo gli";
     ORDINARY = 47: "manual leaflet folleto folheto nurse doctor pharmacist recipe label discharge meter insulin colonoscopia colonoscopy surgery \
-        warnings cache linter draft estimates invoice brochure assembly kit inhaler doctors surgeon physician clinic wound bula";
+        mother father parents family relatives wife husband employer warnings cache linter draft estimates invoice brochure assembly kit inhaler doctors surgeon physician clinic wound bula";
     OBEY = 48: "obey follow do execute comply obedeca siga run perform act carry";
-    OPPOSITE = 49: "opposite contrary gegenteil oposto contrario";
+    OPPOSITE = 49: "opposite contrary gegenteil oposto contrario abweichend entgegen deviating";
     EXACTLY = 50: "it says what instructions they told say said them";
     FROM = 51: "from ab a desde des da dal of in for del do";
     CHARACTER = 52: "character persona personality chatbot roleplay fictional fiction story narrator bot girlfriend simulator rp npc ai";
@@ -113,6 +111,13 @@ concepts! {
     CONFIRM = 55: "confirmation confirm confirmar confirmed bestatigung acknowledgment acknowledge";
     PROCESS = 57: "reading processing summarizing summarising parsing analyzing analysing reviewing reviewer reviewers handling";
     PATIENT_DATA = 58: "records record patients patient names database keys key token history data credentials registros pacientes lista";
+    LEAVE = 18: "leave lassen lasse laisse deixe put set strike streichen clear throw deja";
+    WANT = 56: "see need want know access view get learn inspect quero ver";
+    INDEFINITE = 60: "a an um uma un une ein eine einen";
+    SUPPOSED = 61: "supposed allowed permitted meant";
+    REPORTED = 62: "paper papers authors author phrase phrases attacker attackers detected detector detects detection filters article example \
+        examples explain explained attack attacks study studies researchers staff training security phishing descriptive vulnerability";
+    UPKEEP = 63: "reset procedure generator generators expired manager requirements protected";
     SAY = 59: "love hate pwned hello haha yes lol";
 }
 
@@ -122,12 +127,13 @@ struct Entry {
     concepts: Concepts,
 }
 
-static WORDS: LazyLock<HashMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
-    let mut words: HashMap<&'static str, Vec<Entry>> = HashMap::new();
+/// The words, by a hash of their first letters.
+static WORDS: LazyLock<Vec<Vec<Entry>>> = LazyLock::new(|| {
+    let mut words: Vec<Vec<Entry>> = std::iter::repeat_with(Vec::new).take(BUCKETS).collect();
     for (concepts, list) in TABLE {
         for word in list.split_ascii_whitespace() {
             let (word, begins) = word.strip_suffix('*').map_or((word, false), |w| (w, true));
-            let entries = words.entry(key(word)).or_default();
+            let entries = &mut words[bucket(word)];
             match entries.iter_mut().find(|e| e.word == word && e.begins == begins) {
                 Some(entry) => entry.concepts |= concepts,
                 None => entries.push(Entry { word, begins, concepts: *concepts }),
@@ -137,14 +143,18 @@ static WORDS: LazyLock<HashMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     words
 });
 
-fn key(word: &str) -> &str {
-    let end = word.char_indices().nth(KEY_LETTERS).map_or(word.len(), |(at, _)| at);
-    &word[..end]
+const BUCKETS: usize = 1 << 12;
+
+/// Where words with these first letters are. Shorter words count as filled up.
+fn bucket(word: &str) -> usize {
+    let letters = word.as_bytes().iter().take(KEY_LETTERS);
+    letters.fold(0x9e37, |hash: usize, letter| (hash ^ usize::from(*letter)).wrapping_mul(0x0100_0193)) >> 7
+        & (BUCKETS - 1)
 }
 
 /// What a plain word stands for; 0 for most words.
 pub(super) fn concepts(word: &str) -> Concepts {
-    let Some(entries) = WORDS.get(key(word)) else { return 0 };
+    let entries = &WORDS[bucket(word)];
     entries.iter().filter(|e| e.word == word || e.begins && word.starts_with(e.word)).fold(0, |all, e| all | e.concepts)
 }
 

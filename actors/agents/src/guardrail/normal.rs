@@ -3,6 +3,8 @@
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
+use super::screen::PLAIN_BYTES_MAX;
+
 /// What was found while a text was made plain.
 #[derive(Default)]
 pub(super) struct Plain {
@@ -16,11 +18,14 @@ pub(super) struct Plain {
     pub(super) splitters: usize,
 }
 
-/// Makes `text` plain. Linear; ASCII is copied.
+/// Makes `text` plain. Linear; stops one character past [`PLAIN_BYTES_MAX`].
 pub(super) fn plain(text: &str) -> Plain {
     let mut out = Plain { text: String::with_capacity(text.len()), ..Plain::default() };
     let mut in_tags = false;
     for c in text.chars() {
+        if out.text.len() > PLAIN_BYTES_MAX {
+            break;
+        }
         if c.is_ascii() {
             out.text.push(c.to_ascii_lowercase());
             in_tags = false;

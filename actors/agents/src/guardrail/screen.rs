@@ -7,13 +7,15 @@ use regex::RegexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::concept::{Concepts, Mark, marks};
+use super::concept::{Concepts, Mark, REPORTED, marks};
 use super::normal;
-use super::rule::{RULES, Rule, SCORE_BLOCKED, SIGNS};
+use super::rule::{BEFORE, BEHIND, INSIDE, RULES, Rule, SCORE_BLOCKED, SIGNS};
 use super::view::{self, DECODED_BYTES_MAX, Disguise};
 
 /// Bytes of the longest text that is screened; a longer one is blocked unread.
 pub const SCREEN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of the longest plain text: a few characters stand for whole sentences each, honest text has no room of them.
+pub(super) const PLAIN_BYTES_MAX: usize = SCREEN_BYTES_MAX + (SCREEN_BYTES_MAX >> 1);
 /// Words in which hits add up: in a long text, far-off hits have nothing to do with each other.
 const WINDOW_WORDS: u32 = 160;
 /// Words behind a chain in which the exception to its rule may stand.
@@ -24,6 +26,14 @@ const EXCEPTION_BEFORE_WORDS: u32 = 2;
 const DISGUISED_WEIGHT: u32 = 40;
 /// Tag characters, lookalikes or splitters in words before hiding itself is a sign.
 const HIDDEN_CHARS_MIN: usize = 8;
+/// Tag characters that no row of flags needs.
+const TAG_CHARS_MAX: usize = 24;
+/// Words around a chain in which it may be said that somebody reports it.
+const REPORT_WORDS: u32 = 12;
+/// Words of reporting that make a report.
+const REPORT_SIGNS_MIN: usize = 2;
+/// What each further rule of one family adds: they find much the same.
+const SAME_FAMILY_WEIGHT: u32 = 10;
 
 /// Screens a text for attempts to steer an assistant that will read it: injected instructions, requests for what it was
 /// told, forged turns, disguises.
@@ -102,6 +112,9 @@ pub fn screen(text: &str, origin: Origin) -> Screening {
     }
     let Ok(engine) = &*ENGINE else { return Screening::unread("limit.no_rules") };
     let plain = normal::plain(text);
+    if plain.text.len() > PLAIN_BYTES_MAX {
+        return Screening::unread("limit.expands");
+    }
     let mut hits = Vec::new();
     engine.read(&plain.text, Disguise::None, origin, &mut hits);
     for (disguise, reading) in view::readings(&plain.text) {
@@ -115,7 +128,11 @@ pub fn screen(text: &str, origin: Origin) -> Screening {
         engine.read(&normal::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
     }
     if plain.tags >= HIDDEN_CHARS_MIN {
-        hits.push(Hit { place: 0, id: "hidden.tags", weight: 60 });
+        hits.push(Hit {
+            place: 0,
+            id: "hidden.tags",
+            weight: if plain.tags > TAG_CHARS_MAX { SCORE_BLOCKED } else { 60 },
+        });
     }
     if plain.lookalikes >= HIDDEN_CHARS_MIN && plain.text.is_ascii() {
         hits.push(Hit { place: 0, id: "hidden.lookalikes", weight: 30 });
@@ -170,7 +187,8 @@ fn families(ids: &[&'static str], heaviest: &[u32]) -> u32 {
     let mut at = 0;
     while at < ids.len() {
         let same = ids[at..].iter().take_while(|id| family(id) == family(ids[at])).count();
-        sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0);
+        let hit = heaviest[at..at + same].iter().filter(|w| **w > 0).count() as u32;
+        sum += heaviest[at..at + same].iter().max().copied().unwrap_or(0) + hit.saturating_sub(1) * SAME_FAMILY_WEIGHT;
         at += same;
     }
     sum
@@ -249,7 +267,8 @@ impl Engine {
                     let fresh = last_hit[*r] == 0 || mark.place - last_hit[*r] > WINDOW_WORDS / 4;
                     if complete && fresh && !excepted(rule, marks, start, m) {
                         last_hit[*r] = mark.place;
-                        hits.push(Hit { place: mark.place, id: rule.id, weight: rule.weight(origin) });
+                        let share = if rule.is_quotable() && reported(marks, start, m) { 2 } else { 1 };
+                        hits.push(Hit { place: mark.place, id: rule.id, weight: rule.weight(origin) / share });
                     }
                 }
             }
@@ -258,13 +277,22 @@ impl Engine {
 }
 
 fn excepted(rule: &Rule, marks: &[Mark], start: usize, end: usize) -> bool {
-    if rule.unless == 0 {
-        return false;
-    }
     let (first, last) = (marks[start].place, marks[end].place);
-    let spoils = |mark: &&Mark| mark.concepts & rule.unless != 0;
     let behind = marks[start + 1..].iter().take_while(|m| m.place <= last + EXCEPTION_WORDS);
     let before = marks[..start].iter().rev().take_while(|m| m.place + EXCEPTION_BEFORE_WORDS >= first);
-    behind.filter(|m| m.concepts & super::concept::ORDINARY != 0).any(|m| spoils(&m))
-        || before.filter(|m| m.concepts & super::concept::SPEAKER != 0).any(|m| spoils(&m))
+    let inside = marks[start..end].iter();
+    holds(behind, rule.unless & BEHIND) || holds(before, rule.unless & BEFORE) || holds(inside, rule.unless & INSIDE)
+}
+
+fn holds<'a>(mut marks: impl Iterator<Item = &'a Mark>, concepts: Concepts) -> bool {
+    concepts != 0 && marks.any(|m| m.concepts & concepts != 0)
+}
+
+/// Whether a chain stands in a report about attacks rather than in one.
+fn reported(marks: &[Mark], start: usize, end: usize) -> bool {
+    let from = marks[start].place.saturating_sub(REPORT_WORDS);
+    let until = marks[end].place + REPORT_WORDS;
+    let before = marks[..start].iter().rev().take_while(|m| m.place >= from);
+    let behind = marks[end..].iter().take_while(|m| m.place <= until);
+    before.chain(behind).filter(|m| m.concepts & REPORTED != 0).count() >= REPORT_SIGNS_MIN
 }

@@ -35,18 +35,23 @@ pub(super) fn readings(plain: &str) -> Vec<(Disguise, String)> {
     all.extend(spaced(plain).map(|t| (Disguise::Spaced, t)));
     all.extend(escaped(plain).map(|t| (Disguise::Escaped, t)));
     if plain.bytes().any(|b| b.is_ascii_alphabetic()) {
-        all.push((Disguise::Rot13, plain.chars().map(rot13).collect()));
-        all.push((Disguise::Reversed, plain.chars().rev().collect()));
+        all.push((Disguise::Rot13, ascii(plain.bytes().map(rot13))));
+        all.push((Disguise::Reversed, ascii(plain.bytes().rev())));
     }
     all
 }
 
-fn rot13(c: char) -> char {
-    match c {
-        'a'..='m' => char::from(c as u8 + 13),
-        'n'..='z' => char::from(c as u8 - 13),
-        _ => c,
+fn rot13(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'm' => byte + 13,
+        b'n'..=b'z' => byte - 13,
+        _ => byte,
     }
+}
+
+/// The ASCII of a text, anything else as space: turned text is looked at for Latin letters only.
+fn ascii(bytes: impl Iterator<Item = u8>) -> String {
+    bytes.map(|b| if b.is_ascii() { char::from(b) } else { ' ' }).collect()
 }
 
 fn leet(plain: &str) -> Option<String> {
@@ -71,17 +76,18 @@ fn leet(plain: &str) -> Option<String> {
     if plain.split_ascii_whitespace().filter(|w| is_mixed(w)).take(LEET_WORDS_MIN).count() < LEET_WORDS_MIN {
         return None;
     }
-    let words = plain.split_inclusive(|c: char| c.is_ascii_whitespace()).map(|word| {
+    let mut out = String::with_capacity(plain.len());
+    for word in plain.split_inclusive(|c: char| c.is_ascii_whitespace()) {
         let core = word.trim_end();
         let end = core.len() - core.bytes().rev().take_while(|b| matches!(b, b'.' | b',' | b'!' | b'?')).count();
-        let mapped = core[..end].chars().map(|c| letter(c).unwrap_or(c));
-        if is_mixed(core) || core.bytes().all(|b| b.is_ascii_digit()) && core.len() < 4 {
-            mapped.chain(word[end..].chars()).collect()
+        if is_mixed(core) || core.len() < 4 && core.bytes().all(|b| b.is_ascii_digit()) {
+            out.extend(core[..end].chars().map(|c| letter(c).unwrap_or(c)));
+            out.push_str(&word[end..]);
         } else {
-            word.to_owned()
+            out.push_str(word);
         }
-    });
-    Some(words.collect())
+    }
+    Some(out)
 }
 
 /// "200mg", "12h": a number with its unit.
@@ -105,24 +111,27 @@ fn spaced(plain: &str) -> Option<String> {
     let (mut out, mut found, mut at) = (String::new(), false, 0);
     while at < bytes.len() {
         let start = at;
-        let (mut joined, mut letters) = (String::new(), 0);
+        let mark = out.len();
+        let mut letters = 0;
         while at < bytes.len() && is_single(at) {
-            joined.push(char::from(bytes[at]));
+            if at == start {
+                out.push(' ');
+            }
+            out.push(char::from(bytes[at]));
             letters += usize::from(bytes[at].is_ascii_alphanumeric());
             at += 1;
             let gap = bytes[at..].iter().take_while(|b| is_gap(**b)).count();
             if gap > 1 {
-                joined.push(' ');
+                out.push(' ');
             }
             at += gap;
         }
         if letters >= SPACED_LETTERS_MIN {
             found = true;
             out.push(' ');
-            out.push_str(&joined);
-            out.push(' ');
             continue;
         }
+        out.truncate(mark);
         at = at.max(start + 1);
         while !plain.is_char_boundary(at) {
             at += 1;
@@ -282,6 +291,9 @@ fn morse(text: &str) -> Option<String> {
         ".-", "-...", "-.-.", "-..", ".", "..-.", "--.", "....", "..", ".---", "-.-", ".-..", "--", "-.", "---",
         ".--.", "--.-", ".-.", "...", "-", "..-", "...-", ".--", "-..-", "-.--", "--..",
     ];
+    if text.bytes().filter(|b| matches!(b, b'.' | b'-')).count() * 3 < text.len() {
+        return None;
+    }
     let mut out = String::new();
     let mut letters = 0;
     for piece in text.split_whitespace() {
