@@ -1,6 +1,6 @@
 //! Full names of people, from lists of given and family names and the words around them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Hit;
@@ -25,6 +25,11 @@ type List = HashMap<&'static str, Listing>;
 static GIVEN: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
 static FAMILY: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
 
+static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let data = include_str!("../../../data/words_everyday.txt");
+    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace).collect()
+});
+
 fn read(data: &'static str) -> List {
     let words = data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace);
     words.map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
@@ -44,7 +49,8 @@ struct Word<'a> {
 
 impl Word<'_> {
     fn is_capital(&self) -> bool {
-        self.text.chars().next().is_some_and(char::is_uppercase)
+        let contracted = ["'m", "'ve", "'ll", "'d", "'re", "'t"].iter().any(|c| self.text.ends_with(c));
+        self.text.chars().next().is_some_and(char::is_uppercase) && !contracted
     }
 
     fn is_initial(&self) -> bool {
@@ -142,6 +148,9 @@ fn name_at(words: &[Word<'_>], at: usize) -> usize {
     let run = &words[at..at + run];
     let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
     let (Some(first), Some(last)) = (content.first(), content.last()) else { return 0 };
+    if content.len() == 1 {
+        return usize::from(is_known_alone(words, at));
+    }
     if content.len() < 2
         || last.is_initial()
         || is_thing(words, at, run.len())
@@ -149,21 +158,33 @@ fn name_at(words: &[Word<'_>], at: usize) -> usize {
     {
         return 0;
     }
+    let initials = content.iter().any(|w| w.is_initial());
+    let foreign = |w: &Word<'_>| !is_everyday(w) && w.folded.len() > 2;
     let evidence = match (first.given(), last.family()) {
         (Some(Listing::Plain), Some(_)) => true,
         (Some(Listing::Everyday), Some(Listing::Plain)) => true,
-        // A given name beside a word that is on no list: foreign family names are many.
-        (Some(Listing::Plain), None) => {
-            !is_everyday(last) && !first.opens || labelled || content.iter().any(|w| w.is_initial())
-        }
+        // A listed name beside a word that is on no list: foreign names are many.
+        (Some(Listing::Plain), None) => foreign(last) || labelled || initials,
         (Some(Listing::Everyday), _) => labelled,
         (None, Some(_)) if first.is_initial() => last.family() == Some(Listing::Plain) && last.folded.len() > 3,
-        (None, Some(Listing::Plain)) if last.given().is_none() => {
-            labelled || content[1].given() == Some(Listing::Plain)
+        (None, Some(Listing::Plain)) => {
+            foreign(first) && (!first.opens || labelled || initials || content[1].given().is_some())
         }
-        (None, _) => labelled && !is_everyday(first) && !is_everyday(last),
+        (None, _) => (labelled || initials && !first.opens) && foreign(first) && foreign(last),
     };
     if evidence { run.len() } else { 0 }
+}
+
+/// One name by itself: a given name that is nothing else, or a name behind a title other than a doctor's.
+fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
+    let word = &words[at];
+    let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
+    let ordinary = EVERYDAY.contains(word.folded.as_str());
+    let titled =
+        matches!(title, "mr" | "mrs" | "ms" | "miss" | "sra" | "dona") && !(ordinary && word.family().is_none());
+    let doctor = matches!(title, "dr" | "dra" | "doctor" | "prof" | "professor");
+    let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
+    (titled || given && !doctor) && !is_thing(words, at, 1) && !is_medicine(&word.folded)
 }
 
 /// Length of the run of capitalised words, initials and particles from `at`.
@@ -196,42 +217,41 @@ fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
 /// Whether a title or a phrase that introduces a person stands before.
 fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
-    matches!(
+    let joined = words[at].joined;
+    let title = matches!(
         back(1),
         "mr" | "mrs"
             | "ms"
             | "miss"
             | "dr"
             | "dra"
-            | "doctor"
             | "prof"
             | "professor"
             | "sr"
             | "sra"
             | "dona"
-            | "nurse"
             | "name"
             | "nome"
-            | "patient"
-            | "paciente"
             | "named"
             | "called"
             | "senhor"
             | "senhora"
             | "sir"
             | "contact"
-            | "enfermeira"
-            | "enfermeiro"
-    ) || matches!(
+            | "i'm"
+    );
+    let role = matches!(back(1), "doctor" | "nurse" | "patient" | "paciente" | "enfermeira" | "enfermeiro");
+    let phrase = matches!(
         (back(2), back(1)),
         ("name" | "nome" | "contact" | "patient", "is" | "e") | ("i", "am" | "m") | ("this" | "my", "is" | "name")
-    ) || back(1) == "i'm"
+    );
+    title || role && joined || phrase
 }
 
 fn is_everyday(word: &Word<'_>) -> bool {
     word.given() == Some(Listing::Everyday)
         || word.family() == Some(Listing::Everyday)
-        || EVERYDAY.contains(&word.folded.as_str())
+        || EVERYDAY.contains(word.folded.as_str())
 }
 
 /// Diseases, signs, scores, hospitals and streets that carry people's names.
@@ -381,88 +401,6 @@ const PLACES: &[&str] = &[
     "center",
     "laboratorio",
     "maternidade",
-];
-
-const EVERYDAY: &[&str] = &[
-    "the",
-    "and",
-    "for",
-    "with",
-    "from",
-    "has",
-    "had",
-    "was",
-    "were",
-    "are",
-    "is",
-    "be",
-    "been",
-    "patient",
-    "clinic",
-    "step",
-    "dose",
-    "condition",
-    "result",
-    "results",
-    "date",
-    "time",
-    "phone",
-    "email",
-    "address",
-    "reason",
-    "name",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "march",
-    "april",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "hypertension",
-    "cardiology",
-    "dermatology",
-    "neurology",
-    "doctor",
-    "nurse",
-    "please",
-    "hello",
-    "thanks",
-    "dear",
-    "sincerely",
-    "regards",
-    "heart",
-    "left",
-    "right",
-    "upper",
-    "lower",
-    "acute",
-    "chronic",
-    "type",
-    "street",
-    "english",
-    "portuguese",
-    "american",
-    "british",
-    "indian",
-    "german",
-    "french",
-    "internet",
-    "google",
-    "python",
-    "linux",
-    "windows",
-    "microsoft",
 ];
 
 #[cfg(test)]
