@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Hit;
-use crate::verifier::fold::fold;
+use crate::verifier::fold::{fold, is_one_of};
 use crate::verifier::medicine::is_medicine;
 use crate::verifier::value::Identity;
 
@@ -58,26 +58,7 @@ impl Word<'_> {
     }
 
     fn is_particle(&self) -> bool {
-        matches!(
-            self.text,
-            "da" | "de"
-                | "do"
-                | "dos"
-                | "das"
-                | "e"
-                | "van"
-                | "von"
-                | "der"
-                | "del"
-                | "di"
-                | "bin"
-                | "al"
-                | "la"
-                | "le"
-                | "du"
-                | "ter"
-                | "den"
-        )
+        is_one_of(self.text, "da de do dos das e van von der del di bin al la le du ter den")
     }
 
     fn given(&self) -> Option<Listing> {
@@ -103,8 +84,8 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
     let mut hits = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let taken = name_at(&words, at);
-        if taken > 0 {
+        let (taken, is_name) = name_at(&words, at);
+        if is_name {
             let full: Vec<&str> = words[at..at + taken].iter().map(|w| w.text).collect();
             hits.push(Hit { kind: Identity::Name, text: full.join(" ") });
         }
@@ -138,25 +119,24 @@ fn split(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Words of the name that starts at `at`; 0 if none does.
-fn name_at(words: &[Word<'_>], at: usize) -> usize {
+/// How many words from `at` hang together, and whether they are a name.
+fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
     let run = run_at(words, at);
     let labelled = is_labelled(words, at);
     if let Some(taken) = family_first(words, at) {
-        return taken;
+        return (taken, true);
+    }
+    if is_thing(words, at, run) {
+        return (run, false);
     }
     let run = &words[at..at + run];
     let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
-    let (Some(first), Some(last)) = (content.first(), content.last()) else { return 0 };
+    let (Some(first), Some(last)) = (content.first(), content.last()) else { return (0, false) };
     if content.len() == 1 {
-        return usize::from(is_known_alone(words, at));
+        return (1, is_known_alone(words, at));
     }
-    if content.len() < 2
-        || last.is_initial()
-        || is_thing(words, at, run.len())
-        || run.iter().any(|w| is_medicine(&w.folded))
-    {
-        return 0;
+    if last.is_initial() || run.iter().any(|w| is_medicine(&w.folded)) {
+        return (0, false);
     }
     let initials = content.iter().any(|w| w.is_initial());
     let foreign = |w: &Word<'_>| !is_everyday(w) && w.folded.len() > 2;
@@ -172,7 +152,7 @@ fn name_at(words: &[Word<'_>], at: usize) -> usize {
         }
         (None, _) => (labelled || initials && !first.opens) && foreign(first) && foreign(last),
     };
-    if evidence { run.len() } else { 0 }
+    (if evidence { run.len() } else { 0 }, evidence)
 }
 
 /// One name by itself: a given name that is nothing else, or a name behind a title other than a doctor's.
@@ -184,7 +164,7 @@ fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
         matches!(title, "mr" | "mrs" | "ms" | "miss" | "sra" | "dona") && !(ordinary && word.family().is_none());
     let doctor = matches!(title, "dr" | "dra" | "doctor" | "prof" | "professor");
     let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
-    (titled || given && !doctor) && !is_thing(words, at, 1) && !is_medicine(&word.folded)
+    (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
 /// Length of the run of capitalised words, initials and particles from `at`.
@@ -218,27 +198,9 @@ fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
 fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
     let joined = words[at].joined;
-    let title = matches!(
+    let title = is_one_of(
         back(1),
-        "mr" | "mrs"
-            | "ms"
-            | "miss"
-            | "dr"
-            | "dra"
-            | "prof"
-            | "professor"
-            | "sr"
-            | "sra"
-            | "dona"
-            | "name"
-            | "nome"
-            | "named"
-            | "called"
-            | "senhor"
-            | "senhora"
-            | "sir"
-            | "contact"
-            | "i'm"
+        "mr mrs ms miss dr dra prof professor sr sra dona name nome named called senhor senhora sir contact i'm",
     );
     let role = matches!(back(1), "doctor" | "nurse" | "patient" | "paciente" | "enfermeira" | "enfermeiro");
     let phrase = matches!(
@@ -256,152 +218,24 @@ fn is_everyday(word: &Word<'_>) -> bool {
 
 /// Diseases, signs, scores, hospitals and streets that carry people's names.
 fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
-    let inside = words[at..at + len].iter().any(|w| THINGS.contains(&w.folded.as_str()));
-    let after = words[at + len..].iter().take(2).any(|w| THINGS.contains(&w.folded.as_str()));
-    let before = at.checked_sub(1).is_some_and(|i| PLACES.contains(&words[i].folded.as_str()))
-        || at.checked_sub(2).is_some_and(|i| PLACES.contains(&words[i].folded.as_str()) && words[i + 1].is_particle());
+    let inside = words[at..at + len].iter().any(|w| is_one_of(&w.folded, THINGS));
+    let after = words[at + len..].iter().take(2).any(|w| is_one_of(&w.folded, THINGS));
+    let before = at.checked_sub(1).is_some_and(|i| is_one_of(&words[i].folded, PLACES))
+        || at.checked_sub(2).is_some_and(|i| is_one_of(&words[i].folded, PLACES) && words[i + 1].is_particle());
     inside || after || before
 }
 
-const THINGS: &[&str] = &[
-    "disease",
-    "syndrome",
-    "sign",
-    "test",
-    "score",
-    "scale",
-    "criteria",
-    "classification",
-    "palsy",
-    "lymphoma",
-    "sarcoma",
-    "tumor",
-    "tumour",
-    "phenomenon",
-    "reflex",
-    "maneuver",
-    "manoeuvre",
-    "procedure",
-    "hospital",
-    "clinic",
-    "center",
-    "centre",
-    "institute",
-    "university",
-    "foundation",
-    "murmur",
-    "disorder",
-    "dementia",
-    "ulcer",
-    "fracture",
-    "contracture",
-    "thyroiditis",
-    "anemia",
-    "anaemia",
-    "index",
-    "equation",
-    "formula",
-    "catheter",
-    "stain",
-    "agar",
-    "body",
-    "bodies",
-    "cell",
-    "cells",
-    "node",
-    "nodes",
-    "operation",
-    "law",
-    "method",
-    "technique",
-    "ataxia",
-    "chorea",
-    "arteritis",
-    "encephalopathy",
-    "esophagus",
-    "oesophagus",
-    "hernia",
-    "triad",
-    "school",
-    "college",
-    "street",
-    "avenue",
-    "road",
-    "county",
-    "city",
-    "district",
-    "day",
-    "study",
-    "trial",
-    "group",
-    "award",
-    "prize",
-    "pressure",
-    "rate",
-    "blood",
-    "care",
-    "health",
-    "medical",
-    "medicine",
-    "department",
-    "ward",
-    "unit",
-    "laboratory",
-    "company",
-    "inc",
-    "ltd",
-    "llc",
-    "corporation",
-    "pharma",
-    "pharmaceuticals",
-    "doenca",
-    "sindrome",
-    "sinal",
-    "teste",
-    "escala",
-    "instituto",
-    "clinica",
-    "universidade",
-    "fundacao",
-    "tooth",
-    "stage",
-    "type",
-    "grade",
-    "airport",
-    "park",
-    "river",
-    "island",
-    "bay",
-    "church",
-    "museum",
-];
+const THINGS: &str = "disease syndrome sign test score scale criteria classification palsy lymphoma sarcoma tumor tumour phenomenon \
+    reflex maneuver manoeuvre procedure hospital clinic center centre institute university foundation murmur \
+    disorder dementia ulcer fracture contracture thyroiditis anemia anaemia index equation formula catheter stain \
+    agar body bodies cell cells node nodes operation law method technique ataxia chorea arteritis encephalopathy \
+    esophagus oesophagus hernia triad school college street avenue road county city district day study trial group \
+    award prize pressure rate blood care health medical medicine department ward unit laboratory company inc ltd manor memorial lodge home house residence llc \
+    corporation pharma pharmaceuticals doenca sindrome sinal teste escala instituto clinica universidade fundacao \
+    tooth stage type grade airport park river island bay church museum";
 
-const PLACES: &[&str] = &[
-    "hospital",
-    "clinica",
-    "clinic",
-    "instituto",
-    "institute",
-    "fundacao",
-    "foundation",
-    "universidade",
-    "university",
-    "escola",
-    "rua",
-    "avenida",
-    "santa",
-    "saint",
-    "st",
-    "sao",
-    "doenca",
-    "sindrome",
-    "sinal",
-    "escala",
-    "centro",
-    "center",
-    "laboratorio",
-    "maternidade",
-];
+const PLACES: &str = "hospital clinica clinic instituto institute fundacao foundation universidade university escola rua avenida santa \
+    saint st sao doenca sindrome sinal escala centro center laboratorio maternidade";
 
 #[cfg(test)]
 mod tests {
