@@ -13,12 +13,12 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context as ActixC
 use crate::sync::Mutex;
 
 /// Turns given out before the arbiter's other tasks run.
-const TURNS_A_POLL_MAX: u32 = 128;
+const TURNS_A_POLL_MAX: u32 = 1_024;
 /// How long the agents of an arbiter run before its timers and sockets are looked at. Well under the 10 ms that a timer
 /// beside a flood may be late; tokio looks at them only between polls that leave nothing ready.
 const TIME_A_POLL_MAX: Duration = Duration::from_micros(500);
 /// Turns between two looks at the clock.
-const TURNS_A_CLOCK: u32 = 8;
+const TURNS_A_CLOCK: u32 = 16;
 
 /// Something with a turn to take: an agent.
 pub(crate) trait Turn: Send {
