@@ -100,11 +100,18 @@ impl<M: Message, T: Target<M>> Drop for Tell<'_, M, T> {
 
 enum State<M: Message> {
     New,
-    Waiting(Envelope<M>, ReplySlot<M::Reply>, Option<WaiterId>),
+    /// In line for room. Boxed: few asks are, and all are moved about.
+    Waiting(Box<Waiting<M>>),
     Sent(ReplySlot<M::Reply>),
     /// The agent takes messages as JSON.
     Outside(BoxFuture<'static, Result<M::Reply, Failure>>),
     Done,
+}
+
+struct Waiting<M: Message> {
+    slot: Option<Envelope<M>>,
+    place: Option<WaiterId>,
+    answered: ReplySlot<M::Reply>,
 }
 
 /// Sends a message and waits for its reply. See [`AgentRef::ask`].
@@ -183,39 +190,44 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         timer.as_mut().poll(cx)
     }
 
-    /// Has it handled in place if that can be, else makes ready to send it.
+    /// Has it handled in place if that can be, else sends it.
     #[inline]
-    fn begin(&mut self) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
+    fn begin(&mut self, cx: &Context<'_>) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
         self.limit_call().map_err(Err)?;
         if let Some(answer) = self.to.in_place(&mut self.message, self.call.as_ref()) {
             return Err(answer.map_err(SendError::no_reply));
         }
         let Some(message) = self.message.take() else { return Err(Err(SendError::Panicked)) };
         let (reply, answered) = reply_channel();
-        Ok(State::Waiting(Envelope { message, reply: Some(reply), call: self.call.clone() }, answered, None))
-    }
-
-    fn send(
-        &mut self,
-        envelope: Envelope<M>,
-        answered: ReplySlot<M::Reply>,
-        mut place: Option<WaiterId>,
-        cx: &Context<'_>,
-    ) -> Result<State<M>, SendError<M>> {
-        let mut slot = Some(envelope);
+        let mut slot = Some(Envelope { message, reply: Some(reply), call: self.call.clone() });
+        let mut place = None;
         let pushed = match self.waits_for_room {
             true => self.to.wait(&mut slot, &mut place, cx.waker()),
             false => self.to.admit(&mut slot),
         };
-        let Some(envelope) = slot else { return Ok(State::Sent(answered)) };
         match pushed {
-            Pushed::Waiting => Ok(State::Waiting(envelope, answered, place)),
-            Pushed::NotHandled => match (self.to.outside(), M::wire()) {
-                (Some(agent), Some(wire)) => Ok(outside(agent, wire, &envelope.message, self.call.clone())),
-                _ => Err(refused(self.to, pushed, Some(envelope.message)).unwrap_or(SendError::Stopped)),
-            },
-            pushed => Err(refused(self.to, pushed, Some(envelope.message)).unwrap_or(SendError::Stopped)),
+            Pushed::In => Ok(State::Sent(answered)),
+            Pushed::Waiting => Ok(State::Waiting(Box::new(Waiting { slot, place, answered }))),
+            other => self.refused_or_outside(other, slot).map_err(Err),
         }
+    }
+
+    /// Looks again for room.
+    fn look(&mut self, mut waiting: Box<Waiting<M>>, cx: &Context<'_>) -> Result<State<M>, SendError<M>> {
+        match self.to.wait(&mut waiting.slot, &mut waiting.place, cx.waker()) {
+            Pushed::In => Ok(State::Sent(waiting.answered)),
+            Pushed::Waiting => Ok(State::Waiting(waiting)),
+            other => self.refused_or_outside(other, waiting.slot.take()),
+        }
+    }
+
+    #[cold]
+    fn refused_or_outside(&self, pushed: Pushed, slot: Option<Envelope<M>>) -> Result<State<M>, SendError<M>> {
+        let Some(Envelope { message, .. }) = slot else { return Err(SendError::Stopped) };
+        if let (Pushed::NotHandled, Some(agent), Some(wire)) = (&pushed, self.to.outside(), M::wire()) {
+            return Ok(outside(agent, wire, &message, self.call.clone()));
+        }
+        Err(refused(self.to, pushed, Some(message)).unwrap_or(SendError::Stopped))
     }
 }
 
@@ -252,14 +264,14 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                         this.state = State::New;
                         return Poll::Pending;
                     }
-                    match this.begin() {
+                    match this.begin(cx) {
                         Ok(state) => state,
                         Err(answer) => return Poll::Ready(answer),
                     }
                 }
-                State::Waiting(envelope, answered, place) => match this.send(envelope, answered, place, cx) {
-                    Ok(State::Waiting(envelope, answered, place)) => {
-                        this.state = State::Waiting(envelope, answered, place);
+                State::Waiting(waiting) => match this.look(waiting, cx) {
+                    Ok(State::Waiting(waiting)) => {
+                        this.state = State::Waiting(waiting);
                         ready!(this.poll_timer(cx));
                         return Poll::Ready(Err(this.timed_out()));
                     }
@@ -303,8 +315,10 @@ impl<M: Message, T: Target<M>> Ask<'_, M, T> {
     }
 
     fn leave_line(&self) {
-        if let State::Waiting(_, _, Some(place)) = &self.state {
-            self.to.forget(*place);
+        if let State::Waiting(waiting) = &self.state
+            && let Some(place) = waiting.place
+        {
+            self.to.forget(place);
         }
     }
 }
