@@ -45,7 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         match event {
             CallEvent::Progress(progress) => println!("progress: {}", progress.message.unwrap_or_default()),
             CallEvent::Question(pending) => {
-                println!("question: {:?}", pending.question);
+                let Question::Elicit(form) = &pending.question else { continue };
+                println!("question: {}", form.message);
                 pending.answer(Answer::Elicit(AnswerAction::Accept { content: json!({ "hour": 20 }) }));
             }
             _ => {}

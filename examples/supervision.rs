@@ -41,6 +41,7 @@ impl SyncHandler<Read> for ShoppingList {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let system = System::start(1)?;
     // The factory makes the first agent and each one after a failure.
     let list = system.prepare_with(ShoppingList::default).label("shopping list").spawn();
