@@ -13,7 +13,9 @@ struct Price {
 }
 
 /// Stands for something slow: a database, a model, a server far away.
-struct Shop;
+struct Shop {
+    delivery: u32,
+}
 
 impl Agent for Shop {
     fn handlers(on: &mut Handlers<Self>) {
@@ -24,9 +26,11 @@ impl Agent for Shop {
 
 impl ConcurrentHandler<Price> for Shop {
     fn handle(&mut self, Price { article }: Price, _: Cx) -> impl Future<Output = u32> + Send + 'static {
+        // The state is at hand when a message begins; what the future needs of it goes along.
+        let delivery = self.delivery;
         async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            article * 100 + 99
+            article * 100 + delivery
         }
     }
 }
@@ -34,7 +38,7 @@ impl ConcurrentHandler<Price> for Shop {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let system = System::start(2)?;
-    let shop = system.spawn(Shop);
+    let shop = system.spawn(Shop { delivery: 99 });
 
     let began = std::time::Instant::now();
     let asking = (1..=16).map(|article| {
