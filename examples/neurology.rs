@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::path::Path;
 
+use callboard::agents::orchestrator::Status;
 use callboard::agents::plan::{ClinicEntry, Registry};
 use callboard::config::Topology;
 use callboard::{Clinics, Node};
@@ -27,13 +28,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let clinics = Clinics::connect(host)?;
     println!("{QUESTION}");
     let answer = clinics.ask(QUESTION, None, |line| println!("  · {line}")).await?;
-    println!("\n{}\n\n{:?}", answer.text(), answer.status());
+    println!("\n{}", answer.text());
 
     clinics.shutdown().await;
     for node in nodes {
         node.shutdown().await;
     }
-    Ok(())
+    match answer.status() {
+        Status::Answered => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 /// The registry with the addresses that the clinics got.
