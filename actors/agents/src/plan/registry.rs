@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::{fold, plain};
+use crate::text::{fold, plain};
 
 /// How many clinics one registry may hold.
 pub const CLINICS_MAX: usize = 64;

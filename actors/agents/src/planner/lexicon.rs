@@ -167,7 +167,7 @@ mod tests {
         let (mut seen, mut twice) = (HashMap::new(), Vec::new());
         for (known, words) in WORDS {
             for word in words.split_ascii_whitespace() {
-                assert_eq!(crate::plan::fold(word), word);
+                assert_eq!(crate::text::fold(word), word);
                 // The same word in both languages is no conflict.
                 let before = seen.insert(word, *known).filter(|b| b != known);
                 twice.extend(before.map(|before| (word, before, *known)));

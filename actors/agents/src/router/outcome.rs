@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::{Step, plain};
+use crate::plan::Step;
+use crate::text::plain;
 
 /// A clinic can't be reached or couldn't answer (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::fold::{fold, is_one_of};
+use super::fold::fold;
+use crate::text::is_one_of;
 
 /// Levels of nesting that are read; anything deeper isn't checked and so isn't shown.
 pub const VALUE_DEPTH_MAX: usize = 64;

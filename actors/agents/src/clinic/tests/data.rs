@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::super::config::ClinicConfig;
 use super::super::messages::{CheckMedications, GetPatient, Query};
 use super::super::record::Record;
-use super::super::search::{fold, words};
+use super::super::search::words;
 use super::super::seed::Seed;
 use super::{Bench, anyone, example, treating};
+use crate::text::fold;
 
 /// Specialty, agent, id prefix, fewest patients.
 const CLINICS: [(&str, &str, &str, usize); 3] = [

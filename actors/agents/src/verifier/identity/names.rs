@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Hit;
-use crate::verifier::fold::{fold, is_one_of};
+use crate::text::is_one_of;
+use crate::verifier::fold::fold;
 use crate::verifier::medicine::is_medicine;
 use crate::verifier::value::Identity;
 

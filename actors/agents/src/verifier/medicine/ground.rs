@@ -4,7 +4,8 @@ use super::claim::{Claim, Dose, claims};
 use super::lexicon::{LEXICON, Medicine, stem};
 use super::phrase::Schedule;
 use super::unit::Kind;
-use crate::verifier::fold::{fold, is_one_of, words};
+use crate::text::{is_one_of, words};
+use crate::verifier::fold::fold;
 use crate::verifier::value::{Line, LineKind};
 
 /// Amounts this close, relatively, are equal: unit conversions round.

@@ -4,7 +4,8 @@ mod cue;
 
 use cue::{CUES, Object};
 
-use super::fold::{fold, is_one_of, words};
+use super::fold::fold;
+use crate::text::{is_one_of, words};
 use super::medicine::{is_medicine, stem};
 
 /// What the text does that only a physician may.

@@ -9,7 +9,7 @@ pub(super) use schedule::{Schedule, schedule};
 use super::number as digits;
 use super::token::Token;
 use super::unit::unit;
-use crate::verifier::fold::is_one_of;
+use crate::text::is_one_of;
 
 /// What a dose is counted against, other than time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
