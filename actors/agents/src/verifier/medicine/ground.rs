@@ -202,10 +202,10 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= AMOUNT_TOLERANCE * a.abs().max(b.abs())
 }
 
-const PLAN_WORDS: &str = "treat treated treatment start started undergo underwent undergoing plan planned therapy prescribed receive \
-    receives received receiving scheduled recommended recommend needs requires should indicated tratamento tratado \
-    tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe recebeu agendado \
-    agendada indicado indicada precisa deve on takes taking";
+const PLAN_WORDS: &str = "treat treated treatment start started undergo underwent undergoing plan planned therapy \
+    prescribed receive receives received receiving scheduled recommended recommend needs requires should indicated \
+    tratamento tratado tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe \
+    recebeu agendado agendada indicado indicada precisa deve on takes taking";
 
 const DENIAL_WORDS: &str = "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
