@@ -41,8 +41,8 @@ pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 pub struct AskClinics {
     /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
     pub query: String,
-    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`] letters,
-    /// digits, `_`, `-`, `.`.
+    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`]
+    /// letters, digits, `_`, `-`, `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }

@@ -112,8 +112,8 @@ impl fmt::Debug for StepError {
 mod tests {
     use super::*;
 
-    /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the limit
-    /// and one above; a failure with a code.
+    /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the
+    /// limit and one above; a failure with a code.
     #[test]
     fn a_clinics_words_are_bounded() {
         let kept = |chars: usize| {

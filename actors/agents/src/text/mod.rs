@@ -1,4 +1,4 @@
-//! Text made comparable, as planner, clinic, verifier and guardrail share it: what a reader takes for one spelling is one.
+//! Text made comparable, as planner, clinic, verifier and guardrail share it: one spelling for what looks like one.
 
 mod encoded;
 mod lookalike;

@@ -50,7 +50,8 @@ impl Grounds {
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
-    /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named last.
+    /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
+    /// last.
     pub(in crate::verifier) fn check_about_patients(&self, text: &str) -> Option<Ungrounded> {
         let ids: Vec<&str> = self.patients();
         let mut patient = None;
