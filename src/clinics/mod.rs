@@ -118,7 +118,9 @@ impl Clinics {
         let registry = Arc::new(registry);
         let clients = registry.clinics().iter().map(|clinic| {
             let client = BareMcpClient::new(&clinic.url, BareClientOptions::default());
-            client.map(|c| (clinic.id.clone(), c)).map_err(|source| ClinicsError::Address { id: clinic.id.clone(), source })
+            client
+                .map(|c| (clinic.id.clone(), c))
+                .map_err(|source| ClinicsError::Address { id: clinic.id.clone(), source })
         });
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
         let system = System::start(1)?;
