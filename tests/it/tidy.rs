@@ -231,7 +231,7 @@ fn rules_catch_offenders() {
 
     let files = [
         file("src/a.rs", concat!("fn f() { act", "ix::spawn(async {}); }")),
-        file("src/b.rs", "// like actix::spawn\nuse actix_web::web; use my_actix::x;"),
+        file("src/b.rs", concat!("// like act", "ix::spawn\nuse actix_web::web; use my_actix::x;")),
         file("actors/runtime/src/c.rs", concat!("use act", "ix::Actor;")),
         file("examples/d.rs", &"\n".repeat(EXAMPLE_LINES_MAX + 1)),
         file("src/e.rs", &"\n".repeat(FILE_LINES_MAX)),

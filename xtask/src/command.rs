@@ -26,6 +26,12 @@ pub fn target() -> PathBuf {
 pub fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
+    // Cargo describes xtask's own package to it. Passed on, that would make build scripts run anew that look at it.
+    let ours = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|start| name.starts_with(start));
+    let described = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_str().is_some_and(ours));
+    described.for_each(|name| {
+        command.env_remove(name);
+    });
     command
 }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::command::{Outcome, cargo, program, run, target};
 
-const DENY_VERSION: &str = "0.18.9";
+const DENY_VERSION: &str = "0.20.2";
 
 /// rustfmt and clippy, which a minimal Rust installation lacks.
 pub fn components() -> Outcome {

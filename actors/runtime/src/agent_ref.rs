@@ -1,6 +1,7 @@
 use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
+use std::task::Waker;
 
 use callboard_message::{Failure, Message, MessageSpec, Named};
 use serde_json::value::RawValue;
@@ -8,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::ask::{Ask, Call, Tell};
 use crate::call::CallMeta;
-use crate::cell::{Accept, AnyCell, Control, Patience, Pushed};
+use crate::cell::{Accept, AnyCell, Control, Pushed, take_into};
 use crate::error::SendError;
 use crate::ids::AgentId;
 use crate::lane::Envelope;
@@ -37,7 +38,9 @@ pub(crate) mod sealed {
 
     pub trait Target<M: Message> {
         #[doc(hidden)]
-        fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed;
+        fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed;
+        #[doc(hidden)]
+        fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
         #[doc(hidden)]
         fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
         #[doc(hidden)]
@@ -51,8 +54,12 @@ pub(crate) mod sealed {
 }
 
 impl<M: Message> sealed::Target<M> for AgentRef {
-    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
-        self.0.push(TypeId::of::<M>(), slot, patience)
+    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
+        self.0.admit(TypeId::of::<M>(), &mut |queue, lane| take_into(slot, queue, lane))
+    }
+
+    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.0.wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| take_into(slot, queue, lane))
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
@@ -75,8 +82,12 @@ impl<M: Message> sealed::Target<M> for AgentRef {
 }
 
 impl<M: Message> sealed::Target<M> for Recipient<M> {
-    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
-        self.0.push(slot, patience)
+    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
+        self.0.admit(slot)
+    }
+
+    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.0.wait(slot, place, waker)
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {

@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent_ref::{AgentRef, Target};
 use crate::call::{CallEvent, CallMeta, channel_caller};
-use crate::cell::{Patience, Pushed};
+use crate::cell::Pushed;
 use crate::error::SendError;
 use crate::lane::Envelope;
 use crate::mailbox::WaiterId;
@@ -25,7 +25,7 @@ pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
 pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(), SendError<M>> {
     let mut slot = Some(Envelope { message, reply: None, call: None });
-    let pushed = to.push(&mut slot, Patience::None);
+    let pushed = to.admit(&mut slot);
     refused(to, pushed, slot.map(|e| e.message)).map_or(Ok(()), Err)
 }
 
@@ -64,7 +64,13 @@ impl<M: Message, T: Target<M>> Future for Tell<'_, M, T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let pushed = this.to.push(&mut this.slot, Patience::Wait(&mut this.place, cx.waker()));
+        let mut pushed = Pushed::Waiting;
+        if this.place.is_none() {
+            pushed = this.to.admit(&mut this.slot);
+        }
+        if let Pushed::Full(_) | Pushed::Waiting = pushed {
+            pushed = this.to.wait(&mut this.slot, &mut this.place, cx.waker());
+        }
         match pushed {
             Pushed::In => Poll::Ready(Ok(())),
             Pushed::Waiting => Poll::Pending,
@@ -185,8 +191,10 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         cx: &Context<'_>,
     ) -> Result<State<M>, SendError<M>> {
         let mut slot = Some(envelope);
-        let patience = if self.waits_for_room { Patience::Wait(&mut place, cx.waker()) } else { Patience::None };
-        let pushed = self.to.push(&mut slot, patience);
+        let pushed = match self.waits_for_room {
+            true => self.to.wait(&mut slot, &mut place, cx.waker()),
+            false => self.to.admit(&mut slot),
+        };
         let Some(envelope) = slot else { return Ok(State::Sent(answered)) };
         match pushed {
             Pushed::Waiting => Ok(State::Waiting(envelope, answered, place)),

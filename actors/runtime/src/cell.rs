@@ -49,11 +49,8 @@ pub(crate) enum Pushed {
     NotHandled,
 }
 
-/// How long a sender is willing to wait for room.
-pub(crate) enum Patience<'a> {
-    None,
-    Wait(&'a mut Option<WaiterId>, &'a Waker),
-}
+/// Moves a message into the queue, in the lane given.
+pub(crate) type Push<'a> = &'a mut dyn FnMut(&mut Queue, u16);
 
 /// What all agents of one type share.
 pub(crate) struct Kind<A: Agent> {
@@ -69,9 +66,13 @@ impl<A: Agent> Kind<A> {
         Self { handlers, types, profile: Arc::new(A::profile()) }
     }
 
+    fn lane(&self, message: TypeId) -> Option<u16> {
+        self.types.iter().position(|t| *t == message).map(|at| at as u16)
+    }
+
     fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
-        let at = self.types.iter().position(|t| *t == message)?;
-        Some((at as u16, &*self.handlers.ops[at]))
+        let lane = self.lane(message)?;
+        Some((lane, &*self.handlers.ops[usize::from(lane)]))
     }
 }
 
@@ -112,20 +113,25 @@ pub(crate) struct Cell<A: Agent> {
 }
 
 impl<A: Agent> Cell<A> {
-    fn patient(&self, patience: Patience<'_>, push: impl FnOnce(&mut Queue)) -> Pushed {
-        let admitted = match patience {
-            Patience::None => self.mailbox.admit(inside, push),
-            Patience::Wait(place, waker) => {
-                let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
-                *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
-                admitted
-            }
-        };
+    /// Puts a message in by `push`, if there is room.
+    #[inline]
+    fn admit(&self, push: impl FnOnce(&mut Queue)) -> Pushed {
+        self.pushed(self.mailbox.admit(inside, push))
+    }
+
+    /// Puts a message in by `push`, or keeps a place in the line.
+    fn wait(&self, place: &mut Option<WaiterId>, waker: &Waker, push: impl FnOnce(&mut Queue)) -> Pushed {
+        let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
+        *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
+        self.pushed(admitted)
+    }
+
+    #[inline]
+    fn pushed(&self, admitted: Admitted<Box<Runner<A>>>) -> Pushed {
         match admitted {
-            Admitted::In(ticket) => {
-                if let Some(ticket) = ticket {
-                    self.host.run(ticket);
-                }
+            Admitted::In(None) => Pushed::In,
+            Admitted::In(Some(ticket)) => {
+                self.host.run(ticket);
                 Pushed::In
             }
             Admitted::Full => Pushed::Full(self.profile.mailbox_capacity),
@@ -180,8 +186,10 @@ pub(crate) trait AnyCell: Send + Sync {
     fn label(&self) -> Option<&Arc<str>>;
     fn system(&self) -> &System;
     fn handles(&self, message: TypeId) -> bool;
-    /// Moves an `Option<Envelope<M>>` into the mailbox.
-    fn push(&self, message: TypeId, slot: &mut dyn Any, patience: Patience<'_>) -> Pushed;
+    /// Puts a message in the mailbox, if there is room.
+    fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed;
+    /// Puts a message in the mailbox, or keeps a place in the line.
+    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed;
     fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any);
     fn forget(&self, place: WaiterId);
     fn control(&self, control: Control);
@@ -216,9 +224,18 @@ impl<A: Agent> AnyCell for Cell<A> {
         self.kind.types.contains(&message)
     }
 
-    fn push(&self, message: TypeId, slot: &mut dyn Any, patience: Patience<'_>) -> Pushed {
-        let Some((lane, op)) = self.kind.find(message) else { return Pushed::NotHandled };
-        self.patient(patience, |queue| op.push(queue, lane, slot))
+    fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed {
+        match self.kind.lane(message) {
+            Some(lane) => self.admit(|queue| push(queue, lane)),
+            None => Pushed::NotHandled,
+        }
+    }
+
+    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed {
+        match self.kind.lane(message) {
+            Some(lane) => self.wait(place, waker, |queue| push(queue, lane)),
+            None => Pushed::NotHandled,
+        }
     }
 
     fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any) {
@@ -299,6 +316,13 @@ pub(crate) fn short_type_name<A>() -> &'static str {
     name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
 }
 
+#[inline]
+pub(crate) fn take_into<M: Message>(slot: &mut Option<Envelope<M>>, queue: &mut Queue, lane: u16) {
+    if let Some(envelope) = slot.take() {
+        queue.push(lane, envelope);
+    }
+}
+
 /// The way to one agent for one message type.
 pub(crate) struct Port<A: Agent, M: Message> {
     pub(crate) cell: Arc<Cell<A>>,
@@ -308,18 +332,19 @@ pub(crate) struct Port<A: Agent, M: Message> {
 
 /// A [`Port`] without its agent's type.
 pub(crate) trait Accept<M: Message>: Send + Sync {
-    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed;
+    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed;
+    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
     fn cell(&self) -> &dyn AnyCell;
 }
 
 impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
-    fn push(&self, slot: &mut Option<Envelope<M>>, patience: Patience<'_>) -> Pushed {
-        self.cell.patient(patience, |queue| {
-            if let Some(envelope) = slot.take() {
-                queue.push(self.lane, envelope);
-            }
-        })
+    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
+        self.cell.admit(|queue| take_into(slot, queue, self.lane))
+    }
+
+    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.cell.wait(place, waker, |queue| take_into(slot, queue, self.lane))
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {

@@ -31,9 +31,21 @@ type Ticket = Box<dyn Turn>;
 #[derive(Default)]
 struct Ready {
     tickets: VecDeque<Ticket>,
-    /// Set while the host sleeps.
+    /// Kept from sleep to sleep: taking a new one costs more than the message that wakes it.
     waker: Option<Waker>,
+    asleep: bool,
     stopped: bool,
+}
+
+impl Ready {
+    /// Wakes the host if it sleeps. An executor's waker only queues its task, so that may be done under the lock.
+    fn awake(&mut self) {
+        if std::mem::take(&mut self.asleep)
+            && let Some(waker) = &self.waker
+        {
+            waker.wake_by_ref();
+        }
+    }
 }
 
 /// Where an arbiter's agents wait for their turn.
@@ -69,14 +81,9 @@ impl Host {
         if CURRENT.get() == self.address() {
             return LOCAL.with_borrow_mut(|local| local.push_back(ticket));
         }
-        let waker = {
-            let mut ready = self.ready.lock();
-            ready.tickets.push_back(ticket);
-            ready.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        let mut ready = self.ready.lock();
+        ready.tickets.push_back(ticket);
+        ready.awake();
     }
 
     fn address(&self) -> usize {
@@ -85,14 +92,9 @@ impl Host {
 
     /// Ends the host's future once its tickets are used up.
     pub(crate) fn stop(&self) {
-        let waker = {
-            let mut ready = self.ready.lock();
-            ready.stopped = true;
-            ready.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        let mut ready = self.ready.lock();
+        ready.stopped = true;
+        ready.awake();
     }
 
     /// Starts the actor that runs this host on the current arbiter.
@@ -113,7 +115,10 @@ impl Host {
                 (false, _) => Collected::Some,
                 (true, true) => Collected::Stopped,
                 (true, false) => {
-                    ready.waker = Some(waker.clone());
+                    if !ready.waker.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
+                        ready.waker = Some(waker.clone());
+                    }
+                    ready.asleep = true;
                     Collected::Nothing
                 }
             }

@@ -17,10 +17,8 @@ pub(crate) struct Envelope<M: Message> {
     pub(crate) call: Option<Arc<CallMeta>>,
 }
 
-/// The queue of one message type, known to the agent by what can be done with its head.
-pub(crate) trait Lane: Send {
-    /// The `VecDeque<Envelope<M>>` itself.
-    fn queue(&mut self) -> &mut dyn Any;
+/// The queue of one message type, known to the agent by what can be done with its head. Always a `VecDeque<Envelope<M>>`.
+pub(crate) trait Lane: Any + Send {
     /// Moves the head to the back of a lane of the same type.
     fn shift(&mut self, to: &mut dyn Lane);
     /// Moves the tail to the front of a lane of the same type.
@@ -32,10 +30,6 @@ pub(crate) trait Lane: Send {
 }
 
 impl<M: Message> Lane for VecDeque<Envelope<M>> {
-    fn queue(&mut self) -> &mut dyn Any {
-        self
-    }
-
     fn shift(&mut self, to: &mut dyn Lane) {
         if let (Some(envelope), Some(to)) = (self.pop_front(), typed::<M>(to)) {
             to.push_back(envelope);
@@ -61,45 +55,65 @@ impl<M: Message> Lane for VecDeque<Envelope<M>> {
 }
 
 pub(crate) fn typed<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecDeque<Envelope<M>>> {
-    lane.queue().downcast_mut()
+    (lane as &mut dyn Any).downcast_mut()
 }
 
-/// Messages of several types in the order in which they came.
+/// Messages of several types in the order in which they came: runs of so many messages of one lane.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// (lane, how many in a row).
-    order: VecDeque<(u16, u32)>,
+    /// All runs but the last.
+    order: VecDeque<Run>,
+    /// The run that grows; empty only where the queue is.
+    last: Run,
     lanes: Vec<Option<Box<dyn Lane>>>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Run {
+    lane: u16,
+    count: u32,
 }
 
 impl Batch for Queue {
     fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.last.count == 0
     }
 }
 
 impl Queue {
     pub(crate) fn push<M: Message>(&mut self, lane: u16, envelope: Envelope<M>) {
-        if let Some(queue) = typed::<M>(self.lane_or_new::<M>(lane)) {
+        let pushed = match self.lanes.get_mut(usize::from(lane)) {
+            Some(Some(queue)) => typed::<M>(&mut **queue),
+            _ => self.new_lane::<M>(lane),
+        };
+        if let Some(queue) = pushed {
             queue.push_back(envelope);
         }
-        match self.order.back_mut() {
-            Some((last, count)) if *last == lane => *count += 1,
-            _ => self.order.push_back((lane, 1)),
-        }
+        self.note(lane);
     }
 
-    fn lane_or_new<M: Message>(&mut self, lane: u16) -> &mut dyn Lane {
+    /// One more message in `lane`, at the end.
+    fn note(&mut self, lane: u16) {
+        if self.last.lane != lane && self.last.count > 0 {
+            self.order.push_back(std::mem::take(&mut self.last));
+        }
+        self.last.lane = lane;
+        self.last.count += 1;
+    }
+
+    #[cold]
+    fn new_lane<M: Message>(&mut self, lane: u16) -> Option<&mut VecDeque<Envelope<M>>> {
         let at = usize::from(lane);
         if self.lanes.len() <= at {
             self.lanes.resize_with(at + 1, || None);
         }
-        &mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new()))
+        typed::<M>(&mut **self.lanes[at].get_or_insert_with(|| Box::new(VecDeque::<Envelope<M>>::new())))
     }
 
     /// The next run: its lane and length.
     pub(crate) fn head(&self) -> Option<(u16, u32)> {
-        self.order.front().copied()
+        let head = self.order.front().unwrap_or(&self.last);
+        (head.count > 0).then_some((head.lane, head.count))
     }
 
     pub(crate) fn lane(&mut self, lane: u16) -> Option<&mut dyn Lane> {
@@ -108,43 +122,51 @@ impl Queue {
 
     /// `count` messages of the head run left their lane.
     pub(crate) fn advance(&mut self, count: u32) {
-        if let Some((_, left)) = self.order.front_mut() {
-            *left -= count.min(*left);
-            if *left == 0 {
-                self.order.pop_front();
-            }
+        let Some(head) = self.order.front_mut() else {
+            self.last.count -= count.min(self.last.count);
+            return;
+        };
+        head.count -= count.min(head.count);
+        if head.count == 0 {
+            self.order.pop_front();
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.order.iter().map(|(_, count)| *count as usize).sum()
+        self.order.iter().chain([&self.last]).map(|run| run.count as usize).sum()
     }
 
     /// Moves the head to the back of `to` (the stash).
     pub(crate) fn shift_head<M: Message>(&mut self, to: &mut Queue) {
         let Some((at, _)) = self.head() else { return };
-        to.lane_or_new::<M>(at);
+        if !matches!(to.lanes.get(usize::from(at)), Some(Some(_))) {
+            to.new_lane::<M>(at);
+        }
         if let (Some(from), Some(Some(into))) = (self.lane(at), to.lanes.get_mut(usize::from(at))) {
             from.shift(&mut **into);
         }
-        match to.order.back_mut() {
-            Some((last, count)) if *last == at => *count += 1,
-            _ => to.order.push_back((at, 1)),
-        }
+        to.note(at);
         self.advance(1);
     }
 
     /// Puts all of `from` before everything here, in its order (unstash).
     pub(crate) fn prepend(&mut self, from: &mut Queue) {
-        while let Some((at, count)) = from.order.pop_back() {
-            let slot = usize::from(at);
+        if from.last.count > 0 {
+            from.order.push_back(std::mem::take(&mut from.last));
+        }
+        while let Some(run) = from.order.pop_back() {
+            let slot = usize::from(run.lane);
             if self.lanes.len() <= slot {
                 self.lanes.resize_with(slot + 1, || None);
             }
             let Some(Some(source)) = from.lanes.get_mut(slot) else { continue };
             let target = self.lanes[slot].get_or_insert_with(|| source.fresh());
-            (0..count).for_each(|_| source.shift_back(&mut **target));
-            self.order.push_front((at, count));
+            (0..run.count).for_each(|_| source.shift_back(&mut **target));
+            if self.last.count == 0 {
+                self.last = run;
+            } else {
+                self.order.push_front(run);
+            }
         }
     }
 

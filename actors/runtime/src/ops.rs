@@ -63,8 +63,6 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     fn in_flight_max(&self) -> Option<u32>;
     /// Begins on the head of `lane`.
     fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A>;
-    /// Moves an `Option<Envelope<M>>` into the queue.
-    fn push(&self, queue: &mut Queue, lane: u16, slot: &mut dyn Any);
     /// Sets the head of `queue` aside.
     fn stash(&self, queue: &mut Queue, stash: &mut Queue);
     /// Runs an `Option<M>` in place into an `Option<Result<M::Reply, NoReply>>`, if it can.
@@ -101,10 +99,6 @@ macro_rules! op {
 
             fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
                 $run::<A, M>(lane, run)
-            }
-
-            fn push(&self, queue: &mut Queue, lane: u16, slot: &mut dyn Any) {
-                push::<M>(queue, lane, slot);
             }
 
             fn stash(&self, queue: &mut Queue, stash: &mut Queue) {
@@ -169,12 +163,6 @@ impl<M> ConcurrentOp<M> {
     }
 }
 
-fn push<M: Message>(queue: &mut Queue, lane: u16, slot: &mut dyn Any) {
-    if let Some(envelope) = slot.downcast_mut::<Option<Envelope<M>>>().and_then(Option::take) {
-        queue.push(lane, envelope);
-    }
-}
-
 fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
     let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
     while *run.begun < run.max {
@@ -184,18 +172,30 @@ fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>)
         }
         let Some(envelope) = queue.pop_front() else { break };
         *run.begun += 1;
-        let Some((message, reply, call)) = wanted(envelope) else { continue };
-        run.cx.call = call;
-        let answer = {
-            let _span = run.cx.span(M::NAME).map(|span| span.entered());
-            agent.handle(message, run.cx)
-        };
-        if let Some(reply) = reply {
-            reply.send(answer);
+        if envelope.call.is_some() {
+            run_in_call(agent, envelope, run.cx);
+            continue;
+        }
+        match envelope.reply {
+            None => drop(agent.handle(envelope.message, run.cx)),
+            Some(reply) if reply.is_abandoned() => {}
+            Some(reply) => reply.send(agent.handle(envelope.message, run.cx)),
         }
     }
-    run.cx.call = None;
     Ran::Done
+}
+
+fn run_in_call<A: SyncHandler<M>, M: Message>(agent: &mut A, envelope: Envelope<M>, cx: &mut Cx) {
+    let Some((message, reply, call)) = wanted(envelope) else { return };
+    cx.call = call;
+    let answer = {
+        let _span = cx.span(M::NAME).map(|span| span.entered());
+        agent.handle(message, cx)
+    };
+    cx.call = None;
+    if let Some(reply) = reply {
+        reply.send(answer);
+    }
 }
 
 fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {

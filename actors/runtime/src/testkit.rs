@@ -69,10 +69,7 @@ pub struct Probe<M: Message> {
 
 impl<M: Message> Probe<M> {
     /// Spawns a probe; the messages come out of the receiver.
-    pub fn spawn(
-        system: &System,
-        reply: impl FnMut(&M) -> M::Reply + Send + 'static,
-    ) -> (AgentRef, mpsc::Receiver<M>) {
+    pub fn spawn(system: &System, reply: impl FnMut(&M) -> M::Reply + Send + 'static) -> (AgentRef, mpsc::Receiver<M>) {
         let (seen, messages) = mpsc::channel(PROBE_MESSAGES_MAX);
         (system.spawn(Self { seen, reply: Box::new(reply) }), messages)
     }

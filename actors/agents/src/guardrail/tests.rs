@@ -120,3 +120,12 @@ fn failure_is_mute() {
     assert_eq!(blocked().message, "Request blocked by guardrails");
     assert_eq!(screen("hello", Origin::User).failure(), Ok(()));
 }
+
+proptest::proptest! {
+    /// Goal: no text makes the guardrail panic. Method: any characters, with the ones that its readings look for.
+    #[test]
+    fn any_text_is_screened(text in r"(?s)[\PC<>%&#\\x0-9a-f=+/._ -]{0,80}.{0,40}") {
+        let screening = screen(&text, Origin::ToolResult);
+        proptest::prop_assert_eq!(screening.blocked, screening.score >= SCORE_BLOCKED);
+    }
+}

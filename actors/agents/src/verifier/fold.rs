@@ -95,6 +95,11 @@ pub(super) fn words(folded: &str) -> impl Iterator<Item = &str> {
     folded.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
 }
 
+/// Whether `word` is in `list`, whose words have spaces between them.
+pub(super) fn is_one_of(word: &str, list: &str) -> bool {
+    list.split_ascii_whitespace().any(|w| w == word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -253,3 +253,15 @@ fn limits_fail_closed() {
         Verify { records: vec![deep], results: Value::Null, text: String::new(), identities: Identities::Withheld };
     assert!(!verify.verdict().safe);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Goal: no text makes the verifier panic, and a verdict names a rule or says OK. Method: any characters, with numbers,
+    /// units and signs.
+    #[test]
+    fn any_text_is_judged(text in r"(?s)([0-9]{1,4}[.,/x-]? ?(mg|g|%|½|a|of|mg/kg/|de|every) ?){0,6}[\PC%=.,'-]{0,60}.{0,30}") {
+        let verdict = verdict(&text);
+        proptest::prop_assert_eq!(verdict.safe, verdict.rule.is_none());
+    }
+}

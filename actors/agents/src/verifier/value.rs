@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::fold::fold;
+use super::fold::{fold, is_one_of};
 
 /// Levels of nesting that are read; anything deeper isn't checked and so isn't shown.
 pub const VALUE_DEPTH_MAX: usize = 64;
@@ -93,8 +93,7 @@ fn object(map: &Map<String, Value>, place: &Place<'_>, out: &mut Vec<Line>) -> R
         walk(value, &Place { key, parent: place.key, ..*place }, out)?;
     }
     // Name parts in fields of their own make a full name together.
-    let part =
-        |keys: &[&str]| map.iter().find(|(k, _)| keys.contains(&plain_key(k).as_str())).and_then(|(_, v)| v.as_str());
+    let part = |keys: &str| map.iter().find(|(k, _)| is_one_of(&plain_key(k), keys)).and_then(|(_, v)| v.as_str());
     if let (Some(given), Some(family)) = (part(GIVEN_KEYS), part(FAMILY_KEYS)) {
         let full = format!("{given} {family}");
         out.push(Line { kind: LineKind::Identity(Identity::Name), ..line(full, place) });
@@ -114,14 +113,12 @@ fn prescription(map: &Map<String, Value>, place: &Place<'_>) -> Option<(String, 
         Value::Number(n) => Some(n.to_string()),
         _ => None,
     };
-    let field = |keys: &[&str]| {
-        map.iter()
-            .find(|(k, _)| keys.contains(&plain_key(k).as_str()))
-            .and_then(|(k, v)| Some((plain_key(k), text(v)?)))
+    let field = |keys: &str| {
+        map.iter().find(|(k, _)| is_one_of(&plain_key(k), keys)).and_then(|(k, v)| Some((plain_key(k), text(v)?)))
     };
     let dosed = field(DOSE_KEYS).is_some() || field(SCHEDULE_KEYS).is_some();
     let in_list = is_medication_key(place.key) || is_medication_key(place.parent);
-    let (_, name) = field(MEDICINE_KEYS).or_else(|| if dosed || in_list { field(&["name", "nome"]) } else { None })?;
+    let (_, name) = field(MEDICINE_KEYS).or_else(|| if dosed || in_list { field("name nome") } else { None })?;
     let mut parts = vec![name.clone()];
     if let Some((key, amount)) = field(DOSE_KEYS) {
         parts.push(amount);
@@ -156,7 +153,7 @@ fn kind(place: &Place<'_>, text: &str) -> LineKind {
         "fullname" | "patientname" | "nomecompleto" | "nomedopaciente" | "nomepaciente" | "mothername"
         | "nomedamae" | "contactname" | "emergencycontact" | "nextofkin" => Identity::Name,
         "name" | "nome" if !is_thing(place.parent) => Identity::Name,
-        _ if GIVEN_KEYS.contains(&key) || FAMILY_KEYS.contains(&key) => Identity::NamePart,
+        _ if is_one_of(key, GIVEN_KEYS) || is_one_of(key, FAMILY_KEYS) => Identity::NamePart,
         "ssn"
         | "cpf"
         | "rg"
@@ -228,27 +225,11 @@ fn is_redacted(text: &str) -> bool {
         )
 }
 
-const GIVEN_KEYS: &[&str] = &["firstname", "givenname", "first", "given", "prenome", "primeironome"];
-const FAMILY_KEYS: &[&str] = &["lastname", "surname", "familyname", "last", "family", "sobrenome", "ultimonome"];
-const MEDICINE_KEYS: &[&str] =
-    &["medication", "drug", "medicine", "medicamento", "drugname", "medicationname", "generic"];
-const DOSE_KEYS: &[&str] = &[
-    "dose",
-    "dosage",
-    "strength",
-    "amount",
-    "posologia",
-    "dosagem",
-    "dosemg",
-    "dosemcg",
-    "doseg",
-    "doseml",
-    "doseiu",
-    "dosagemg",
-    "strengthmg",
-    "quantity",
-    "dosevalue",
-];
-const UNIT_KEYS: &[&str] = &["unit", "units", "doseunit", "unidade"];
-const SCHEDULE_KEYS: &[&str] = &["frequency", "schedule", "frequencia", "interval", "timing", "sig", "freq"];
-const ROUTE_KEYS: &[&str] = &["route", "via", "viadeadministracao"];
+const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";
+const FAMILY_KEYS: &str = "lastname surname familyname last family sobrenome ultimonome";
+const MEDICINE_KEYS: &str = "medication drug medicine medicamento drugname medicationname generic";
+const DOSE_KEYS: &str = "dose dosage strength amount posologia dosagem dosemg dosemcg doseg doseml doseiu dosagemg strengthmg quantity \
+    dosevalue";
+const UNIT_KEYS: &str = "unit units doseunit unidade";
+const SCHEDULE_KEYS: &str = "frequency schedule frequencia interval timing sig freq";
+const ROUTE_KEYS: &str = "route via viadeadministracao";

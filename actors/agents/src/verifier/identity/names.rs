@@ -1,10 +1,10 @@
 //! Full names of people, from lists of given and family names and the words around them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Hit;
-use crate::verifier::fold::fold;
+use crate::verifier::fold::{fold, is_one_of};
 use crate::verifier::medicine::is_medicine;
 use crate::verifier::value::Identity;
 
@@ -25,6 +25,11 @@ type List = HashMap<&'static str, Listing>;
 static GIVEN: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_given.txt")));
 static FAMILY: LazyLock<List> = LazyLock::new(|| read(include_str!("../../../data/names_family.txt")));
 
+static EVERYDAY: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let data = include_str!("../../../data/words_everyday.txt");
+    data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace).collect()
+});
+
 fn read(data: &'static str) -> List {
     let words = data.lines().filter(|l| !l.starts_with('#')).flat_map(str::split_whitespace);
     words.map(|w| w.strip_prefix('~').map_or((w, Listing::Plain), |w| (w, Listing::Everyday))).collect()
@@ -44,7 +49,8 @@ struct Word<'a> {
 
 impl Word<'_> {
     fn is_capital(&self) -> bool {
-        self.text.chars().next().is_some_and(char::is_uppercase)
+        let contracted = ["'m", "'ve", "'ll", "'d", "'re", "'t"].iter().any(|c| self.text.ends_with(c));
+        self.text.chars().next().is_some_and(char::is_uppercase) && !contracted
     }
 
     fn is_initial(&self) -> bool {
@@ -52,26 +58,7 @@ impl Word<'_> {
     }
 
     fn is_particle(&self) -> bool {
-        matches!(
-            self.text,
-            "da" | "de"
-                | "do"
-                | "dos"
-                | "das"
-                | "e"
-                | "van"
-                | "von"
-                | "der"
-                | "del"
-                | "di"
-                | "bin"
-                | "al"
-                | "la"
-                | "le"
-                | "du"
-                | "ter"
-                | "den"
-        )
+        is_one_of(self.text, "da de do dos das e van von der del di bin al la le du ter den")
     }
 
     fn given(&self) -> Option<Listing> {
@@ -97,8 +84,8 @@ pub(super) fn find(text: &str) -> Vec<Hit> {
     let mut hits = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let taken = name_at(&words, at);
-        if taken > 0 {
+        let (taken, is_name) = name_at(&words, at);
+        if is_name {
             let full: Vec<&str> = words[at..at + taken].iter().map(|w| w.text).collect();
             hits.push(Hit { kind: Identity::Name, text: full.join(" ") });
         }
@@ -132,38 +119,52 @@ fn split(text: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Words of the name that starts at `at`; 0 if none does.
-fn name_at(words: &[Word<'_>], at: usize) -> usize {
+/// How many words from `at` hang together, and whether they are a name.
+fn name_at(words: &[Word<'_>], at: usize) -> (usize, bool) {
     let run = run_at(words, at);
     let labelled = is_labelled(words, at);
     if let Some(taken) = family_first(words, at) {
-        return taken;
+        return (taken, true);
+    }
+    if is_thing(words, at, run) {
+        return (run, false);
     }
     let run = &words[at..at + run];
     let content: Vec<&Word<'_>> = run.iter().filter(|w| !w.is_particle()).collect();
-    let (Some(first), Some(last)) = (content.first(), content.last()) else { return 0 };
-    if content.len() < 2
-        || last.is_initial()
-        || is_thing(words, at, run.len())
-        || run.iter().any(|w| is_medicine(&w.folded))
-    {
-        return 0;
+    let (Some(first), Some(last)) = (content.first(), content.last()) else { return (0, false) };
+    if content.len() == 1 {
+        return (1, is_known_alone(words, at));
     }
+    if last.is_initial() || run.iter().any(|w| is_medicine(&w.folded)) {
+        return (0, false);
+    }
+    let initials = content.iter().any(|w| w.is_initial());
+    let foreign = |w: &Word<'_>| !is_everyday(w) && w.folded.len() > 2;
     let evidence = match (first.given(), last.family()) {
         (Some(Listing::Plain), Some(_)) => true,
         (Some(Listing::Everyday), Some(Listing::Plain)) => true,
-        // A given name beside a word that is on no list: foreign family names are many.
-        (Some(Listing::Plain), None) => {
-            !is_everyday(last) && !first.opens || labelled || content.iter().any(|w| w.is_initial())
-        }
+        // A listed name beside a word that is on no list: foreign names are many.
+        (Some(Listing::Plain), None) => foreign(last) || labelled || initials,
         (Some(Listing::Everyday), _) => labelled,
         (None, Some(_)) if first.is_initial() => last.family() == Some(Listing::Plain) && last.folded.len() > 3,
-        (None, Some(Listing::Plain)) if last.given().is_none() => {
-            labelled || content[1].given() == Some(Listing::Plain)
+        (None, Some(Listing::Plain)) => {
+            foreign(first) && (!first.opens || labelled || initials || content[1].given().is_some())
         }
-        (None, _) => labelled && !is_everyday(first) && !is_everyday(last),
+        (None, _) => (labelled || initials && !first.opens) && foreign(first) && foreign(last),
     };
-    if evidence { run.len() } else { 0 }
+    (if evidence { run.len() } else { 0 }, evidence)
+}
+
+/// One name by itself: a given name that is nothing else, or a name behind a title other than a doctor's.
+fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
+    let word = &words[at];
+    let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
+    let ordinary = EVERYDAY.contains(word.folded.as_str());
+    let titled =
+        matches!(title, "mr" | "mrs" | "ms" | "miss" | "sra" | "dona") && !(ordinary && word.family().is_none());
+    let doctor = matches!(title, "dr" | "dra" | "doctor" | "prof" | "professor");
+    let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
+    (titled || given && !doctor) && !is_medicine(&word.folded)
 }
 
 /// Length of the run of capitalised words, initials and particles from `at`.
@@ -196,274 +197,45 @@ fn family_first(words: &[Word<'_>], at: usize) -> Option<usize> {
 /// Whether a title or a phrase that introduces a person stands before.
 fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or("", |i| words[i].folded.as_str());
-    matches!(
+    let joined = words[at].joined;
+    let title = is_one_of(
         back(1),
-        "mr" | "mrs"
-            | "ms"
-            | "miss"
-            | "dr"
-            | "dra"
-            | "doctor"
-            | "prof"
-            | "professor"
-            | "sr"
-            | "sra"
-            | "dona"
-            | "nurse"
-            | "name"
-            | "nome"
-            | "patient"
-            | "paciente"
-            | "named"
-            | "called"
-            | "senhor"
-            | "senhora"
-            | "sir"
-            | "contact"
-            | "enfermeira"
-            | "enfermeiro"
-    ) || matches!(
+        "mr mrs ms miss dr dra prof professor sr sra dona name nome named called senhor senhora sir contact i'm",
+    );
+    let role = matches!(back(1), "doctor" | "nurse" | "patient" | "paciente" | "enfermeira" | "enfermeiro");
+    let phrase = matches!(
         (back(2), back(1)),
         ("name" | "nome" | "contact" | "patient", "is" | "e") | ("i", "am" | "m") | ("this" | "my", "is" | "name")
-    ) || back(1) == "i'm"
+    );
+    title || role && joined || phrase
 }
 
 fn is_everyday(word: &Word<'_>) -> bool {
     word.given() == Some(Listing::Everyday)
         || word.family() == Some(Listing::Everyday)
-        || EVERYDAY.contains(&word.folded.as_str())
+        || EVERYDAY.contains(word.folded.as_str())
 }
 
 /// Diseases, signs, scores, hospitals and streets that carry people's names.
 fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
-    let inside = words[at..at + len].iter().any(|w| THINGS.contains(&w.folded.as_str()));
-    let after = words[at + len..].iter().take(2).any(|w| THINGS.contains(&w.folded.as_str()));
-    let before = at.checked_sub(1).is_some_and(|i| PLACES.contains(&words[i].folded.as_str()))
-        || at.checked_sub(2).is_some_and(|i| PLACES.contains(&words[i].folded.as_str()) && words[i + 1].is_particle());
+    let inside = words[at..at + len].iter().any(|w| is_one_of(&w.folded, THINGS));
+    let after = words[at + len..].iter().take(2).any(|w| is_one_of(&w.folded, THINGS));
+    let before = at.checked_sub(1).is_some_and(|i| is_one_of(&words[i].folded, PLACES))
+        || at.checked_sub(2).is_some_and(|i| is_one_of(&words[i].folded, PLACES) && words[i + 1].is_particle());
     inside || after || before
 }
 
-const THINGS: &[&str] = &[
-    "disease",
-    "syndrome",
-    "sign",
-    "test",
-    "score",
-    "scale",
-    "criteria",
-    "classification",
-    "palsy",
-    "lymphoma",
-    "sarcoma",
-    "tumor",
-    "tumour",
-    "phenomenon",
-    "reflex",
-    "maneuver",
-    "manoeuvre",
-    "procedure",
-    "hospital",
-    "clinic",
-    "center",
-    "centre",
-    "institute",
-    "university",
-    "foundation",
-    "murmur",
-    "disorder",
-    "dementia",
-    "ulcer",
-    "fracture",
-    "contracture",
-    "thyroiditis",
-    "anemia",
-    "anaemia",
-    "index",
-    "equation",
-    "formula",
-    "catheter",
-    "stain",
-    "agar",
-    "body",
-    "bodies",
-    "cell",
-    "cells",
-    "node",
-    "nodes",
-    "operation",
-    "law",
-    "method",
-    "technique",
-    "ataxia",
-    "chorea",
-    "arteritis",
-    "encephalopathy",
-    "esophagus",
-    "oesophagus",
-    "hernia",
-    "triad",
-    "school",
-    "college",
-    "street",
-    "avenue",
-    "road",
-    "county",
-    "city",
-    "district",
-    "day",
-    "study",
-    "trial",
-    "group",
-    "award",
-    "prize",
-    "pressure",
-    "rate",
-    "blood",
-    "care",
-    "health",
-    "medical",
-    "medicine",
-    "department",
-    "ward",
-    "unit",
-    "laboratory",
-    "company",
-    "inc",
-    "ltd",
-    "llc",
-    "corporation",
-    "pharma",
-    "pharmaceuticals",
-    "doenca",
-    "sindrome",
-    "sinal",
-    "teste",
-    "escala",
-    "instituto",
-    "clinica",
-    "universidade",
-    "fundacao",
-    "tooth",
-    "stage",
-    "type",
-    "grade",
-    "airport",
-    "park",
-    "river",
-    "island",
-    "bay",
-    "church",
-    "museum",
-];
+const THINGS: &str = "disease syndrome sign test score scale criteria classification palsy lymphoma sarcoma tumor tumour phenomenon \
+    reflex maneuver manoeuvre procedure hospital clinic center centre institute university foundation murmur \
+    disorder dementia ulcer fracture contracture thyroiditis anemia anaemia index equation formula catheter stain \
+    agar body bodies cell cells node nodes operation law method technique ataxia chorea arteritis encephalopathy \
+    esophagus oesophagus hernia triad school college street avenue road county city district day study trial group \
+    award prize pressure rate blood care health medical medicine department ward unit laboratory company inc ltd manor memorial lodge home house residence llc \
+    corporation pharma pharmaceuticals doenca sindrome sinal teste escala instituto clinica universidade fundacao \
+    tooth stage type grade airport park river island bay church museum";
 
-const PLACES: &[&str] = &[
-    "hospital",
-    "clinica",
-    "clinic",
-    "instituto",
-    "institute",
-    "fundacao",
-    "foundation",
-    "universidade",
-    "university",
-    "escola",
-    "rua",
-    "avenida",
-    "santa",
-    "saint",
-    "st",
-    "sao",
-    "doenca",
-    "sindrome",
-    "sinal",
-    "escala",
-    "centro",
-    "center",
-    "laboratorio",
-    "maternidade",
-];
-
-const EVERYDAY: &[&str] = &[
-    "the",
-    "and",
-    "for",
-    "with",
-    "from",
-    "has",
-    "had",
-    "was",
-    "were",
-    "are",
-    "is",
-    "be",
-    "been",
-    "patient",
-    "clinic",
-    "step",
-    "dose",
-    "condition",
-    "result",
-    "results",
-    "date",
-    "time",
-    "phone",
-    "email",
-    "address",
-    "reason",
-    "name",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "march",
-    "april",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-    "hypertension",
-    "cardiology",
-    "dermatology",
-    "neurology",
-    "doctor",
-    "nurse",
-    "please",
-    "hello",
-    "thanks",
-    "dear",
-    "sincerely",
-    "regards",
-    "heart",
-    "left",
-    "right",
-    "upper",
-    "lower",
-    "acute",
-    "chronic",
-    "type",
-    "street",
-    "english",
-    "portuguese",
-    "american",
-    "british",
-    "indian",
-    "german",
-    "french",
-    "internet",
-    "google",
-    "python",
-    "linux",
-    "windows",
-    "microsoft",
-];
+const PLACES: &str = "hospital clinica clinic instituto institute fundacao foundation universidade university escola rua avenida santa \
+    saint st sao doenca sindrome sinal escala centro center laboratorio maternidade";
 
 #[cfg(test)]
 mod tests {

@@ -174,6 +174,14 @@ const TABLE: &[Row] = &[
         any,
         r"(?i)(?-u:\b)(?:apt|apartment|suite|flat|studio)\.? (?:no\.? ?)?\d{1,5}[a-z]?,? [A-Za-z]",
     ),
+    (
+        Identity::Address,
+        0,
+        any,
+        r"(?-u:\b)(?:PSC|CMR|Unit) \d{1,6},? Box \d{1,6}|(?-u:\b)(?:APO|FPO|DPO),? A[AEP] \d{5}(?-u:\b)",
+    ),
+    (Identity::Address, 0, any, r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}"),
+    (Identity::Phone, 0, any, r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"),
     (Identity::Address, 0, any, r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"),
     (
         Identity::Address,

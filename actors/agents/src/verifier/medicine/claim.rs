@@ -167,10 +167,14 @@ impl Sentence<'_> {
         !laboratory || dose.per != Some(phrase::Per::LabVolume) && self.medicine_beside(placed)
     }
 
+    /// A medicine on either side, or behind it what only a medicine has: a schedule, a route, a form.
     fn medicine_beside(&self, placed: &Placed) -> bool {
         let before = (1..=3).filter_map(|n| placed.start.checked_sub(n));
-        let after = placed.end..(placed.end + 2).min(self.tokens.len());
-        before.chain(after).any(|at| LEXICON.find(&self.tokens[at..]).is_some())
+        let after = || placed.end..(placed.end + 2).min(self.tokens.len());
+        before.chain(after()).any(|at| LEXICON.find(&self.tokens[at..]).is_some())
+            || after().map(|at| &self.tokens[at..]).any(|rest| {
+                phrase::schedule(rest).is_some() || phrase::route(rest).is_some() || phrase::is_preparation(&rest[0])
+            })
     }
 
     /// "5 mg amlodipine", "200 mg tablets of amiodarone": the dose belongs to what follows.

@@ -4,7 +4,7 @@ use super::claim::{Claim, Dose, claims};
 use super::lexicon::{LEXICON, Medicine, stem};
 use super::phrase::Schedule;
 use super::unit::Kind;
-use crate::verifier::fold::{fold, words};
+use crate::verifier::fold::{fold, is_one_of, words};
 use crate::verifier::value::{Line, LineKind};
 
 /// Amounts this close, relatively, are equal: unit conversions round.
@@ -121,7 +121,7 @@ impl Grounds {
     fn unrecorded_treatment(&self, text: &str) -> Option<Ungrounded> {
         let folded = fold(text);
         folded.split(['\n', '.', ';']).find_map(|sentence| {
-            let has = |list: &[&str]| words(sentence).any(|w| list.contains(&w));
+            let has = |list: &str| words(sentence).any(|w| is_one_of(w, list));
             if !has(PLAN_WORDS) || has(DENIAL_WORDS) {
                 return None;
             }
@@ -201,59 +201,12 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= AMOUNT_TOLERANCE * a.abs().max(b.abs())
 }
 
-const PLAN_WORDS: &[&str] = &[
-    "treat",
-    "treated",
-    "treatment",
-    "start",
-    "started",
-    "undergo",
-    "underwent",
-    "undergoing",
-    "plan",
-    "planned",
-    "therapy",
-    "prescribed",
-    "receive",
-    "receives",
-    "received",
-    "receiving",
-    "scheduled",
-    "recommended",
-    "recommend",
-    "needs",
-    "requires",
-    "should",
-    "indicated",
-    "tratamento",
-    "tratado",
-    "tratada",
-    "iniciar",
-    "iniciou",
-    "submeter",
-    "submetido",
-    "submetida",
-    "plano",
-    "terapia",
-    "prescrito",
-    "prescrita",
-    "recebe",
-    "recebeu",
-    "agendado",
-    "agendada",
-    "indicado",
-    "indicada",
-    "precisa",
-    "deve",
-    "on",
-    "takes",
-    "taking",
-];
+const PLAN_WORDS: &str = "treat treated treatment start started undergo underwent undergoing plan planned therapy prescribed receive \
+    receives received receiving scheduled recommended recommend needs requires should indicated tratamento tratado \
+    tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe recebeu agendado \
+    agendada indicado indicada precisa deve on takes taking";
 
-const DENIAL_WORDS: &[&str] = &[
-    "no", "not", "never", "without", "denies", "none", "nao", "nenhum", "nenhuma", "sem", "nega", "nunca", "0",
-    "declined",
-];
+const DENIAL_WORDS: &str = "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 
 /// Treatments by name, each with the folded spellings that stand for it in text and records.
 const TREATMENTS: &[(&str, &[&str])] = &[
