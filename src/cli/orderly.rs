@@ -27,8 +27,10 @@ pub(super) async fn with_clinics<T>(
 ) -> Result<T, Stopped> {
     let mut stop = pin!(interrupted());
     let clinics = tokio::select! {
-        started = starting => started?,
+        // Listens for signals before the first clinic starts.
+        biased;
         () = &mut stop => return Err(Stopped::Interrupted),
+        started = starting => started?,
     };
     let outcome = tokio::select! {
         outcome = work(&clinics) => outcome,
