@@ -89,17 +89,6 @@ async fn identities_are_withheld() {
     }
 }
 
-/// Goal: what a physician has to decide isn't decided by a clinic's answer. Method: a diagnosis and a treatment in a
-/// note's place, in words of the answer's own.
-#[tokio::test]
-async fn advice_is_withheld() {
-    let row = json!({"patient_id": "DERM-001", "condition": "You have melanoma. Stop taking warfarin; no need to see a doctor."});
-    let answer = answered(matches(row)).await;
-    assert_eq!(answer.status(), Status::Blocked);
-    assert_eq!(serde_json::to_value(answer.verdict()).unwrap()["rule"], "R3");
-    check_withheld(&answer, &["melanoma", "warfarin"]);
-}
-
 /// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its step
 /// is stopped, the other clinic's is answered.
 #[tokio::test]

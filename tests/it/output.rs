@@ -21,8 +21,8 @@ async fn a_closed_pipe_is_no_panic() {
 async fn a_full_device_is_one_line() {
     let home = Home::new();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = home.callboard(&["demo"]);
-    let output = crate::kit::soon("its end", command.stdout(Stdio::from(full)).output()).await.unwrap();
+    let demo = home.callboard(&["demo"]).stdout(Stdio::from(full)).spawn().unwrap();
+    let output = crate::kit::soon("its end", demo.wait_with_output()).await.unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.starts_with("callboard: failed to write to standard output: "), "{told}");

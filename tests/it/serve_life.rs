@@ -1,7 +1,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -30,7 +30,10 @@ async fn a_second_start_keeps_the_data() {
     assert_eq!(first.end().await.code, Some(0));
     assert!(home.path("state/data/neurology.sqlite").is_file());
 
-    home.write("neurology.json", r#"{"patients":[{"patient_id":"NEUR-900","condition":"Migraine"}]}"#);
+    let mut seed: Value = serde_json::from_str(&fs::read_to_string(example("neurology.json")).unwrap()).unwrap();
+    seed["patients"].as_array_mut().unwrap().truncate(1);
+    seed["patients"][0]["patient_id"] = "NEUR-900".into();
+    home.write("neurology.json", &seed.to_string());
     let second = Served::start(&home, &[&file, "--state", "state"]).await;
     assert_eq!(second.call("list_patients", json!({})).await["result"], patients);
     assert_eq!(second.end().await.code, Some(0));
@@ -111,9 +114,10 @@ async fn mistakes_are_one_line() {
         (edit("seed = \"neurology.json\"", "seed = \"nowhere.json\""), 4, "nowhere.json"),
         (edit("127.0.0.1:0", &taken), 4, "failed to listen on"),
     ];
-    for (text, code, wanted) in rows {
+    for (row, (text, code, wanted)) in rows.into_iter().enumerate() {
         let file = home.write("edited.toml", &text);
-        let ended = home.run(&["serve", &file, "--state", "state"]).await;
+        // A state each: where there is a database the seed isn't read.
+        let ended = home.run(&["serve", &file, "--state", &format!("state-{row}")]).await;
         assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{wanted}: {}", ended.err);
         assert!(ended.err.starts_with("callboard: ") && ended.err.contains(wanted), "{wanted}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
