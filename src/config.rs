@@ -177,7 +177,7 @@ impl Topology {
         let syntax = |message: String| ConfigError::Syntax { path: PathBuf::from("topology"), message };
         let file: File = match is_yaml {
             true => serde_yaml_ng::from_str(text).map_err(|e| syntax(e.to_string()))?,
-            false => toml::from_str(text).map_err(|e| syntax(e.to_string()))?,
+            false => toml::from_str(text).map_err(|e| syntax(on_one_line(&e, text)))?,
         };
         let mut agents = file.agents;
         for (at, agent) in agents.iter().enumerate() {
@@ -196,4 +196,12 @@ impl Topology {
         let registry = Registry::try_from(file.clinics)?;
         Ok(Self { name: file.node.name, agents, listeners: file.listeners, registry })
     }
+}
+
+/// Where and what, without the excerpt that the parser draws.
+fn on_one_line(error: &toml::de::Error, text: &str) -> String {
+    let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("{} at line {line}, column {column}", error.message().replace('\n', " "))
 }

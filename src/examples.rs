@@ -1,8 +1,9 @@
 //! The example clinics, carried in the binary so that `demo` needs no files.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::node::NodeError;
 
 macro_rules! example {
     ($name:literal) => {
@@ -26,9 +27,8 @@ const EXAMPLES: [Example; 3] = [example!("cardiology"), example!("dermatology"),
 pub(crate) const HOST: &str = include_str!("../examples/clinics/host.toml");
 
 /// Writes an example's files into `folder` and says where its topology is.
-pub(crate) fn write(name: &str, folder: &Path) -> io::Result<PathBuf> {
-    let names = || EXAMPLES.map(|e| e.name).join(", ");
-    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no example {name}; there are {}", names()));
+pub(crate) fn write(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
+    let unknown = || NodeError::NoSuchExample { name: name.to_owned(), known: EXAMPLES.map(|e| e.name).join(", ") };
     let example = EXAMPLES.iter().find(|e| e.name == name).ok_or_else(unknown)?;
     let topology = folder.join(name).with_extension("toml");
     fs::write(&topology, example.topology)?;

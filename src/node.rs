@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -51,9 +51,37 @@ pub enum NodeError {
     /// Rename an agent.
     #[error(transparent)]
     Name(#[from] NameTaken),
+    /// Name the file of a node that listens; a host's file is for `callboard ask --topology`.
+    #[error("{path} declares no listener: there is nothing to serve")]
+    NothingToServe {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Name one that comes with callboard.
+    #[error("no example {name}; there are {known}")]
+    NoSuchExample {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// Point `TMPDIR` at a folder that can be written to.
+    #[error("failed to make a folder for the example's data: {0}")]
+    Scratch(#[source] io::Error),
     /// See what the system says.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl NodeError {
+    /// Whether the user's command line or file is at fault.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Config(_) | Self::Serve(ServeError::OperatorBeyondLoopback { .. }) => true,
+            Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
+            Self::Clinic { .. } | Self::Bind { .. } | Self::Serve(_) | Self::Scratch(_) | Self::Io(_) => false,
+        }
+    }
 }
 
 impl Node {

@@ -2,8 +2,9 @@
 
 use callboard_agents::orchestrator::Status;
 
-use super::{EXIT_ANSWERED, EXIT_FAILED, block_on, interrupted, show};
-use crate::clinics::{Clinics, ClinicsError};
+use super::orderly::{self, Stopped, with_clinics};
+use super::{EXIT_ANSWERED, EXIT_FAILED, show};
+use crate::clinics::Clinics;
 
 /// What is asked, and how it has to end.
 const QUESTIONS: [(&str, Status); 2] = [
@@ -13,41 +14,30 @@ const QUESTIONS: [(&str, Status); 2] = [
 
 /// Runs it; fails unless each question ends as it has to.
 pub(super) fn run() -> u8 {
-    let outcome = block_on(async {
-        tokio::select! {
-            outcome = demo() => outcome.map_err(|e| e.to_string()),
-            () = interrupted() => Err("interrupted".into()),
-        }
-    });
-    match outcome.map_err(|e| e.to_string()).flatten() {
-        Ok(true) => EXIT_ANSWERED,
-        Ok(false) => {
-            eprintln!("callboard: a question didn't end as it has to");
-            EXIT_FAILED
-        }
-        Err(error) => {
-            eprintln!("callboard: {error}");
-            EXIT_FAILED
-        }
-    }
+    orderly::run(demo())
 }
 
-async fn demo() -> Result<bool, ClinicsError> {
-    show::heading("Two clinics, each a process with a database of its own");
-    let clinics = Clinics::start_examples().await?;
+async fn demo() -> Result<u8, Stopped> {
+    show::heading("Two clinics, each a process with a database of its own").map_err(Stopped::Output)?;
+    let as_expected = with_clinics(Clinics::start_examples(), ask_all).await?;
+    show::heading("\nThe clinics have ended").map_err(Stopped::Output)?;
+    if !as_expected {
+        show::complain("a question didn't end as it has to");
+        return Ok(EXIT_FAILED);
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+async fn ask_all(clinics: &Clinics) -> Result<bool, Stopped> {
     for (id, url, process) in clinics.started() {
-        println!("  {id}  {url}  (process {process})");
+        show::line(&format!("  {id}  {url}  (process {process})")).map_err(Stopped::Output)?;
     }
     let mut as_expected = true;
     for (query, expected) in QUESTIONS {
-        println!();
-        show::heading(&format!("Question: {query}"));
+        show::heading(&format!("\nQuestion: {query}")).map_err(Stopped::Output)?;
         let answer = clinics.ask(query, None, show::told).await?;
-        show::answer(&answer);
+        show::answer(&answer).map_err(Stopped::Output)?;
         as_expected &= answer.status() == expected;
     }
-    println!();
-    clinics.shutdown().await;
-    show::heading("The clinics have ended");
     Ok(as_expected)
 }

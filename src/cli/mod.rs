@@ -2,6 +2,7 @@
 
 mod ask;
 mod demo;
+mod orderly;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
@@ -25,8 +26,9 @@ pub const EXIT_FAILED: u8 = 4;
 #[command(version, about, max_term_width = 100, arg_required_else_help = true)]
 pub struct Arguments {
     /// What to log to standard error, for example `info` or `callboard_runtime=debug`. Never holds what agents say.
-    #[arg(long, global = true, env = "CALLBOARD_LOG", default_value = "warn", value_name = "FILTER")]
-    log: String,
+    /// Without it, warnings; of `ask` and `demo`, which tell what happens themselves, errors only.
+    #[arg(long, global = true, env = "CALLBOARD_LOG", value_name = "FILTER")]
+    log: Option<String>,
     /// Log lines as JSON.
     #[arg(long, global = true)]
     log_json: bool,
@@ -77,20 +79,17 @@ struct ServeArguments {
 
 /// Runs a command to its end.
 pub fn run(arguments: Arguments) -> ExitCode {
-    if let Err(error) = crate::telemetry::start(&arguments.log, arguments.log_json) {
-        return usage(&error);
+    let log_default = if matches!(arguments.command, Command::Serve(_)) { "warn" } else { "error" };
+    let log = arguments.log.as_deref().unwrap_or(log_default);
+    if let Err(error) = crate::telemetry::start(log, arguments.log_json) {
+        show::complain(error);
+        return ExitCode::from(EXIT_USAGE);
     }
     ExitCode::from(match arguments.command {
         Command::Demo => demo::run(),
         Command::Ask(arguments) => ask::run(&arguments),
-        Command::Serve(arguments) => return serve::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     })
-}
-
-/// Says what is wrong with the command line.
-fn usage(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("callboard: {error}");
-    ExitCode::from(EXIT_USAGE)
 }
 
 /// Runs `main` on this thread.

@@ -1,12 +1,11 @@
 //! `callboard serve`.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use tokio::sync::oneshot;
 
-use super::{EXIT_FAILED, ServeArguments, interrupted, usage};
+use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
 use crate::config::Topology;
 use crate::examples;
 use crate::node::{Node, NodeError};
@@ -17,18 +16,16 @@ pub(crate) const READY: &str = "ready";
 pub(crate) const LISTENING: &str = "listening";
 
 /// Serves until interrupted.
-pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
-    let started = match start(arguments) {
-        Ok(started) => started,
-        Err(error) => return usage(&error),
-    };
-    let lifeline = arguments.lifeline.then(lifeline);
-    let served = actix_web::rt::System::new().block_on(serve(&started, arguments.free_ports, lifeline));
+pub(super) fn run(arguments: &ServeArguments) -> u8 {
+    let served = start(arguments).and_then(|started| {
+        let lifeline = arguments.lifeline.then(lifeline);
+        actix_web::rt::System::new().block_on(serve(&started, arguments.free_ports, lifeline))
+    });
     match served {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => EXIT_ANSWERED,
         Err(error) => {
-            eprintln!("callboard: {error}");
-            ExitCode::from(EXIT_FAILED)
+            show::complain(&error);
+            if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
         }
     }
 }
@@ -42,7 +39,7 @@ struct Start {
 
 fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
     if let Some(name) = arguments.topology.strip_prefix("example:") {
-        let scratch = tempfile::Builder::new().prefix("callboard-").tempdir()?;
+        let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
         let state = arguments.state.clone().unwrap_or_else(|| scratch.path().to_owned());
         return Ok(Start { topology: Topology::read(&file)?, state, _scratch: Some(scratch) });
@@ -50,7 +47,11 @@ fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
     let file = Path::new(&arguments.topology);
     let beside = file.parent().unwrap_or(Path::new("")).to_owned();
     let state = arguments.state.clone().unwrap_or(beside);
-    Ok(Start { topology: Topology::read(file)?, state, _scratch: None })
+    let topology = Topology::read(file)?;
+    if topology.listeners.is_empty() {
+        return Err(NodeError::NothingToServe { path: file.to_owned() });
+    }
+    Ok(Start { topology, state, _scratch: None })
 }
 
 async fn serve(
@@ -59,19 +60,24 @@ async fn serve(
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
     let node = Node::start(topology, state, free_ports).await?;
-    let mut out = std::io::stdout().lock();
+    let announced = show::unless_closed(announce(&node));
+    if announced.is_ok() {
+        tokio::select! {
+            () = interrupted() => {}
+            () = cut(lifeline) => {}
+        }
+    }
+    node.shutdown().await;
+    Ok(announced?)
+}
+
+fn announce(node: &Node) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for (agent, address) in node.listeners() {
         writeln!(out, "{LISTENING} {agent} http://{address}{}", callboard_mcp::bare::PATH_DEFAULT)?;
     }
     writeln!(out, "{READY}")?;
-    out.flush()?;
-    drop(out);
-    tokio::select! {
-        () = interrupted() => {}
-        () = cut(lifeline) => {}
-    }
-    node.shutdown().await;
-    Ok(())
+    out.flush()
 }
 
 async fn cut(lifeline: Option<oneshot::Receiver<()>>) {
@@ -85,7 +91,7 @@ async fn cut(lifeline: Option<oneshot::Receiver<()>>) {
 fn lifeline() -> oneshot::Receiver<()> {
     let (cut, is_cut) = oneshot::channel();
     std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
+        let mut input = io::stdin().lock();
         while matches!(input.read(&mut [0; 64]), Ok(1..)) {}
         drop(cut);
     });

@@ -16,7 +16,7 @@ const END: Duration = Duration::from_secs(5);
 /// What of this process's environment a child gets.
 const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
 
-/// The process, killed when this is dropped.
+/// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
 pub(super) struct Child {
     pub(super) agent: String,
     pub(super) url: String,
@@ -39,7 +39,6 @@ impl Child {
             .stdout(Stdio::piped())
             // Ctrl-C at a terminal reaches its whole group; the child is ended in order instead.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()?;
         let lifeline = process.stdin.take().ok_or_else(|| failed("it has no standard input".into()))?;
         let output = process.stdout.take().ok_or_else(|| failed("it has no standard output".into()))?;
@@ -62,7 +61,11 @@ impl Child {
             Ok(Ok(Some((agent, url)))) => Ok(Self { agent, url, process_id, process, lifeline }),
             Ok(Ok(None)) => Err(failed("it ended before it listened".into())),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("it didn't listen within {START:?}"))),
+            Err(_) => {
+                // It may have ended just now.
+                let _ = process.start_kill();
+                Err(failed(format!("it didn't listen within {START:?}")))
+            }
         }
     }
 

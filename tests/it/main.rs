@@ -1,4 +1,23 @@
 //! Integration tests, one module a promise.
 
+// The binary in a home of its own, guards that end its processes, clinics to ask.
+mod kit;
+
+// `callboard ask`: what is printed where, and the exit codes.
+mod ask;
+// `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
+mod demo;
+// Clinics that answer what they must not: the answer is blocked or lacks their step.
+mod hostile;
+// A third clinic is two files and no code.
+mod neurology;
+// Standard output and standard error: closed, full, plain, as JSON.
+mod output;
+// Nothing of what clinics answer is kept or logged.
+mod residency;
+// `callboard serve`: start, restart, drain, and mistakes in files.
+mod serve_life;
+// `callboard serve`: the bare dialect of a real process, good and bad input.
+mod serve_wire;
 // The repository keeps its own rules: arrows between crates, one crate on actix, short files.
 mod tidy;

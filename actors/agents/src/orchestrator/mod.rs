@@ -55,7 +55,14 @@ impl fmt::Debug for AskClinics {
 }
 
 impl AskClinics {
-    fn check(&self) -> Result<(), Failure> {
+    /// Whether it can be asked at all.
+    ///
+    /// # Errors
+    /// [`FailureKind::InvalidInput`](callboard_message::FailureKind::InvalidInput): an empty question, or a limit that is passed.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.query.trim().is_empty() {
+            return Err(Failure::invalid("there is nothing to ask. Try: list all cardiology patients"));
+        }
         let chars = self.query.chars().count();
         if chars > QUERY_CHARS_MAX {
             let message =

@@ -86,6 +86,7 @@ impl<'a> Pipeline<'a> {
                 tracing::error!(call = %self.call.id, kind = %failure.kind, "planner failed");
                 None
             }
+            Err(_) if self.call.cancel.is_cancelled() => None,
             Err(why) => {
                 tracing::error!(call = %self.call.id, kind = %why.kind(), "planner could not be asked");
                 None
@@ -123,6 +124,8 @@ impl<'a> Pipeline<'a> {
             Ok(Ok(Dispatched { steps })) if answers(&steps, checked.steps()) => return Some(steps),
             Ok(Ok(_)) => "outcomes of other steps".to_owned(),
             Ok(Err(failure)) => failure.kind.to_string(),
+            // Whoever asked has gone: that's no fault of anybody's here.
+            Err(_) if self.call.cancel.is_cancelled() => return None,
             Err(why) => why.kind().to_string(),
         };
         tracing::error!(call = %self.call.id, kind, "router failed");

@@ -13,6 +13,10 @@ const FIRST_FIELDS: [&str; 8] =
 const ECHOES: [&str; 3] = ["query", "specialty", "patient_id"];
 /// How far one level is indented, in spaces.
 const INDENT: usize = 3;
+/// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key otherwise.
+const COLUMNS_MAX: usize = 16;
+/// Widest column, in characters: longer texts stand over. A clinic could have one long text pad every row otherwise.
+const COLUMN_CHARS_MAX: usize = 60;
 
 /// One block a step: who was asked what, then the rows or the error.
 pub(super) fn text(steps: &[Step], outcomes: &[StepOutcome], registry: &Registry) -> String {
@@ -77,10 +81,16 @@ fn record_lines(record: &Map<String, Value>, level: usize, lines: &mut Vec<Strin
 /// Rows in columns; a dose and its unit are one column, as they are read.
 fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
     let mut columns: Vec<&str> = Vec::new();
+    let pad = " ".repeat(INDENT * level);
     for key in rows.iter().flat_map(|row| row.keys()) {
-        if !columns.contains(&key.as_str()) {
-            columns.push(key);
+        if columns.contains(&key.as_str()) {
+            continue;
         }
+        if columns.len() == COLUMNS_MAX {
+            lines.extend(rows.iter().map(|row| format!("{pad}{}", fields(row))));
+            return;
+        }
+        columns.push(key);
     }
     let joins_unit = columns.contains(&"dose") && columns.contains(&"unit");
     columns.retain(|c| !(joins_unit && *c == "unit"));
@@ -93,12 +103,12 @@ fn table(rows: &[&Map<String, Value>], level: usize, lines: &mut Vec<String>) {
         }
     };
     let cells: Vec<Vec<String>> = rows.iter().map(|row| columns.iter().map(|c| text(row, c)).collect()).collect();
-    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).min(COLUMN_CHARS_MAX);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     for row in &cells {
         let padded = row.iter().zip(&widths).map(|(text, width)| format!("{text:<width$}"));
         let row = padded.collect::<Vec<_>>().join("  ");
-        lines.push(format!("{}{}", " ".repeat(INDENT * level), row.trim_end()));
+        lines.push(format!("{pad}{}", row.trim_end()));
     }
 }
 
@@ -109,11 +119,13 @@ fn cell(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::String(text) => line(text),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
-        Value::Object(fields) => {
-            let parts = fields.iter().map(|(key, value)| format!("{}: {}", line(key), cell(value)));
-            parts.collect::<Vec<_>>().join("; ")
-        }
+        Value::Object(record) => fields(record),
     }
+}
+
+fn fields(record: &Map<String, Value>) -> String {
+    let parts = record.iter().map(|(key, value)| format!("{}: {}", line(key), cell(value)));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn order<'a, K: AsRef<str> + ?Sized + 'a>(keys: impl Iterator<Item = &'a K>) -> Vec<&'a str> {
@@ -182,6 +194,27 @@ mod tests {
             "   redacted: name, phone",
         ];
         check("get_patient", json!({ "patient_id": "CARD-003" }), json!({ "patient": patient }), &expect);
+    }
+
+    /// Goal: a clinic's odd rows cost no more than they hold. Method: columns and a width at their limits and one above;
+    /// a text wider than any column, which stands over.
+    #[test]
+    fn tables_are_bounded() {
+        let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
+        let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
+        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows, "n": 1 } }));
+        let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
+        let table = shown(json!([row(COLUMNS_MAX)]));
+        assert_eq!(table.split_once(heading).unwrap().1, format!("1\n      {}", numbers.join("  ")));
+        let listed = shown(json!([row(COLUMNS_MAX + 1)]));
+        assert!(listed.contains("\n      k10: 10; k11: 11; ") && listed.ends_with("; k26: 26"), "{listed}");
+
+        let long = "x".repeat(usize::from(u16::MAX) + 1);
+        for (text, width) in [(&long[..COLUMN_CHARS_MAX], COLUMN_CHARS_MAX), (&long, COLUMN_CHARS_MAX)] {
+            let table = shown(json!([{ "a": text, "b": 1 }, { "a": "y", "b": 2 }]));
+            let (first, second) = table.split_once("2\n      ").unwrap().1.split_once('\n').unwrap();
+            assert_eq!((first, second), (format!("{text}  1").as_str(), format!("      {:width$}  2", "y").as_str()));
+        }
     }
 
     /// Goal: any JSON has a text, and no text of a peer's moves the terminal or forges a line. Method: odd shapes,

@@ -30,7 +30,7 @@ pub(crate) async fn screen(
     match guardrail.ask(Screen { text, origin }).within_call(call).within(within).await {
         Ok(screening) if !screening.blocked => Screened::Passed,
         Ok(screening) => {
-            tracing::warn!(rules = ?screening.rules, "guardrail stopped a text");
+            tracing::info!(rules = ?screening.rules, "guardrail stopped a text");
             Screened::Stopped
         }
         Err(why) => {

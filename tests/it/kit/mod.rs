@@ -1,0 +1,166 @@
+//! The binary in a home of its own. Every process that a test starts ends with its guard; waits are bounded.
+
+pub mod clinics;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// How long a test waits for what must happen; long, for machines under load.
+pub const SOON: Duration = Duration::from_secs(60);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What `work` comes to, within [`SOON`].
+pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Waits until `condition` holds.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < SOON, "not within {SOON:?}: {what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// A file of `examples/clinics`.
+pub fn example(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/clinics").join(file)
+}
+
+/// Folders for one test: `HOME`, `TMPDIR`, and whatever it writes.
+pub struct Home(TempDir);
+
+/// How a process ended, and what it said.
+#[derive(Debug)]
+pub struct Finished {
+    /// None after a signal.
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("callboard_it_").tempdir().unwrap();
+        fs::create_dir(folder.path().join("tmp")).unwrap();
+        Self(folder)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and says where it is.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The binary, killed when its handle is dropped. Only `PATH` is inherited.
+    pub fn callboard(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        command.args(arguments).env_clear().env("RUST_BACKTRACE", "1").kill_on_drop(true);
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.0.path()).env("TMPDIR", self.path("tmp")).current_dir(self.0.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub async fn run(&self, arguments: &[&str]) -> Finished {
+        let output = soon("the end of a command", self.callboard(arguments).output()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// Runs `callboard ask` with a topology.
+    pub async fn ask(&self, topology: &str, more: &[&str]) -> Finished {
+        self.run(&[&["ask", "--topology", topology], more].concat()).await
+    }
+
+    /// Starts the binary. What it says on standard error is in this home's file `stderr` from now on.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        let stderr = fs::File::create(self.path("stderr")).unwrap();
+        let mut child = self.callboard(arguments).stderr(stderr).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Running { child, lines, stderr: self.path("stderr") }
+    }
+
+    /// Folders that commands left in `TMPDIR`.
+    pub fn left_behind(&self) -> usize {
+        fs::read_dir(self.path("tmp")).unwrap().count()
+    }
+
+    /// The processes of this home that live: those that have its `TMPDIR`.
+    pub fn processes(&self) -> Vec<u32> {
+        let ours = format!("TMPDIR={}", self.path("tmp").display());
+        let is_ours = |id: &u32| {
+            let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == ours.as_bytes())
+        };
+        let ids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        ids.filter(is_ours).filter(|id| is_alive(*id)).collect()
+    }
+
+    /// Waits until no process of this home lives and nothing of theirs is left in `TMPDIR`.
+    pub async fn swept(&self) {
+        until("the end of all processes", || self.processes().is_empty()).await;
+        assert_eq!(self.left_behind(), 0, "folders are left behind");
+    }
+}
+
+/// Whether a process runs; one that only waits to be counted doesn't.
+pub fn is_alive(id: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// A process, killed when this is dropped.
+pub struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    stderr: PathBuf,
+}
+
+impl Running {
+    pub fn id(&self) -> u32 {
+        self.child.id().unwrap()
+    }
+
+    /// The next line that contains `text`.
+    pub async fn line_with(&mut self, text: &str) -> String {
+        let reading = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                if line.contains(text) {
+                    return line;
+                }
+            }
+            panic!("ended without {text:?}: {}", fs::read_to_string(&self.stderr).unwrap());
+        };
+        soon(text, reading).await
+    }
+
+    /// Sends a signal, for example `INT`.
+    pub async fn signal(&self, name: &str) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.id())]).status().await.unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end.
+    pub async fn finished(mut self) -> Finished {
+        let status = soon("the end of a process", self.child.wait()).await.unwrap();
+        let mut out = String::new();
+        soon("its output", self.lines.into_inner().read_to_string(&mut out)).await.unwrap();
+        Finished { code: status.code(), out, err: fs::read_to_string(self.stderr).unwrap() }
+    }
+}

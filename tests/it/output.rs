@@ -1,0 +1,47 @@
+use std::process::Stdio;
+
+use crate::kit::Home;
+
+/// Goal: a reader that goes away ends nothing with a panic. Method: `demo` into `head -1`; its output, its errors, its
+/// folders.
+#[tokio::test]
+async fn a_closed_pipe_is_no_panic() {
+    let home = Home::new();
+    let script = format!("'{}' demo | head -1", env!("CARGO_BIN_EXE_callboard"));
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", &script]).env("TMPDIR", home.path("tmp")).env("RUST_BACKTRACE", "1").kill_on_drop(true);
+    let output = crate::kit::soon("the end of a pipe", shell.output()).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 1);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    home.swept().await;
+}
+
+/// Goal: what can't be written is said in one line, and the clinics end. Method: a full device as standard output.
+#[tokio::test]
+async fn a_full_device_is_one_line() {
+    let home = Home::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let demo = home.callboard(&["demo"]).stdout(Stdio::from(full)).spawn().unwrap();
+    let output = crate::kit::soon("its end", demo.wait_with_output()).await.unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.starts_with("callboard: failed to write to standard output: "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    home.swept().await;
+}
+
+/// Goal: the log goes to standard error, plain where that is no terminal, as JSON on demand. Method: a start at `debug`.
+#[tokio::test]
+async fn the_log_is_plain_or_json() {
+    let home = Home::new();
+    let topology = home.write("host.toml", &crate::kit::clinics::host("host.toml", &[&crate::kit::clinics::nobody()]));
+    let ask =
+        async |more: &[&str]| home.ask(&topology, &[&["List cardiology patients", "--json"], more].concat()).await;
+    assert_eq!(ask(&[]).await.err, "", "a clinic that is down is told by the answer");
+    let plain = ask(&["--log", "warn"]).await.err;
+    assert!(plain.contains("WARN") && !plain.contains('\u{1b}'), "{plain}");
+    for line in ask(&["--log", "info", "--log-json"]).await.err.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["level"].is_string(), "{line}");
+    }
+}
