@@ -25,7 +25,7 @@ fn steps(tally: &mut Tally) {
     tally.step("build", || command::run(cargo(&["build", "--workspace"])));
     // The arrows and the other rules of the repository are tests/it/tidy.rs.
     tests(tally, "tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
-    let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--test", "model"];
+    let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--lib", "model"];
     tests(tally, "model check", cargo(&model));
     examples::steps(tally);
     tally.step("instructions", instructions::gate);

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +18,7 @@ pub enum Question {
 }
 
 /// A prompt for the caller's language model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// The conversation so far, oldest first.
     pub turns: Vec<SampleTurn>,
@@ -28,7 +30,7 @@ pub struct Sample {
 }
 
 /// One turn of a conversation with a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleTurn {
     /// Who spoke.
     pub speaker: Speaker,
@@ -47,7 +49,7 @@ pub enum Speaker {
 }
 
 /// A form for a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Elicitation {
     /// What the person reads.
     pub message: String,
@@ -72,7 +74,7 @@ pub enum Answer {
 }
 
 /// What the caller's model wrote.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SampleAnswer {
     /// The model's name.
     pub model: String,
@@ -84,7 +86,7 @@ pub struct SampleAnswer {
 }
 
 /// What a person did with a form. Only a person, or a value that a person authorised beforehand, accepts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum AnswerAction {
     /// Filled in and sent.
@@ -106,4 +108,40 @@ pub struct Root {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+// What was said and filled in may be anybody's data: it is never printed.
+
+impl fmt::Debug for SampleTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SampleTurn({:?}, {} bytes)", self.speaker, self.text.len())
+    }
+}
+
+impl fmt::Debug for SampleAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SampleAnswer({}, {} bytes, {:?})", self.model, self.text.len(), self.stop_reason)
+    }
+}
+
+impl fmt::Debug for Elicitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Elicitation({} bytes)", self.message.len())
+    }
+}
+
+impl fmt::Debug for AnswerAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accept { .. } => "Accept(…)",
+            Self::Decline => "Decline",
+            Self::Cancel => "Cancel",
+        })
+    }
+}
+
+impl fmt::Debug for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sample({:?}, at most {} tokens)", self.turns, self.tokens_max)
+    }
 }

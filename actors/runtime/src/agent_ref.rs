@@ -188,7 +188,7 @@ impl AgentRef {
         self.0.snapshot()
     }
 
-    /// What it shows of its own state ([`crate::Agent::observe`]); `null` while it is away or gone. Goes before work.
+    /// What it shows of its own state ([`crate::Agent::observe`]); `null` while a handler has it or after its end. Goes before work.
     pub async fn observe(&self) -> serde_json::Value {
         let (reply, seen) = oneshot::channel();
         self.control(Control::Observe(reply));

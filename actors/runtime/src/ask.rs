@@ -1,16 +1,17 @@
 //! Telling, asking, calling: the futures on the sender's side.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use callboard_message::{Failure, Message, Principal};
+use callboard_message::{Failure, Message, Named, Principal};
 use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep};
 
-use crate::agent_ref::{AgentRef, Target};
+use crate::agent_ref::{AgentRef, Target, sealed};
 use crate::call::CallMeta;
 use crate::cell::{Pushed, Told};
 use crate::error::SendError;
@@ -22,8 +23,26 @@ pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(
     let mut slot = Some(message);
     match to.admit(&mut Told(&mut slot)) {
         Pushed::In => Ok(()),
+        Pushed::NotHandled => match named(to, slot.as_ref())? {
+            Some((agent, name)) => tell_named(&agent, name, slot),
+            None => refused(to, Pushed::NotHandled, slot).map_or(Ok(()), Err),
+        },
         pushed => refused(to, pushed, slot).map_or(Ok(()), Err),
     }
+}
+
+fn tell_named<M: Message>(agent: &AgentRef, named: Named, message: Option<M>) -> Result<(), SendError<M>> {
+    match <AgentRef as sealed::Target<Named>>::admit(agent, &mut Told(&mut Some(named))) {
+        Pushed::In => Ok(()),
+        pushed => refused(agent, pushed, message).map_or(Ok(()), Err),
+    }
+}
+
+/// The message as JSON, where the agent takes those.
+fn named<M: Message, T: Target<M>>(to: &T, message: Option<&M>) -> Result<Option<(AgentRef, Named)>, SendError<M>> {
+    let (Some(agent), Some(wire), Some(message)) = (to.outside(), M::wire(), message) else { return Ok(None) };
+    let payload = (wire.encode)(message).map_err(|e| SendError::Failed(Failure::internal(e.to_string())))?;
+    Ok(Some((agent, Named { name: M::NAME.to_owned(), payload })))
 }
 
 /// The error, where the message came back.
@@ -46,17 +65,19 @@ pub struct Tell<'a, M: Message, T: Target<M>> {
     to: &'a T,
     message: Option<M>,
     place: Option<WaiterId>,
+    /// To an agent that takes messages as JSON.
+    outside: Option<BoxFuture<'static, Result<(), SendError<Named>>>>,
 }
 
 impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
     #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self { to, message: Some(message), place: None }
+        Self { to, message: Some(message), place: None, outside: None }
     }
 
     /// No room at once, or something is wrong.
     #[cold]
-    fn refused_or_waiting(&mut self, pushed: Pushed, cx: &Context<'_>) -> Poll<Result<(), SendError<M>>> {
+    fn refused_or_waiting(&mut self, pushed: Pushed, cx: &mut Context<'_>) -> Poll<Result<(), SendError<M>>> {
         let pushed = match pushed {
             Pushed::Full(_) | Pushed::Waiting => {
                 self.to.wait(&mut Told(&mut self.message), &mut self.place, cx.waker())
@@ -66,8 +87,28 @@ impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
         match pushed {
             Pushed::In => Poll::Ready(Ok(())),
             Pushed::Waiting => Poll::Pending,
+            Pushed::NotHandled => match named(self.to, self.message.as_ref())? {
+                Some((agent, named)) => {
+                    let outside = self.outside.insert(Box::pin(async move { agent.tell(named).await }));
+                    Self::poll_outside(outside, &mut self.message, cx)
+                }
+                None => Poll::Ready(refused(self.to, pushed, self.message.take()).map_or(Ok(()), Err)),
+            },
             other => Poll::Ready(refused(self.to, other, self.message.take()).map_or(Ok(()), Err)),
         }
+    }
+
+    fn poll_outside(
+        outside: &mut BoxFuture<'static, Result<(), SendError<Named>>>,
+        message: &mut Option<M>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError<M>>> {
+        let told = ready!(outside.as_mut().poll(cx));
+        // The agent can only have ended: it takes such messages, and the tell waited for room.
+        Poll::Ready(match (told, message.take()) {
+            (Err(_), Some(message)) => Err(SendError::Closed { message }),
+            _ => Ok(()),
+        })
     }
 }
 
@@ -79,6 +120,9 @@ impl<M: Message, T: Target<M>> Future for Tell<'_, M, T> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        if let Some(outside) = &mut this.outside {
+            return Self::poll_outside(outside, &mut this.message, cx);
+        }
         let pushed = match this.place {
             None => this.to.admit(&mut Told(&mut this.message)),
             Some(_) => Pushed::Waiting,
@@ -231,6 +275,26 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     }
 }
 
+/// Asks on one thread that are one unit of its tokio budget.
+const ASKS_A_BUDGET_UNIT: u32 = 32;
+
+thread_local! {
+    static ASKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Asks answered in place never suspend: without this, a loop of them would starve the thread. True where the task has used up its
+/// budget and will be woken.
+#[inline]
+fn must_yield(cx: &mut Context<'_>) -> bool {
+    let asks = ASKS.get().wrapping_add(1);
+    ASKS.set(asks);
+    if !asks.is_multiple_of(ASKS_A_BUDGET_UNIT) {
+        return false;
+    }
+    let mut turn = std::pin::pin!(tokio::task::consume_budget());
+    turn.as_mut().poll(cx).is_pending()
+}
+
 /// Asks an agent that takes messages as JSON.
 fn outside<M: Message>(
     agent: AgentRef,
@@ -258,9 +322,7 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
         loop {
             this.state = match std::mem::replace(&mut this.state, State::Done) {
                 State::New => {
-                    // Asks answered in place never suspend: without this, a loop of them would starve the thread.
-                    let mut turn = std::pin::pin!(tokio::task::consume_budget());
-                    if turn.as_mut().poll(cx).is_pending() {
+                    if must_yield(cx) {
                         this.state = State::New;
                         return Poll::Pending;
                     }

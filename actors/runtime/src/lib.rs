@@ -26,6 +26,7 @@ mod mailbox;
 mod model;
 mod ops;
 mod policy;
+mod pool;
 mod profile;
 mod reply;
 mod snapshot;
@@ -52,6 +53,7 @@ pub use events::{Events, Published};
 pub use ids::AgentId;
 pub use journal::{Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, Record};
 pub use policy::{Crossing, Direction, Policy, PolicyChain, RateLimit};
+pub use pool::{Choice, Pool};
 pub use profile::{
     CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
 };

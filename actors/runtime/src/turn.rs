@@ -269,6 +269,11 @@ impl<A: Agent> Cell<A> {
                 }
             }
             Control::Observe(reply) => {
+                if matches!(body.phase, Phase::New)
+                    && let Step::Ended = self.bear(body)
+                {
+                    return Step::Ended;
+                }
                 let seen = body.alive().and_then(|(agent, _)| catch_unwind(AssertUnwindSafe(|| agent.observe())).ok());
                 let _ = reply.send(seen.unwrap_or_default());
             }

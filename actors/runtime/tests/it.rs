@@ -34,3 +34,7 @@ mod calls;
 // Directory, events, policy, journal.
 #[path = "it/registry.rs"]
 mod registry;
+
+// A pool shares the work as it says.
+#[path = "it/pool.rs"]
+mod pool;

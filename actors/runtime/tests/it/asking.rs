@@ -54,6 +54,14 @@ fn local_and_remote_look_identical() {
             system.spawn(Scripted::new([Act::Reply(json!(42)), Act::Panic, Act::Reply(json!("not a number"))]));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap(), 42);
         assert_eq!(remote.observe().await, json!([["add", {"by": 2}]]));
+        let told = system.spawn(Scripted::new([Act::Reply(json!(1)), Act::Reply(json!(2))]));
+        told.tell(Add { by: 3 }).await.unwrap();
+        told.try_tell(Add { by: 4 }).unwrap();
+        testkit::eventually("both are begun", SECOND, || told.snapshot().handled == 2).await;
+        assert_eq!(told.observe().await, json!([["add", {"by": 3}], ["add", {"by": 4}]]));
+        told.kill();
+        told.ended().await;
+        assert!(matches!(told.tell(Add { by: 5 }).await, Err(SendError::Closed { message: Add { by: 5 } })));
         assert_eq!(remote.ask(Add { by: 2 }).await.unwrap_err().kind(), FailureKind::Internal);
         system.shutdown(SECOND).await;
     });
