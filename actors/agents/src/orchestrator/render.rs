@@ -201,7 +201,7 @@ mod tests {
     fn tables_are_bounded() {
         let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
         let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
-        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows, "n": 1 } }));
+        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows } }));
         let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
         let table = shown(json!([row(COLUMNS_MAX)]));
         assert_eq!(table.split_once(heading).unwrap().1, format!("1\n      {}", numbers.join("  ")));
