@@ -1,8 +1,8 @@
 //! Callboard: an actor runtime for AI agents.
 //!
-//! Every agent (in this process, behind MCP, behind A2A, a language model, a person) is one actor behind one [`AgentRef`];
-//! every exchange may pause and ask back. This crate is the facade for those who embed it in a service of their own; the
-//! binary `callboard` is built on it too. See `examples/embed.rs`.
+//! Every agent (in this process, behind MCP, behind A2A, a language model, a person) is one actor behind one
+//! [`AgentRef`]; every exchange may pause and ask back. This crate is the facade for those who embed it in a service of
+//! their own; the binary `callboard` is built on it too. See `examples/embed.rs`.
 
 pub use callboard_macros::Message;
 pub use callboard_message as message;

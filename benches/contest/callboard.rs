@@ -1,7 +1,8 @@
 //! callboard, with everything on that a user gets by default: bound, supervision, tracing, an empty policy chain.
 //!
-//! Four ways of using it take part: as it comes (synchronous handlers, `AgentRef`); pinned, so that no ask is handled in
-//! place and every message goes through the queue, as with the others; with async handlers; and through typed handles.
+//! Four ways of using it take part: as it comes (synchronous handlers, `AgentRef`); pinned, so that no ask is handled
+//! in place and every message goes through the queue, as with the others; with async handlers; and through typed
+//! handles.
 
 use std::future::Future;
 use std::marker::PhantomData;

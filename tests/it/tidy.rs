@@ -1,5 +1,5 @@
-//! The repository's rules, held by a test. Each rule is a function from files to complaints, so that the rules themselves
-//! can be tried on files that break them.
+//! The repository's rules, held by a test. Each rule is a function from files to complaints, so that the rules
+//! themselves can be tried on files that break them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(counted, Counted { passed: 13, failed: 4, ignored: 2 });
     }
 
-    /// Goal: nothing that went wrong counts as passed. Method: a step that crashed before a test, and one that ran none.
+    /// Goal: nothing that went wrong counts as passed. Method: a step that crashed before a test, and one that ran
+    /// none.
     #[test]
     fn a_crash_and_an_empty_run_are_failures() {
         let mut tally = Tally::default();

@@ -6,4 +6,5 @@ pub mod orchestrator;
 pub mod plan;
 pub mod planner;
 pub mod router;
+mod text;
 pub mod verifier;

@@ -116,8 +116,8 @@ fn questions_are_answered() {
     });
 }
 
-/// Goal: whatever the planner refuses, the user reads why: the verifier passes all its sentences. Method: a question for
-/// each kind of refusal.
+/// Goal: whatever the planner refuses, the user reads why: the verifier passes all its sentences. Method: a question
+/// for each kind of refusal.
 #[test]
 fn refusals_reach_the_user() {
     real(async |system| {

@@ -7,12 +7,12 @@ use callboard_message::{Failure, Message, MessageSpec, Named};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::ask::{Ask, Call, Tell};
+use crate::ask::{Ask, Tell};
 use crate::call::CallMeta;
-use crate::cell::{Accept, AnyCell, Control, Pushed, take_into};
+use crate::calling::Call;
+use crate::cell::{Accept, AnyCell, Control, Pushed, Source};
 use crate::error::SendError;
 use crate::ids::AgentId;
-use crate::lane::Envelope;
 use crate::mailbox::WaiterId;
 use crate::reply::NoReply;
 use crate::snapshot::AgentSnapshot;
@@ -38,9 +38,9 @@ pub(crate) mod sealed {
 
     pub trait Target<M: Message> {
         #[doc(hidden)]
-        fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed;
+        fn admit(&self, source: &mut impl Source<M>) -> Pushed;
         #[doc(hidden)]
-        fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
+        fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
         #[doc(hidden)]
         fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
         #[doc(hidden)]
@@ -54,12 +54,12 @@ pub(crate) mod sealed {
 }
 
 impl<M: Message> sealed::Target<M> for AgentRef {
-    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
-        self.0.admit(TypeId::of::<M>(), &mut |queue, lane| take_into(slot, queue, lane))
+    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+        self.0.admit(TypeId::of::<M>(), &mut |queue, lane| source.put(queue, lane))
     }
 
-    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.0.wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| take_into(slot, queue, lane))
+    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.0.wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| source.put(queue, lane))
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
@@ -82,12 +82,12 @@ impl<M: Message> sealed::Target<M> for AgentRef {
 }
 
 impl<M: Message> sealed::Target<M> for Recipient<M> {
-    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
-        self.0.admit(slot)
+    fn admit(&self, source: &mut impl Source<M>) -> Pushed {
+        self.0.admit(source)
     }
 
-    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.0.wait(slot, place, waker)
+    fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.0.wait(source, place, waker)
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {

@@ -8,25 +8,22 @@ use std::time::Duration;
 
 use callboard_message::{Failure, Message, Principal};
 use futures::future::BoxFuture;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::agent_ref::{AgentRef, Target};
-use crate::call::{CallEvent, CallMeta, channel_caller};
-use crate::cell::Pushed;
+use crate::call::CallMeta;
+use crate::cell::{Pushed, Told};
 use crate::error::SendError;
 use crate::lane::Envelope;
 use crate::mailbox::WaiterId;
 use crate::reply::{ReplySlot, reply_channel};
 
-/// How long a [`Call`] may take, by default.
-pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
-
 pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(), SendError<M>> {
-    let mut slot = Some(Envelope { message, reply: None, call: None });
-    let pushed = to.admit(&mut slot);
-    refused(to, pushed, slot.map(|e| e.message)).map_or(Ok(()), Err)
+    let mut slot = Some(message);
+    match to.admit(&mut Told(&mut slot)) {
+        Pushed::In => Ok(()),
+        pushed => refused(to, pushed, slot).map_or(Ok(()), Err),
+    }
 }
 
 /// The error, where the message came back.
@@ -47,13 +44,30 @@ fn refused<M: Message, T: Target<M>>(to: &T, pushed: Pushed, message: Option<M>)
 #[must_use = "a tell does nothing until it is awaited"]
 pub struct Tell<'a, M: Message, T: Target<M>> {
     to: &'a T,
-    slot: Option<Envelope<M>>,
+    message: Option<M>,
     place: Option<WaiterId>,
 }
 
 impl<'a, M: Message, T: Target<M>> Tell<'a, M, T> {
+    #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self { to, slot: Some(Envelope { message, reply: None, call: None }), place: None }
+        Self { to, message: Some(message), place: None }
+    }
+
+    /// No room at once, or something is wrong.
+    #[cold]
+    fn refused_or_waiting(&mut self, pushed: Pushed, cx: &Context<'_>) -> Poll<Result<(), SendError<M>>> {
+        let pushed = match pushed {
+            Pushed::Full(_) | Pushed::Waiting => {
+                self.to.wait(&mut Told(&mut self.message), &mut self.place, cx.waker())
+            }
+            other => other,
+        };
+        match pushed {
+            Pushed::In => Poll::Ready(Ok(())),
+            Pushed::Waiting => Poll::Pending,
+            other => Poll::Ready(refused(self.to, other, self.message.take()).map_or(Ok(()), Err)),
+        }
     }
 }
 
@@ -62,22 +76,16 @@ impl<M: Message, T: Target<M>> Unpin for Tell<'_, M, T> {}
 impl<M: Message, T: Target<M>> Future for Tell<'_, M, T> {
     type Output = Result<(), SendError<M>>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let mut pushed = Pushed::Waiting;
-        if this.place.is_none() {
-            pushed = this.to.admit(&mut this.slot);
-        }
-        if let Pushed::Full(_) | Pushed::Waiting = pushed {
-            pushed = this.to.wait(&mut this.slot, &mut this.place, cx.waker());
-        }
+        let pushed = match this.place {
+            None => this.to.admit(&mut Told(&mut this.message)),
+            Some(_) => Pushed::Waiting,
+        };
         match pushed {
             Pushed::In => Poll::Ready(Ok(())),
-            Pushed::Waiting => Poll::Pending,
-            other => match refused(this.to, other, this.slot.take().map(|e| e.message)) {
-                Some(error) => Poll::Ready(Err(error)),
-                None => Poll::Ready(Ok(())),
-            },
+            other => this.refused_or_waiting(other, cx),
         }
     }
 }
@@ -91,44 +99,52 @@ impl<M: Message, T: Target<M>> Drop for Tell<'_, M, T> {
 }
 
 enum State<M: Message> {
-    New(M),
-    Waiting(Envelope<M>, ReplySlot<M::Reply>, Option<WaiterId>),
+    New,
+    /// In line for room. Boxed: few asks are, and all are moved about.
+    Waiting(Box<Waiting<M>>),
     Sent(ReplySlot<M::Reply>),
     /// The agent takes messages as JSON.
     Outside(BoxFuture<'static, Result<M::Reply, Failure>>),
     Done,
 }
 
+struct Waiting<M: Message> {
+    slot: Option<Envelope<M>>,
+    place: Option<WaiterId>,
+    answered: ReplySlot<M::Reply>,
+}
+
 /// Sends a message and waits for its reply. See [`AgentRef::ask`].
 #[must_use = "an ask does nothing until it is awaited"]
 pub struct Ask<'a, M: Message, T: Target<M>> {
     to: &'a T,
+    /// Until it is sent.
+    message: Option<M>,
     state: State<M>,
     call: Option<Arc<CallMeta>>,
-    hops_max_met: Option<u16>,
     waits_for_room: bool,
-    limit: Option<Duration>,
+    limits: Option<Box<Limits>>,
+}
+
+/// What most asks don't have.
+#[derive(Default)]
+struct Limits {
+    within: Option<Duration>,
+    hops_max_met: Option<u16>,
     began: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
+    #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self {
-            to,
-            state: State::New(message),
-            call: None,
-            hops_max_met: None,
-            waits_for_room: true,
-            limit: None,
-            began: None,
-            timer: None,
-        }
+        Self { to, message: Some(message), state: State::New, call: None, waits_for_room: true, limits: None }
     }
 
     /// Gives up after `limit`; the handler is cancelled.
     pub fn within(mut self, limit: Duration) -> Self {
-        self.limit = Some(self.limit.map_or(limit, |l| l.min(limit)));
+        let within = &mut self.limits.get_or_insert_default().within;
+        *within = Some(within.map_or(limit, |l| l.min(limit)));
         self
     }
 
@@ -140,70 +156,78 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
 
     /// Sends the message as part of `call`, as it is.
     pub fn within_call(mut self, call: Option<Arc<CallMeta>>) -> Self {
+        if call.as_ref().is_some_and(|c| c.deadline.is_some()) {
+            self.limits.get_or_insert_default();
+        }
         self.call = call;
         self
     }
 
     pub(crate) fn out_of_hops(mut self, hops_max: u16) -> Self {
-        self.hops_max_met = Some(hops_max);
+        self.limits.get_or_insert_default().hops_max_met = Some(hops_max);
         self
     }
 
-    /// The call with this ask's own limit as its deadline, so that the callee knows it.
-    fn limited_call(&mut self) {
-        if self.limit.is_some() || self.call.as_ref().is_some_and(|c| c.deadline.is_some()) {
-            self.began = Some(Instant::now());
+    /// Gives the call this ask's own limit as its deadline, so that the callee knows it.
+    fn limit_call(&mut self) -> Result<(), SendError<M>> {
+        let Some(limits) = &mut self.limits else { return Ok(()) };
+        if let Some(hops_max) = limits.hops_max_met {
+            return Err(SendError::TooManyHops { hops_max });
         }
-        let Some(limit) = self.limit else { return };
-        let call = match self.call.take() {
-            Some(call) => Arc::unwrap_or_clone(call),
-            None => CallMeta::new(Arc::new(Principal::agent("system"))),
-        };
-        let deadline = Instant::now() + limit;
-        self.call = Some(Arc::new(call.until(deadline)));
+        limits.began = Some(Instant::now());
+        if let Some(within) = limits.within {
+            let call = self.call.take().map(Arc::unwrap_or_clone);
+            let call = call.unwrap_or_else(|| CallMeta::new(Arc::new(Principal::agent("system"))));
+            self.call = Some(Arc::new(call.until(Instant::now() + within)));
+        }
+        Ok(())
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.call.as_ref().and_then(|c| c.deadline) else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let (Some(limits), Some(call)) = (&mut self.limits, &self.call) else { return Poll::Pending };
+        let Some(deadline) = call.deadline else { return Poll::Pending };
+        let timer = limits.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         timer.as_mut().poll(cx)
     }
 
-    fn begin(&mut self, message: M) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
-        if let Some(hops_max) = self.hops_max_met {
-            return Err(Err(SendError::TooManyHops { hops_max }));
-        }
-        self.limited_call();
-        let mut slot = Some(message);
-        if let Some(answer) = self.to.in_place(&mut slot, self.call.as_ref()) {
+    /// Has it handled in place if that can be, else sends it.
+    #[inline]
+    fn begin(&mut self, cx: &Context<'_>) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
+        self.limit_call().map_err(Err)?;
+        if let Some(answer) = self.to.in_place(&mut self.message, self.call.as_ref()) {
             return Err(answer.map_err(SendError::no_reply));
         }
-        let Some(message) = slot else { return Err(Err(SendError::Panicked)) };
+        let Some(message) = self.message.take() else { return Err(Err(SendError::Panicked)) };
         let (reply, answered) = reply_channel();
-        Ok(State::Waiting(Envelope { message, reply: Some(reply), call: self.call.clone() }, answered, None))
-    }
-
-    fn send(
-        &mut self,
-        envelope: Envelope<M>,
-        answered: ReplySlot<M::Reply>,
-        mut place: Option<WaiterId>,
-        cx: &Context<'_>,
-    ) -> Result<State<M>, SendError<M>> {
-        let mut slot = Some(envelope);
+        let mut slot = Some(Envelope { message, reply: Some(reply), call: self.call.clone() });
+        let mut place = None;
         let pushed = match self.waits_for_room {
             true => self.to.wait(&mut slot, &mut place, cx.waker()),
             false => self.to.admit(&mut slot),
         };
-        let Some(envelope) = slot else { return Ok(State::Sent(answered)) };
         match pushed {
-            Pushed::Waiting => Ok(State::Waiting(envelope, answered, place)),
-            Pushed::NotHandled => match (self.to.outside(), M::wire()) {
-                (Some(agent), Some(wire)) => Ok(outside(agent, wire, &envelope.message, self.call.clone())),
-                _ => Err(refused(self.to, pushed, Some(envelope.message)).unwrap_or(SendError::Stopped)),
-            },
-            pushed => Err(refused(self.to, pushed, Some(envelope.message)).unwrap_or(SendError::Stopped)),
+            Pushed::In => Ok(State::Sent(answered)),
+            Pushed::Waiting => Ok(State::Waiting(Box::new(Waiting { slot, place, answered }))),
+            other => self.refused_or_outside(other, slot).map_err(Err),
         }
+    }
+
+    /// Looks again for room.
+    fn look(&mut self, mut waiting: Box<Waiting<M>>, cx: &Context<'_>) -> Result<State<M>, SendError<M>> {
+        match self.to.wait(&mut waiting.slot, &mut waiting.place, cx.waker()) {
+            Pushed::In => Ok(State::Sent(waiting.answered)),
+            Pushed::Waiting => Ok(State::Waiting(waiting)),
+            other => self.refused_or_outside(other, waiting.slot.take()),
+        }
+    }
+
+    #[cold]
+    fn refused_or_outside(&self, pushed: Pushed, slot: Option<Envelope<M>>) -> Result<State<M>, SendError<M>> {
+        let Some(Envelope { message, .. }) = slot else { return Err(SendError::Stopped) };
+        if let (Pushed::NotHandled, Some(agent), Some(wire)) = (&pushed, self.to.outside(), M::wire()) {
+            return Ok(outside(agent, wire, &message, self.call.clone()));
+        }
+        Err(refused(self.to, pushed, Some(message)).unwrap_or(SendError::Stopped))
     }
 }
 
@@ -233,21 +257,21 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
         let this = &mut *self;
         loop {
             this.state = match std::mem::replace(&mut this.state, State::Done) {
-                State::New(message) => {
+                State::New => {
                     // Asks answered in place never suspend: without this, a loop of them would starve the thread.
                     let mut turn = std::pin::pin!(tokio::task::consume_budget());
                     if turn.as_mut().poll(cx).is_pending() {
-                        this.state = State::New(message);
+                        this.state = State::New;
                         return Poll::Pending;
                     }
-                    match this.begin(message) {
+                    match this.begin(cx) {
                         Ok(state) => state,
                         Err(answer) => return Poll::Ready(answer),
                     }
                 }
-                State::Waiting(envelope, answered, place) => match this.send(envelope, answered, place, cx) {
-                    Ok(State::Waiting(envelope, answered, place)) => {
-                        this.state = State::Waiting(envelope, answered, place);
+                State::Waiting(waiting) => match this.look(waiting, cx) {
+                    Ok(State::Waiting(waiting)) => {
+                        this.state = State::Waiting(waiting);
                         ready!(this.poll_timer(cx));
                         return Poll::Ready(Err(this.timed_out()));
                     }
@@ -286,12 +310,15 @@ impl<M: Message, T: Target<M>> Ask<'_, M, T> {
     fn timed_out(&mut self) -> SendError<M> {
         self.leave_line();
         self.state = State::Done;
-        SendError::TimedOut(self.began.map(|began| began.elapsed()).unwrap_or_default())
+        let began = self.limits.as_ref().and_then(|limits| limits.began);
+        SendError::TimedOut(began.map(|began| began.elapsed()).unwrap_or_default())
     }
 
     fn leave_line(&self) {
-        if let State::Waiting(_, _, Some(place)) = &self.state {
-            self.to.forget(*place);
+        if let State::Waiting(waiting) = &self.state
+            && let Some(place) = waiting.place
+        {
+            self.to.forget(place);
         }
     }
 }
@@ -299,93 +326,5 @@ impl<M: Message, T: Target<M>> Ask<'_, M, T> {
 impl<M: Message, T: Target<M>> Drop for Ask<'_, M, T> {
     fn drop(&mut self) {
         self.leave_line();
-    }
-}
-
-/// A call whose progress and questions the caller follows. See [`AgentRef::call`].
-///
-/// ```ignore
-/// let mut call = agent.call(AskClinics { query }).start();
-/// while let Some(event) = call.next().await { … }
-/// let reply = call.reply().await?;
-/// ```
-#[must_use = "a call does nothing until it is started"]
-pub struct Call<M: Message> {
-    agent: AgentRef,
-    meta: CallMeta,
-    limit: Duration,
-    message: M,
-}
-
-impl<M: Message> Call<M> {
-    pub(crate) fn new(agent: AgentRef, message: M) -> Self {
-        let meta = CallMeta::new(Arc::new(Principal::local_operator()));
-        Self { agent, meta, limit: CALL_DEADLINE_DEFAULT, message }
-    }
-
-    /// On whose behalf; by default the local operator's.
-    pub fn principal(mut self, principal: Principal) -> Self {
-        self.meta.principal = Arc::new(principal);
-        self
-    }
-
-    /// How long it may take; [`CALL_DEADLINE_DEFAULT`] by default.
-    pub fn within(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    /// Begins it.
-    pub fn start(self) -> RunningCall<M> {
-        let (caller, events) = channel_caller();
-        let meta = Arc::new(self.meta.with_caller(Arc::new(caller)));
-        let token = meta.cancel.clone();
-        let _cancel = token.clone().drop_guard();
-        let (agent, body, limit) = (self.agent, self.message, self.limit);
-        let reply = Box::pin(async move { agent.ask(body).within_call(Some(meta)).within(limit).await });
-        RunningCall { events, reply, outcome: None, token, _cancel }
-    }
-}
-
-/// A call under way. Dropped, it is cancelled.
-pub struct RunningCall<M: Message> {
-    events: mpsc::Receiver<CallEvent>,
-    reply: BoxFuture<'static, Result<M::Reply, SendError<M>>>,
-    outcome: Option<Result<M::Reply, SendError<M>>>,
-    token: CancellationToken,
-    /// Tells the whole chain of agents when this is dropped.
-    _cancel: DropGuard,
-}
-
-impl<M: Message> RunningCall<M> {
-    /// What happens next; `None` once the call has ended.
-    pub async fn next(&mut self) -> Option<CallEvent> {
-        if self.outcome.is_none() {
-            tokio::select! {
-                biased;
-                Some(event) = self.events.recv() => return Some(event),
-                outcome = &mut self.reply => self.outcome = Some(outcome),
-            }
-        }
-        // What was told before the end is still told.
-        self.events.try_recv().ok()
-    }
-
-    /// The result. Questions that come from here on are refused.
-    ///
-    /// # Errors
-    /// Any [`SendError`].
-    pub async fn reply(mut self) -> Result<M::Reply, SendError<M>> {
-        self.events.close();
-        while self.events.try_recv().is_ok() {}
-        match self.outcome.take() {
-            Some(outcome) => outcome,
-            None => (&mut self.reply).await,
-        }
-    }
-
-    /// Tells the callee that the result is no longer wanted; [`RunningCall::reply`] says how it ended.
-    pub fn cancel(&self) {
-        self.token.cancel();
     }
 }

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::agent::{Agent, Handlers};
+use crate::body::Runner;
 use crate::call::CallMeta;
 use crate::host::{Host, inside};
 use crate::ids::AgentId;
@@ -25,7 +26,6 @@ use crate::snapshot::{AgentSnapshot, AgentState};
 use crate::supervision::{ExitReason, Supervisor};
 use crate::sync::Mutex;
 use crate::system::System;
-use crate::turn::Runner;
 
 /// What goes before work.
 pub(crate) enum Control {
@@ -316,10 +316,30 @@ pub(crate) fn short_type_name<A>() -> &'static str {
     name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
 }
 
-#[inline]
-pub(crate) fn take_into<M: Message>(slot: &mut Option<Envelope<M>>, queue: &mut Queue, lane: u16) {
-    if let Some(envelope) = slot.take() {
-        queue.push(lane, envelope);
+/// Where an envelope comes from when there is room for it.
+pub trait Source<M: Message> {
+    #[doc(hidden)]
+    fn put(&mut self, queue: &mut Queue, lane: u16);
+}
+
+impl<M: Message> Source<M> for Option<Envelope<M>> {
+    #[inline]
+    fn put(&mut self, queue: &mut Queue, lane: u16) {
+        if let Some(envelope) = self.take() {
+            queue.push(lane, envelope);
+        }
+    }
+}
+
+/// A message without reply and call.
+pub(crate) struct Told<'a, M>(pub(crate) &'a mut Option<M>);
+
+impl<M: Message> Source<M> for Told<'_, M> {
+    #[inline]
+    fn put(&mut self, queue: &mut Queue, lane: u16) {
+        if let Some(message) = self.0.take() {
+            queue.push(lane, Envelope { message, reply: None, call: None });
+        }
     }
 }
 
@@ -332,19 +352,19 @@ pub(crate) struct Port<A: Agent, M: Message> {
 
 /// A [`Port`] without its agent's type.
 pub(crate) trait Accept<M: Message>: Send + Sync {
-    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed;
-    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
+    fn admit(&self, source: &mut dyn Source<M>) -> Pushed;
+    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
     fn cell(&self) -> &dyn AnyCell;
 }
 
 impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
-    fn admit(&self, slot: &mut Option<Envelope<M>>) -> Pushed {
-        self.cell.admit(|queue| take_into(slot, queue, self.lane))
+    fn admit(&self, source: &mut dyn Source<M>) -> Pushed {
+        self.cell.admit(|queue| source.put(queue, self.lane))
     }
 
-    fn wait(&self, slot: &mut Option<Envelope<M>>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.cell.wait(place, waker, |queue| take_into(slot, queue, self.lane))
+    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
+        self.cell.wait(place, waker, |queue| source.put(queue, self.lane))
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context as ActixContext, WrapFuture};
+use actix::{Actor, AsyncContext, Context as ActixContext};
 
 use crate::sync::Mutex;
 
 /// Turns given out before the arbiter's other tasks run.
-const TURNS_A_POLL_MAX: u32 = 128;
+const TURNS_A_POLL_MAX: u32 = 1_024;
 /// How long the agents of an arbiter run before its timers and sockets are looked at. Well under the 10 ms that a timer
 /// beside a flood may be late; tokio looks at them only between polls that leave nothing ready.
 const TIME_A_POLL_MAX: Duration = Duration::from_micros(500);
 /// Turns between two looks at the clock.
-const TURNS_A_CLOCK: u32 = 8;
+const TURNS_A_CLOCK: u32 = 16;
 
 /// Something with a turn to take: an agent.
 pub(crate) trait Turn: Send {
@@ -99,7 +99,7 @@ impl Host {
 
     /// Starts the actor that runs this host on the current arbiter.
     pub(crate) fn start(self: &Arc<Self>) {
-        HostActor { host: self.clone() }.start();
+        HostActor { host: self.clone(), turns: None }.start();
     }
 
     /// Moves what came from elsewhere behind the local tickets. False where there is nothing at all to do.
@@ -134,6 +134,7 @@ enum Collected {
 
 struct HostActor {
     host: Arc<Host>,
+    turns: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Actor for HostActor {
@@ -141,7 +142,19 @@ impl Actor for HostActor {
 
     fn started(&mut self, cx: &mut Self::Context) {
         let turns = Turns { host: self.host.clone(), local: VecDeque::new(), yielding: None };
-        cx.spawn(turns.into_actor(self).map(|(), _, cx| cx.stop()));
+        // A task of its own: as a future of the context's, actix would look at its mailbox and its timers at every wake-up. The
+        // address keeps the actor until the turns have ended, and the actor ends the turns.
+        let keep = cx.address();
+        self.turns = Some(actix::spawn(async move {
+            turns.await;
+            drop(keep);
+        }));
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        if let Some(turns) = self.turns.take() {
+            turns.abort();
+        }
     }
 }
 

@@ -54,6 +54,7 @@ impl<M: Message> Lane for VecDeque<Envelope<M>> {
     }
 }
 
+#[inline]
 pub(crate) fn typed<M: Message>(lane: &mut dyn Lane) -> Option<&mut VecDeque<Envelope<M>>> {
     (lane as &mut dyn Any).downcast_mut()
 }
@@ -81,6 +82,7 @@ impl Batch for Queue {
 }
 
 impl Queue {
+    #[inline]
     pub(crate) fn push<M: Message>(&mut self, lane: u16, envelope: Envelope<M>) {
         let pushed = match self.lanes.get_mut(usize::from(lane)) {
             Some(Some(queue)) => typed::<M>(&mut **queue),
@@ -93,6 +95,7 @@ impl Queue {
     }
 
     /// One more message in `lane`, at the end.
+    #[inline]
     fn note(&mut self, lane: u16) {
         if self.last.lane != lane && self.last.count > 0 {
             self.order.push_back(std::mem::take(&mut self.last));

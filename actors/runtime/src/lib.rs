@@ -7,23 +7,29 @@
 mod agent;
 mod agent_ref;
 mod ask;
+mod body;
 mod call;
+mod calling;
 mod cell;
 mod cx;
 mod dead_letter;
 mod directory;
 mod error;
 mod events;
+mod failure;
 mod host;
 mod ids;
 mod journal;
 mod lane;
 mod mailbox;
+#[cfg(all(test, feature = "shuttle"))]
+mod model;
 mod ops;
 mod policy;
 mod profile;
 mod reply;
 mod snapshot;
+mod spawn;
 mod supervision;
 mod sync;
 mod system;
@@ -35,8 +41,9 @@ mod turn;
 
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
-pub use ask::{Ask, CALL_DEADLINE_DEFAULT, Call, RunningCall, Tell};
+pub use ask::{Ask, Tell};
 pub use call::{CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PendingQuestion};
+pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use cx::Cx;
 pub use dead_letter::{DEAD_LETTERS_KEPT_MAX, DeadLetter, DeadLetters};
 pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
@@ -49,6 +56,7 @@ pub use profile::{
     CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
 };
 pub use snapshot::{AgentSnapshot, AgentState};
+pub use spawn::Spawn;
 pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
-pub use system::{ShutdownReport, Spawn, System};
+pub use system::{ShutdownReport, System};
 pub use timer::{TIMER_PERIOD_MIN, Timer};

@@ -5,6 +5,7 @@
 //! takes the ticket and hands it to the host: no wake-up is lost, and none is paid for an agent that is awake.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::task::Waker;
 
 use crate::sync::{Mutex, MutexGuard};
@@ -13,6 +14,15 @@ use crate::sync::{Mutex, MutexGuard};
 pub(crate) trait Batch: Default + Send {
     fn is_empty(&self) -> bool;
 }
+
+/// A ticket has a batch of its own: what makes an idle agent busy goes straight there.
+pub(crate) trait HasBatch<Q> {
+    fn batch(&mut self) -> &mut Q;
+}
+
+/// Mailboxes of at least this many messages promise room only when half of it is free: a sender woken for less would be back in
+/// the line at once, and waking costs more than a hundred messages.
+const PROMISE_BY_HALF_FROM: u32 = 128;
 
 /// Who may still put messages in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +56,8 @@ struct Waiter {
 /// `Q` holds the messages, `T` is the ticket, `C` a control message.
 pub(crate) struct Mailbox<Q, T, C> {
     inner: Mutex<Inner<Q, T, C>>,
+    /// Whether control waits: looked at without the lock.
+    urgent: AtomicBool,
 }
 
 pub(crate) struct Inner<Q, T, C> {
@@ -53,6 +65,8 @@ pub(crate) struct Inner<Q, T, C> {
     /// Messages in the queue, taken out in a batch but not yet begun, or promised to a waiter.
     held: u32,
     capacity: u32,
+    /// Waiting senders are promised room when no more than this is held.
+    promise_at: u32,
     gate: Gate,
     scheduled: bool,
     /// A handler of the agent is suspended: messages wait, only control and wake-ups schedule it.
@@ -62,6 +76,8 @@ pub(crate) struct Inner<Q, T, C> {
     ticket: Option<T>,
     control: VecDeque<C>,
     waiters: VecDeque<Waiter>,
+    /// How many of them have no promise yet: only those go before newcomers.
+    in_line: u32,
     next_waiter: u64,
 }
 
@@ -83,14 +99,18 @@ pub(crate) enum Rest {
     More,
 }
 
-impl<Q: Batch, T, C> Mailbox<Q, T, C> {
+impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
     /// `capacity` in messages, at least one.
     pub(crate) fn new(capacity: u32) -> Self {
+        let capacity = capacity.max(1);
+        let promise_at = if capacity >= PROMISE_BY_HALF_FROM { capacity / 2 } else { capacity - 1 };
         Self {
+            urgent: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 queue: Q::default(),
                 held: 0,
-                capacity: capacity.max(1),
+                capacity,
+                promise_at,
                 gate: Gate::Open,
                 // Until the first turn has built the agent, the ticket is out.
                 scheduled: true,
@@ -100,6 +120,7 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
                 ticket: None,
                 control: VecDeque::new(),
                 waiters: VecDeque::new(),
+                in_line: 0,
                 next_waiter: 0,
             }),
         }
@@ -110,17 +131,17 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
     }
 
     /// Puts a message in by `push`, or says why not. `inside`: the sender is an agent.
+    #[inline]
     pub(crate) fn admit(&self, inside: fn() -> bool, push: impl FnOnce(&mut Q)) -> Admitted<T> {
         let mut inner = self.lock();
         if inner.shut(inside) {
             return Admitted::Closed;
         }
-        if inner.held >= inner.capacity {
+        if inner.held >= inner.capacity || inner.in_line > 0 {
             return Admitted::Full;
         }
         inner.held += 1;
-        push(&mut inner.queue);
-        Admitted::In(inner.schedule_for_message())
+        Admitted::In(inner.put(push))
     }
 
     /// As [`Mailbox::admit`], but a sender without room gets, or keeps, a place in the line. `waker` is called when room
@@ -141,21 +162,20 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
             return Admitted::Closed;
         }
         let Some(id) = place else {
-            if inner.held < inner.capacity {
+            if inner.held < inner.capacity && inner.in_line == 0 {
                 inner.held += 1;
-                push(&mut inner.queue);
-                return Admitted::In(inner.schedule_for_message());
+                return Admitted::In(inner.put(push));
             }
             let id = WaiterId(inner.next_waiter);
             inner.next_waiter += 1;
+            inner.in_line += 1;
             inner.waiters.push_back(Waiter { id, waker: Some(waker.clone()) });
             return Admitted::Waiting(id);
         };
         match inner.position(id).map(|at| (at, inner.waiters[at].waker.is_none())) {
             Some((at, true)) => {
                 inner.waiters.remove(at);
-                push(&mut inner.queue);
-                Admitted::In(inner.schedule_for_message())
+                Admitted::In(inner.put(push))
             }
             Some((at, false)) => {
                 if !inner.waiters[at].waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
@@ -180,6 +200,7 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
             return None;
         }
         inner.control.push_back(control);
+        self.urgent.store(true, Release);
         inner.schedule()
     }
 
@@ -203,8 +224,16 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
 
     /// `count` messages are begun.
     pub(crate) fn release(&self, count: u32) {
-        let wakes = self.lock().release(count);
+        let mut inner = self.lock();
+        inner.held -= count;
+        let wakes = inner.promise(false);
+        drop(inner);
         wake_all(wakes);
+    }
+
+    /// Whether control waits.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent.load(Acquire)
     }
 
     /// `count` messages that were set aside are back. They may exceed the capacity: they were within it once, and the stash has
@@ -220,8 +249,12 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
     /// The next work: control before a wake-up before messages. Messages go into `batch` if that is empty.
     pub(crate) fn take(&self, begun: u32, batch: &mut Q, want_messages: bool) -> Work<C> {
         let mut inner = self.lock();
-        let wakes = inner.release(begun);
+        inner.held -= begun;
+        let wakes = inner.promise(false);
         let control = inner.control.pop_front();
+        if inner.control.is_empty() && control.is_some() {
+            self.urgent.store(false, Release);
+        }
         if want_messages && control.is_none() && batch.is_empty() && !inner.queue.is_empty() {
             std::mem::swap(&mut inner.queue, batch);
         }
@@ -234,7 +267,8 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
     /// The turn ends: the ticket comes back here, or is returned because there is more to do.
     pub(crate) fn settle(&self, begun: u32, rest: Rest, ticket: T) -> Option<T> {
         let mut inner = self.lock();
-        let wakes = inner.release(begun);
+        inner.held -= begun;
+        let wakes = inner.promise(rest != Rest::More);
         inner.busy = rest == Rest::Busy;
         let more = rest == Rest::More || inner.woken || !inner.control.is_empty();
         let ticket = if more || (rest == Rest::Idle && !inner.queue.is_empty()) {
@@ -254,6 +288,7 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
         let (waiters, _control) = {
             let mut inner = self.lock();
             inner.ended = true;
+            inner.in_line = 0;
             inner.gate = Gate::Closed;
             inner.held = 0;
             inner.ticket = None;
@@ -277,7 +312,8 @@ impl<Q: Batch, T, C> Mailbox<Q, T, C> {
     }
 }
 
-impl<Q: Batch, T, C> Inner<Q, T, C> {
+impl<Q: Batch, T: HasBatch<Q>, C> Inner<Q, T, C> {
+    #[inline]
     fn shut(&self, inside: fn() -> bool) -> bool {
         match self.gate {
             Gate::Open => false,
@@ -286,8 +322,20 @@ impl<Q: Batch, T, C> Inner<Q, T, C> {
         }
     }
 
-    fn schedule_for_message(&mut self) -> Option<T> {
-        if self.busy { None } else { self.schedule() }
+    /// Puts a message in; where that makes an idle agent busy, in its ticket, which spares it a look in here.
+    #[inline]
+    fn put(&mut self, push: impl FnOnce(&mut Q)) -> Option<T> {
+        if self.scheduled || self.busy {
+            push(&mut self.queue);
+            return None;
+        }
+        self.scheduled = true;
+        let mut ticket = self.ticket.take();
+        match &mut ticket {
+            Some(ticket) if self.queue.is_empty() => push(ticket.batch()),
+            _ => push(&mut self.queue),
+        }
+        ticket
     }
 
     fn schedule(&mut self) -> Option<T> {
@@ -302,27 +350,35 @@ impl<Q: Batch, T, C> Inner<Q, T, C> {
         self.waiters.binary_search_by_key(&id, |w| w.id).ok()
     }
 
-    fn leave(&mut self, place: Option<WaiterId>) -> Vec<Waker> {
-        let Some(at) = place.and_then(|id| self.position(id)) else { return Vec::new() };
+    fn leave(&mut self, place: Option<WaiterId>) -> Option<Vec<Waker>> {
+        let at = place.and_then(|id| self.position(id))?;
         let promised = self.waiters.remove(at).is_some_and(|w| w.waker.is_none());
-        self.release(u32::from(promised))
+        self.held -= u32::from(promised);
+        self.in_line -= u32::from(!promised);
+        self.promise(promised)
     }
 
-    /// `count` messages were begun: their room goes to waiting senders, in their order, then to anyone. The wakers
-    /// returned are for after the lock: a sender may be an agent, and waking it takes the lock of its mailbox.
+    /// Promises free room to waiting senders, in their order. `rests`: the agent takes no more for now, so they get what there is.
+    /// The wakers are for after the lock: a sender may be an agent, and waking it takes the lock of its mailbox.
     #[must_use]
-    fn release(&mut self, count: u32) -> Vec<Waker> {
-        let mut wakes = Vec::new();
-        self.held -= count;
-        if count == 0 || self.waiters.is_empty() {
-            return wakes;
+    #[inline]
+    fn promise(&mut self, rests: bool) -> Option<Vec<Waker>> {
+        if self.in_line == 0 || (self.held > self.promise_at && !rests) {
+            return None;
         }
+        Some(self.promise_all())
+    }
+
+    #[cold]
+    fn promise_all(&mut self) -> Vec<Waker> {
+        let mut wakes = Vec::new();
         for waiter in &mut self.waiters {
             if self.held >= self.capacity {
                 break;
             }
             if let Some(waker) = waiter.waker.take() {
                 self.held += 1;
+                self.in_line -= 1;
                 wakes.push(waker);
             }
         }
@@ -330,6 +386,12 @@ impl<Q: Batch, T, C> Inner<Q, T, C> {
     }
 }
 
-fn wake_all(wakes: Vec<Waker>) {
-    wakes.into_iter().for_each(Waker::wake);
+#[inline]
+fn wake_all(wakes: Option<Vec<Waker>>) {
+    if let Some(wakes) = wakes {
+        wakes.into_iter().for_each(Waker::wake);
+    }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

@@ -48,7 +48,7 @@ pub struct AgentSnapshot {
     pub mailbox_capacity: u32,
     /// Handlers suspended at an await.
     pub in_flight: u32,
-    /// Messages begun since it was spawned.
+    /// Messages begun since it was spawned; counted a chunk at a time, so it may lag behind the replies.
     pub handled: u64,
     /// Fresh agents made after the first.
     pub restarts: u32,

@@ -2,27 +2,24 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;
+use crate::body::{Body, Phase, Runner};
 use crate::cell::{Cell, Control};
 use crate::cx::Cx;
 use crate::host::Turn;
-use crate::lane::Queue;
-use crate::mailbox::{Batch, Rest};
+use crate::mailbox::{Batch, Rest, Work};
 use crate::ops::{Ran, Run};
 use crate::reply::NoReply;
 use crate::snapshot::AgentState;
-use crate::supervision::{ExitReason, History, Verdict};
+use crate::supervision::ExitReason;
 
 /// Messages handled at first before the clock is looked at; doubled from look to look.
 const CHUNK_MIN: u32 = 4;
@@ -33,81 +30,8 @@ const EXACT_BELOW: u32 = 2 * CHUNK_MAX;
 /// How long one turn lasts at most, but for a single handler's own length.
 const TURN_TIME_MAX: Duration = Duration::from_micros(200);
 
-/// An agent's ticket: it has the agent in it.
-pub(crate) struct Runner<A: Agent> {
-    pub(crate) cell: Arc<Cell<A>>,
-    pub(crate) body: Body<A>,
-}
-
-/// What only the holder of the ticket touches.
-pub(crate) struct Body<A: Agent> {
-    phase: Phase,
-    /// Here but while a handler has it, or before it is made.
-    agent: Option<A>,
-    cx: Option<Cx>,
-    batch: Queue,
-    /// The handler that has the agent to itself, with the agent in it.
-    flight: Option<BoxFuture<'static, (A, bool)>>,
-    others: Option<Box<Others>>,
-    stash: Option<Box<Queue>>,
-    history: Option<Box<History>>,
-    draining: bool,
-    panicked: Option<&'static str>,
-    waker: Option<Waker>,
-}
-
-/// Handlers that run beside the agent.
-#[derive(Default)]
-struct Others {
-    futures: FuturesUnordered<BoxFuture<'static, (u16, bool)>>,
-    /// How many of each kind.
-    by_lane: Vec<u32>,
-}
-
-enum Phase {
-    /// To be made, unless it was given, and started.
-    New,
-    Running,
-    /// A pause before a restart.
-    Pausing(Pin<Box<tokio::time::Sleep>>),
-    Ended,
-}
-
-impl<A: Agent> Body<A> {
-    pub(crate) fn new(agent: Option<A>) -> Self {
-        Self {
-            phase: Phase::New,
-            agent,
-            cx: None,
-            batch: Queue::default(),
-            flight: None,
-            others: None,
-            stash: None,
-            history: None,
-            draining: false,
-            panicked: None,
-            waker: None,
-        }
-    }
-
-    pub(crate) fn alive(&mut self) -> Option<(&mut A, &mut Cx)> {
-        match (&self.phase, &mut self.agent, &mut self.cx) {
-            (Phase::Running, Some(agent), Some(cx)) => Some((agent, cx)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn note_panic(&mut self, message: &'static str) {
-        self.panicked = Some(message);
-    }
-
-    fn takes_messages(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.agent.is_some()
-    }
-}
-
 /// What a step of a turn leads to.
-enum Step {
+pub(crate) enum Step {
     On,
     Rest(Rest),
     Ended,
@@ -147,7 +71,13 @@ impl<A: Agent> Cell<A> {
         let mut began: Option<Instant> = None;
         loop {
             let wants = body.takes_messages();
-            let work = self.mailbox.take(std::mem::take(begun), &mut body.batch, wants);
+            // A message that came with the ticket needs no look into the mailbox, unless something goes before it.
+            let at_hand =
+                wants && *begun == 0 && !body.batch.is_empty() && body.is_alone() && !self.mailbox.is_urgent();
+            let work = match at_hand && chunk == CHUNK_MIN {
+                true => Work { control: None, woken: false },
+                false => self.mailbox.take(std::mem::take(begun), &mut body.batch, wants),
+            };
             let step = match work.control {
                 Some(control) => self.obey(body, control),
                 None => {
@@ -318,63 +248,6 @@ impl<A: Agent> Cell<A> {
         if panicked { self.fail(body, "an async handler") } else { Step::On }
     }
 
-    /// A handler returns the agent; where it was dropped at an await, its state may be half changed.
-    fn come_back(&self, body: &mut Body<A>, agent: A, ended: bool) {
-        let good = ended || self.profile.cancel_safe || self.factory.is_none();
-        if good {
-            body.agent = Some(agent);
-        } else {
-            body.phase = Phase::New;
-            self.stats.restarts.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// The agent panicked: a fresh one takes over, soon, or the agent ends.
-    fn fail(self: &Arc<Self>, body: &mut Body<A>, message: &'static str) -> Step {
-        *self.stats.last_error.lock() = Some(message);
-        if let Some(cx) = &mut body.cx {
-            cx.call = None;
-        }
-        let verdict = match (&self.factory, &self.supervisor) {
-            (None, _) => Verdict::End,
-            (Some(_), None) => body.history.get_or_insert_default().judge(self.profile.restarts, &self.profile.backoff),
-            (Some(_), Some(supervisor)) => supervisor.judge(self.id),
-        };
-        match verdict {
-            Verdict::Restart(pause) => {
-                self.restart(body, pause);
-                Step::On
-            }
-            Verdict::End => {
-                tracing::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: too many restarts, or none to make a fresh one");
-                self.end(body, ExitReason::Failed)
-            }
-        }
-    }
-
-    fn restart(self: &Arc<Self>, body: &mut Body<A>, pause: Duration) {
-        tracing::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
-        self.stats.restarts.fetch_add(1, Relaxed);
-        self.drop_flight(body);
-        self.show(AgentState::Restarting);
-        body.agent = None;
-        body.phase = Phase::New;
-        if !pause.is_zero() {
-            let mut sleep = Box::pin(tokio::time::sleep(pause));
-            let waker = body.waker.get_or_insert_with(|| Waker::from(self.clone()));
-            // Registers it with the timer.
-            if sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
-                body.phase = Phase::Pausing(sleep);
-            }
-        }
-    }
-
-    fn drop_flight(&self, body: &mut Body<A>) {
-        if body.flight.take().is_some() {
-            self.stats.in_flight.fetch_sub(1, Relaxed);
-        }
-    }
-
     fn obey(self: &Arc<Self>, body: &mut Body<A>, control: Control) -> Step {
         match control {
             Control::Kill(why) => return self.end(body, why),
@@ -408,32 +281,5 @@ impl<A: Agent> Cell<A> {
             }
         }
         Step::On
-    }
-
-    /// The last step: what is left becomes dead letters, whoever watches is told.
-    fn end(self: &Arc<Self>, body: &mut Body<A>, why: ExitReason) -> Step {
-        if let (ExitReason::Stopped, Some((agent, cx))) = (why, body.alive()) {
-            let _ = catch_unwind(AssertUnwindSafe(|| agent.stopped(cx)));
-        }
-        body.phase = Phase::Ended;
-        body.agent = None;
-        self.drop_flight(body);
-        body.others = None;
-        self.stats.in_flight.store(0, Relaxed);
-        let mut left = Queue::default();
-        self.mailbox.close(&mut left);
-        for queue in [&mut body.batch, &mut left].into_iter().chain(body.stash.as_deref_mut()) {
-            queue.discard_all(NoReply::Stopped, |message| self.system.dead_letter(self.id, message, "agent ended"));
-        }
-        body.cx = None;
-        body.waker = None;
-        self.show(AgentState::Ended);
-        self.stats.exit.store(why as u8, SeqCst);
-        self.system.ended(self.id, why);
-        Step::Ended
-    }
-
-    fn show(&self, state: AgentState) {
-        self.stats.state.store(state as u8, Relaxed);
     }
 }

@@ -1,6 +1,7 @@
 //! The JSON-RPC 2.0 envelope, framing and limits. Knows neither MCP nor A2A.
 //!
-//! Payloads stay raw ([`RawValue`](serde_json::value::RawValue)): they are checked once, here, and forwarded as they came.
+//! Payloads stay raw ([`RawValue`](serde_json::value::RawValue)): they are checked once, here, and forwarded as they
+//! came.
 
 mod credential;
 mod decode;

@@ -34,13 +34,9 @@ impl Access {
         Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() })
     }
 
-    /// Whether the principal may be told who a patient is: it must be the local operator or hold [`IDENTITY_SCOPE`],
-    /// and it must ask for a purpose that this clinic allows. Neither is enough alone.
+    /// Whether the principal may be told by this clinic who a patient is.
     pub(super) fn may_identify(&self, principal: &Principal) -> bool {
-        let trusted =
-            principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
-        let purpose_fits = principal.purpose.as_ref().is_some_and(|p| self.purposes_allowed.contains(p));
-        trusted && purpose_fits
+        may_identify(principal, &self.purposes_allowed)
     }
 
     /// Whether the principal may see the field.
@@ -74,6 +70,15 @@ impl Access {
             redacted,
         }
     }
+}
+
+/// Whether the principal may be told who a patient is: it must be the local operator or hold [`IDENTITY_SCOPE`], and it
+/// must ask for one of the purposes that are allowed. Neither is enough alone.
+pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -> bool {
+    let trusted =
+        principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
+    let purpose_fits = principal.purpose.as_ref().is_some_and(|p| purposes_allowed.contains(p));
+    trusted && purpose_fits
 }
 
 /// Whether the free text says who the patient is: a word of the name, or a number, date or address as in the file.

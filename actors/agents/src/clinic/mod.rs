@@ -17,6 +17,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use access::may_identify;
 pub use access::{IDENTITY_SCOPE, PURPOSE_DEFAULT};
 pub use agent::{Clinic, READS_IN_FLIGHT_MAX};
 pub use config::ClinicConfig;

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use callboard_message::Failure;
-use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
+
+use crate::text;
 
 /// Most words in a query.
 pub const QUERY_WORDS_MAX: usize = 32;
@@ -23,18 +23,9 @@ const ALTERNATIVES: &[&str] = &["or", "ou"];
 /// Words that would turn the answer into its opposite if they were ignored.
 const NEGATIONS: &[&str] = &["except", "exceto", "excluding", "exclude", "nao", "not", "sem", "without"];
 
-/// Text as it is compared: compatibility forms, accents and case removed.
-pub(super) fn fold(text: &str) -> String {
-    text.nfkd()
-        .filter(|c| !is_combining_mark(*c))
-        .flat_map(char::to_lowercase)
-        .filter(|c| !is_combining_mark(*c))
-        .collect()
-}
-
 /// The folded words of a text, letters and digits only.
 pub(super) fn words(text: &str) -> Vec<String> {
-    fold(text).split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    text::words(&text::fold(text)).map(str::to_owned).collect()
 }
 
 /// One phrase of a group of synonyms.
@@ -78,7 +69,7 @@ impl Synonyms {
     }
 
     fn ignores(&self, word: &str) -> bool {
-        STOPWORDS.split(' ').any(|stop| stop == word) || self.ignored.iter().any(|ignored| ignored == word)
+        text::is_one_of(word, STOPWORDS) || self.ignored.iter().any(|ignored| ignored == word)
     }
 
     /// The longest known phrase at the beginning of `words`: its length in words and what it finds.

@@ -17,106 +17,126 @@ macro_rules! concepts {
 
 // A word that ends in `*` stands for every word that begins so.
 concepts! {
-    OVERRIDE = 0: "ignore ignoring ignores disregard* forget forgetting discard override overrides overriding overwrite bypass bypassing \
-        neglect dismiss drop unlearn defy erase abandon violate nullify ignora ignoriere ignorieren ignoriert ignorez \
-        ignorar esqueca esquece esqueçam desconsidere desconsiderar descarte descartar olvida olvide olvidar olvidate ignorad vergiss \
-        vergessen vergesse missachte missachten ueberschreibe oublie oubliez oublier dimentica dimenticare scorda annulla";
-    NEGATION = 1: "not don dont never stop no longer nao nunca nicht keine kein nie ne pas jamais non mai cease refuse without";
-    FOLLOW = 2: "follow following obey obeying comply adhere listen respect bound siga seguir obedeca obedecer sigas befolge befolgen beachte \
-        beachten suis suivre suivez segui seguire rispetta";
-    PRIOR = 3: "previous previously prior above earlier before preceding past old initial initially original originally existing foregoing \
-        former anterior anteriores acima previas previos previa previo vorherige vorherigen vorheriger obige obigen obiger bisherige \
-        bisherigen vorangegangenen vorangehenden vorigen precedent precedents precedente precedentes precedenti ulteriores iniciais \
-        inicial antes arriba dessus davor zuvor told given";
-    ALL = 4: "all any every everything anything whatever each todas todos todo toda tudo alle alles jegliche toutes tous tout tutte tutti \
-        tutto everybody these those aforementioned whole entire";
-    YOUR = 5: "your yours ur thy seu sua seus suas teu tua teus tuas tu tus su sus dein deine deinen deiner deines ihre ihren ihrer ton \
-        tes votre vos tuo tua tuoi tue vostro vostre";
-    INSTRUCTION = 6: "instruction instructions instr instructs directive directives directions prompt prompts preprompt guideline \
-        guidelines programming constraints restrictions guardrails safeguards instrucao instrucoes instruccion instrucciones diretriz \
-        diretrizes directriz directrices anweisung anweisungen instruktion instruktionen vorgaben richtlinien consigne consignes \
-        istruzione istruzioni direttive systemprompt";
-    RULE = 7: "rule rules policy policies command commands order orders context requests request assignments assignment protocol protocols \
-        training regra regras regla reglas ordens ordenes orden comando comandos regel regeln befehl befehle regles ordres regole \
-        comandi knowledge documents tos input inputs task tasks told conversation conversations prompting limitations filters \
-        directions aufgaben dokumente information";
-    REVEAL = 8: "reveal revealing show showing print output outputting display repeat tell give share recite dump leak expose disclose return \
-        write say list echo provide encode translate summarize summarise spell type send copy paste retrieve state paraphrase reproduce \
-        describe read mostre mostra mostrar revele revela revelar imprima exiba diga repita escreva liste muestra muestre imprime \
-        repite dime di escribe zeige zeig gib nenne verrate verrat wiederhole ausgeben schreibe schreib sage sag affiche montre revele \
-        repete donne dis ecris stampa ripeti rivela mostrami dimmi extract complete continue log cat";
+    OVERRIDE = 0: "ignore ignoring ignores disregard* forget forgetting discard override overrides overriding \
+        overwrite bypass bypassing neglect dismiss drop unlearn defy erase abandon violate nullify ignora ignoriere \
+        ignorieren ignoriert ignorez ignorar esqueca esquece esqueçam desconsidere desconsiderar descarte descartar \
+        olvida olvide olvidar olvidate ignorad vergiss vergessen vergesse missachte missachten ueberschreibe oublie \
+        oubliez oublier dimentica dimenticare scorda annulla";
+    NEGATION = 1: "not don dont never stop no longer nao nunca nicht keine kein nie ne pas jamais non mai cease \
+        refuse without";
+    FOLLOW = 2: "follow following obey obeying comply adhere listen respect bound siga seguir obedeca obedecer sigas \
+        befolge befolgen beachte beachten suis suivre suivez segui seguire rispetta";
+    PRIOR = 3: "previous previously prior above earlier before preceding past old initial initially original \
+        originally existing foregoing former anterior anteriores acima previas previos previa previo vorherige \
+        vorherigen vorheriger obige obigen obiger bisherige bisherigen vorangegangenen vorangehenden vorigen \
+        precedent precedents precedente precedentes precedenti ulteriores iniciais inicial antes arriba dessus davor \
+        zuvor told given";
+    ALL = 4: "all any every everything anything whatever each todas todos todo toda tudo alle alles jegliche toutes \
+        tous tout tutte tutti tutto everybody these those aforementioned whole entire";
+    YOUR = 5: "your yours ur thy seu sua seus suas teu tua teus tuas tu tus su sus dein deine deinen deiner deines \
+        ihre ihren ihrer ton tes votre vos tuo tua tuoi tue vostro vostre";
+    INSTRUCTION = 6: "instruction instructions instr instructs directive directives directions prompt prompts \
+        preprompt guideline guidelines programming constraints restrictions guardrails safeguards instrucao \
+        instrucoes instruccion instrucciones diretriz diretrizes directriz directrices anweisung anweisungen \
+        instruktion instruktionen vorgaben richtlinien consigne consignes istruzione istruzioni direttive \
+        systemprompt";
+    RULE = 7: "rule rules policy policies command commands order orders context requests request assignments \
+        assignment protocol protocols training regra regras regla reglas ordens ordenes orden comando comandos regel \
+        regeln befehl befehle regles ordres regole comandi knowledge documents tos input inputs task tasks told \
+        conversation conversations prompting limitations filters directions aufgaben dokumente information";
+    REVEAL = 8: "reveal revealing show showing print output outputting display repeat tell give share recite dump \
+        leak expose disclose return write say list echo provide encode translate summarize summarise spell type send \
+        copy paste retrieve state paraphrase reproduce describe read mostre mostra mostrar revele revela revelar \
+        imprima exiba diga repita escreva liste muestra muestre imprime repite dime di escribe zeige zeig gib nenne \
+        verrate verrat wiederhole ausgeben schreibe schreib sage sag affiche montre revele repete donne dis ecris \
+        stampa ripeti rivela mostrami dimmi extract complete continue log cat";
     WHAT = 9: "what whats which how who que qual quais cual cuales was welche wie quel quelle quelles quale quali";
-    SECRET = 10: "password passwords passwort passcode passphrase senha contrasena parola secret secrets credential credentials codeword \
-        confidential apikey geheimnis geheime geheimen segredo secreto kennwort";
-    SYSTEM = 11: "system systems sistema systeme systemmeldung initial initialization initialisation hidden starting internal underlying \
-        initiale ursprunglichen";
-    PROMPTING = 12: "prompt prompts instruction instructions message messages configuration config string directives guidelines rules \
-        instrucoes instrucciones anweisungen role setup";
+    SECRET = 10: "password passwords passwort passcode passphrase senha contrasena parola secret secrets credential \
+        credentials codeword confidential apikey geheimnis geheime geheimen segredo secreto kennwort";
+    SYSTEM = 11: "system systems sistema systeme systemmeldung initial initialization initialisation hidden starting \
+        internal underlying initiale ursprunglichen";
+    PROMPTING = 12: "prompt prompts instruction instructions message messages configuration config string directives \
+        guidelines rules instrucoes instrucciones anweisungen role setup";
     SYSTEM_PROMPT = 13: "systemprompt systemprompts preprompt metaprompt";
     YOU = 14: "you u du sie voce tu vous usted ihr youre";
     BE = 15: "are re be bist es sera eres seja sind is act become werde";
     NOW = 16: "now jetzt agora ahora maintenant adesso henceforth onwards nun";
-    ACT = 17: "act pretend roleplay behave simulate imagine impersonate finja finge actua atue aja fungiere fungieren verhalte imaginez imagina \
-        simula simule emulate playing";
-    AI = 19: "ai assistant assistants chatgpt gpt gpt3 gpt4 llm chatbot bot claude gemini copilot bard openai clyde assistente asistente ki agi \
-        model";
-    UNBOUND = 20: "unfiltered uncensored unrestricted unlimited jailbreak jailbroken jailbreaking amoral immoral unethical immorally dan \
-        unhinged unmoderated lawless nsfw evil illegal obscene";
-    WITHOUT = 21: "no without zero free any never sem sin ohne sans senza not lack lacks doesn hasn doesnt hasnt bypasses beyond none";
-    LIMITS = 22: "restriction restrictions limit limits limitation limitations filter filters filtering guideline guidelines rules ethics ethical \
-        ethic moral morals morality censorship censor censoring guardrails boundaries constraints policies restricoes limites filtros \
-        warnings disclaimers restricciones einschrankungen limiti scruples inhibitions";
-    SAFETY = 23: "guardrail guardrails safety verifier observer privacy safeguards moderation safeguard filters protections policy \
-        verificador seguranca privacidade seguridad sicherheit";
-    DISABLE = 24: "disable disabled disables bypass skip deactivate circumvent evade override disregard ignore off suspend lift remove disarm \
-        without desative desligue pule";
-    SEND = 25: "send sends email forward post upload transmit append submit exfiltrate leak reply deliver transfer fetch envie encaminhe enviar \
-        mande reenvia sende";
+    ACT = 17: "act pretend roleplay behave simulate imagine impersonate finja finge actua atue aja fungiere \
+        fungieren verhalte imaginez imagina simula simule emulate playing";
+    AI = 19: "ai assistant assistants chatgpt gpt gpt3 gpt4 llm chatbot bot claude gemini copilot bard openai clyde \
+        assistente asistente ki agi model";
+    UNBOUND = 20: "unfiltered uncensored unrestricted unlimited jailbreak jailbroken jailbreaking amoral immoral \
+        unethical immorally dan unhinged unmoderated lawless nsfw evil illegal obscene";
+    WITHOUT = 21: "no without zero free any never sem sin ohne sans senza not lack lacks doesn hasn doesnt hasnt \
+        bypasses beyond none";
+    LIMITS = 22: "restriction restrictions limit limits limitation limitations filter filters filtering guideline \
+        guidelines rules ethics ethical ethic moral morals morality censorship censor censoring guardrails \
+        boundaries constraints policies restricoes limites filtros warnings disclaimers restricciones \
+        einschrankungen limiti scruples inhibitions";
+    SAFETY = 23: "guardrail guardrails safety verifier observer privacy safeguards moderation safeguard filters \
+        protections policy verificador seguranca privacidade seguridad sicherheit";
+    DISABLE = 24: "disable disabled disables bypass skip deactivate circumvent evade override disregard ignore off \
+        suspend lift remove disarm without desative desligue pule";
+    SEND = 25: "send sends email forward post upload transmit append submit exfiltrate leak reply deliver transfer \
+        fetch envie encaminhe enviar mande reenvia sende";
     ADDRESS = 26: "";
     CALL = 27: "call calls invoke execute run use trigger ejecuta execute chame";
     TOOL = 28: "tool function";
-    NEW = 29: "new neue neuen neues nova novas nuevas nueva nuevos nouvelle nouvelles nuove nuova additional updated real actual true weitere";
-    TASK = 30: "task tasks instruction instructions aufgabe aufgaben anweisungen tarefa tarefas tarea tareas instrucoes instrucciones role persona \
-        objective mission directive directives rules policy command system identity tache istruzioni";
-    ALOUD = 31: "repeat recite echo verbatim copy print output spell reproduce repita wiederhole repite ripeti beginning starting translate \
-        encode summarize summarise dump";
-    ABOVE = 32: "above obigen obige acima arriba dessus preceding previous before start beginning earlier anfang inicio";
-    TEXT = 33: "text everything words conversation messages lines line paragraph sentence sentences phrase chat content word history texto \
-        tudo todo alles prompt letter characters directions array log";
-    ANSWER = 34: "reply respond answer say output print write responda answering replying responding antworte antworten sag sage schreibe schreib \
-        respond di diga responde end ends repeat confirm tell beantworte";
-    ONLY = 35: "only just exactly solely nothing nur apenas somente solo solamente seulement exact precisely always never";
-    AUTHORITY = 36: "administrator admin developer boss creator owner root sudo superuser ciso engineer programmer chef entwickler \
-        desenvolvedor administrador supervisor auditor god";
+    NEW = 29: "new neue neuen neues nova novas nuevas nueva nuevos nouvelle nouvelles nuove nuova additional updated \
+        real actual true weitere";
+    TASK = 30: "task tasks instruction instructions aufgabe aufgaben anweisungen tarefa tarefas tarea tareas \
+        instrucoes instrucciones role persona objective mission directive directives rules policy command system \
+        identity tache istruzioni";
+    ALOUD = 31: "repeat recite echo verbatim copy print output spell reproduce repita wiederhole repite ripeti \
+        beginning starting translate encode summarize summarise dump";
+    ABOVE = 32: "above obigen obige acima arriba dessus preceding previous before start beginning earlier anfang \
+        inicio";
+    TEXT = 33: "text everything words conversation messages lines line paragraph sentence sentences phrase chat \
+        content word history texto tudo todo alles prompt letter characters directions array log";
+    ANSWER = 34: "reply respond answer say output print write responda answering replying responding antworte \
+        antworten sag sage schreibe schreib respond di diga responde end ends repeat confirm tell beantworte";
+    ONLY = 35: "only just exactly solely nothing nur apenas somente solo solamente seulement exact precisely always \
+        never";
+    AUTHORITY = 36: "administrator admin developer boss creator owner root sudo superuser ciso engineer programmer \
+        chef entwickler desenvolvedor administrador supervisor auditor god";
     MODE = 37: "mode modus modo";
-    MODE_KIND = 38: "developer debug debugging maintenance god admin dan jailbreak unrestricted sudo diagnostic root opposite training test \
-        evil override unlimited";
-    CLAIM = 39: "override authorise authorize authorised authorized drill audit debugging troubleshooting diagnostic clearance emergency urgent";
-    DECODE = 40: "decode decrypt rot13 base64 backwards hex unscramble decipher decodifique dekodiere reverse base32 morse caesar cipher binary";
+    MODE_KIND = 38: "developer debug debugging maintenance god admin dan jailbreak unrestricted sudo diagnostic root \
+        opposite training test evil override unlimited";
+    CLAIM = 39: "override authorise authorize authorised authorized drill audit debugging troubleshooting diagnostic \
+        clearance emergency urgent";
+    DECODE = 40: "decode decrypt rot13 base64 backwards hex unscramble decipher decodifique dekodiere reverse base32 \
+        morse caesar cipher binary";
     INFORM = 41: "mention tell inform notify alert disclose reveal mencione conte avise show";
     USER = 42: "user users human humans anyone usuario utilizador benutzer owner";
     TOLD = 43: "told given instructed received provided programmed trained informed written asked gave";
-    CHANGED = 44: "changed updated replaced revoked cancelled canceled superseded obsolete void lifted expired test lie fake finished over overridden irrelevant invalid ungultig";
+    CHANGED = 44: "changed updated replaced revoked cancelled canceled superseded obsolete void lifted expired test \
+        lie fake finished over overridden irrelevant invalid ungultig";
     SPEAKER = 45: "i we he she they patient doctor nurse";
     THE = 46: "the this that those these o os el la los las das die der den dem le les il lo gli";
-    ORDINARY = 47: "manual leaflet folleto folheto nurse doctor pharmacist recipe label discharge meter insulin colonoscopia colonoscopy surgery \
-        mother father parents family relatives wife husband employer warnings cache linter draft estimates invoice brochure assembly kit inhaler doctors surgeon physician clinic wound bula";
+    ORDINARY = 47: "manual leaflet folleto folheto nurse doctor pharmacist recipe label discharge meter insulin \
+        colonoscopia colonoscopy surgery mother father parents family relatives wife husband employer warnings cache \
+        linter draft estimates invoice brochure assembly kit inhaler doctors surgeon physician clinic wound bula";
     OBEY = 48: "obey follow do execute comply obedeca siga run perform act carry";
     OPPOSITE = 49: "opposite contrary gegenteil oposto contrario abweichend entgegen deviating";
     EXACTLY = 50: "it says what instructions they told say said them";
     FROM = 51: "from ab a desde des da dal of in for del do";
-    CHARACTER = 52: "character persona personality chatbot roleplay fictional fiction story narrator bot girlfriend simulator rp npc ai";
+    CHARACTER = 52: "character persona personality chatbot roleplay fictional fiction story narrator bot girlfriend \
+        simulator rp npc ai";
     MUST = 53: "must will shall should always never muss musst sollst soll deve debes need cannot can";
-    PRISON = 54: "swear swearing curse cursing profanity offensive insult insults vulgar rude toxic horny lewd sexual explicit slurs crude cuss";
+    PRISON = 54: "swear swearing curse cursing profanity offensive insult insults vulgar rude toxic horny lewd \
+        sexual explicit slurs crude cuss";
     CONFIRM = 55: "confirmation confirm confirmar confirmed bestatigung acknowledgment acknowledge";
-    PROCESS = 57: "reading processing summarizing summarising parsing analyzing analysing reviewing reviewer reviewers handling";
-    PATIENT_DATA = 58: "records record patients patient names database keys key token history data credentials registros pacientes lista";
+    PROCESS = 57: "reading processing summarizing summarising parsing analyzing analysing reviewing reviewer \
+        reviewers handling";
+    PATIENT_DATA = 58: "records record patients patient names database keys key token history data credentials \
+        registros pacientes lista";
     LEAVE = 18: "leave lassen lasse laisse deixe put set strike streichen clear throw deja";
     WANT = 56: "see need want know access view get learn inspect quero ver";
     INDEFINITE = 60: "a an um uma un une ein eine einen";
     SUPPOSED = 61: "supposed allowed permitted meant";
-    REPORTED = 62: "paper papers authors author phrase phrases attacker attackers detected detector detects detection filters article example \
-        examples explain explained attack attacks study studies researchers staff training security phishing descriptive vulnerability";
+    REPORTED = 62: "paper papers authors author phrase phrases attacker attackers detected detector detects \
+        detection filters article example examples explain explained attack attacks study studies researchers staff \
+        training security phishing descriptive vulnerability";
     UPKEEP = 63: "reset procedure generator generators expired manager requirements protected";
     SAY = 59: "love hate pwned hello haha yes lol";
 }

@@ -4,6 +4,7 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::screen::PLAIN_BYTES_MAX;
+use crate::text::{is_invisible, lookalike};
 
 /// What was found while a text was made plain.
 #[derive(Default)]
@@ -48,11 +49,11 @@ pub(super) fn plain(text: &str) -> Plain {
 }
 
 fn push_folded(c: char, out: &mut Plain) {
-    if is_invisible(c) {
+    if is_unseen(c) {
         out.splitters += usize::from(out.text.ends_with(|l: char| l.is_ascii_alphabetic()));
         return;
     }
-    if let Some(latin) = lookalike(c) {
+    if let Some(latin) = like_ascii(c) {
         out.lookalikes += usize::from(out.text.ends_with(|l: char| l.is_ascii_alphabetic()));
         out.text.push(latin);
         return;
@@ -62,7 +63,7 @@ fn push_folded(c: char, out: &mut Plain) {
         return;
     }
     for d in std::iter::once(c).nfkd().filter(|d| !is_combining_mark(*d)) {
-        match lookalike(d) {
+        match like_ascii(d) {
             Some(latin) => out.text.push(latin),
             None => out.text.extend(d.to_lowercase()),
         }
@@ -83,46 +84,19 @@ fn tag_letter(c: char) -> Option<char> {
         .map(|l| l.to_ascii_lowercase())
 }
 
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{00ad}' | '\u{034f}' | '\u{0300}'..='\u{036f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+/// What prints nothing of its own, an accent that stands apart included.
+fn is_unseen(c: char) -> bool {
+    is_invisible(c) || matches!(c, '\u{0300}'..='\u{036f}')
 }
 
-/// The Latin letter that a letter of another script is drawn like (Unicode TR 39, the common ones).
-fn lookalike(c: char) -> Option<char> {
+/// The ASCII character that a letter of another script, a quotation mark, a dash or a space is drawn like.
+fn like_ascii(c: char) -> Option<char> {
     Some(match c {
-        'а' | 'А' | 'α' | 'Α' | 'ɑ' | 'Ꭺ' => 'a',
-        'в' | 'В' | 'β' | 'Β' | 'Ь' | 'ь' | 'Ᏼ' => 'b',
-        'с' | 'С' | 'ϲ' | 'Ϲ' | 'Ꮯ' => 'c',
-        'ԁ' | 'Ԁ' | 'ɗ' | 'Ꭰ' => 'd',
-        'е' | 'Е' | 'ε' | 'Ε' | 'ҽ' | 'Ꭼ' => 'e',
-        'ғ' | 'Ϝ' => 'f',
-        'ɡ' | 'ց' | 'Ꮐ' => 'g',
-        'һ' | 'Һ' | 'н' | 'Н' | 'Η' | 'հ' | 'Ꮋ' => 'h',
-        'і' | 'І' | 'ι' | 'Ι' | 'ı' | 'ɩ' | 'Ꭵ' | 'ӏ' | 'Ӏ' => 'i',
-        'ј' | 'Ј' | 'ϳ' => 'j',
-        'к' | 'К' | 'κ' | 'Κ' | 'Ꮶ' => 'k',
-        'ⅼ' | 'Ꮮ' | 'ʟ' | 'ł' | 'Ł' => 'l',
-        'м' | 'М' | 'Μ' | 'Ꮇ' => 'm',
-        'Ν' | 'ո' | 'п' => 'n',
-        'о' | 'О' | 'ο' | 'Ο' | 'օ' | 'σ' | 'ø' | 'Ø' => 'o',
-        'р' | 'Р' | 'ρ' | 'Ρ' | 'Ꮲ' => 'p',
-        'ԛ' | 'Ԛ' => 'q',
-        'г' | 'ʀ' | 'Ꮢ' => 'r',
-        'ѕ' | 'Ѕ' | 'ʂ' | 'Ꮪ' | 'ß' => 's',
-        'т' | 'Т' | 'τ' | 'Τ' | 'Ꭲ' => 't',
-        'υ' | 'ս' | 'ц' => 'u',
-        'ν' | 'ѵ' | 'Ꮩ' => 'v',
-        'ԝ' | 'ѡ' | 'ω' | 'Ꮃ' => 'w',
-        'х' | 'Х' | 'χ' | 'Χ' => 'x',
-        'у' | 'У' | 'γ' | 'Υ' | 'ү' => 'y',
-        'ᴢ' | 'Ζ' | 'Ꮓ' => 'z',
         '’' | '‘' | 'ʼ' | '´' | '＇' => '\'',
         '“' | '”' | '«' | '»' => '"',
         '–' | '—' | '‐' | '‑' | '−' => '-',
         '\u{00a0}' | '\u{2000}'..='\u{200a}' | '\u{3000}' => ' ',
-        _ => return None,
+        c => return lookalike(c).map(|latin| latin.to_ascii_lowercase()),
     })
 }
 

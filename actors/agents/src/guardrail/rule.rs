@@ -155,7 +155,10 @@ pub(super) const SIGNS: &[Sign] = &[
         "sign.system_line",
         60,
         100,
-        r"(?:^|\n)[ #*\[(>-]{0,6}(?:system|assistant|sistema)(?: message| override| prompt)?[\]) *]{0,3}:[^\n]{0,80}(?:you|ignore|new|must|task|respond|reply|disregard)",
+        concat!(
+            r"(?:^|\n)[ #*\[(>-]{0,6}(?:system|assistant|sistema)(?: message| override|",
+            r" prompt)?[\]) *]{0,3}:[^\n]{0,80}(?:you|ignore|new|must|task|respond|reply|disregard)",
+        ),
     ),
     sign(
         "sign.bracketed_system",
@@ -185,19 +188,28 @@ pub(super) const SIGNS: &[Sign] = &[
         "sign.override",
         100,
         100,
-        r"(?:system|admin|administrator|policy|safety|guardrail|instruction) override|do anything now|jailbreak(?:ed)? mode|developer mode (?:enabled|activated|output)",
+        concat!(
+            r"(?:system|admin|administrator|policy|safety|guardrail|instruction) override|do anything now|",
+            r"jailbreak(?:ed)? mode|developer mode (?:enabled|activated|output)",
+        ),
     ),
     sign(
         "sign.complete",
         100,
         100,
-        r#"(?:start|begin|beginning|starting)(?: your)?(?: \w+)? with ["'](?:you are|my instructions|i was|sure|as an)|["'](?:i was instructed|my instructions are|the system prompt is)"#,
+        concat!(
+            r#"(?:start|begin|beginning|starting)(?: your)?(?: \w+)? with ["'](?:you are|my instructions|i was|"#,
+            r#"sure|as an)|["'](?:i was instructed|my instructions are|the system prompt is)"#,
+        ),
     ),
     sign("sign.placeholder", 40, 60, r"\{\{ ?user ?\}\}|\{\{ ?char ?\}\}"),
     sign(
         "sign.new_rules",
         100,
         100,
-        r"(?:new|updated) (?:system )?(?:instructions?|policy|rules|message)(?: follows?)? ?:|stop\. new|end of (?:document|prompt|user input|instructions)",
+        concat!(
+            r"(?:new|updated) (?:system )?(?:instructions?|policy|rules|message)(?: follows?)? ?:|stop\. new|",
+            r"end of (?:document|prompt|user input|instructions)",
+        ),
     ),
 ];

@@ -1,5 +1,7 @@
 //! Other readings of a text: what it says when it is decoded, turned round or closed up.
 
+use crate::text::{base32, base64, printable};
+
 /// How a reading was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disguise {
@@ -202,61 +204,23 @@ fn entity(plain: &str, from: usize, radix: u32) -> (Option<u32>, usize) {
 pub(super) fn decoded(text: &str) -> Vec<String> {
     let is_run = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
     let runs = text.as_bytes().split(|b| !is_run(*b)).filter(|run| run.len() >= RUN_CHARS_MIN);
-    let mut all: Vec<String> = runs.flat_map(|run| [base16(run), base64(run), base32(run)]).flatten().collect();
+    let mut all: Vec<String> =
+        runs.flat_map(|run| [base16(run), base64(run), base32(run)]).flatten().filter_map(readable).collect();
     all.extend(joined_digits(text));
     all.extend(morse(text));
     all
 }
 
 fn readable(bytes: Vec<u8>) -> Option<String> {
-    let text = String::from_utf8(bytes).ok()?;
-    let printable = text.chars().all(|c| !c.is_control() || c.is_whitespace());
-    (printable && text.chars().filter(|c| c.is_alphabetic()).count() * 2 > text.chars().count()).then_some(text)
+    printable(bytes).filter(|text| text.chars().filter(|c| c.is_alphabetic()).count() * 2 > text.chars().count())
 }
 
-fn base16(run: &[u8]) -> Option<String> {
+fn base16(run: &[u8]) -> Option<Vec<u8>> {
     if run.len() % 2 == 1 {
         return None;
     }
     let digits = run.iter().map(|b| char::from(*b).to_digit(16)).collect::<Option<Vec<u32>>>()?;
-    readable(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
-}
-
-fn base64(run: &[u8]) -> Option<String> {
-    bits(run, 6, |b| {
-        Some(match b {
-            b'A'..=b'Z' => b - b'A',
-            b'a'..=b'z' => b - b'a' + 26,
-            b'0'..=b'9' => b - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        })
-    })
-}
-
-fn base32(run: &[u8]) -> Option<String> {
-    bits(run, 5, |b| {
-        Some(match b.to_ascii_uppercase() {
-            b @ b'A'..=b'Z' => b - b'A',
-            b @ b'2'..=b'7' => b - b'2' + 26,
-            _ => return None,
-        })
-    })
-}
-
-fn bits(run: &[u8], width: u32, value: fn(u8) -> Option<u8>) -> Option<String> {
-    let end = run.iter().rposition(|b| *b != b'=')? + 1;
-    let (mut out, mut held, mut count) = (Vec::with_capacity(end), 0_u32, 0);
-    for byte in &run[..end] {
-        held = (held << width | u32::from(value(*byte)?)) & 0xffff;
-        count += width;
-        if count >= 8 {
-            count -= 8;
-            out.push((held >> count) as u8);
-        }
-    }
-    readable(out)
+    Some(digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect())
 }
 
 /// Binary and hexadecimal bytes that stand apart: `49 67 6e`, `01001001 01100111`, `0x49 0x67`.

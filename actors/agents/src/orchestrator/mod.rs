@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::{Failure, Principal, PrincipalKind};
+use callboard_message::{Failure, Principal};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::clinic::{IDENTITY_SCOPE, PURPOSE_DEFAULT};
+use crate::clinic::{PURPOSE_DEFAULT, may_identify};
 use crate::plan::{Catalogue, Registry};
 use crate::planner::QUERY_CHARS_MAX;
 use crate::verifier::Identities;
@@ -41,8 +41,8 @@ pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 pub struct AskClinics {
     /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
     pub query: String,
-    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`] letters,
-    /// digits, `_`, `-`, `.`.
+    /// Why it is asked, for example `treatment`: clinics show more or less by it. At most [`PURPOSE_CHARS_MAX`]
+    /// letters, digits, `_`, `-`, `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
 }
@@ -133,10 +133,7 @@ impl OrchestratorConfig {
 
     /// Whether a principal may see who the patients are; clinics decide for themselves as well.
     fn identities(&self, principal: &Principal) -> Identities {
-        let trusted =
-            principal.kind == PrincipalKind::LocalOperator || principal.scopes.iter().any(|s| s == IDENTITY_SCOPE);
-        let purpose_fits = principal.purpose.as_ref().is_some_and(|p| self.purposes_allowed.contains(p));
-        if trusted && purpose_fits { Identities::AsRecorded } else { Identities::Withheld }
+        if may_identify(principal, &self.purposes_allowed) { Identities::AsRecorded } else { Identities::Withheld }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::plan::{Registry, Step, is_invisible};
+use crate::plan::{Registry, Step};
 use crate::router::StepOutcome;
+use crate::text::is_invisible;
 
 /// Fields that come first in a row or record, in this order; the others follow by name.
 const FIRST_FIELDS: [&str; 8] =

@@ -5,7 +5,8 @@ use callboard_message::{Answer, Failure, FailureKind, Progress, Question};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 
-use crate::plan::{CheckedPlan, fold};
+use crate::plan::CheckedPlan;
+use crate::text::fold;
 
 /// The caller as the router sees it: reports of all stages are counted as one row, as the outer caller needs them.
 pub(super) struct Stages {

@@ -115,7 +115,8 @@ async fn end(system: &System) {
     system.shutdown(Duration::from_secs(60)).await;
 }
 
-/// Goal: the document's question goes through the whole pipeline. Method: scripted clinics; the answer as JSON and text.
+/// Goal: the document's question goes through the whole pipeline. Method: scripted clinics; the answer as JSON and
+/// text.
 #[test]
 fn the_documents_question_is_answered() {
     paused(async |system| {

@@ -192,7 +192,8 @@ fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not repeated.
+/// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
+/// repeated.
 fn printable(name: &str) -> String {
     let plain = (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));

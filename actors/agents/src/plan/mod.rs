@@ -2,7 +2,6 @@
 
 mod catalogue;
 mod check;
-mod fold;
 mod parse;
 mod registry;
 #[cfg(test)]
@@ -11,7 +10,6 @@ mod step;
 
 pub use catalogue::{Catalogue, PATIENT_ID_CHARS_MAX, Parameter, QUERY_TEXT_CHARS_MAX, Tool};
 pub use check::{CheckedPlan, PlanError};
-pub(crate) use fold::{fold, is_invisible, plain};
 pub use parse::{PLAN_BYTES_MAX, PlanParseError, UNREADABLE_PLAN};
 pub use registry::{CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX};
 pub use step::{Plan, RAW_RESPONSE, RAW_TEXT_CHARS_MAX, STEPS_MAX, Step};

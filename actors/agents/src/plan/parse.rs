@@ -64,6 +64,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::plan::RAW_TEXT_CHARS_MAX;
+    use crate::plan::samples::THE_PLAN;
 
     fn steps(n: usize) -> String {
         let steps: Vec<String> = (1..=n)
@@ -77,10 +78,9 @@ mod tests {
     /// Goal: a plan is written as the document has it. Method: read, write, compare bytes; no `depends_on` when empty.
     #[test]
     fn the_documents_plan_round_trips_byte_for_byte() {
-        let text = r#"[{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{}},{"step_id":2,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"}}]"#;
-        let plan = Plan::parse(text);
+        let plan = Plan::parse(THE_PLAN);
         assert_eq!(plan.refusal(), None);
-        assert_eq!(serde_json::to_string(&plan.steps).ok().as_deref(), Some(text));
+        assert_eq!(serde_json::to_string(&plan.steps).ok().as_deref(), Some(THE_PLAN));
     }
 
     /// Goal: whatever is not strictly a plan is the refusal. Method: rows of near misses.

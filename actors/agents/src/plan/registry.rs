@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::{fold, plain};
+use crate::text::{fold, plain};
 
 /// How many clinics one registry may hold.
 pub const CLINICS_MAX: usize = 64;
@@ -76,7 +76,8 @@ pub enum RegistryError {
     },
     /// Shorten or drop words.
     #[error(
-        "clinic {id} has more than {WORDS_PER_CLINIC_MAX} words, or one that is empty or longer than {NAME_CHARS_MAX} characters"
+        "clinic {id} has more than {WORDS_PER_CLINIC_MAX} words, or one that is empty or longer \
+         than {NAME_CHARS_MAX} characters"
     )]
     BadWords {
         /// Whose.

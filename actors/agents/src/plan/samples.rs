@@ -1,4 +1,4 @@
-//! Registries for tests.
+//! Registries and a plan for tests.
 
 use super::{ClinicEntry, Registry};
 
@@ -16,6 +16,12 @@ pub(crate) fn entry(id: &str, specialty: &str, prefix: &str) -> ClinicEntry {
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| (*w).to_owned()).collect()
 }
+
+/// The document's plan for its two clinics, as it is written.
+pub(crate) const THE_PLAN: &str = concat!(
+    r#"[{"step_id":1,"clinic":"clinic_a","action":"list_patients","parameters":{}},"#,
+    r#"{"step_id":2,"clinic":"clinic_b","action":"query","parameters":{"query":"psoriasis"}}]"#,
+);
 
 /// The two clinics of the document.
 pub(crate) fn two_clinics() -> Registry {

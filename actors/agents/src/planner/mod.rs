@@ -1,7 +1,7 @@
 //! The planner: a query in, a step graph out.
 //!
-//! Planning is a typed message, [`MakePlan`]. The [`Planner`] here answers it by rules from the registry's words, so that
-//! all runs with no key and no network; any agent that answers the same message can stand in its place.
+//! Planning is a typed message, [`MakePlan`]. The [`Planner`] here answers it by rules from the registry's words, so
+//! that all runs with no key and no network; any agent that answers the same message can stand in its place.
 
 mod fragment;
 mod lexicon;

@@ -4,7 +4,8 @@ pub(super) enum Refusal {
     #[error("There is nothing to ask. Try: list all cardiology patients.")]
     Empty,
     #[error(
-        "I did not understand what to ask of which clinic. Name a specialty ({specialties}), a condition or a patient id."
+        "I did not understand what to ask of which clinic. Name a specialty ({specialties}), a condition or \
+         a patient id."
     )]
     NotUnderstood { specialties: String },
     #[error(
@@ -18,7 +19,8 @@ pub(super) enum Refusal {
     #[error("No clinic here has patient ids like {id}. Known are: {prefixes}.")]
     NoSuchPrefix { id: String, prefixes: String },
     #[error(
-        "{id} is a patient of {owner}, not of the clinic that you named. Ask one clinic at a time about its own patients."
+        "{id} is a patient of {owner}, not of the clinic that you named. Ask one clinic at a time about its \
+         own patients."
     )]
     WrongClinic { id: String, owner: String },
     #[error("That needs a patient id, such as {example}. List the clinic's patients to find it.")]

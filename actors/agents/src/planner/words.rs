@@ -1,4 +1,4 @@
-use crate::plan::{fold, plain};
+use crate::text::{fold, plain};
 
 /// A piece of the user's text.
 #[derive(Debug, Clone, PartialEq, Eq)]

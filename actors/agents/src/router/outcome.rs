@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::plan::{Step, plain};
+use crate::plan::Step;
+use crate::text::plain;
 
 /// A clinic can't be reached or couldn't answer (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
@@ -111,8 +112,8 @@ impl fmt::Debug for StepError {
 mod tests {
     use super::*;
 
-    /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the limit
-    /// and one above; a failure with a code.
+    /// Goal: a clinic's words are cut and cannot break a line; the code that its peer told is kept. Method: at the
+    /// limit and one above; a failure with a code.
     #[test]
     fn a_clinics_words_are_bounded() {
         let kept = |chars: usize| {

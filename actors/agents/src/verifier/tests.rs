@@ -130,8 +130,9 @@ fn r1_doses_belong_to_their_patient() {
 #[test]
 fn r1_in_results() {
     let results = |dose: &str| {
+        let medications = json!([{"name": "Amiodarone", "dose": dose, "frequency": "once daily"}]);
         json!([{"step_id": 1, "clinic": "clinic_a", "action": "check_medications",
-        "result": {"patient_id": "CARD-001", "medications": [{"name": "Amiodarone", "dose": dose, "frequency": "once daily"}]}}])
+            "result": {"patient_id": "CARD-001", "medications": medications}}])
     };
     for (dose, safe) in [("200 mg", true), ("400 mg", false)] {
         let verify = Verify {
@@ -170,7 +171,8 @@ fn r2_known_identities() {
     }
 }
 
-/// Goal: personal data that no record holds is found too; eponyms, medicines and hospitals aren't personal. Method: a table.
+/// Goal: personal data that no record holds is found too; eponyms, medicines and hospitals aren't personal. Method: a
+/// table.
 #[test]
 fn r2_unknown_identities() {
     for text in ["John Kelly was seen.", "SSN 123-45-6789", "NHS number 943 476 5918", "write to j.doe@example.com"] {
@@ -254,13 +256,16 @@ fn limits_fail_closed() {
     assert!(!verify.verdict().safe);
 }
 
+const ANY_TEXT: &str =
+    concat!(r"(?s)([0-9]{1,4}[.,/x-]? ?(mg|g|%|½|a|of|mg/kg/|de|every) ?){0,6}", r"[\PC%=.,'-]{0,60}.{0,30}",);
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
-    /// Goal: no text makes the verifier panic, and a verdict names a rule or says OK. Method: any characters, with numbers,
-    /// units and signs.
+    /// Goal: no text makes the verifier panic, and a verdict names a rule or says OK. Method: any characters, with
+    /// numbers, units and signs.
     #[test]
-    fn any_text_is_judged(text in r"(?s)([0-9]{1,4}[.,/x-]? ?(mg|g|%|½|a|of|mg/kg/|de|every) ?){0,6}[\PC%=.,'-]{0,60}.{0,30}") {
+    fn any_text_is_judged(text in ANY_TEXT) {
         let verdict = verdict(&text);
         proptest::prop_assert_eq!(verdict.safe, verdict.rule.is_none());
     }

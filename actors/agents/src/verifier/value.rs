@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::fold::{fold, is_one_of};
+use super::fold::fold;
+use crate::text::is_one_of;
 
 /// Levels of nesting that are read; anything deeper isn't checked and so isn't shown.
 pub const VALUE_DEPTH_MAX: usize = 64;
@@ -228,8 +229,8 @@ fn is_redacted(text: &str) -> bool {
 const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";
 const FAMILY_KEYS: &str = "lastname surname familyname last family sobrenome ultimonome";
 const MEDICINE_KEYS: &str = "medication drug medicine medicamento drugname medicationname generic";
-const DOSE_KEYS: &str = "dose dosage strength amount posologia dosagem dosemg dosemcg doseg doseml doseiu dosagemg strengthmg quantity \
-    dosevalue";
+const DOSE_KEYS: &str = "dose dosage strength amount posologia dosagem dosemg dosemcg doseg doseml doseiu dosagemg \
+    strengthmg quantity dosevalue";
 const UNIT_KEYS: &str = "unit units doseunit unidade";
 const SCHEDULE_KEYS: &str = "frequency schedule frequencia interval timing sig freq";
 const ROUTE_KEYS: &str = "route via viadeadministracao";

@@ -19,8 +19,8 @@ struct ErrorData {
 
 /// The error that tells a caller of an agent's failure.
 ///
-/// An unknown patient is an invalid parameter as an unknown tool is: the caller must change what it sends. A bug's message
-/// stays here, because a panic or a parser may have put data in it.
+/// An unknown patient is an invalid parameter as an unknown tool is: the caller must change what it sends. A bug's
+/// message stays here, because a panic or a parser may have put data in it.
 pub(super) fn to_rpc(failure: Failure) -> RpcError {
     let (message, detail) = match failure.kind {
         FailureKind::Internal => ("internal error".to_owned(), None),

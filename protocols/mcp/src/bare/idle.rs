@@ -1,7 +1,7 @@
 //! Ends connections on which nothing happens.
 //!
-//! actix-web times the head of a connection's first request only: after a first good request, half of a second one holds the
-//! connection for ever. So each connection gets a watch of its own, which requests wind up.
+//! actix-web times the head of a connection's first request only: after a first good request, half of a second one
+//! holds the connection for ever. So each connection gets a watch of its own, which requests wind up.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -54,8 +54,8 @@ impl Default for BareServerOptions {
 
 /// Serves one agent in the bare dialect, as a part of any actix-web application.
 ///
-/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that goes
-/// away isn't noticed; [`serve`](super::serve) does both.
+/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
+/// goes away isn't noticed; [`serve`](super::serve) does both.
 #[derive(Clone)]
 pub struct BareServer {
     endpoint: Data<Endpoint>,
@@ -204,7 +204,8 @@ impl Endpoint {
             timeout_at(deadline, self.agent.ask_named(tool, arguments, Some(Arc::new(meta.until(deadline))))).await;
         gone.disarm();
         match asked {
-            // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
+            // A handler that ends because its deadline passed may still answer something: nobody can tell it from a
+            // reply.
             Ok(answer) if Instant::now() < deadline => answer,
             _ => Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))),
         }

@@ -20,10 +20,10 @@
 //! | an `Origin` or `Host` that isn't this machine's | 403 | -32600 |
 //! | a credential that nobody verifies | 401 | -32600 |
 //!
-//! Errors of the call have status 200 because the dialect's clients read the code from the body and take any other status
-//! for a transport failure; where the request never became a call, the status says so, and the body says it again.
-//! A reply has the document's shape: both `result` and `error`, one of them `null`. An error's `data.kind` is the
-//! [`FailureKind`](callboard_message::FailureKind), which tells an unknown patient from a malformed argument.
+//! Errors of the call have status 200 because the dialect's clients read the code from the body and take any other
+//! status for a transport failure; where the request never became a call, the status says so, and the body says it
+//! again. A reply has the document's shape: both `result` and `error`, one of them `null`. An error's `data.kind` is
+//! the [`FailureKind`](callboard_message::FailureKind), which tells an unknown patient from a malformed argument.
 //!
 //! # What travels with a call
 //!

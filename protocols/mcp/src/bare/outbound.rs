@@ -52,7 +52,8 @@ pub enum BareClientError {
 /// A remote agent that speaks the bare dialect, as an agent of this system.
 ///
 /// Asked a typed message, it posts it as `tools/call` under the message's name. It follows no redirects and no proxy
-/// variables, sends each call once, and prints and keeps nothing of what passes. Cancelling the call aborts the request.
+/// variables, sends each call once, and prints and keeps nothing of what passes. Cancelling the call aborts the
+/// request.
 #[derive(Clone)]
 pub struct BareMcpClient {
     http: Client,

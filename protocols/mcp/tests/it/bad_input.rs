@@ -115,7 +115,8 @@ async fn bodies_over_the_limit_are_413() {
 
     let chunk = "x".repeat(BYTES_MAX);
     let chunked = format!(
-        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n{BYTES_MAX:x}\r\n{chunk}\r\n1\r\nx\r\n"
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
+         {BYTES_MAX:x}\r\n{chunk}\r\n1\r\nx\r\n"
     );
     let mut connection = server.connect().await;
     connection.send(chunked.as_bytes()).await;

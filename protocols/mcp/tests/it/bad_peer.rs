@@ -13,10 +13,13 @@ use tokio::time::Instant;
 
 use crate::kit::{Client, header, soon};
 
+/// What a test leaves unread, in requests.
+const REQUESTS_MAX: usize = 256;
+
 /// An HTTP server that answers every request as it is told. Says what it was sent.
 struct Peer {
     url: String,
-    requests: mpsc::UnboundedReceiver<(String, Value)>,
+    requests: mpsc::Receiver<(String, Value)>,
 }
 
 impl Peer {
@@ -29,7 +32,7 @@ impl Peer {
     async fn gated(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static, gate: Arc<Semaphore>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let (sender, requests) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
         let answer = Arc::new(answer);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
@@ -38,7 +41,7 @@ impl Peer {
                     let mut bytes = Vec::new();
                     while let Some((head, body)) = next_request(&mut stream, &mut bytes).await {
                         let response = answer(&body["id"]);
-                        let _ = sender.send((head, body));
+                        let _ = sender.try_send((head, body));
                         let Ok(permit) = gate.acquire().await else { return };
                         permit.forget();
                         if stream.write_all(&response).await.is_err() {

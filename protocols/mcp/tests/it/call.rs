@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::kit::{Event, Fail, Seen, Server, call, operator, soon};
 
-/// Goal: purpose, deadline, hops and trace arrive; the principal doesn't travel, the listener decides it. Method: an agent
-/// that says what it sees, asked through the client.
+/// Goal: purpose, deadline, hops and trace arrive; the principal doesn't travel, the listener decides it. Method: an
+/// agent that says what it sees, asked through the client.
 #[tokio::test]
 async fn what_belongs_to_a_call_travels() {
     let server = Server::with(operator(), &ListenOptions::default()).await;

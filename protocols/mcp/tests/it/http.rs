@@ -89,18 +89,17 @@ async fn other_methods_are_405() {
     server.stop().await;
 }
 
+/// Gives idle connections no time; zero is no way to switch the watch off.
+fn impatient() -> ListenOptions {
+    ListenOptions { headers_timeout: Duration::ZERO, keep_alive: Duration::from_millis(10), ..ListenOptions::default() }
+}
+
 /// Goal: a slow client holds nothing for long. Method: half a head at first and after a good request, half a body, and
 /// nothing more; all are closed.
 #[tokio::test]
 async fn slow_heads_and_bodies_are_closed() {
     let options = BareServerOptions { body_timeout: Duration::from_millis(100), ..BareServerOptions::default() };
-    // Zero is no way to switch it off.
-    let listen = ListenOptions {
-        headers_timeout: Duration::ZERO,
-        keep_alive: Duration::from_millis(10),
-        ..ListenOptions::default()
-    };
-    let server = Server::with(options, &listen).await;
+    let server = Server::with(options, &impatient()).await;
     let half_a_head = b"POST /mcp HTTP/1.1\r\nHost: local";
     let mut first = server.connect().await;
     first.send(half_a_head).await;
@@ -153,7 +152,10 @@ async fn deadlines_end_the_call() {
     server.stop().await;
 
     let mut server = Server::start().await;
-    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang","_meta":{"callboard/deadline-ms":50}}}"#;
+    let body = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","#,
+        r#""params":{"name":"hang","_meta":{"callboard/deadline-ms":50}}}"#,
+    );
     assert_eq!(server.post(body).await.json()["error"]["data"], json!({"kind": "timed_out"}));
     assert_eq!((server.event().await, server.event().await), (Event::Began, Event::Cancelled));
     server.stop().await;
@@ -177,12 +179,7 @@ async fn operator_needs_a_loopback_bind() {
 #[tokio::test]
 async fn long_calls_are_not_idle() {
     let options = BareServerOptions { call_deadline: Duration::from_millis(1_600), ..BareServerOptions::default() };
-    let listen = ListenOptions {
-        headers_timeout: Duration::ZERO,
-        keep_alive: Duration::from_millis(10),
-        ..ListenOptions::default()
-    };
-    let server = Server::with(options, &listen).await;
+    let server = Server::with(options, &impatient()).await;
     let reply = server.post(call("1", "hang", "{}")).await;
     assert_eq!(reply.json()["error"]["data"], json!({"kind": "timed_out"}));
     server.stop().await;
@@ -201,7 +198,8 @@ async fn broken_heads_are_refused() {
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n".to_owned(),
         format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nContent-Length: 7\r\n\r\n{body}"),
         format!(
-            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\
+             Transfer-Encoding: chunked\r\n\r\n{body}"
         ),
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(),
         format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{}\r\n", headers(200)),

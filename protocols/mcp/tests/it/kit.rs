@@ -86,8 +86,11 @@ pub enum Event {
     Cancelled,
 }
 
+/// What a test leaves unread, in events.
+const EVENTS_MAX: usize = 256;
+
 pub struct Clinic {
-    events: mpsc::UnboundedSender<Event>,
+    events: mpsc::Sender<Event>,
 }
 
 impl Agent for Clinic {
@@ -140,9 +143,9 @@ impl ConcurrentHandler<Hang> for Clinic {
     fn handle(&mut self, _: Hang, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
         let events = self.events.clone();
         async move {
-            let _ = events.send(Event::Began);
+            let _ = events.try_send(Event::Began);
             cx.cancelled().await;
-            let _ = events.send(Event::Cancelled);
+            let _ = events.try_send(Event::Cancelled);
         }
     }
 }
@@ -151,7 +154,7 @@ impl ConcurrentHandler<Hang> for Clinic {
 pub struct Server {
     pub address: SocketAddr,
     pub system: System,
-    pub events: mpsc::UnboundedReceiver<Event>,
+    pub events: mpsc::Receiver<Event>,
     handle: actix_web::dev::ServerHandle,
 }
 
@@ -161,7 +164,7 @@ impl Server {
     }
 
     pub async fn with(options: BareServerOptions, listen: &ListenOptions) -> Self {
-        let (sender, events) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
         let system = System::start(1).unwrap();
         let clinic = system.spawn_with(move || Clinic { events: sender.clone() });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

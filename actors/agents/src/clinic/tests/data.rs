@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::super::config::ClinicConfig;
 use super::super::messages::{CheckMedications, GetPatient, Query};
 use super::super::record::Record;
-use super::super::search::{fold, words};
+use super::super::search::words;
 use super::super::seed::Seed;
 use super::{Bench, anyone, example, treating};
+use crate::text::fold;
 
 /// Specialty, agent, id prefix, fewest patients.
 const CLINICS: [(&str, &str, &str, usize); 3] = [
@@ -49,7 +50,8 @@ fn is_ssn(text: &str) -> bool {
     let fits = |part: &str, len: usize| {
         part.len() == len && part.bytes().all(|b| b.is_ascii_digit()) && part.bytes().any(|b| b != b'0')
     };
-    matches!(parts[..], [area, group, serial] if fits(area, 3) && fits(group, 2) && fits(serial, 4) && area < "900" && area != "666")
+    let &[area, group, serial] = &parts[..] else { return false };
+    fits(area, 3) && fits(group, 2) && fits(serial, 4) && area < "900" && area != "666"
 }
 
 /// Goal: the examples have the records that the documents rely on. Method: read the seeds.

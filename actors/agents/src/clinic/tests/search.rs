@@ -4,9 +4,10 @@ use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 use super::super::messages::Query;
-use super::super::search::{Phrase, Synonyms, expression, fold, words};
+use super::super::search::{Phrase, Synonyms, expression, words};
 use super::super::silo::Silo;
 use super::{Bench, patient, seed};
+use crate::text::fold;
 
 async fn ids(silo: &Silo, query: &str) -> Vec<String> {
     let matches = silo.query(Query { query: query.to_owned() }).await.unwrap().matches;

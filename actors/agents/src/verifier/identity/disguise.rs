@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::text::{base64, printable};
 use crate::verifier::fold::strip;
 
 /// Encodings that are unwrapped inside each other.
@@ -33,28 +34,11 @@ fn decoded(text: &str) -> Vec<String> {
 
 /// Base64 of either alphabet that decodes to readable text.
 fn from_base64(run: &str) -> Option<String> {
-    let letters: Vec<u32> = run.trim_end_matches('=').bytes().map(sextet).collect::<Option<_>>()?;
+    let letters = run.trim_end_matches('=');
     if letters.len() < BASE64_LETTERS_MIN || letters.len() % 4 == 1 {
         return None;
     }
-    let mut bytes = Vec::with_capacity(letters.len() * 3 / 4);
-    for group in letters.chunks(4) {
-        let bits = group.iter().fold(0, |bits, s| bits << 6 | s) << (6 * (4 - group.len()));
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    let text = String::from_utf8(bytes).ok()?;
-    text.chars().all(|c| !c.is_control() || c.is_whitespace()).then_some(text)
-}
-
-fn sextet(byte: u8) -> Option<u32> {
-    Some(u32::from(match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' | b'-' => 62,
-        b'/' | b'_' => 63,
-        _ => return None,
-    }))
+    base64(letters.as_bytes()).and_then(printable)
 }
 
 fn from_percent(text: &str) -> Option<String> {

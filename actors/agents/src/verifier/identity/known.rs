@@ -1,6 +1,7 @@
 //! Personal values that the clinics' answers hold, and finding them in a text however they are written.
 
-use crate::verifier::fold::{fold, words};
+use crate::text::words;
+use crate::verifier::fold::fold;
 use crate::verifier::value::{Identity, Line, LineKind};
 
 /// Words that may stand between a known given and family name: middle names, initials.

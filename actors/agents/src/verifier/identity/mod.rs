@@ -1,7 +1,7 @@
 //! Rule R2: no full name, government id, address or contact of a person.
 //!
-//! What the clinics' own answers mark as personal is looked for first, in any disguise. Patterns, check digits and lists
-//! of names are for the rest.
+//! What the clinics' own answers mark as personal is looked for first, in any disguise. Patterns, check digits and
+//! lists of names are for the rest.
 
 mod checksum;
 mod disguise;

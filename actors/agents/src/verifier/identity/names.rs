@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use super::Hit;
-use crate::verifier::fold::{fold, is_one_of};
+use crate::text::is_one_of;
+use crate::verifier::fold::fold;
 use crate::verifier::medicine::is_medicine;
 use crate::verifier::value::Identity;
 
@@ -225,17 +226,18 @@ fn is_thing(words: &[Word<'_>], at: usize, len: usize) -> bool {
     inside || after || before
 }
 
-const THINGS: &str = "disease syndrome sign test score scale criteria classification palsy lymphoma sarcoma tumor tumour phenomenon \
-    reflex maneuver manoeuvre procedure hospital clinic center centre institute university foundation murmur \
-    disorder dementia ulcer fracture contracture thyroiditis anemia anaemia index equation formula catheter stain \
-    agar body bodies cell cells node nodes operation law method technique ataxia chorea arteritis encephalopathy \
-    esophagus oesophagus hernia triad school college street avenue road county city district day study trial group \
-    award prize pressure rate blood care health medical medicine department ward unit laboratory company inc ltd manor memorial lodge home house residence llc \
-    corporation pharma pharmaceuticals doenca sindrome sinal teste escala instituto clinica universidade fundacao \
-    tooth stage type grade airport park river island bay church museum";
+const THINGS: &str = "disease syndrome sign test score scale criteria classification palsy lymphoma sarcoma tumor \
+    tumour phenomenon reflex maneuver manoeuvre procedure hospital clinic center centre institute university \
+    foundation murmur disorder dementia ulcer fracture contracture thyroiditis anemia anaemia index equation formula \
+    catheter stain agar body bodies cell cells node nodes operation law method technique ataxia chorea arteritis \
+    encephalopathy esophagus oesophagus hernia triad school college street avenue road county city district day \
+    study trial group award prize pressure rate blood care health medical medicine department ward unit laboratory \
+    company inc ltd manor memorial lodge home house residence llc corporation pharma pharmaceuticals doenca sindrome \
+    sinal teste escala instituto clinica universidade fundacao tooth stage type grade airport park river island bay \
+    church museum";
 
-const PLACES: &str = "hospital clinica clinic instituto institute fundacao foundation universidade university escola rua avenida santa \
-    saint st sao doenca sindrome sinal escala centro center laboratorio maternidade";
+const PLACES: &str = "hospital clinica clinic instituto institute fundacao foundation universidade university escola \
+    rua avenida santa saint st sao doenca sindrome sinal escala centro center laboratorio maternidade";
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,8 @@ use super::claim::{Claim, Dose, claims};
 use super::lexicon::{LEXICON, Medicine, stem};
 use super::phrase::Schedule;
 use super::unit::Kind;
-use crate::verifier::fold::{fold, is_one_of, words};
+use crate::text::{is_one_of, words};
+use crate::verifier::fold::fold;
 use crate::verifier::value::{Line, LineKind};
 
 /// Amounts this close, relatively, are equal: unit conversions round.
@@ -49,7 +50,8 @@ impl Grounds {
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
-    /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named last.
+    /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
+    /// last.
     pub(in crate::verifier) fn check_about_patients(&self, text: &str) -> Option<Ungrounded> {
         let ids: Vec<&str> = self.patients();
         let mut patient = None;
@@ -201,10 +203,10 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= AMOUNT_TOLERANCE * a.abs().max(b.abs())
 }
 
-const PLAN_WORDS: &str = "treat treated treatment start started undergo underwent undergoing plan planned therapy prescribed receive \
-    receives received receiving scheduled recommended recommend needs requires should indicated tratamento tratado \
-    tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe recebeu agendado \
-    agendada indicado indicada precisa deve on takes taking";
+const PLAN_WORDS: &str = "treat treated treatment start started undergo underwent undergoing plan planned therapy \
+    prescribed receive receives received receiving scheduled recommended recommend needs requires should indicated \
+    tratamento tratado tratada iniciar iniciou submeter submetido submetida plano terapia prescrito prescrita recebe \
+    recebeu agendado agendada indicado indicada precisa deve on takes taking";
 
 const DENIAL_WORDS: &str = "no not never without denies none nao nenhum nenhuma sem nega nunca 0 declined";
 

@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use cue::{CUES, Object};
 
-use super::fold::{fold, is_one_of, words};
+use super::fold::fold;
 use super::medicine::{is_medicine, stem};
+use crate::text::{is_one_of, words};
 
 /// What the text does that only a physician may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,25 +125,26 @@ fn new_condition(rest: &str, records: &Records) -> bool {
 }
 
 fn is_condition(word: &str) -> bool {
-    const ENDINGS: &str = "itis osis emia aemia oma pathy algia plegia uria penia ectasis sclerosis rrhea ite ose patia tensao tension \
-        cardia ritmia rhythmia monia phobia philia lepsy";
-    const WORDS: &str = "cancer diabetes asthma asma stroke avc infarto infarction infarct angina epilepsy epilepsia migraine enxaqueca \
-        depression depressao anxiety ansiedade covid flu gripe influenza tuberculosis tuberculose hiv aids lupus \
-        psoriasis psoriase eczema rosacea acne melanoma hypertension hipertensao pneumonia fracture fratura infection \
-        infeccao ulcer ulcera embolism embolia failure insuficiencia fibrillation fibrilacao dementia demencia alzheimer \
-        parkinson syndrome sindrome disease doenca disorder transtorno allergy alergia obesity obesidade gout gota \
-        vitiligo herpes measles sarampo dengue malaria sepsis sepse meningitis tumor tumour hepatitis hepatite \
-        hypothyroidism hipotireoidismo leukemia leucemia lymphoma linfoma autism adhd copd dpoc attack";
+    const ENDINGS: &str = "itis osis emia aemia oma pathy algia plegia uria penia ectasis sclerosis rrhea ite ose \
+        patia tensao tension cardia ritmia rhythmia monia phobia philia lepsy";
+    const WORDS: &str = "cancer diabetes asthma asma stroke avc infarto infarction infarct angina epilepsy epilepsia \
+        migraine enxaqueca depression depressao anxiety ansiedade covid flu gripe influenza tuberculosis tuberculose \
+        hiv aids lupus psoriasis psoriase eczema rosacea acne melanoma hypertension hipertensao pneumonia fracture \
+        fratura infection infeccao ulcer ulcera embolism embolia failure insuficiencia fibrillation fibrilacao \
+        dementia demencia alzheimer parkinson syndrome sindrome disease doenca disorder transtorno allergy alergia \
+        obesity obesidade gout gota vitiligo herpes measles sarampo dengue malaria sepsis sepse meningitis tumor \
+        tumour hepatitis hepatite hypothyroidism hipotireoidismo leukemia leucemia lymphoma linfoma autism adhd copd \
+        dpoc attack";
     // "dose" and "glucose" end as Portuguese names of diseases do.
-    const NOT: &str = "dose glucose lactose purpose those close whose overdose hypotheses write website favorite despite quite noite \
-        limite permite diagnosis prognosis chemistry diploma aroma coma suite site appetite white invite opposite \
-        definite composite attention extension dimension prose rose nose lose loose choose expose propose suppose \
-        requisite";
+    const NOT: &str = "dose glucose lactose purpose those close whose overdose hypotheses write website favorite \
+        despite quite noite limite permite diagnosis prognosis chemistry diploma aroma coma suite site appetite \
+        white invite opposite definite composite attention extension dimension prose rose nose lose loose choose \
+        expose propose suppose requisite";
     is_one_of(word, WORDS)
         || word.len() > 4 && !is_one_of(word, NOT) && ENDINGS.split_ascii_whitespace().any(|e| word.ends_with(e))
 }
 
-const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dosage doses drug drugs tablet tablets pill pills treatment \
-    therapy antibiotic antibiotics insulin statin mg mcg medicamento medicamentos remedio remedios medicacao dosagem \
-    comprimido comprimidos tratamento antibiotico insulina capsule capsules anticoagulant anticoagulante steroid \
-    steroids diuretic blocker";
+const MEDICINE_WORDS: &str = "medication medications medicine medicines dose dosage doses drug drugs tablet tablets \
+    pill pills treatment therapy antibiotic antibiotics insulin statin mg mcg medicamento medicamentos remedio \
+    remedios medicacao dosagem comprimido comprimidos tratamento antibiotico insulina capsule capsules anticoagulant \
+    anticoagulante steroid steroids diuretic blocker";

@@ -9,7 +9,7 @@ pub(super) use schedule::{Schedule, schedule};
 use super::number as digits;
 use super::token::Token;
 use super::unit::unit;
-use crate::verifier::fold::is_one_of;
+use crate::text::is_one_of;
 
 /// What a dose is counted against, other than time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,11 @@ pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
 pub(super) fn denies(tokens: &[Token]) -> bool {
     tokens.iter().any(|t| match t {
         Token::Number(n) => *n == 0.0,
-        Token::Word(w) => is_one_of(w, "no not never without denies denied none nobody nothing neither nao nenhum nenhuma sem nega nunca ninguem nada t \
-            absent unknown"),
+        Token::Word(w) => is_one_of(
+            w,
+            "no not never without denies denied none nobody nothing neither nao nenhum \
+            nenhuma sem nega nunca ninguem nada t absent unknown",
+        ),
         Token::Sign(_) => false,
     })
 }
@@ -129,8 +132,8 @@ pub(super) fn is_filler(token: &Token) -> bool {
     match token {
         Token::Word(w) => is_one_of(
             w,
-            "at a an the of is was dose dosage doses to in with on de do da na em uma um foi dosagem oral orally iv po total \
-            about approximately up as for s and",
+            "at a an the of is was dose dosage doses to in with on de do da na em uma um foi dosagem oral orally iv \
+            po total about approximately up as for s and",
         ),
         Token::Sign(s) => matches!(s, ':' | '(' | ',' | '-' | '=' | '"' | '\'' | '*' | '|'),
         Token::Number(_) => false,
@@ -139,13 +142,14 @@ pub(super) fn is_filler(token: &Token) -> bool {
 
 /// Words that stand before an amount without being a medicine.
 pub(super) fn is_ordinary(word: &str) -> bool {
-    const WORDS: &str = "about added additional administered adjusted amount another approximately around aumentada aumentado average \
-        below bolus comprimidos continue continued continues cream current currently daily dosagem doses dosed either \
-        every exactly extra first followed full given gives gram increase increased infusion initial initially injection \
-        least level loading maintenance maximum medication medicine medicamento minimum mesma needs ointment patient \
-        paciente pediatric plus prescribed prescribe prescription quantity receive received receives receiving recebe \
-        recebeu reduced remains same second single solution start started starting strength strong syrup tablet tablets \
-        takes taking taper tapered target than their then third titrated tomar tomou total treatment twice under using \
-        usual weight weighing weighed which within capsules drops dosage toma usava usando";
+    const WORDS: &str = "about added additional administered adjusted amount another approximately around aumentada \
+        aumentado average below bolus comprimidos continue continued continues cream current currently daily dosagem \
+        doses dosed either every exactly extra first followed full given gives gram increase increased infusion \
+        initial initially injection least level loading maintenance maximum medication medicine medicamento minimum \
+        mesma needs ointment patient paciente pediatric plus prescribed prescribe prescription quantity receive \
+        received receives receiving recebe recebeu reduced remains same second single solution start started \
+        starting strength strong syrup tablet tablets takes taking taper tapered target than their then third \
+        titrated tomar tomou total treatment twice under using usual weight weighing weighed which within capsules \
+        drops dosage toma usava usando";
     is_one_of(word, WORDS)
 }

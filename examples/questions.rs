@@ -1,0 +1,60 @@
+//! A call that says how far it has come and asks back. Whoever called answers: here, in code; over a protocol, a person.
+
+use std::error::Error;
+use std::time::Duration;
+
+use callboard::message::{Answer, AnswerAction, Elicitation, Progress, Question};
+use callboard::{Agent, CallEvent, Cx, Failure, FailureKind, Handler, Handlers, Message, System};
+use serde_json::json;
+
+/// Books a table for tonight.
+#[derive(Message)]
+#[message(reply = String, fallible, local)]
+struct BookTable {
+    guests: u32,
+}
+
+struct Restaurant;
+
+impl Agent for Restaurant {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.exclusive::<BookTable>();
+    }
+}
+
+impl Handler<BookTable> for Restaurant {
+    async fn handle(&mut self, BookTable { guests }: BookTable, cx: &mut Cx) -> Result<String, Failure> {
+        cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some(format!("a table for {guests} is free")) });
+        let schema = json!({ "type": "object", "properties": { "hour": { "type": "integer" } } });
+        let form = Elicitation { message: "At what hour?".into(), schema };
+        // The handler pauses here; the reply comes over whatever way the call came in.
+        match cx.question(Question::Elicit(form)).await? {
+            Answer::Elicit(AnswerAction::Accept { content }) => Ok(format!("booked at {}:00", content["hour"])),
+            _ => Err(Failure::new(FailureKind::Rejected, "no hour, no table")),
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let system = System::start(1)?;
+    let restaurant = system.spawn(Restaurant);
+
+    let mut call = restaurant.call(BookTable { guests: 4 }).within(Duration::from_secs(5)).start();
+    while let Some(event) = call.next().await {
+        match event {
+            CallEvent::Progress(progress) => println!("progress: {}", progress.message.unwrap_or_default()),
+            CallEvent::Question(pending) => {
+                let Question::Elicit(form) = &pending.question else { continue };
+                println!("question: {}", form.message);
+                pending.answer(Answer::Elicit(AnswerAction::Accept { content: json!({ "hour": 20 }) }));
+            }
+            _ => {}
+        }
+    }
+    println!("reply: {}", call.reply().await??);
+    // Asked without a call there is nobody to answer, and the handler is told so.
+    println!("without a caller: {:?}", restaurant.ask(BookTable { guests: 2 }).await?.map_err(|f| f.to_string()));
+    system.shutdown(Duration::from_secs(1)).await;
+    Ok(())
+}
