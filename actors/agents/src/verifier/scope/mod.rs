@@ -32,8 +32,8 @@ impl OutOfScope {
 /// Words after a cue in which the condition or medicine must stand.
 const OBJECT_WORDS_MAX: usize = 8;
 
-/// How many different sentences of one answer are looked up in the records, which takes time for each. An answer with more
-/// that only a physician may say is withheld.
+/// How many different sentences of one answer are looked up in the records, which takes time for each. An answer with
+/// more that only a physician may say is withheld.
 pub(super) const QUOTES_MAX: usize = 256;
 
 /// Letters by which the names of a condition in two languages are alike.
@@ -55,7 +55,8 @@ impl Records {
         Self { folded, plain: OnceCell::new(), looked_up: RefCell::default(), vocabulary: OnceCell::new() }
     }
 
-    /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a quotation.
+    /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a
+    /// quotation.
     fn has(&self, sentence: &str) -> bool {
         let sentence = plain(sentence);
         if words(&sentence).count() <= 2 {
