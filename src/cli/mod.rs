@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Answered.
 pub const EXIT_ANSWERED: u8 = 0;
@@ -97,17 +98,22 @@ fn block_on<F: Future>(main: F) -> std::io::Result<F::Output> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(main))
 }
 
-/// Ends when the user or the system wants the process to.
-async fn interrupted() {
-    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        Err(error) => {
-            tracing::warn!(%error, "failed to listen for SIGTERM");
-            return std::future::pending().await;
+/// Ends when the user or the system wants the process to. Listens from the call on, also before it is awaited: within a
+/// tokio runtime only.
+fn interrupted() -> impl Future<Output = ()> {
+    let listen = |kind| signal(kind).inspect_err(|error| tracing::warn!(%error, "failed to listen for a signal")).ok();
+    let (interrupt, terminate) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
+    async {
+        tokio::select! {
+            () = received(interrupt) => {}
+            () = received(terminate) => {}
         }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+    }
+}
+
+async fn received(signal: Option<Signal>) {
+    match signal {
+        Some(mut signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }

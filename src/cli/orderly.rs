@@ -27,10 +27,8 @@ pub(super) async fn with_clinics<T>(
 ) -> Result<T, Stopped> {
     let mut stop = pin!(interrupted());
     let clinics = tokio::select! {
-        // Listens for signals before the first clinic starts.
-        biased;
-        () = &mut stop => return Err(Stopped::Interrupted),
         started = starting => started?,
+        () = &mut stop => return Err(Stopped::Interrupted),
     };
     let outcome = tokio::select! {
         outcome = work(&clinics) => outcome,

@@ -59,11 +59,13 @@ async fn serve(
     free_ports: bool,
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
+    // Listens before anybody can know that it runs.
+    let stop = interrupted();
     let node = Node::start(topology, state, free_ports).await?;
     let announced = show::unless_closed(announce(&node));
     if announced.is_ok() {
         tokio::select! {
-            () = interrupted() => {}
+            () = stop => {}
             () = cut(lifeline) => {}
         }
     }

@@ -98,7 +98,8 @@ async fn answers_of_a_topology() {
     pair.end().await;
 }
 
-/// Goal: a clinic that is down takes only its own step with it; with all down nothing is answered. Method: closed ports.
+/// Goal: a clinic that is down takes only its own step with it; with all down nothing is answered. Method: closed
+/// ports.
 #[tokio::test]
 async fn clinics_that_are_down() {
     let (home, clinic_home) = (Home::new(), Home::new());

@@ -40,8 +40,8 @@ async fn shows_both_questions_and_leaves_nothing() {
     assert_eq!(home.left_behind(), 0);
 }
 
-/// Goal: clinics don't outlive a demo that is killed. Method: SIGKILL while it asks; its clinics end by their lifelines,
-/// in order: their folders are gone too.
+/// Goal: clinics don't outlive a demo that is killed. Method: SIGKILL while it asks; its clinics end by their
+/// lifelines, in order: their folders are gone too.
 #[tokio::test]
 async fn killed_its_clinics_end() {
     let home = Home::new();

@@ -89,8 +89,8 @@ async fn identities_are_withheld() {
     }
 }
 
-/// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its step
-/// is stopped, the other clinic's is answered.
+/// Goal: what a clinic answers can't instruct anybody. Method: an injection in a condition, plain and disguised; its
+/// step is stopped, the other clinic's is answered.
 #[tokio::test]
 async fn injections_stop_their_step() {
     for text in [
@@ -128,7 +128,8 @@ fn check_partial(answer: &Answer, message: &str) {
     assert_eq!((error.code, error.message.as_str()), (-32000, message));
 }
 
-/// A server that answers each connection's first request with what `answer` makes of its id, or never where that is none.
+/// A server that answers each connection's first request with what `answer` makes of its id, or never where that is
+/// none.
 async fn raw(answer: impl Fn(&Value) -> Option<String> + Send + 'static) -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -166,7 +167,7 @@ async fn broken_envelopes_fail_their_step() {
     let good = r#"{"patients":[{"patient_id":"CARD-001","condition":"Hypertension"}]}"#;
     let (a, a_serving) =
         raw(move |id| Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{good},"error":null}}"#))).await;
-    let result = r#"{"specialty":"dermatology","query":"psoriasis","matches":[{"patient_id":"DERM-001","condition":"Psoriasis"}]}"#;
+    let result = matches(json!({"patient_id": "DERM-001", "condition": "Psoriasis"})).to_string();
     type Answers = fn(&Value, &str) -> String;
     let rows: [Answers; 7] = [
         |_, result| format!(r#"{{"jsonrpc":"2.0","id":"550e8400-e29b-41d4-a716-446655440000","result":{result}}}"#),
@@ -178,7 +179,10 @@ async fn broken_envelopes_fail_their_step() {
         |id, result| format!(r#"[{{"jsonrpc":"2.0","id":{id},"result":{result}}}]"#),
     ];
     for row in rows {
-        let (b, b_serving) = raw(move |id| Some(row(id, result))).await;
+        let (b, b_serving) = {
+            let result = result.clone();
+            raw(move |id| Some(row(id, &result))).await
+        };
         let answer = ask(&a, &b).await;
         check_partial(&answer, "clinic_b failed to answer");
         assert!(!serde_json::to_string(&answer).unwrap().contains("DERM-001"));
@@ -187,8 +191,8 @@ async fn broken_envelopes_fail_their_step() {
     a_serving.abort();
 }
 
-/// Goal: a clinic that never answers holds nobody up for longer than its step may take. Method: a silent server; takes as
-/// long as that limit, which is real time.
+/// Goal: a clinic that never answers holds nobody up for longer than its step may take. Method: a silent server; takes
+/// as long as that limit, which is real time.
 #[tokio::test]
 async fn silence_fails_its_step() {
     let good = r#"{"patients":[{"patient_id":"CARD-001","condition":"Hypertension"}]}"#;

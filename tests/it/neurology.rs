@@ -2,8 +2,8 @@ use crate::kit::Home;
 use crate::kit::clinics::{Served, host};
 use crate::kit::example;
 
-/// Goal: a third clinic is one registry entry and one topology file. Method: the files of `examples/clinics` as they are
-/// (but for the ports), with the two-clinic host beside: it knows nothing of neurology.
+/// Goal: a third clinic is one registry entry and one topology file. Method: the files of `examples/clinics` as they
+/// are (but for the ports), with the two-clinic host beside: it knows nothing of neurology.
 #[tokio::test]
 async fn a_third_clinic_needs_no_code() {
     let homes = [Home::new(), Home::new(), Home::new()];

@@ -30,7 +30,8 @@ async fn a_full_device_is_one_line() {
     home.swept().await;
 }
 
-/// Goal: the log goes to standard error, plain where that is no terminal, as JSON on demand. Method: a start at `debug`.
+/// Goal: the log goes to standard error, plain where that is no terminal, as JSON on demand. Method: a start at
+/// `debug`.
 #[tokio::test]
 async fn the_log_is_plain_or_json() {
     let home = Home::new();

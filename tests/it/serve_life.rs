@@ -131,8 +131,8 @@ async fn mistakes_are_one_line() {
     assert!(ended.err.contains("cardiology, dermatology, neurology"), "{}", ended.err);
 }
 
-/// Goal: a state that isn't ours to touch is refused untouched. Method: a database of a newer version, a damaged one, one
-/// of another clinic, and a file where a folder should be.
+/// Goal: a state that isn't ours to touch is refused untouched. Method: a database of a newer version, a damaged one,
+/// one of another clinic, and a file where a folder should be.
 #[tokio::test]
 async fn foreign_states_are_refused() {
     let home = Home::new();

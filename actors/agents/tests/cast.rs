@@ -124,7 +124,7 @@ fn refusals_reach_the_user() {
         let data = tempfile::tempdir().unwrap();
         let orchestrator = cast(system, "host.toml", data.path()).await;
         for (query, says) in [
-            ("", "There is nothing to ask"),
+            ("please!", "There is nothing to ask"),
             ("What is the weather?", "I did not understand"),
             ("cardiology", "Say which you want"),
             ("list patients of clinic_z", "No clinic here is called clinic_z"),

@@ -58,7 +58,8 @@ impl AskClinics {
     /// Whether it can be asked at all.
     ///
     /// # Errors
-    /// [`FailureKind::InvalidInput`](callboard_message::FailureKind::InvalidInput): an empty question, or a limit that is passed.
+    /// [`InvalidInput`](callboard_message::FailureKind::InvalidInput): an empty question, or a limit that
+    /// is passed.
     pub fn check(&self) -> Result<(), Failure> {
         if self.query.trim().is_empty() {
             return Err(Failure::invalid("there is nothing to ask. Try: list all cardiology patients"));

@@ -13,7 +13,8 @@ const FIRST_FIELDS: [&str; 8] =
 const ECHOES: [&str; 3] = ["query", "specialty", "patient_id"];
 /// How far one level is indented, in spaces.
 const INDENT: usize = 3;
-/// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key otherwise.
+/// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key
+/// otherwise.
 const COLUMNS_MAX: usize = 16;
 /// Widest column, in characters: longer texts stand over. A clinic could have one long text pad every row otherwise.
 const COLUMN_CHARS_MAX: usize = 60;
@@ -196,13 +197,13 @@ mod tests {
         check("get_patient", json!({ "patient_id": "CARD-003" }), json!({ "patient": patient }), &expect);
     }
 
-    /// Goal: a clinic's odd rows cost no more than they hold. Method: columns and a width at their limits and one above;
-    /// a text wider than any column, which stands over.
+    /// Goal: a clinic's odd rows cost no more than they hold. Method: columns and a width at their limits and one
+    /// above; a text wider than any column, which stands over.
     #[test]
     fn tables_are_bounded() {
         let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
         let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
-        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows, "n": 1 } }));
+        let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows } }));
         let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
         let table = shown(json!([row(COLUMNS_MAX)]));
         assert_eq!(table.split_once(heading).unwrap().1, format!("1\n      {}", numbers.join("  ")));

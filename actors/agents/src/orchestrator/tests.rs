@@ -387,6 +387,7 @@ fn limits() {
         };
         assert_eq!(ask("é".repeat(QUERY_CHARS_MAX), None).await, Ok(()));
         assert_eq!(ask("é".repeat(QUERY_CHARS_MAX + 1), None).await, Err(FailureKind::InvalidInput));
+        assert_eq!(ask(" \t\n".into(), None).await, Err(FailureKind::InvalidInput));
         assert_eq!(ask(QUESTION.into(), Some("p".repeat(PURPOSE_CHARS_MAX))).await, Ok(()));
         for bad in ["p".repeat(PURPOSE_CHARS_MAX + 1), String::new(), "a b".into(), "a\nb".into()] {
             assert_eq!(ask(QUESTION.into(), Some(bad)).await, Err(FailureKind::InvalidInput));

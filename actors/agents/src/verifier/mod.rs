@@ -125,8 +125,8 @@ fn fabricated(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> 
 }
 
 fn out_of_scope(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
-    let records: Vec<String> =
-        recorded.iter().filter(|l| l.kind != LineKind::Echo).map(|l| fold::fold(&l.text)).collect();
+    let folded = recorded.iter().filter(|l| l.kind != LineKind::Echo).map(|l| fold::fold(&l.text));
+    let records = scope::Records::new(folded.collect());
     let in_lines = shown.iter().filter(|l| l.kind != LineKind::Echo).find_map(|l| scope::find(&l.text, &records));
     let found = in_lines.or_else(|| scope::find(text, &records))?;
     Some(Verdict::broken(

@@ -270,3 +270,17 @@ proptest::proptest! {
         proptest::prop_assert_eq!(verdict.safe, verdict.rule.is_none());
     }
 }
+
+/// Goal: quotations are looked up in bounded time. Method: as many different ones as are looked up, again and again, and
+/// one more.
+#[test]
+fn r3_quotations_are_bounded() {
+    let quoting = |sentences: usize| {
+        let lines: Vec<_> = (0..sentences).map(|n| format!("No need to see a doctor about case x{n}")).collect();
+        let text = [lines.join("\n"), lines.join("\n")].join("\n");
+        let records = vec![json!({ "patient": { "patient_id": "CARD-001", "notes": lines } })];
+        Verify { records, results: Value::Null, text, identities: Identities::Withheld }.verdict().rule
+    };
+    assert_eq!(quoting(scope::QUOTES_MAX), None);
+    assert_eq!(quoting(scope::QUOTES_MAX + 1), Some(Rule::R3));
+}

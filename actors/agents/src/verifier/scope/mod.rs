@@ -2,6 +2,9 @@
 
 mod cue;
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+
 use cue::{CUES, Object};
 
 use super::fold::fold;
@@ -29,31 +32,84 @@ impl OutOfScope {
 /// Words after a cue in which the condition or medicine must stand.
 const OBJECT_WORDS_MAX: usize = 8;
 
+/// How many different sentences of one answer are looked up in the records, which takes time for each. An answer with
+/// more that only a physician may say is withheld.
+pub(super) const QUOTES_MAX: usize = 256;
+
 /// Letters by which the names of a condition in two languages are alike.
 const CONDITION_LETTERS: usize = 7;
 
-/// The first out-of-scope sentence in `text`. `recorded` holds what the records say, folded: quoting them is safe.
-pub(super) fn find(text: &str, recorded: &[String]) -> Option<OutOfScope> {
+/// What the records say, folded: quoting them is safe.
+pub(super) struct Records {
+    folded: Vec<String>,
+    /// Their words, one space apart; made when a first sentence needs them.
+    plain: OnceCell<Vec<String>>,
+    /// Sentences that were looked up, and whether a record has them.
+    looked_up: RefCell<HashMap<String, bool>>,
+    /// Each word, and how each long one begins; made when a first condition is looked up.
+    vocabulary: OnceCell<HashSet<String>>,
+}
+
+impl Records {
+    pub(super) fn new(folded: Vec<String>) -> Self {
+        Self { folded, plain: OnceCell::new(), looked_up: RefCell::default(), vocabulary: OnceCell::new() }
+    }
+
+    /// Whether a sentence stands in the records word for word. Beyond [`QUOTES_MAX`] of them none is taken for a
+    /// quotation.
+    fn has(&self, sentence: &str) -> bool {
+        let sentence = plain(sentence);
+        if words(&sentence).count() <= 2 {
+            return false;
+        }
+        let mut looked_up = self.looked_up.borrow_mut();
+        if let Some(found) = looked_up.get(&sentence) {
+            return *found;
+        }
+        if looked_up.len() == QUOTES_MAX {
+            return false;
+        }
+        let records = self.plain.get_or_init(|| self.folded.iter().map(|record| plain(record)).collect());
+        let found = records.iter().any(|record| record.contains(&sentence));
+        looked_up.insert(sentence, found);
+        found
+    }
+
+    /// Whether a condition is in the records, perhaps in the other language: hypertension, hipertensao.
+    fn name(&self, condition: &str) -> bool {
+        let vocabulary = self.vocabulary.get_or_init(|| {
+            let recorded = || self.folded.iter().flat_map(|record| words(record));
+            let beginnings = recorded().filter(|word| word.len() >= CONDITION_LETTERS).map(beginning);
+            recorded().map(str::to_owned).chain(beginnings).collect()
+        });
+        vocabulary.contains(condition) || vocabulary.contains(&beginning(condition))
+    }
+}
+
+/// Marked, so that it isn't taken for a word.
+fn beginning(word: &str) -> String {
+    stem(word).chars().take(CONDITION_LETTERS).chain(['-']).collect()
+}
+
+fn plain(text: &str) -> String {
+    words(text).collect::<Vec<_>>().join(" ")
+}
+
+/// The first out-of-scope sentence in `text` that is no quotation from `records`.
+pub(super) fn find(text: &str, records: &Records) -> Option<OutOfScope> {
     let folded = fold(text);
     let sentences = folded.split(['\n', '!', ';']).flat_map(|line| line.split(". ")).map(str::trim);
-    // Records are searched for the few sentences that need the excuse: for each one, a long answer took minutes.
-    sentences.filter(|s| !s.is_empty()).find_map(|s| judge(s, recorded).filter(|_| !quotes_record(s, recorded)))
+    // Only a sentence that needs the excuse is looked up: with every sentence, a long answer took minutes.
+    sentences.filter(|s| !s.is_empty()).find_map(|s| judge(s, records).filter(|_| !records.has(s)))
 }
 
-/// A sentence that stands in the records word for word.
-fn quotes_record(sentence: &str, recorded: &[String]) -> bool {
-    let plain = |s: &str| words(s).collect::<Vec<_>>().join(" ");
-    let sentence = plain(sentence);
-    words(&sentence).count() > 2 && recorded.iter().any(|r| plain(r).contains(&sentence))
-}
-
-fn judge(sentence: &str, recorded: &[String]) -> Option<OutOfScope> {
+fn judge(sentence: &str, records: &Records) -> Option<OutOfScope> {
     let cues = CUES.as_ref().ok()?;
     let found = cues.iter().find(|cue| {
         cue.pattern.find_iter(sentence).any(|m| match cue.object {
             Object::Any => true,
             Object::Medicine => near(&sentence[m.end()..]).any(|w| is_medicine(w) || is_one_of(w, MEDICINE_WORDS)),
-            Object::Condition => new_condition(&sentence[m.end()..], recorded),
+            Object::Condition => new_condition(&sentence[m.end()..], records),
             Object::AnyCondition => near(&sentence[m.end()..]).any(is_condition),
         })
     });
@@ -65,16 +121,8 @@ fn near(rest: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A condition that no record holds.
-fn new_condition(rest: &str, recorded: &[String]) -> bool {
-    near(rest)
-        .filter(|w| is_condition(w))
-        .any(|w| !recorded.iter().any(|r| words(r).any(|word| same_condition(word, w))))
-}
-
-/// The same word, in English or Portuguese: hypertension, hipertensao.
-fn same_condition(a: &str, b: &str) -> bool {
-    let start = |word: &str| stem(word).chars().take(CONDITION_LETTERS).collect::<String>();
-    a == b || a.len() >= CONDITION_LETTERS && start(a) == start(b)
+fn new_condition(rest: &str, records: &Records) -> bool {
+    near(rest).any(|word| is_condition(word) && !records.name(word))
 }
 
 fn is_condition(word: &str) -> bool {
