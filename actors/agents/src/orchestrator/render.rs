@@ -201,7 +201,7 @@ mod tests {
     /// above; a text wider than any column, which stands over.
     #[test]
     fn tables_are_bounded() {
-        let heading = "1. clinic_a (cardiology): list_patients\n   rows: ";
+        let heading = "1. clinic_a (cardiology): list_patients\n   n: 1\n   rows: ";
         let row = |keys: usize| Value::Object((10..10 + keys).map(|n| (format!("k{n}"), json!(n))).collect());
         let shown = |rows: Value| rendered("list_patients", json!({}), json!({ "result": { "rows": rows } }));
         let numbers = (10..10 + COLUMNS_MAX).map(|n| n.to_string()).collect::<Vec<_>>();
