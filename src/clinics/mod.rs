@@ -24,6 +24,10 @@ use child::Child;
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 /// How long agents may take to finish when all ends.
 const SHUTDOWN: Duration = Duration::from_secs(2);
+/// One arbiter for those that wait for others, one for those that think for long: a deadline must not wait for a thought.
+const ARBITERS: usize = 2;
+const WAITING: usize = 0;
+const THINKING: usize = 1;
 /// The group that sees the clinics: they are silos, no agent else finds them.
 const GROUP: &str = "orchestrator";
 
@@ -123,19 +127,20 @@ impl Clinics {
                 .map_err(|source| ClinicsError::Address { id: clinic.id.clone(), source })
         });
         let clients = clients.collect::<Result<Vec<_>, _>>()?;
-        let system = System::start(1)?;
+        let system = System::start(ARBITERS)?;
         for (id, client) in clients {
-            let agent = system.prepare_with(move || client.clone()).label(id.as_str()).spawn();
+            let agent = system.prepare_with(move || client.clone()).label(id.as_str()).on(WAITING).spawn();
             system.directory().register_in(id.as_str(), &agent, [GROUP])?;
         }
-        let guardrail = system.prepare_with(Guardrail::default).label("guardrail").spawn();
-        let verifier = system.prepare_with(Verifier::default).label("verifier").spawn();
+        let guardrail = system.prepare_with(Guardrail::default).label("guardrail").on(THINKING).spawn();
+        let verifier = system.prepare_with(Verifier::default).label("verifier").on(THINKING).spawn();
         let planning = registry.clone();
-        let planner = system.prepare_with(move || Planner::new(planning.clone())).label("planner").spawn();
+        let planner = system.prepare_with(move || Planner::new(planning.clone())).label("planner").on(WAITING).spawn();
         let routing = RouterConfig::new(registry.clone(), guardrail.clone());
-        let router = system.prepare_with(move || Router::new(routing.clone())).label("router").spawn();
+        let router = system.prepare_with(move || Router::new(routing.clone())).label("router").on(WAITING).spawn();
         let config = OrchestratorConfig::new(registry, guardrail, planner, router, verifier);
-        let orchestrator = system.prepare_with(move || Orchestrator::new(config.clone())).label("orchestrator").spawn();
+        let orchestrator =
+            system.prepare_with(move || Orchestrator::new(config.clone())).label("orchestrator").on(WAITING).spawn();
         Ok(Self { system, orchestrator, children })
     }
 

@@ -13,7 +13,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Cx, Handlers, Profile, SyncHandler};
 
 pub use rule::SCORE_BLOCKED;
 pub use screen::{Origin, SCREEN_BYTES_MAX, Screen, Screening, blocked, screen};
@@ -28,6 +28,11 @@ pub struct Guardrail {
 impl Agent for Guardrail {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Screen>();
+    }
+
+    /// It may think for long: not on the thread of whoever asks.
+    fn profile() -> Profile {
+        Profile::default().pinned()
     }
 
     fn observe(&self) -> serde_json::Value {

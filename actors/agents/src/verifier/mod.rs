@@ -19,7 +19,7 @@ mod tests;
 pub use message::{Identities, Rule, Verdict, Verify};
 pub use value::VALUE_DEPTH_MAX;
 
-use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use callboard_runtime::{Agent, Cx, Handlers, Profile, SyncHandler};
 use identity::Known;
 use medicine::{Grounds, Ungrounded};
 use value::{Identity, Line, LineKind, TooDeep};
@@ -37,6 +37,11 @@ pub struct Verifier {
 impl Agent for Verifier {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Verify>();
+    }
+
+    /// It may think for long: not on the thread of whoever asks.
+    fn profile() -> Profile {
+        Profile::default().pinned()
     }
 
     fn observe(&self) -> serde_json::Value {
