@@ -211,6 +211,13 @@ fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>
     let mut cx = run.cx.for_handler(call, reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
     let span = cx.span(M::NAME);
+    if reply.is_none() && cx.call.is_none() {
+        // A plain tell: nobody can stop wanting it, so nothing has to watch.
+        return Ran::Exclusive(Box::pin(async move {
+            agent.handle(message, &mut cx).await;
+            (agent, true)
+        }));
+    }
     let flight = async move {
         let call = cx.call.clone();
         let work = agent.handle(message, &mut cx);

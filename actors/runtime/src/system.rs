@@ -319,6 +319,8 @@ impl Drop for Guard {
         }
         self.inner.each(|agent| agent.control(Control::Kill(ExitReason::Killed)));
         self.inner.hosts.iter().for_each(|host| host.stop());
+        // Its threads end with it, whatever the agents do.
+        drop(self.inner.threads.lock().take());
         if alive == 0 || std::thread::panicking() {
             return;
         }

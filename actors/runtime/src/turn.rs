@@ -218,23 +218,30 @@ impl<A: Agent> Cell<A> {
 
     /// Polls what is suspended.
     fn poll_futures(self: &Arc<Self>, body: &mut Body<A>) -> Step {
-        let waker = body.waker.get_or_insert_with(|| Waker::from(self.clone())).clone();
-        let mut context = Context::from_waker(&waker);
+        // Lent, not cloned: that would cost two atomic operations a message.
+        let waker = body.waker.take().unwrap_or_else(|| Waker::from(self.clone()));
+        let panicked = self.poll_all(body, &mut Context::from_waker(&waker));
+        body.waker = Some(waker);
+        if panicked { self.fail(body, "an async handler") } else { Step::On }
+    }
+
+    /// True where one panicked.
+    fn poll_all(&self, body: &mut Body<A>, context: &mut Context<'_>) -> bool {
         if let Phase::Pausing(sleep) = &mut body.phase
-            && sleep.as_mut().poll(&mut context).is_ready()
+            && sleep.as_mut().poll(context).is_ready()
         {
             body.phase = Phase::New;
         }
         let mut panicked = false;
         if let Some(others) = &mut body.others {
-            while let Poll::Ready(Some((lane, ended))) = others.futures.poll_next_unpin(&mut context) {
+            while let Poll::Ready(Some((lane, ended))) = others.futures.poll_next_unpin(context) {
                 others.by_lane[usize::from(lane)] -= 1;
                 self.stats.in_flight.fetch_sub(1, Relaxed);
                 panicked |= !ended;
             }
         }
         if let Some(flight) = &mut body.flight {
-            let polled = catch_unwind(AssertUnwindSafe(|| flight.as_mut().poll(&mut context)));
+            let polled = catch_unwind(AssertUnwindSafe(|| flight.as_mut().poll(context)));
             if !matches!(polled, Ok(Poll::Pending)) {
                 body.flight = None;
                 self.stats.in_flight.fetch_sub(1, Relaxed);
@@ -245,7 +252,7 @@ impl<A: Agent> Cell<A> {
                 Err(_) => panicked = true,
             }
         }
-        if panicked { self.fail(body, "an async handler") } else { Step::On }
+        panicked
     }
 
     fn obey(self: &Arc<Self>, body: &mut Body<A>, control: Control) -> Step {
