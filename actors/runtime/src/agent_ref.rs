@@ -14,6 +14,7 @@ use crate::cell::{Accept, AnyCell, Control, Pushed, Source};
 use crate::error::SendError;
 use crate::ids::AgentId;
 use crate::mailbox::WaiterId;
+use crate::ops::Exchange;
 use crate::reply::NoReply;
 use crate::snapshot::AgentSnapshot;
 use crate::supervision::ExitReason;
@@ -63,9 +64,10 @@ impl<M: Message> sealed::Target<M> for AgentRef {
     }
 
     fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
-        let mut out: Option<Result<M::Reply, NoReply>> = None;
-        self.0.in_place(TypeId::of::<M>(), slot, call, &mut out);
-        out
+        let mut exchange = Exchange { message: slot.take(), answer: None };
+        self.0.in_place(TypeId::of::<M>(), &mut exchange, call);
+        *slot = exchange.message;
+        exchange.answer
     }
 
     fn forget(&self, place: WaiterId) {

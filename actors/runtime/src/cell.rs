@@ -190,7 +190,8 @@ pub(crate) trait AnyCell: Send + Sync {
     fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed;
     /// Puts a message in the mailbox, or keeps a place in the line.
     fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed;
-    fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any);
+    /// Does an [`crate::ops::Exchange`] in place, if it can.
+    fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
     fn forget(&self, place: WaiterId);
     fn control(&self, control: Control);
     fn set_gate(&self, gate: Gate);
@@ -240,9 +241,9 @@ impl<A: Agent> AnyCell for Cell<A> {
         }
     }
 
-    fn in_place(&self, message: TypeId, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any) {
+    fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
         if let Some((_, op)) = self.kind.find(message) {
-            op.in_place(self, slot, call, out);
+            op.in_place(self, exchange, call);
         }
     }
 

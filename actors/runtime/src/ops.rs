@@ -55,6 +55,12 @@ impl<A: Agent, M: Message> Clone for Direct<A, M> {
 
 impl<A: Agent, M: Message> Copy for Direct<A, M> {}
 
+/// A message that may be answered on the spot.
+pub(crate) struct Exchange<M: Message> {
+    pub(crate) message: Option<M>,
+    pub(crate) answer: Option<Result<M::Reply, NoReply>>,
+}
+
 pub(crate) trait Op<A: Agent>: Send + Sync {
     fn message(&self) -> TypeId;
     fn name(&self) -> &'static str;
@@ -65,8 +71,8 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A>;
     /// Sets the head of `queue` aside.
     fn stash(&self, queue: &mut Queue, stash: &mut Queue);
-    /// Runs an `Option<M>` in place into an `Option<Result<M::Reply, NoReply>>`, if it can.
-    fn in_place(&self, cell: &Cell<A>, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any);
+    /// Does an [`Exchange`] in place, if it can.
+    fn in_place(&self, cell: &Cell<A>, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
     /// A `Recipient<M>`.
     fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any>;
     /// Asks by name with JSON.
@@ -105,14 +111,11 @@ macro_rules! op {
                 queue.shift_head::<M>(stash);
             }
 
-            fn in_place(&self, cell: &Cell<A>, slot: &mut dyn Any, call: Option<&Arc<CallMeta>>, out: &mut dyn Any) {
+            fn in_place(&self, cell: &Cell<A>, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
                 let direct: Option<Direct<A, M>> = $direct;
-                let (Some(direct), Some(message), Some(out)) =
-                    (direct, slot.downcast_mut::<Option<M>>(), out.downcast_mut())
-                else {
-                    return;
-                };
-                *out = cell.in_place(direct, message, call);
+                if let (Some(direct), Some(exchange)) = (direct, exchange.downcast_mut::<Exchange<M>>()) {
+                    exchange.answer = cell.in_place(direct, &mut exchange.message, call);
+                }
             }
 
             fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any> {
