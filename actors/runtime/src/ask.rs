@@ -123,6 +123,10 @@ impl<M: Message, T: Target<M>> Future for Tell<'_, M, T> {
         if let Some(outside) = &mut this.outside {
             return Self::poll_outside(outside, &mut this.message, cx);
         }
+        if this.message.is_none() {
+            // Polled after its end.
+            return Poll::Pending;
+        }
         let pushed = match this.place {
             None => this.to.admit(&mut Told(&mut this.message)),
             Some(_) => Pushed::Waiting,
@@ -345,8 +349,8 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                         return Poll::Ready(match answer {
                             Ok(Ok(reply)) => Ok(reply),
                             Ok(Err(why)) => Err(SendError::no_reply(why)),
-                            // Only a handler that panicked drops its replier without a word.
-                            Err(_) => Err(SendError::Panicked),
+                            // A replier always ends with a word.
+                            Err(_) => Err(SendError::Stopped),
                         });
                     }
                     this.state = State::Sent(answered);

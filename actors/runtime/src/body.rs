@@ -1,5 +1,6 @@
 //! The ticket of an agent, and what it carries: the agent itself, and all that only its runner touches.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,9 +11,10 @@ use futures::stream::FuturesUnordered;
 use crate::agent::Agent;
 use crate::cell::Cell;
 use crate::cx::Cx;
+use crate::ids::AgentId;
 use crate::lane::Queue;
 use crate::mailbox::HasBatch;
-use crate::supervision::History;
+use crate::supervision::{ExitReason, History};
 
 /// An agent's ticket: it has the agent in it.
 pub(crate) struct Runner<A: Agent> {
@@ -24,6 +26,23 @@ impl<A: Agent> HasBatch<Queue> for Box<Runner<A>> {
     fn batch(&mut self) -> &mut Queue {
         &mut self.body.batch
     }
+}
+
+impl<A: Agent> Drop for Runner<A> {
+    /// A ticket that is lost, because its thread has ended, ends its agent: whoever waits for it learns so.
+    fn drop(&mut self) {
+        if !matches!(self.body.phase, Phase::Ended) {
+            let Self { cell, body } = self;
+            drop_caught(AssertUnwindSafe(|| {
+                cell.end(body, ExitReason::Killed);
+            }));
+        }
+    }
+}
+
+/// Runs `f`, which drops values of the user's: one that panics at that must not take the arbiter along.
+pub(crate) fn drop_caught(f: impl FnOnce() + std::panic::UnwindSafe) {
+    let _ = std::panic::catch_unwind(f);
 }
 
 /// What only the holder of the ticket touches.
@@ -41,6 +60,8 @@ pub(crate) struct Body<A: Agent> {
     pub(crate) draining: bool,
     pub(crate) panicked: Option<&'static str>,
     pub(crate) waker: Option<Waker>,
+    /// Watched agents that ended, not yet told.
+    pub(crate) ends: Vec<(AgentId, ExitReason)>,
 }
 
 /// Handlers that run beside the agent.
@@ -74,6 +95,7 @@ impl<A: Agent> Body<A> {
             draining: false,
             panicked: None,
             waker: None,
+            ends: Vec::new(),
         }
     }
 

@@ -123,7 +123,19 @@ impl<A: Agent> Cell<A> {
     fn wait(&self, place: &mut Option<WaiterId>, waker: &Waker, push: impl FnOnce(&mut Queue)) -> Pushed {
         let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
         *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
+        if let Admitted::Closed = admitted {
+            // The room that was promised to it counted as work.
+            self.note_settled();
+        }
         self.pushed(admitted)
+    }
+
+    /// The agent has nothing to do: a system that drains wants to know.
+    #[inline]
+    pub(crate) fn note_settled(&self) {
+        if self.system.is_draining() {
+            self.system.note_settled();
+        }
     }
 
     #[inline]
@@ -150,20 +162,24 @@ impl<A: Agent> Cell<A> {
         if !self.profile.in_place {
             return None;
         }
+        if call.is_some_and(|call| call.is_over()) {
+            return Some(Err(NoReply::Cancelled));
+        }
         let mut runner = self.mailbox.claim(inside)?;
-        let answer = match runner.body.alive() {
-            Some((agent, cx)) if slot.as_ref().is_some_and(|m| (direct.ready)(agent, m)) => {
-                slot.take().map(|message| {
+        let answer = runner.body.alive().and_then(|(agent, cx)| {
+            let handled = crate::host::as_agent(|| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    if !(direct.ready)(agent, slot.as_ref()?) {
+                        return None;
+                    }
+                    let message = slot.take()?;
                     cx.call = call.cloned();
-                    let answer = crate::host::as_agent(|| {
-                        catch_unwind(AssertUnwindSafe(|| (direct.handle)(agent, message, cx)))
-                    });
-                    cx.call = None;
-                    answer
-                })
-            }
-            _ => None,
-        };
+                    Some((direct.handle)(agent, message, cx))
+                }))
+            });
+            cx.call = None;
+            handled.transpose()
+        });
         self.stats.add_handled(u32::from(answer.is_some()));
         let rest = match &answer {
             Some(Err(_)) => {
@@ -173,8 +189,9 @@ impl<A: Agent> Cell<A> {
             }
             _ => Rest::Idle,
         };
-        if let Some(runner) = self.mailbox.settle(0, rest, runner) {
-            self.host.run(runner);
+        match self.mailbox.settle(0, rest, runner) {
+            Some(runner) => self.host.run(runner),
+            None => self.note_settled(),
         }
         answer.map(|answer| answer.map_err(|_| NoReply::Panicked))
     }
@@ -206,6 +223,8 @@ pub(crate) trait AnyCell: Send + Sync {
         call: Option<Arc<CallMeta>>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
     fn snapshot(&self) -> AgentSnapshot;
+    /// The runtime of its arbiter, once that runs.
+    fn runtime(&self) -> Option<tokio::runtime::Handle>;
     /// Why it ended, once it has.
     fn exit(&self) -> Option<ExitReason>;
 }
@@ -249,6 +268,7 @@ impl<A: Agent> AnyCell for Cell<A> {
 
     fn forget(&self, place: WaiterId) {
         self.mailbox.forget(place);
+        self.note_settled();
     }
 
     fn control(&self, control: Control) {
@@ -296,6 +316,10 @@ impl<A: Agent> AnyCell for Cell<A> {
             }
             agent.ask(named).within_call(call).await?
         })
+    }
+
+    fn runtime(&self) -> Option<tokio::runtime::Handle> {
+        self.host.runtime()
     }
 
     fn exit(&self) -> Option<ExitReason> {

@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use crate::agent::Agent;
-use crate::body::{Body, Phase};
+use crate::body::{Body, Phase, drop_caught};
 use crate::cell::Cell;
 use crate::lane::Queue;
 use crate::reply::NoReply;
@@ -23,6 +23,7 @@ impl<A: Agent> Cell<A> {
         if good {
             body.agent = Some(agent);
         } else {
+            drop_caught(AssertUnwindSafe(|| drop(agent)));
             body.phase = Phase::New;
             self.stats.restarts.fetch_add(1, Relaxed);
         }
@@ -56,7 +57,9 @@ impl<A: Agent> Cell<A> {
         self.stats.restarts.fetch_add(1, Relaxed);
         self.drop_flight(body);
         self.show(AgentState::Restarting);
-        body.agent = None;
+        body.panicked = None;
+        let old = body.agent.take();
+        drop_caught(AssertUnwindSafe(|| drop(old)));
         body.phase = Phase::New;
         if !pause.is_zero() {
             let mut sleep = Box::pin(tokio::time::sleep(pause));
@@ -69,7 +72,8 @@ impl<A: Agent> Cell<A> {
     }
 
     pub(crate) fn drop_flight(&self, body: &mut Body<A>) {
-        if body.flight.take().is_some() {
+        if let Some(flight) = body.flight.take() {
+            drop_caught(AssertUnwindSafe(|| drop(flight)));
             self.stats.in_flight.fetch_sub(1, Relaxed);
         }
     }
@@ -80,14 +84,16 @@ impl<A: Agent> Cell<A> {
             let _ = catch_unwind(AssertUnwindSafe(|| agent.stopped(cx)));
         }
         body.phase = Phase::Ended;
-        body.agent = None;
+        let (agent, others) = (body.agent.take(), body.others.take());
+        drop_caught(AssertUnwindSafe(|| drop(agent)));
+        drop_caught(AssertUnwindSafe(|| drop(others)));
         self.drop_flight(body);
-        body.others = None;
         self.stats.in_flight.store(0, Relaxed);
         let mut left = Queue::default();
         self.mailbox.close(&mut left);
         for queue in [&mut body.batch, &mut left].into_iter().chain(body.stash.as_deref_mut()) {
-            queue.discard_all(NoReply::Stopped, |message| self.system.dead_letter(self.id, message, "agent ended"));
+            let told = |message| self.system.dead_letter(self.id, message, "agent ended");
+            drop_caught(AssertUnwindSafe(|| queue.discard_all(NoReply::Stopped, told)));
         }
         body.cx = None;
         body.waker = None;

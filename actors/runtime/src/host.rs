@@ -4,11 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use actix::{Actor, AsyncContext, Context as ActixContext};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::sync::Mutex;
 
@@ -52,6 +54,9 @@ impl Ready {
 #[derive(Default)]
 pub(crate) struct Host {
     ready: Mutex<Ready>,
+    runtime: OnceLock<tokio::runtime::Handle>,
+    /// Fires when it gives out no more turns.
+    ended: CancellationToken,
 }
 
 thread_local! {
@@ -82,8 +87,23 @@ impl Host {
             return LOCAL.with_borrow_mut(|local| local.push_back(ticket));
         }
         let mut ready = self.ready.lock();
+        if self.ended.is_cancelled() {
+            drop(ready);
+            // It would wait for ever: its agent ends with it.
+            return drop(ticket);
+        }
         ready.tickets.push_back(ticket);
         ready.awake();
+    }
+
+    /// The runtime of its arbiter, once it runs there.
+    pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
+        self.runtime.get().cloned()
+    }
+
+    /// Ends when it gives out no more turns.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
     }
 
     fn address(&self) -> usize {
@@ -99,6 +119,9 @@ impl Host {
 
     /// Starts the actor that runs this host on the current arbiter.
     pub(crate) fn start(self: &Arc<Self>) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let _ = self.runtime.set(runtime);
+        }
         HostActor { host: self.clone(), turns: None }.start();
     }
 
@@ -130,6 +153,19 @@ enum Collected {
     Some,
     Nothing,
     Stopped,
+}
+
+impl Drop for Turns {
+    /// Tickets left behind end their agents, and so do those that come later.
+    fn drop(&mut self) {
+        let left = {
+            let mut ready = self.host.ready.lock();
+            self.host.ended.cancel();
+            std::mem::take(&mut ready.tickets)
+        };
+        drop(left);
+        self.local.clear();
+    }
 }
 
 struct HostActor {

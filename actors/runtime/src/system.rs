@@ -60,6 +60,15 @@ enum Watcher {
     Future(oneshot::Sender<ExitReason>),
 }
 
+impl Watcher {
+    fn is_gone(&self) -> bool {
+        match self {
+            Self::Agent(agent) => agent.0.exit().is_some(),
+            Self::Future(done) => done.is_closed(),
+        }
+    }
+}
+
 /// Sees the last outside handle go.
 struct Guard {
     inner: Arc<Inner>,
@@ -234,7 +243,16 @@ impl System {
     }
 
     fn add_watcher(&self, target: &AgentRef, watcher: Watcher) {
-        self.inner.watches.entry(target.id()).or_default().push(watcher);
+        let gone: Vec<Watcher> = {
+            let mut watchers = self.inner.watches.entry(target.id()).or_default();
+            watchers.push(watcher);
+            // Now and then those that care no more are let go, after the map's lock.
+            match watchers.len().is_power_of_two() {
+                true => watchers.extract_if(.., |watcher| watcher.is_gone()).collect(),
+                false => Vec::new(),
+            }
+        };
+        drop(gone);
         // It may have ended in between; then nobody else will tell.
         if let Some(why) = target.0.exit() {
             self.inner.tell_watchers(target.id(), why);
@@ -306,7 +324,10 @@ impl Inner {
         self.hosts.iter().for_each(|host| host.stop());
         let threads = self.threads.lock().take();
         if let Some(threads) = threads {
-            threads.ended().await;
+            // A synchronous handler that never returns keeps its thread: that can't be helped, and is no reason to wait.
+            if tokio::time::timeout(KILL_WAIT, threads.ended()).await.is_err() {
+                tracing::error!("an agent blocks its thread, which is left to it");
+            }
         }
     }
 }

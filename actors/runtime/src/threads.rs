@@ -2,10 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::host::Host;
+
+/// How long the last turns of an arbiter may take.
+const LAST_TURNS: Duration = Duration::from_secs(1);
 
 pub(crate) struct Threads {
     stop: oneshot::Sender<()>,
@@ -33,6 +37,7 @@ impl Threads {
 
 /// Runs the first host on this thread and the others on arbiters of their own, until `stopped`.
 async fn serve(hosts: Vec<Arc<Host>>, stopped: oneshot::Receiver<()>) {
+    let all = hosts.clone();
     let mut hosts = hosts.into_iter();
     if let Some(first) = hosts.next() {
         first.start();
@@ -46,6 +51,11 @@ async fn serve(hosts: Vec<Arc<Host>>, stopped: oneshot::Receiver<()>) {
         .collect();
     // Either way it is time: a dropped sender is a dropped system.
     let _ = stopped.await;
+    // The last turns are taken: agents that were told to end do.
+    for host in &all {
+        host.stop();
+        let _ = tokio::time::timeout(LAST_TURNS, host.ended()).await;
+    }
     for arbiter in arbiters {
         arbiter.stop();
         let _ = arbiter.join();

@@ -41,14 +41,20 @@ impl Timer {
     fn run(of: AgentRef, ticking: impl Future<Output = ()> + Send + 'static) -> Self {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        tokio::spawn(async move {
+        // On the agent's arbiter: the current thread may be an asker's, and end before the timer.
+        let runtime = of.0.runtime();
+        let ticking = async move {
             tokio::select! {
                 biased;
                 () = stopped.cancelled() => {}
                 _ = of.ended() => {}
                 () = ticking => {}
             }
-        });
+        };
+        match runtime {
+            Some(runtime) => drop(runtime.spawn(ticking)),
+            None => drop(tokio::spawn(ticking)),
+        }
         Self { stop }
     }
 

@@ -41,12 +41,13 @@ impl<A: Agent> Turn for Runner<A> {
     fn turn(mut self: Box<Self>) {
         let mut begun = 0;
         let Self { cell, body } = &mut *self;
-        let Some(rest) = cell.steps(body, &mut begun) else { return };
+        // The kernel catches what handlers do; what is left is a value of the user's that panics when it is dropped.
+        let steps = catch_unwind(AssertUnwindSafe(|| cell.steps(body, &mut begun)));
+        let Ok(Some(rest)) = steps else { return };
         let cell = cell.clone();
         match cell.mailbox.settle(begun, rest, self) {
             Some(runner) => cell.host.run(runner),
-            None if cell.system.is_draining() => cell.system.note_settled(),
-            None => {}
+            None => cell.note_settled(),
         }
     }
 }
@@ -69,6 +70,11 @@ impl<A: Agent> Cell<A> {
         let mut budget = self.profile.turn_messages_max.max(1);
         let mut chunk = CHUNK_MIN;
         let mut began: Option<Instant> = None;
+        if let Some(message) = body.panicked.take()
+            && let Step::Ended = self.fail(body, message)
+        {
+            return None;
+        }
         loop {
             let wants = body.takes_messages();
             // A message that came with the ticket needs no look into the mailbox, unless something goes before it.
@@ -81,12 +87,10 @@ impl<A: Agent> Cell<A> {
             let step = match work.control {
                 Some(control) => self.obey(body, control),
                 None => {
-                    let mut step = if work.woken { self.poll_futures(body) } else { Step::On };
-                    if let (Step::On, Some(message)) = (&step, body.panicked.take()) {
-                        step = self.fail(body, message);
-                    }
+                    let step = if work.woken { self.poll_futures(body) } else { Step::On };
                     match step {
                         Step::On if !body.takes_messages() => self.bear(body),
+                        Step::On if !body.ends.is_empty() => self.tell_ends(body),
                         Step::On => self.work(body, begun, chunk.min(budget)),
                         step => step,
                     }
@@ -115,7 +119,7 @@ impl<A: Agent> Cell<A> {
 
     /// Whether all that is left is what may arrive.
     fn rests(&self, body: &Body<A>) -> bool {
-        body.takes_messages() && !body.draining && body.panicked.is_none()
+        body.takes_messages() && !body.draining && body.ends.is_empty()
     }
 
     /// Makes the agent and starts it, or waits with it.
@@ -190,8 +194,31 @@ impl<A: Agent> Cell<A> {
                 self.stats.in_flight.fetch_add(1, Relaxed);
                 self.poll_futures(body)
             }
-            Err(_) => self.fail(body, op.name()),
+            Err(_) => {
+                if done == 0 {
+                    // It panicked over whether it is ready: the message would fail the next agent too.
+                    *begun += u32::from(!exact);
+                    if let Some(lane) = batch.lane(lane_at) {
+                        let message = lane.discard(NoReply::Panicked);
+                        self.system.dead_letter(self.id, message, "agent panicked over it");
+                    }
+                    batch.advance(1);
+                }
+                self.fail(body, op.name())
+            }
         }
+    }
+
+    /// Tells the agent which of those that it watches ended.
+    fn tell_ends(self: &Arc<Self>, body: &mut Body<A>) -> Step {
+        for (who, why) in std::mem::take(&mut body.ends) {
+            if let Some((agent, cx)) = body.alive()
+                && catch_unwind(AssertUnwindSafe(|| agent.terminated(who, why, cx))).is_err()
+            {
+                return self.fail(body, "terminated");
+            }
+        }
+        Step::On
     }
 
     /// The batch is empty: new messages, or the end of the turn.
@@ -284,13 +311,8 @@ impl<A: Agent> Cell<A> {
                 let seen = body.alive().and_then(|(agent, _)| catch_unwind(AssertUnwindSafe(|| agent.observe())).ok());
                 let _ = reply.send(seen.unwrap_or_default());
             }
-            Control::Terminated(who, why) => {
-                if let Some((agent, cx)) = body.alive()
-                    && catch_unwind(AssertUnwindSafe(|| agent.terminated(who, why, cx))).is_err()
-                {
-                    return self.fail(body, "terminated");
-                }
-            }
+            // Told when the agent is there to hear it.
+            Control::Terminated(who, why) => body.ends.push((who, why)),
         }
         Step::On
     }

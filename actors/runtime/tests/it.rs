@@ -38,3 +38,7 @@ mod registry;
 // A pool shares the work as it says.
 #[path = "it/pool.rs"]
 mod pool;
+
+// What a review broke, and must not break again.
+#[path = "it/review.rs"]
+mod review;
