@@ -11,11 +11,12 @@ use crate::tools;
 const OPERATIONS: u64 = 20_000;
 /// Most instructions of callboard, by work.
 const GATES: [(&str, u64); 2] = [("tell", 320), ("ask", 1_650)];
-/// The contestants on trial: as it comes, and with no ask handled in place.
-const OURS: [&str; 2] = ["callboard", "callboard pinned"];
+/// The contestants on trial: as it comes, and through typed handles. (Pinned, an ask pays two wake-ups like everybody's: the
+/// tables show it.)
+const OURS: [&str; 2] = ["callboard", "callboard typed"];
 /// All contestants.
 const CONTESTANTS: [&str; 8] =
-    ["tokio", "actix", "ractor", "kameo", OURS[0], OURS[1], "callboard async", "callboard typed"];
+    ["tokio", "actix", "ractor", "kameo", OURS[0], "callboard pinned", "callboard async", OURS[1]];
 
 /// Fails if a tell or an ask of callboard takes more instructions than its gate.
 pub fn gate() -> Outcome {

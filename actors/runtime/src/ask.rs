@@ -13,10 +13,11 @@ use tokio::time::{Instant, Sleep};
 
 use crate::agent_ref::{AgentRef, Target, sealed};
 use crate::call::CallMeta;
-use crate::cell::{Pushed, Told};
+use crate::cell::Pushed;
 use crate::error::SendError;
 use crate::lane::Envelope;
 use crate::mailbox::WaiterId;
+use crate::port::Told;
 use crate::reply::{ReplySlot, reply_channel};
 
 pub(crate) fn try_tell<M: Message, T: Target<M>>(to: &T, message: M) -> Result<(), SendError<M>> {

@@ -17,7 +17,7 @@ use crate::body::Runner;
 use crate::call::CallMeta;
 use crate::host::{Host, inside};
 use crate::ids::AgentId;
-use crate::lane::{Envelope, Queue};
+use crate::lane::Queue;
 use crate::mailbox::{Admitted, Gate, Mailbox, Rest, WaiterId};
 use crate::ops::{Direct, Op};
 use crate::profile::Profile;
@@ -115,12 +115,12 @@ pub(crate) struct Cell<A: Agent> {
 impl<A: Agent> Cell<A> {
     /// Puts a message in by `push`, if there is room.
     #[inline]
-    fn admit(&self, push: impl FnOnce(&mut Queue)) -> Pushed {
+    pub(crate) fn admit(&self, push: impl FnOnce(&mut Queue)) -> Pushed {
         self.pushed(self.mailbox.admit(inside, push))
     }
 
     /// Puts a message in by `push`, or keeps a place in the line.
-    fn wait(&self, place: &mut Option<WaiterId>, waker: &Waker, push: impl FnOnce(&mut Queue)) -> Pushed {
+    pub(crate) fn wait(&self, place: &mut Option<WaiterId>, waker: &Waker, push: impl FnOnce(&mut Queue)) -> Pushed {
         let admitted = self.mailbox.admit_or_wait(inside, *place, waker, push);
         *place = if let Admitted::Waiting(id) = admitted { Some(id) } else { None };
         if let Admitted::Closed = admitted {
@@ -345,64 +345,4 @@ impl<A: Agent> AnyCell for Cell<A> {
 pub(crate) fn short_type_name<A>() -> &'static str {
     let name = std::any::type_name::<A>();
     name.split('<').next().and_then(|n| n.rsplit("::").next()).unwrap_or(name)
-}
-
-/// Where an envelope comes from when there is room for it.
-pub trait Source<M: Message> {
-    #[doc(hidden)]
-    fn put(&mut self, queue: &mut Queue, lane: u16);
-}
-
-impl<M: Message> Source<M> for Option<Envelope<M>> {
-    #[inline]
-    fn put(&mut self, queue: &mut Queue, lane: u16) {
-        if let Some(envelope) = self.take() {
-            queue.push(lane, envelope);
-        }
-    }
-}
-
-/// A message without reply and call.
-pub(crate) struct Told<'a, M>(pub(crate) &'a mut Option<M>);
-
-impl<M: Message> Source<M> for Told<'_, M> {
-    #[inline]
-    fn put(&mut self, queue: &mut Queue, lane: u16) {
-        if let Some(message) = self.0.take() {
-            queue.push(lane, Envelope { message, reply: None, call: None });
-        }
-    }
-}
-
-/// The way to one agent for one message type.
-pub(crate) struct Port<A: Agent, M: Message> {
-    pub(crate) cell: Arc<Cell<A>>,
-    pub(crate) lane: u16,
-    pub(crate) direct: Option<Direct<A, M>>,
-}
-
-/// A [`Port`] without its agent's type.
-pub(crate) trait Accept<M: Message>: Send + Sync {
-    fn admit(&self, source: &mut dyn Source<M>) -> Pushed;
-    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
-    fn cell(&self) -> &dyn AnyCell;
-}
-
-impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
-    fn admit(&self, source: &mut dyn Source<M>) -> Pushed {
-        self.cell.admit(|queue| source.put(queue, self.lane))
-    }
-
-    fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed {
-        self.cell.wait(place, waker, |queue| source.put(queue, self.lane))
-    }
-
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
-        self.cell.in_place(self.direct?, slot, call)
-    }
-
-    fn cell(&self) -> &dyn AnyCell {
-        &*self.cell
-    }
 }

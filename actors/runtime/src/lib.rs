@@ -27,6 +27,7 @@ mod model;
 mod ops;
 mod policy;
 mod pool;
+mod port;
 mod profile;
 mod reply;
 mod snapshot;

@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Agent, ConcurrentHandler, Handler, SyncHandler};
 use crate::agent_ref::{AgentRef, Recipient};
 use crate::call::CallMeta;
-use crate::cell::{Cell, Port};
+use crate::cell::Cell;
 use crate::cx::Cx;
 use crate::lane::{Envelope, Lane, Queue, typed};
+use crate::port::Port;
 use crate::profile::Profile;
 use crate::reply::{NoReply, Replier};
 
@@ -169,12 +170,13 @@ impl<M> ConcurrentOp<M> {
 fn run_sync<A: SyncHandler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A> {
     let (Some(queue), Some(agent)) = (typed::<M>(lane), run.agent) else { return Ran::Done };
     while *run.begun < run.max {
-        let Some(head) = queue.front() else { break };
-        if !agent.ready(&head.message) {
-            return Ran::NotReady;
-        }
         let Some(envelope) = queue.pop_front() else { break };
         *run.begun += 1;
+        if !agent.ready(&envelope.message) {
+            *run.begun -= 1;
+            queue.push_front(envelope);
+            return Ran::NotReady;
+        }
         if envelope.call.is_some() {
             run_in_call(agent, envelope, run.cx);
             continue;
