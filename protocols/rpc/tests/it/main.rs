@@ -12,3 +12,5 @@ mod properties;
 mod sse;
 // Lines: cut anywhere, bounded, and one bad line costs itself only.
 mod lines;
+// Batches, for the one revision that has them.
+mod batch;
