@@ -10,7 +10,7 @@ use crate::fields::{form, told};
 use crate::{AT_ONCE_MAX, Fixture};
 
 pub fn register(on: &mut Handlers<Fixture>) {
-    on.concurrent::<Confirm>(AT_ONCE_MAX).concurrent::<ConfirmSealed>(AT_ONCE_MAX).concurrent::<TwoSteps>(AT_ONCE_MAX);
+    on.concurrent::<Confirm>(AT_ONCE_MAX).concurrent::<Sealed>(AT_ONCE_MAX).concurrent::<TwoSteps>(AT_ONCE_MAX);
 }
 
 /// Asks for a confirmation.
@@ -27,14 +27,10 @@ impl ConcurrentHandler<Confirm> for Fixture {
 /// Asks for a confirmation; an answer with another's state is refused.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(name = "test_input_required_result_tampered_state", reply = ToolResult, fallible)]
-struct ConfirmSealed;
+struct Sealed;
 
-impl ConcurrentHandler<ConfirmSealed> for Fixture {
-    fn handle(
-        &mut self,
-        _: ConfirmSealed,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+impl ConcurrentHandler<Sealed> for Fixture {
+    fn handle(&mut self, _: Sealed, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         confirm(cx)
     }
 }
