@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use callboard::message::{Answer, AnswerAction, Elicitation, Progress, Question};
+use callboard::message::{Answer, ElicitAnswer, Elicitation, Progress, Question};
 use callboard::{Agent, CallEvent, Cx, Failure, FailureKind, Handler, Handlers, Message, System};
 use serde_json::json;
 
@@ -26,11 +26,11 @@ impl Handler<BookTable> for Restaurant {
     async fn handle(&mut self, BookTable { guests }: BookTable, cx: &mut Cx) -> Result<String, Failure> {
         cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some(format!("a table for {guests} is free")) });
         let schema = json!({ "type": "object", "properties": { "hour": { "type": "integer" } } });
-        let form = Elicitation { message: "At what hour?".into(), schema };
+        let form = Elicitation::form("At what hour?", schema);
         // The handler pauses here; the reply comes over whatever way the call came in.
-        match cx.question(Question::Elicit(form)).await? {
-            Answer::Elicit(AnswerAction::Accept { content }) => Ok(format!("booked at {}:00", content["hour"])),
-            _ => Err(Failure::new(FailureKind::Rejected, "no hour, no table")),
+        match cx.elicit(form).await?.content() {
+            Some(content) => Ok(format!("booked at {}:00", content["hour"])),
+            None => Err(Failure::new(FailureKind::Rejected, "no hour, no table")),
         }
     }
 }
@@ -46,8 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             CallEvent::Progress(progress) => println!("progress: {}", progress.message.unwrap_or_default()),
             CallEvent::Question(pending) => {
                 let Question::Elicit(form) = &pending.question else { continue };
-                println!("question: {}", form.message);
-                pending.answer(Answer::Elicit(AnswerAction::Accept { content: json!({ "hour": 20 }) }));
+                println!("question: {}", form.message());
+                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "hour": 20 }))));
             }
             _ => {}
         }

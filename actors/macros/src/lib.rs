@@ -3,7 +3,7 @@
 use proc_macro::TokenStream;
 use proc_macro_crate::{FoundCrate, crate_name};
 use quote::quote;
-use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitStr, Meta, Type, parse_macro_input};
+use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, parse_macro_input};
 
 /// Makes a type a message.
 ///
@@ -18,6 +18,10 @@ use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitStr, Meta, Type, parse_macro
 /// - `fallible`: the reply is `Result<T, Failure>`; on a wire the failure is an error, not a value.
 /// - `name = "…"`: the name on a wire; the type's name in snake case when left out.
 /// - `local`: never leaves the process; needs no serde and no schema.
+/// - `title = "…"`, `icon = "https://…"`: for people (MCP `title`, `icons`).
+/// - `read_only`, `idempotent`, `destructive = bool`, `open_world = bool`: hints for whoever lets a model use it (MCP
+///   `annotations`).
+/// - `task = "optional"` or `"required"`: may, or must, run as a task (MCP `execution.taskSupport`).
 ///
 /// The doc comment is the description that other agents read.
 #[proc_macro_derive(Message, attributes(message))]
@@ -31,6 +35,42 @@ struct Options {
     reply: Type,
     fallible: bool,
     local: bool,
+    title: Option<String>,
+    icon: Option<String>,
+    task: Option<String>,
+    /// MCP's name of each hint, and what it says.
+    hints: Vec<(&'static str, bool)>,
+}
+
+impl Options {
+    /// What else a tool says of itself: members and their JSON.
+    fn more(&self) -> Vec<(&'static str, String)> {
+        let mut more = Vec::new();
+        if let Some(title) = &self.title {
+            more.push(("title", quoted(title)));
+        }
+        if let Some(icon) = &self.icon {
+            more.push(("icons", format!("[{{\"src\":{}}}]", quoted(icon))));
+        }
+        if !self.hints.is_empty() {
+            let hints: Vec<String> = self.hints.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            more.push(("annotations", format!("{{{}}}", hints.join(","))));
+        }
+        if let Some(task) = &self.task {
+            more.push(("execution", format!("{{\"taskSupport\":{}}}", quoted(task))));
+        }
+        more
+    }
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if u32::from(c) < 0x20 => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
@@ -50,7 +90,7 @@ fn expand(input: &DeriveInput) -> syn::Result<proc_macro2::TokenStream> {
         true => quote!(::std::result::Result<#reply, #root::Failure>),
         false => quote!(#reply),
     };
-    let wire = if options.local { quote!() } else { wire(&root, ident, &doc_comment(input), reply, options.fallible) };
+    let wire = if options.local { quote!() } else { wire(&root, ident, &doc_comment(input), &options) };
     Ok(quote! {
         impl #root::Message for #ident {
             type Reply = #reply_type;
@@ -79,10 +119,11 @@ fn wire(
     root: &proc_macro2::TokenStream,
     ident: &syn::Ident,
     description: &str,
-    reply: &Type,
-    fallible: bool,
+    options: &Options,
 ) -> proc_macro2::TokenStream {
-    let (decode_reply, encode_reply) = match fallible {
+    let reply = &options.reply;
+    let (names, values): (Vec<_>, Vec<_>) = options.more().into_iter().unzip();
+    let (decode_reply, encode_reply) = match options.fallible {
         true => (quote!(decode_fallible::<#reply>), quote!(encode_fallible::<#reply>)),
         false => (quote!(decode_plain::<#reply>), quote!(encode_plain::<#reply>)),
     };
@@ -97,6 +138,7 @@ fn wire(
                 encode_reply: codec::#encode_reply,
                 input_schema: codec::input_schema::<#ident>,
                 output_schema: codec::schema::<#reply>,
+                more: &[#((#names, #values)),*],
             };
             ::std::option::Option::Some(&WIRE)
         }
@@ -109,6 +151,10 @@ fn options(input: &DeriveInput) -> syn::Result<Options> {
         reply: syn::parse_quote!(()),
         fallible: false,
         local: false,
+        title: None,
+        icon: None,
+        task: None,
+        hints: Vec::new(),
     };
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("message")) {
         attribute.parse_nested_meta(|meta| {
@@ -121,8 +167,29 @@ fn options(input: &DeriveInput) -> syn::Result<Options> {
                 options.fallible = true;
             } else if meta.path.is_ident("local") {
                 options.local = true;
+            } else if meta.path.is_ident("title") {
+                options.title = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.path.is_ident("icon") {
+                options.icon = Some(meta.value()?.parse::<LitStr>()?.value());
+            } else if meta.path.is_ident("task") {
+                let task: LitStr = meta.value()?.parse()?;
+                if !["optional", "required"].contains(&task.value().as_str()) {
+                    return Err(syn::Error::new_spanned(task, "a task is \"optional\" or \"required\""));
+                }
+                options.task = Some(task.value());
+            } else if meta.path.is_ident("read_only") {
+                options.hints.push(("readOnlyHint", true));
+            } else if meta.path.is_ident("idempotent") {
+                options.hints.push(("idempotentHint", true));
+            } else if meta.path.is_ident("destructive") {
+                options.hints.push(("destructiveHint", meta.value()?.parse::<LitBool>()?.value));
+            } else if meta.path.is_ident("open_world") {
+                options.hints.push(("openWorldHint", meta.value()?.parse::<LitBool>()?.value));
             } else {
-                return Err(meta.error("expected `reply = T`, `name = \"…\"`, `fallible` or `local`"));
+                return Err(meta.error(
+                    "expected `reply = T`, `name`, `title`, `icon`, `task`, `fallible`, `local`, `read_only`, `idempotent`, \
+                     `destructive = bool` or `open_world = bool`",
+                ));
             }
             Ok(())
         })?;

@@ -3,19 +3,28 @@
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
 mod call;
+mod content;
 mod failure;
 #[doc(hidden)]
 pub mod message;
 mod principal;
 mod question;
+mod raw;
+pub mod surface;
 mod task;
 mod trace;
 
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress};
+pub use content::{Content, ResourceContent, ToolResult};
 pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use principal::{Principal, PrincipalKind};
-pub use question::{Answer, AnswerAction, Elicitation, Question, Root, Sample, SampleAnswer, SampleTurn, Speaker};
+pub use question::{
+    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Speaker,
+};
+pub use raw::RawObject;
+pub use surface::{Abilities, Change, Log, LogLevel};
 pub use task::TaskState;
 pub use trace::{TraceContext, TraceContextError};
 

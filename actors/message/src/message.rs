@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::Failure;
+use crate::content::IS_TOOL_RESULT;
+use crate::{Failure, RawObject};
 
 /// A typed request to an agent, and what comes back.
 ///
@@ -44,16 +45,23 @@ pub struct Wire<M: Message> {
     pub input_schema: fn() -> Value,
     /// JSON Schema (2020-12) of the reply.
     pub output_schema: fn() -> Value,
+    /// What else is said of it: members of an MCP tool, each value JSON (`title`, `annotations`, `icons`, `execution`).
+    pub more: &'static [(&'static str, &'static str)],
 }
 
 impl<M: Message> Wire<M> {
     /// Name, description and schemas, as a directory or a tool list shows them.
     pub fn spec(&self) -> MessageSpec {
+        let mut more = RawObject::new();
+        for (name, json) in self.more {
+            more.set_raw(name, RawValue::from_string((*json).to_owned()).unwrap_or_default());
+        }
         MessageSpec {
             name: M::NAME.to_owned(),
             description: self.description.to_owned(),
             input_schema: (self.input_schema)(),
-            output_schema: (self.output_schema)(),
+            output_schema: Some((self.output_schema)()).filter(|s| s.get("$comment") != Some(&IS_TOOL_RESULT.into())),
+            more,
         }
     }
 }
@@ -68,8 +76,12 @@ pub struct MessageSpec {
     pub description: String,
     /// JSON Schema (2020-12) of the message.
     pub input_schema: Value,
-    /// JSON Schema (2020-12) of the reply.
-    pub output_schema: Value,
+    /// JSON Schema (2020-12) of the reply; `None` where the reply is a [`crate::ToolResult`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What else is said of it: members of an MCP tool (`title`, `annotations`, `icons`, `execution`).
+    #[serde(default, skip_serializing_if = "RawObject::is_empty")]
+    pub more: RawObject,
 }
 
 /// JSON that doesn't fit the type. Tell the sender what was wrong; nothing was done.

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Answer, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Principal, Progress, Question, TraceContext,
+    Abilities, Answer, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress, Question,
+    TraceContext,
 };
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Progress reports and questions that wait for a slow caller; past that, reports are dropped and questions wait.
+/// Progress reports, log lines and questions that wait for a slow caller; past that, reports and lines are dropped and
+/// questions wait.
 pub const CALL_EVENTS_MAX: usize = 64;
 
 /// Who called, as the callee sees it. Every inbound adapter implements it once.
@@ -20,6 +22,14 @@ pub trait Caller: Send + Sync {
 
     /// Asked in mid-call. Fails with [`FailureKind::NobodyToAsk`] where no one can answer.
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>>;
+
+    /// Told a line of the call's log. Never waits.
+    fn log(&self, _line: Log) {}
+
+    /// What it can answer, told truthfully: a callee needn't ask for more.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
 }
 
 /// What a call carries: it goes along with every message that the call causes.
@@ -101,6 +111,8 @@ impl CallMeta {
 pub enum CallEvent {
     /// It has come this far.
     Progress(Progress),
+    /// A line of its log.
+    Log(Log),
     /// The callee asks; the call pauses until it is answered.
     Question(PendingQuestion),
 }
@@ -138,6 +150,14 @@ impl Caller for ChannelCaller {
     fn progress(&self, progress: Progress) {
         // A slow caller misses reports, not the result.
         let _ = self.0.try_send(CallEvent::Progress(progress));
+    }
+
+    fn log(&self, line: Log) {
+        let _ = self.0.try_send(CallEvent::Log(line));
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::all()
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

@@ -2,7 +2,10 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use callboard_message::{Answer, Failure, Message, Principal, Progress, Question};
+use callboard_message::{
+    Abilities, Answer, Change, ElicitAnswer, Elicitation, Failure, Log, Message, Principal, Progress, Question,
+    RootsAnswer, RootsRequest, Sample, SampleAnswer,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -10,6 +13,7 @@ use crate::agent_ref::AgentRef;
 use crate::ask::Ask;
 use crate::call::{CallMeta, nobody};
 use crate::cell::Control;
+use crate::changed::Changed;
 use crate::ids::AgentId;
 use crate::system::System;
 use crate::timer::Timer;
@@ -108,6 +112,56 @@ impl Cx {
         caller.ask(question).await
     }
 
+    /// Asks the caller's language model.
+    ///
+    /// # Errors
+    /// Like [`Cx::question`].
+    pub async fn sample(&self, sample: Sample) -> Result<SampleAnswer, Failure> {
+        match self.question(Question::Sample(sample)).await? {
+            Answer::Sample(answer) => Ok(answer),
+            _ => Err(wrong_answer()),
+        }
+    }
+
+    /// Asks the person behind the call.
+    ///
+    /// # Errors
+    /// Like [`Cx::question`].
+    pub async fn elicit(&self, elicitation: Elicitation) -> Result<ElicitAnswer, Failure> {
+        match self.question(Question::Elicit(elicitation)).await? {
+            Answer::Elicit(answer) => Ok(answer),
+            _ => Err(wrong_answer()),
+        }
+    }
+
+    /// Asks which folders the caller lends.
+    ///
+    /// # Errors
+    /// Like [`Cx::question`].
+    pub async fn roots(&self) -> Result<RootsAnswer, Failure> {
+        match self.question(Question::Roots(RootsRequest::default())).await? {
+            Answer::Roots(answer) => Ok(answer),
+            _ => Err(wrong_answer()),
+        }
+    }
+
+    /// What the caller can answer; nothing where there is no caller.
+    pub fn abilities(&self) -> Abilities {
+        self.call.as_ref().and_then(|c| c.caller.as_ref()).map(|caller| caller.abilities()).unwrap_or_default()
+    }
+
+    /// Tells the caller a line of the call's log. Never waits.
+    pub fn log(&self, line: Log) {
+        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+            caller.log(line);
+        }
+    }
+
+    /// Tells whoever follows this agent ([`AgentRef::follow`]) that something it shows has changed.
+    pub fn changed(&self, change: Change) {
+        Changed::publish(&self.me, change);
+    }
+
     /// Asks another agent as part of this call: deadline, principal, trace and caller go along, one hop is counted, and
     /// cancelling this call cancels it.
     pub fn ask<'a, M: Message>(&self, agent: &'a AgentRef, message: M) -> Ask<'a, M, AgentRef> {
@@ -159,4 +213,8 @@ impl Cx {
     pub fn tell_every<M: Message>(&self, period: Duration, make: impl FnMut() -> M + Send + 'static) -> Timer {
         Timer::every(self.me.clone(), period, make)
     }
+}
+
+fn wrong_answer() -> Failure {
+    Failure::invalid("the answer doesn't fit the question")
 }

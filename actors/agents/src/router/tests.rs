@@ -243,7 +243,7 @@ impl Agent for Talkative {
 impl callboard_runtime::Handler<Named> for Talkative {
     async fn handle(&mut self, _: Named, cx: &mut Cx) -> Result<Box<RawValue>, Failure> {
         cx.progress(callboard_message::Progress { message: Some("Jane Roe".into()), ..Default::default() });
-        let asked = cx.question(callboard_message::Question::Roots).await;
+        let asked = cx.question(callboard_message::Question::roots()).await;
         assert_eq!(asked.map_err(|f| f.kind), Err(FailureKind::NobodyToAsk));
         RawValue::from_string("{}".into()).map_err(|e| Failure::internal(e.to_string()))
     }

@@ -30,12 +30,11 @@ impl ConcurrentHandler<Weather> for Forecaster {
             if let Some(next) = next {
                 return cx.ask(&next, Weather).await?;
             }
-            let question = Elicitation { message: "Which city?".into(), schema: serde_json::json!({"type": "object"}) };
-            match cx.question(Question::Elicit(question)).await? {
-                Answer::Elicit(AnswerAction::Accept { content }) => {
-                    Ok(format!("sunny in {content}, {}", cx.principal().id))
-                }
-                other => Ok(format!("{other:?}")),
+            let question = Elicitation::form("Which city?", serde_json::json!({"type": "object"}));
+            let answer = cx.elicit(question).await?;
+            match answer.content() {
+                Some(content) => Ok(format!("sunny in {content}, {}", cx.principal().id)),
+                None => Ok(format!("{:?}", answer.action())),
             }
         }
     }
@@ -53,8 +52,8 @@ fn questions_find_the_caller() {
             match event {
                 CallEvent::Progress(p) => progress.push(p.done),
                 CallEvent::Question(q) => {
-                    assert!(matches!(&q.question, Question::Elicit(e) if e.message == "Which city?"));
-                    q.answer(Answer::Elicit(AnswerAction::Accept { content: "Rio".into() }));
+                    assert!(matches!(&q.question, Question::Elicit(e) if e.message() == "Which city?"));
+                    q.answer(Answer::Elicit(ElicitAnswer::accept("Rio".into())));
                 }
                 _ => unreachable!(),
             }

@@ -1,0 +1,143 @@
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::RawObject;
+
+/// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Content(pub RawObject);
+
+impl Content {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self(RawObject::new().with("type", "text").with("text", text.into()))
+    }
+
+    /// A picture; `mime_type` for example `image/png`.
+    pub fn image(bytes: &[u8], mime_type: &str) -> Self {
+        Self::data("image", bytes, mime_type)
+    }
+
+    /// Sound; `mime_type` for example `audio/wav`.
+    pub fn audio(bytes: &[u8], mime_type: &str) -> Self {
+        Self::data("audio", bytes, mime_type)
+    }
+
+    /// A resource, with what it holds.
+    pub fn resource(resource: ResourceContent) -> Self {
+        Self(RawObject::new().with("type", "resource").with("resource", resource))
+    }
+
+    /// A resource that can be read at `uri`.
+    pub fn resource_link(uri: &str, name: &str) -> Self {
+        Self(RawObject::new().with("type", "resource_link").with("uri", uri).with("name", name))
+    }
+
+    fn data(kind: &str, bytes: &[u8], mime_type: &str) -> Self {
+        let data = STANDARD.encode(bytes);
+        Self(RawObject::new().with("type", kind).with("data", data).with("mimeType", mime_type))
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<String> {
+        self.0.text("type").filter(|kind| kind == "text").and_then(|_| self.0.text("text"))
+    }
+}
+
+/// What one resource holds (MCP `TextResourceContents`, `BlobResourceContents`).
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ResourceContent(pub RawObject);
+
+impl ResourceContent {
+    /// Text.
+    pub fn text(uri: &str, mime_type: &str, text: impl Into<String>) -> Self {
+        Self(RawObject::new().with("uri", uri).with("mimeType", mime_type).with("text", text.into()))
+    }
+
+    /// Anything else.
+    pub fn blob(uri: &str, mime_type: &str, bytes: &[u8]) -> Self {
+        Self(RawObject::new().with("uri", uri).with("mimeType", mime_type).with("blob", STANDARD.encode(bytes)))
+    }
+}
+
+/// A reply in blocks, for a message whose answer is more than a value: the result of MCP `tools/call`, whole.
+///
+/// A message with this reply has no output schema.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolResult(pub RawObject);
+
+impl ToolResult {
+    /// Blocks, in order.
+    pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
+        Self(RawObject::new().with("content", content.into_iter().collect::<Vec<_>>()))
+    }
+
+    /// One block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::of([Content::text(text)])
+    }
+
+    /// What went wrong, for the model that called: it may try again otherwise.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self(Self::text(text).0.with("isError", true))
+    }
+
+    /// The same with a value for programs: a JSON object.
+    pub fn structured(mut self, value: impl Serialize) -> Self {
+        self.0.set("structuredContent", value);
+        self
+    }
+
+    /// Its blocks.
+    pub fn content(&self) -> Vec<Content> {
+        self.0.read("content").unwrap_or_default()
+    }
+
+    /// Its texts, one a line.
+    pub fn texts(&self) -> String {
+        self.content().iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The value for programs.
+    pub fn structured_content(&self) -> Option<Value> {
+        self.0.read("structuredContent")
+    }
+
+    /// Whether it says what went wrong.
+    pub fn is_error(&self) -> bool {
+        self.0.read("isError").unwrap_or(false)
+    }
+}
+
+/// Marks the schema of a reply that is a [`ToolResult`]: adapters send it as it is.
+pub(crate) const IS_TOOL_RESULT: &str = "callboard: a tool result";
+
+impl JsonSchema for ToolResult {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ToolResult".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "$comment": IS_TOOL_RESULT })
+    }
+}
+
+// What is said may be anybody's data: only names and sizes are printed.
+macro_rules! sizes_only {
+    ($($name:ident)*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:?})"), self.0)
+            }
+        }
+    )*};
+}
+sizes_only!(Content ResourceContent ToolResult);

@@ -1,0 +1,190 @@
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// A JSON object whose members stay as they came: in order, each value in the very bytes of its sender.
+///
+/// What an adapter doesn't know it forwards untouched; what it does know it reads or rewrites by name.
+#[derive(Clone, Default)]
+pub struct RawObject {
+    members: Vec<(String, Box<RawValue>)>,
+}
+
+impl RawObject {
+    /// `{}`.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// Where `raw` is no object, or has a key twice.
+    pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(raw.get())
+    }
+
+    /// Writes it.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        // Names and raw values are always JSON.
+        to_raw_value(self).unwrap_or_default()
+    }
+
+    /// A member as it came.
+    pub fn get(&self, name: &str) -> Option<&RawValue> {
+        self.members.iter().find(|(n, _)| n == name).map(|(_, value)| &**value)
+    }
+
+    /// A member as a type; `None` where it is missing or doesn't fit.
+    pub fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    /// A member that is a string.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.read(name)
+    }
+
+    /// A member that is an object.
+    pub fn object(&self, name: &str) -> Option<RawObject> {
+        self.read(name)
+    }
+
+    /// Whether it has the member, `null` included.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Puts a member, in the place of the one of that name or at the end.
+    pub fn set_raw(&mut self, name: &str, value: Box<RawValue>) {
+        match self.members.iter_mut().find(|(n, _)| n == name) {
+            Some((_, old)) => *old = value,
+            None => self.members.push((name.to_owned(), value)),
+        }
+    }
+
+    /// Puts a member. A value that JSON can't hold (a map with keys that aren't strings) becomes `null`.
+    pub fn set(&mut self, name: &str, value: impl Serialize) {
+        self.set_raw(name, to_raw_value(&value).unwrap_or_default());
+    }
+
+    /// The same object with a member more.
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Takes a member out.
+    pub fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
+        let at = self.members.iter().position(|(n, _)| n == name)?;
+        Some(self.members.remove(at).1)
+    }
+
+    /// Its members, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.members.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// How many members it has.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether it is `{}`.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+}
+
+impl Serialize for RawObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.members.len()))?;
+        for (name, value) in &self.members {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = RawObject;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawObject, A::Error> {
+                let mut object = RawObject::new();
+                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    if object.has(&name) {
+                        return Err(A::Error::custom("a key stands twice"));
+                    }
+                    object.members.push((name, value));
+                }
+                Ok(object)
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl PartialEq for RawObject {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a.0 == b.0 && a.1.get() == b.1.get())
+    }
+}
+
+impl JsonSchema for RawObject {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Object".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+// Values may be anybody's data: only names and sizes are printed.
+impl fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(name, value)| (name, value.get().len()))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what isn't touched keeps its bytes and place. Method: numbers and escapes that a `Value` would change.
+    #[test]
+    fn untouched_members_keep_their_bytes() {
+        let text = r#"{"b":1.0,"a":123456789012345678901234567890,"c":"\u00e9","d":{"z":1e2,"y":[ ]}}"#;
+        let mut object: RawObject = serde_json::from_str(text).unwrap();
+        assert_eq!(object.to_raw().get(), text);
+        object.set("a", "new");
+        object.set("e", 1);
+        assert_eq!(object.to_raw().get(), r#"{"b":1.0,"a":"new","c":"\u00e9","d":{"z":1e2,"y":[ ]},"e":1}"#);
+        assert_eq!(object.remove("b").unwrap().get(), "1.0");
+        assert_eq!(object.text("c").unwrap(), "é");
+        assert!(!format!("{object:?}").contains("new"));
+    }
+
+    /// Goal: only objects, each key once. Method: rows.
+    #[test]
+    fn others_are_refused() {
+        for text in ["[]", "1", "null", r#"{"a":1,"a":2}"#] {
+            assert!(serde_json::from_str::<RawObject>(text).is_err(), "{text}");
+        }
+    }
+}
