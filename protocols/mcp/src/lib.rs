@@ -2,4 +2,5 @@
 
 pub mod bare;
 pub mod inbound;
+mod listen;
 pub mod wire;

@@ -17,3 +17,14 @@ mod tests;
 pub(crate) mod tools;
 
 pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
+
+pub use http::{
+    BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServer, McpServerOptions, PATH_DEFAULT,
+    REPLAY_BYTES_MAX_DEFAULT, REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT,
+    SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT, STREAM_AFTER_DEFAULT, STREAM_BYTES_MAX_DEFAULT,
+    STREAM_EVENTS_MAX_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamLimits, StreamOptions, serve,
+};
+pub use legacy::{QUESTIONS_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+
+pub use crate::listen::guard::Sources;
+pub use crate::listen::{ListenOptions, ServeError, Serving};

@@ -1,45 +1,70 @@
 //! What a request must be before its body is read: from this machine's own pages, to this machine, in JSON.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::web::Payload;
+use bytes::BytesMut;
 use callboard_message::Principal;
 use callboard_rpc::{Credential, Trust};
+use futures::StreamExt;
+use tokio::time::timeout;
 
 /// A request that never became a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) status: StatusCode,
-    pub(super) message: &'static str,
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) message: &'static str,
 }
 
-const fn refused(status: StatusCode, message: &'static str) -> Refused {
+pub(crate) const fn refused(status: StatusCode, message: &'static str) -> Refused {
     Refused { status, message }
 }
 
 /// Keeps web pages away from a service that trusts its machine: foreign pages (`Origin`) and foreign names for this
 /// machine (`Host`: DNS rebinding). MCP 2025-11-25, transports, security warning.
-pub(super) fn check_source(request: &HttpRequest) -> Result<(), Refused> {
+pub(crate) fn check_source(request: &HttpRequest, sources: &Sources) -> Result<(), Refused> {
     let headers = request.headers();
-    if !headers.get_all(header::ORIGIN).all(|o| o.to_str().is_ok_and(is_loopback_origin)) {
+    if !headers.get_all(header::ORIGIN).all(|o| o.to_str().is_ok_and(|o| sources.has_origin(o))) {
         return Err(refused(StatusCode::FORBIDDEN, "the page's origin is not this machine"));
     }
-    if !request.app_config().local_addr().ip().to_canonical().is_loopback() {
+    if sources.hosts.is_empty() && !request.app_config().local_addr().ip().to_canonical().is_loopback() {
         return Ok(());
     }
     let mut hosts = headers.get_all(header::HOST).map(|h| h.to_str().unwrap_or_default()).peekable();
     let target = request.uri().authority().map(|a| a.as_str());
     let named = hosts.peek().is_some() || target.is_some();
-    if named && hosts.chain(target).all(is_loopback_authority) {
+    if named && hosts.chain(target).all(|host| sources.has_host(host)) {
         return Ok(());
     }
     Err(refused(StatusCode::FORBIDDEN, "the host's name is not this machine's"))
 }
 
+/// Names beside this machine's own, under which a service may be reached and from whose pages it may be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// `host` or `host:port`, as clients write them in `Host`. Where there is one, other names are refused on every
+    /// address; without any, they are refused on loopback only.
+    pub hosts: Vec<String>,
+    /// `https://host[:port]` of web pages, as browsers write them in `Origin`.
+    pub origins: Vec<String>,
+}
+
+impl Sources {
+    fn has_origin(&self, origin: &str) -> bool {
+        is_loopback_origin(origin) || self.origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+    }
+
+    fn has_host(&self, host: &str) -> bool {
+        is_loopback_authority(host) || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+}
+
 /// Who is behind the request.
-pub(super) fn principal(request: &HttpRequest, trust: Trust) -> Result<Principal, Refused> {
+pub(crate) fn principal(request: &HttpRequest, trust: Trust) -> Result<Principal, Refused> {
     let credential = Credential {
         peer: request.peer_addr().map(|a| a.ip()),
         local: Some(request.app_config().local_addr().ip()),
@@ -54,7 +79,7 @@ pub(super) fn principal(request: &HttpRequest, trust: Trust) -> Result<Principal
 }
 
 /// JSON in UTF-8, not compressed. A client that names no type is taken at its word.
-pub(super) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
+pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
     if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(is_json)) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
     }
@@ -64,8 +89,43 @@ pub(super) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
     Ok(())
 }
 
+const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
+
+/// The body, as far as it keeps to the limits.
+pub(crate) async fn read_body(
+    request: &HttpRequest,
+    payload: Payload,
+    bytes_max: usize,
+    body_timeout: Duration,
+) -> Result<BytesMut, Refused> {
+    let declared = declared_bytes(request.headers());
+    if declared.is_some_and(|declared| declared > bytes_max as u64) {
+        return Err(TOO_LARGE);
+    }
+    let late = refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    // What is declared is only believed as far as one read.
+    let room = declared.map_or(0, |declared| declared.min(ROOM_BYTES_MAX) as usize);
+    timeout(body_timeout, collect(payload, room, bytes_max)).await.map_err(|_| late)?
+}
+
+/// Most bytes that a body gets before any of it has arrived.
+const ROOM_BYTES_MAX: u64 = 16 * 1024;
+
+async fn collect(mut payload: Payload, room: usize, bytes_max: usize) -> Result<BytesMut, Refused> {
+    let mut body = BytesMut::with_capacity(room);
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
+        // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
+        if body.len() + chunk.len() > bytes_max {
+            return Err(TOO_LARGE);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 /// How many bytes the client says it sends.
-pub(super) fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
+fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
     let name: HeaderName = header::CONTENT_LENGTH;
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
