@@ -3,4 +3,5 @@
 pub mod bare;
 pub mod inbound;
 mod listen;
+pub mod outbound;
 pub mod wire;

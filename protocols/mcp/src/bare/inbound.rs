@@ -8,14 +8,14 @@ use actix_web::{HttpRequest, HttpResponse};
 use bytes::BytesMut;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::{
-    Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode, encode_response,
+    AllowedHosts, AllowedOrigins, Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode, encode_response,
 };
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::{METHOD, error_map, params};
-use crate::listen::guard::{self, Refused, Sources};
+use crate::listen::guard::{self, Refused, refused};
 use crate::listen::idle;
 
 /// Where calls are posted, by default.
@@ -83,15 +83,11 @@ impl BareServer {
             .default_service(web::to(other_method));
         config.service(resource);
     }
-
-    pub(super) fn options(&self) -> &BareServerOptions {
-        &self.endpoint.options
-    }
 }
 
 async fn other_method(request: HttpRequest) -> HttpResponse {
-    match guard::check_source(&request, &Sources::default()) {
-        Ok(()) => refuse(Refused { status: StatusCode::METHOD_NOT_ALLOWED, message: "calls are posted: use POST" }),
+    match guard::check_source(&request, &AllowedHosts::default(), &AllowedOrigins::default()) {
+        Ok(()) => refuse(refused(StatusCode::METHOD_NOT_ALLOWED, "calls are posted: use POST")),
         Err(refused) => refuse(refused),
     }
 }
@@ -106,8 +102,8 @@ async fn post(request: HttpRequest, payload: Payload, endpoint: Data<Endpoint>) 
 
 /// Who is behind the request, and its body.
 async fn admit(request: &HttpRequest, payload: Payload, endpoint: &Endpoint) -> Result<(Principal, BytesMut), Refused> {
-    guard::check_source(request, &Sources::default())?;
-    let principal = guard::principal(request, endpoint.options.trust)?;
+    guard::check_source(request, &AllowedHosts::default(), &AllowedOrigins::default())?;
+    let principal = guard::principal(request, &endpoint.options.trust.into())?;
     guard::check_content(request.headers())?;
     let body_bytes_max = endpoint.options.limits.body_bytes_max;
     let body = guard::read_body(request, payload, body_bytes_max, endpoint.options.body_timeout).await?;

@@ -1,5 +1,6 @@
 use std::net::TcpListener;
 
+use callboard_rpc::Trust;
 use callboard_runtime::AgentRef;
 
 use super::inbound::{BareServer, BareServerOptions};
@@ -15,7 +16,10 @@ pub fn serve(
     options: BareServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
+    let address = listener.local_addr()?;
+    if options.trust == Trust::LoopbackOperator && !address.ip().to_canonical().is_loopback() {
+        return Err(ServeError::OperatorBeyondLoopback { address });
+    }
     let endpoint = BareServer::new(agent, options);
-    let trust = endpoint.options().trust;
-    listen::serve(listener, trust, listen, move |config| endpoint.configure(config))
+    listen::serve(listener, listen, move |config| endpoint.configure(config))
 }

@@ -26,5 +26,4 @@ pub use http::{
 };
 pub use legacy::{QUESTIONS_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 
-pub use crate::listen::guard::Sources;
 pub use crate::listen::{ListenOptions, ServeError, Serving};

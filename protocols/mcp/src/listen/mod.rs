@@ -9,7 +9,6 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpServer};
-use callboard_rpc::Trust;
 
 /// How long the head of a request may take to arrive, by default.
 pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -61,6 +60,12 @@ pub enum ServeError {
         /// Where the listener is bound.
         address: SocketAddr,
     },
+    /// Bind a loopback address, or require keys: beyond this machine anybody could use the agent.
+    #[error("{address} is not a loopback address: keys are needed to listen there")]
+    OpenBeyondLoopback {
+        /// Where the listener is bound.
+        address: SocketAddr,
+    },
     /// The socket failed: see what the system says.
     #[error("can't listen: {0}")]
     Io(#[from] std::io::Error),
@@ -80,14 +85,10 @@ pub struct Serving {
 /// See [`ServeError`].
 pub(crate) fn serve(
     listener: TcpListener,
-    trust: Trust,
     listen: &ListenOptions,
     configure: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
 ) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if trust == Trust::LoopbackOperator && !address.ip().to_canonical().is_loopback() {
-        return Err(ServeError::OperatorBeyondLoopback { address });
-    }
     let headers_timeout = listen.headers_timeout.max(HEADERS_TIMEOUT_MIN);
     let idle_max = listen.keep_alive + headers_timeout;
     let workers = listen.workers.max(1);

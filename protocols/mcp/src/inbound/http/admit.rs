@@ -73,8 +73,8 @@ impl<'a> Version<'a> {
 
 /// Who is behind a request from a source that may ask.
 pub(super) fn principal(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
-    guard::check_source(request, &server.options.sources)?;
-    guard::principal(request, server.options.trust)
+    guard::check_source(request, &server.options.hosts, &server.options.origins)?;
+    guard::principal(request, &server.options.access)
 }
 
 /// The session that a request names. Another principal's is as unknown as none.

@@ -117,7 +117,10 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
-    let trust = options.trust;
+    let address = listener.local_addr()?;
+    if !options.access.may_listen_on(address.ip()) {
+        return Err(ServeError::OpenBeyondLoopback { address });
+    }
     let server = McpServer::new(agent, options);
-    listen::serve(listener, trust, listen, move |config| server.configure(config))
+    listen::serve(listener, listen, move |config| server.configure(config))
 }

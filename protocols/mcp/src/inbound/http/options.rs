@@ -1,10 +1,9 @@
 use std::time::Duration;
 
-use callboard_rpc::Trust;
+use callboard_rpc::{Access, AllowedHosts, AllowedOrigins};
 
 use super::log::StreamLimits;
 use crate::inbound::options::InboundOptions;
-use crate::listen::guard::Sources;
 
 /// Where an agent is served, by default.
 pub const PATH_DEFAULT: &str = "/mcp";
@@ -34,10 +33,12 @@ pub struct McpServerOptions {
     pub inbound: InboundOptions,
     /// Where it is served.
     pub path: String,
-    /// What a peer without a credential is.
-    pub trust: Trust,
-    /// Names and pages beside this machine's own.
-    pub sources: Sources,
+    /// How it is known who is behind a request.
+    pub access: Access,
+    /// Names (`Host`) beside this machine's own.
+    pub hosts: AllowedHosts,
+    /// Web pages (`Origin`) beside this machine's own.
+    pub origins: AllowedOrigins,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// Sessions of the legacy era.
@@ -93,8 +94,9 @@ impl Default for McpServerOptions {
         Self {
             inbound: InboundOptions::default(),
             path: PATH_DEFAULT.into(),
-            trust: Trust::default(),
-            sources: Sources::default(),
+            access: Access::default(),
+            hosts: AllowedHosts::default(),
+            origins: AllowedOrigins::default(),
             body_timeout: BODY_TIMEOUT_DEFAULT,
             sessions: SessionOptions::default(),
             streams: StreamOptions::default(),

@@ -67,7 +67,7 @@ pub(super) fn refuse(refused: Refused) -> HttpResponse {
             headers.insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
         }
         StatusCode::UNAUTHORIZED => {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")));
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
