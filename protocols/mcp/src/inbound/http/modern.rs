@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
+use actix_web::http::header::HeaderMap;
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_rpc::{Incoming, Request};
+use callboard_rpc::{Incoming, Nulls, Request, encode_response};
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,7 @@ use super::log::{EventLog, Kind};
 use super::post::{BROKEN, Exchange};
 use super::reply;
 use crate::inbound::link::Link;
-use crate::inbound::modern;
+use crate::inbound::modern::{self, Field};
 use crate::listen::guard::{Refused, refused};
 
 /// Whether a message's `_meta` names a revision.
@@ -30,7 +31,7 @@ pub(super) async fn post(
     exchange: Exchange<'_>,
     message: Incoming<'_>,
     principal: Principal,
-    _request: &HttpRequest,
+    request: &HttpRequest,
 ) -> Result<HttpResponse, Refused> {
     let Incoming::Request(Request { id, method, params }) = message else {
         return match message {
@@ -38,6 +39,10 @@ pub(super) async fn post(
             _ => Err(refused(StatusCode::BAD_REQUEST, "a response that nobody waits for")),
         };
     };
+    let headers = |name: &str| field(request.headers(), name);
+    if let Err(error) = modern::check_headers(&exchange.server.endpoint, headers, &method, params) {
+        return Ok(reply::json(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
+    }
     let options = &exchange.server.options.streams;
     let log = EventLog::new(0, Kind::Once, exchange.accepts.events, options.limits);
     let (endpoint, link) = (exchange.server.endpoint.clone(), log.clone() as Arc<dyn Link>);
@@ -57,4 +62,14 @@ pub(super) async fn post(
     let held = Held::new(exchange.busy, permits, None);
     let reader = log.read(None).map_err(|_| BROKEN)?;
     Ok(reply::events(SseBody::new(reader, options.keep_alive, held).driving(work)))
+}
+
+/// A header by its name.
+fn field<'h>(headers: &'h HeaderMap, name: &str) -> Field<'h> {
+    let mut values = headers.get_all(name);
+    match (values.next(), values.next()) {
+        (None, _) => Field::Missing,
+        (Some(value), None) => Field::One(value.as_bytes()),
+        _ => Field::Several,
+    }
 }
