@@ -14,3 +14,5 @@ mod sse;
 mod lines;
 // Batches, for the one revision that has them.
 mod batch;
+// Keys: shown once, stored as hashes, revoked beside a running server.
+mod keys;
