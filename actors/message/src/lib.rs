@@ -20,7 +20,7 @@ pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use principal::{Principal, PrincipalKind};
 pub use question::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, Root, RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample, SampleAnswer,
     Speaker,
 };
 pub use raw::RawObject;
