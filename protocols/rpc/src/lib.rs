@@ -6,6 +6,7 @@
 mod batch;
 mod credential;
 mod decode;
+mod egress;
 mod encode;
 mod error;
 mod id;
@@ -20,6 +21,7 @@ mod sse;
 pub use batch::{Body, decode_body, encode_batch};
 pub use credential::{AUTHORIZATION_BYTES_MAX, Access, BearerVerifier, Credential, CredentialError, Trust};
 pub use decode::{Incoming, Notification, Request, Response, decode};
+pub use egress::{ADDRESSES_MAX, Egress, EgressError, Network, NetworkError, REDIRECTS_MAX, Reach};
 pub use encode::{Nulls, encode_notification, encode_request, encode_response};
 pub use error::{DecodeError, Refusal, RpcError, code};
 pub use id::Id;

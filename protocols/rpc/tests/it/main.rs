@@ -16,3 +16,5 @@ mod lines;
 mod batch;
 // Keys: shown once, stored as hashes, revoked beside a running server.
 mod keys;
+// Connections that a peer asks for: to the public internet, and to what is configured.
+mod egress;

@@ -29,9 +29,7 @@ pub(crate) async fn batch(
                 session.response(response);
                 None
             }
-            Err(refusal) => {
-                Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit))
-            }
+            Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
         }
     });
     encode_batch(join_all(answers).await.into_iter().flatten())

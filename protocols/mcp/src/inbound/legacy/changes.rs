@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use callboard_message::surface::Change;
 use callboard_message::RawObject;
+use callboard_message::surface::Change;
 use callboard_rpc::encode_notification;
 use callboard_runtime::{Agent, AgentRef, Changed, Cx, Handlers, SyncHandler};
 
@@ -96,9 +96,7 @@ fn notification(change: &Change) -> Option<Bytes> {
         Change::Tools => ("notifications/tools/list_changed", None),
         Change::Prompts => ("notifications/prompts/list_changed", None),
         Change::Resources => ("notifications/resources/list_changed", None),
-        Change::Resource(uri) => {
-            ("notifications/resources/updated", Some(RawObject::new().with("uri", uri).to_raw()))
-        }
+        Change::Resource(uri) => ("notifications/resources/updated", Some(RawObject::new().with("uri", uri).to_raw())),
         _ => return None,
     };
     Some(encode_notification(method, params.as_deref()).into())

@@ -1,7 +1,7 @@
 //! `initialize`: what both sides say of themselves, and which revision they speak.
 
-use callboard_message::surface::{Abilities, About};
 use callboard_message::RawObject;
+use callboard_message::surface::{Abilities, About};
 use callboard_rpc::{RpcError, code};
 use serde_json::value::RawValue;
 
