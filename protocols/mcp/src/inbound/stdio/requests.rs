@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::future::pending;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -10,9 +9,9 @@ use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
     Body, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, code, decode, decode_body, encode_response,
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use futures::{FutureExt, poll};
+
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -70,6 +69,7 @@ impl Requests {
     pub(super) fn cancel_all(&self) {
         self.session.close();
         self.stateless.cancel_all();
+        self.endpoint.tasks.stop();
     }
 
     /// Begins what a line asks for.
@@ -167,8 +167,8 @@ impl Requests {
 
     /// Begins work. It gets its first turn here, so that what comes on the next line finds it begun.
     fn run(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut work: Pin<Box<_>> = Box::pin(work);
-        if async { poll!(&mut work).is_ready() }.now_or_never() != Some(true) {
+        let mut work = work.boxed();
+        if (&mut work).now_or_never().is_none() {
             self.running.push(work);
         }
     }

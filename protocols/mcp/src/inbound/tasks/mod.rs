@@ -57,13 +57,17 @@ pub(crate) struct TaskRequest<'a> {
     pub(crate) unsolicited: Option<&'a Arc<dyn Link>>,
 }
 
+/// Whether a request may be about tasks.
+pub(crate) fn concerns(endpoint: &Endpoint, method: &str) -> bool {
+    (method == "tools/call" || method.starts_with("tasks/")) && endpoint.surface.has_task_tools()
+}
+
 /// Does a request that is about tasks, or begins one. `None` for any other: on with [`super::surface::Surface::perform`].
 pub(crate) async fn intercept(
     endpoint: &Arc<Endpoint>,
     request: TaskRequest<'_>,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
-    let about_tasks = request.method == "tools/call" || request.method.starts_with("tasks/");
-    if !about_tasks || !endpoint.surface.has_task_tools() {
+    if !concerns(endpoint, request.method) {
         return None;
     }
     match request.revision {
