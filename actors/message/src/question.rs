@@ -92,7 +92,8 @@ impl Question {
 
     /// The same, asked under `key`: see [`QUESTION_KEY`].
     pub fn key(mut self, key: &str) -> Self {
-        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) = &mut self;
+        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) =
+            &mut self;
         set_key(body, key);
         self
     }

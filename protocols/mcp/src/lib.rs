@@ -2,4 +2,5 @@
 
 pub mod bare;
 pub mod inbound;
+pub mod outbound;
 pub mod wire;
