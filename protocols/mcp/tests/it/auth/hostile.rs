@@ -89,7 +89,8 @@ async fn denials_are_told_by_code() {
 #[actix_web::test]
 async fn unfit_metadata_lead_nowhere() {
     type Change = fn(&mut Script);
-    let cases: [(Change, fn(&AuthError) -> bool); 6] = [
+    type Expected = fn(&AuthError) -> bool;
+    let cases: [(Change, Expected); 6] = [
         (
             |s| s.resource_metadata["resource"] = json!("https://evil.example/mcp"),
             |e| matches!(e, AuthError::ResourceMismatch),
