@@ -8,3 +8,13 @@ mod bad_input;
 mod limits;
 // The same over generated input.
 mod properties;
+// Event streams: read by the standard, written so that nothing can be forged.
+mod sse;
+// Lines: cut anywhere, bounded, and one bad line costs itself only.
+mod lines;
+// Batches, for the one revision that has them.
+mod batch;
+// Keys: shown once, stored as hashes, revoked beside a running server.
+mod keys;
+// Connections that a peer asks for: to the public internet, and to what is configured.
+mod egress;
