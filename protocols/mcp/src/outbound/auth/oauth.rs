@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
+use callboard_rpc::Egress;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use secrecy::SecretString;
@@ -15,7 +16,6 @@ use super::consent::CONSENT_TIMEOUT_DEFAULT;
 use super::discovery::{self, Resource, Server};
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
 use super::grant::Grant;
-use super::reach::Reach;
 use super::registration::Registrations;
 use super::scopes::Scopes;
 use super::token::{Ask, Because, Token};
@@ -27,8 +27,8 @@ pub const REFUSALS_MAX: u32 = 3;
 /// How an [`OAuth`] client behaves.
 #[derive(Debug, Clone)]
 pub struct OAuthOptions {
-    /// Which addresses it contacts because others name them.
-    pub reach: Reach,
+    /// Where it connects to because others name the place; over https alone, but for this machine.
+    pub egress: Egress,
     /// How long one request to an authorization server may take.
     pub request_timeout: Duration,
     /// How long somebody may take to consent.
@@ -41,7 +41,7 @@ pub struct OAuthOptions {
 impl Default for OAuthOptions {
     fn default() -> Self {
         Self {
-            reach: Reach::default(),
+            egress: Egress::public(),
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
             consent_timeout: CONSENT_TIMEOUT_DEFAULT,
             fallback_2025_03_26: false,
@@ -116,7 +116,7 @@ impl OAuth {
         }
         upstream.set_fragment(None);
         grant.check()?;
-        let fetch = Fetch::new(options.reach, options.request_timeout)?;
+        let fetch = Fetch::new(&options.egress, options.request_timeout)?;
         let closed = CancellationToken::new();
         let _open = closed.clone().drop_guard();
         let inner = Inner { upstream, grant, options, fetch, token: Lock::default(), flow: Mutex::default(), closed };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
     AuthError, Authorizer, Challenge, Consent, Grant, HEAD_BYTES_MAX, HeadlessConsent, Identity, LoopbackConsent,
-    OAuth, OAuthOptions, Reach, Redirected,
+    OAuth, OAuthOptions, Redirected,
 };
+use callboard_rpc::Egress;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +93,7 @@ impl Consent for Slow {
 }
 
 fn slow() -> Arc<Slow> {
-    let at_once = HeadlessConsent::new(CALLBACK, Reach::Loopback).expect("a client");
+    let at_once = HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
     Arc::new(Slow { asked: Notify::new(), consents: Notify::new(), at_once })
 }
 

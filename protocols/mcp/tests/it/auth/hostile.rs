@@ -1,10 +1,15 @@
 //! What a hostile upstream or authorization server gets: nothing.
 
+use std::iter;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_mcp::outbound::auth::{
-    AuthError, BODY_BYTES_MAX, Client, Document, Grant, Identity, OAuth, OAuthOptions, Reach,
+    AuthError, BODY_BYTES_MAX, Client, Document, Grant, Identity, OAuth, OAuthOptions,
 };
+use callboard_rpc::EgressError;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -128,7 +133,7 @@ async fn forbidden_urls_are_not_followed() {
         "file:///etc/passwd",
         "javascript:alert(1)",
     ] {
-        let refused = |why: &AuthError| matches!(why, AuthError::Unreachable(_) | AuthError::AuthorizationUrl);
+        let refused = |why: &AuthError| matches!(why, AuthError::Unreachable { .. } | AuthError::AuthorizationUrl);
         let site = Site::start();
         site.script().challenge = format!("resource_metadata=\"{forbidden}\"");
         assert!(refused(&failure(&site, &site.client()).await) && untouched(&site), "{forbidden}");
@@ -162,13 +167,13 @@ async fn this_machine_needs_leave() {
         let grant = Grant::Client(known(Client::public("me"), None));
         let oauth = OAuth::new(&site.mcp(), grant, OAuthOptions::default()).expect("the options fit");
         let why = failure(&site, &oauth).await;
-        assert!(matches!(why, AuthError::Unreachable(Document::ResourceMetadata)), "{named}: {why:?}");
+        assert!(matches!(why, AuthError::Unreachable { document: Document::ResourceMetadata, .. }), "{named}: {why:?}");
     }
     // The upstream's own well-known places count, too: only its operator's configuration says that it may be here.
     site.script().challenge = String::new();
-    let public = OAuthOptions { reach: Reach::Public, ..on_this_machine() };
-    let oauth = OAuth::new(&site.mcp(), Grant::Client(known(Client::public("me"), None)), public).expect("they fit");
-    assert!(matches!(failure(&site, &oauth).await, AuthError::Unreachable(_)));
+    let oauth = OAuth::new(&site.mcp(), Grant::Client(known(Client::public("me"), None)), OAuthOptions::default())
+        .expect("they fit");
+    assert!(matches!(failure(&site, &oauth).await, AuthError::Unreachable { .. }));
     assert!(site.seen("/.well-known/oauth-protected-resource/mcp").is_empty());
 
     // `/authorize` redirects to the trap: for metadata that is no answer.
@@ -178,6 +183,33 @@ async fn this_machine_needs_leave() {
     assert!(matches!(why, AuthError::Status { status: 302, .. }), "{why:?}");
     let seen = tokio::time::timeout(Duration::from_millis(1), trap.accept()).await;
     assert!(seen.is_err(), "somebody connected");
+}
+
+/// A name service that answers everything with one address.
+struct Answers(IpAddr);
+
+impl Resolve for Answers {
+    fn resolve(&self, _: Name) -> Resolving {
+        let address = SocketAddr::new(self.0, 0);
+        Box::pin(async move { Ok(Box::new(iter::once(address)) as Addrs) })
+    }
+}
+
+/// Goal: a harmless name that leads into a network isn't followed there. Method: a name service that says so.
+#[actix_web::test]
+async fn names_are_judged_by_their_addresses() {
+    for address in ["10.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "fd00::1", "0.0.0.0"] {
+        let site = Site::start();
+        site.script().resource_metadata["authorization_servers"] = json!(["https://auth.example"]);
+        let lookup = Arc::new(Answers(address.parse().expect("an address")));
+        let options = OAuthOptions { egress: on_this_machine().egress.with_lookup(lookup), ..on_this_machine() };
+        let grant = Grant::Client(known(Client::public("me"), None));
+        let oauth = OAuth::new(&site.mcp(), grant, options).expect("the options fit");
+        let why = failure(&site, &oauth).await;
+        let named =
+            matches!(why, AuthError::Unreachable { document: Document::ServerMetadata, reason: EgressError::Name });
+        assert!(named, "{address}: {why:?}");
+    }
 }
 
 /// Goal: when another server authorises, it learns nothing of the one before. Method: an upstream that moves from one to

@@ -9,8 +9,9 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use callboard_mcp::outbound::auth::{
-    AuthError, Authorizer, Challenge, Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth, OAuthOptions, Reach,
+    AuthError, Authorizer, Challenge, Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth, OAuthOptions,
 };
+use callboard_rpc::Egress;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use secrecy::{ExposeSecret, SecretString};
@@ -112,7 +113,7 @@ impl Site {
     }
 
     pub fn client_with(&self, identity: Identity) -> OAuth {
-        let consent = HeadlessConsent::new(CALLBACK, Reach::Loopback).expect("a client");
+        let consent = HeadlessConsent::new(CALLBACK, &Egress::public().with_loopback()).expect("a client");
         self.client_by(Grant::Consent { consent: Arc::new(consent), identity })
     }
 
@@ -148,7 +149,7 @@ impl Site {
 }
 
 pub fn on_this_machine() -> OAuthOptions {
-    OAuthOptions { reach: Reach::Loopback, ..OAuthOptions::default() }
+    OAuthOptions { egress: Egress::public().with_loopback(), ..OAuthOptions::default() }
 }
 
 pub fn known(client: Client, issuer: Option<&str>) -> KnownClient {
