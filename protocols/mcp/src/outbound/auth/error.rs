@@ -107,6 +107,9 @@ pub enum AuthError {
         /// Its reason.
         code: ErrorCode,
     },
+    /// Another request has just tried to get a token, in vain: it knows why. Later ones try again.
+    #[error("another request's attempt at authorisation failed")]
+    FailedMeanwhile,
     /// The runtime is shutting down.
     #[error("interrupted")]
     Interrupted,

@@ -7,7 +7,7 @@ use callboard_mcp::outbound::auth::{
     OAuth, OAuthOptions, Redirected,
 };
 use callboard_rpc::Egress;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use reqwest::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -154,4 +154,18 @@ async fn other_refusals_stay() -> Result<(), AuthError> {
     assert!(oauth.challenged(refused(401, Some(&"Bearer old".into()))).await?);
     assert_eq!(site.seen("/authorize").len(), 1);
     Ok(())
+}
+
+/// Goal: somebody who says no isn't asked again by each request that waited. Method: eight refusals at once, one later.
+#[actix_web::test]
+async fn one_denial_serves_all_who_wait() {
+    let site = Site::start();
+    site.script().response.insert("error", Some("access_denied".to_owned()));
+    let oauth = site.client();
+    let refused = Challenge { status: 401, www_authenticate: &["Bearer"], sent: None, refused_before: 0 };
+    let answers = soon(join_all((0..8).map(|_| oauth.challenged(refused)))).await;
+    let denied = answers.iter().filter(|answer| matches!(answer, Err(AuthError::Denied(_)))).count();
+    let waited = answers.iter().filter(|answer| matches!(answer, Err(AuthError::FailedMeanwhile))).count();
+    assert_eq!((denied, waited, site.seen("/authorize").len()), (1, 7, 1));
+    assert!(matches!(soon(oauth.challenged(refused)).await, Err(AuthError::Denied(_))));
 }

@@ -1,10 +1,14 @@
 //! What an honest upstream sees.
 
-use callboard_mcp::outbound::auth::{AuthError, Client, Grant, Identity, SigningAlgorithm, SigningKey};
+use std::sync::Arc;
+
+use callboard_mcp::outbound::auth::{
+    Assertions, AuthError, Client, FixedAssertion, Grant, Identity, SigningAlgorithm, SigningKey, TokenExchange,
+};
 use futures::future::join_all;
 use serde_json::json;
 
-use super::site::{CALLBACK, Site, fresh_key, known};
+use super::site::{CALLBACK, Site, fresh_key, known, on_this_machine};
 use crate::kit::soon;
 
 /// Goal: an ordinary upstream is reached with one authorization, bound to it by PKCE and resource. Method: two requests,
@@ -173,6 +177,36 @@ async fn clients_authorise_themselves() -> Result<(), AuthError> {
         assert_eq!((first["grant_type"].as_str(), first["scope"].as_str()), ("client_credentials", "read"));
         assert!(first.contains_key(proof) && first["client_id"] == "me" && first["resource"] == site.mcp());
         assert_eq!((given.len(), site.seen("/authorize").len(), site.seen("/register").len()), (2, 0, 0));
+    }
+    Ok(())
+}
+
+/// Goal: who is vouched for is let in, with a fresh assertion for each server. Method: a workload's token, and an identity
+/// provider that exchanges a person's.
+#[actix_web::test]
+async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
+    let provider = Site::start();
+    let endpoint = format!("{}/token", provider.url);
+    let exchange = TokenExchange::new(&endpoint, Client::public("us"), "id-t0ken".into(), &on_this_machine().egress)?;
+    let fixed = FixedAssertion::new("workl0ad".into());
+    let vouching: [(Arc<dyn Assertions>, Option<&str>); 2] =
+        [(Arc::new(fixed), Some("workl0ad")), (Arc::new(exchange), None)];
+    for (assertions, expected) in vouching {
+        let site = Site::start();
+        let client = known(Client::with_secret("me", "cl1ent-s3cret".into()), Some(&site.url));
+        assert_eq!(soon(site.request(&site.client_by(Grant::Assertion { assertions, client }))).await?, 200);
+        let given = site.seen("/token").remove(0).fields;
+        let for_this_site = format!("ass3rtion for {}", site.url);
+        assert_eq!(given["grant_type"], "urn:ietf:params:oauth:grant-type:jwt-bearer");
+        assert_eq!(
+            (given["assertion"].as_str(), &*given["resource"]),
+            (expected.unwrap_or(&for_this_site), &*site.mcp())
+        );
+        if expected.is_none() {
+            let exchanged = provider.seen("/token").remove(0).fields;
+            assert_eq!((exchanged["subject_token"].as_str(), &*exchanged["resource"]), ("id-t0ken", &*site.mcp()));
+            assert_eq!((exchanged["client_id"].as_str(), exchanged.get("client_secret")), ("us", None));
+        }
     }
     Ok(())
 }

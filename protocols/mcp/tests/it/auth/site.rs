@@ -271,6 +271,13 @@ async fn token(request: HttpRequest, data: Data, form: web::Form<Fields>) -> Htt
     if let Some(error) = script.token_error.take() {
         return HttpResponse::BadRequest().json(json!({ "error": error, "error_description": "s3cret reasons" }));
     }
+    if let (Some(kind), Some(audience)) = (form.get("requested_token_type"), form.get("audience")) {
+        return HttpResponse::Ok().json(json!({
+            "access_token": format!("ass3rtion for {audience}"),
+            "issued_token_type": kind,
+            "token_type": "N_A",
+        }));
+    }
     script.issued += 1;
     let number = script.issued;
     let access = format!("acc3ss-{number}");
