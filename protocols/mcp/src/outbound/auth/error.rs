@@ -110,7 +110,10 @@ pub enum AuthError {
     /// Another request has just tried to get a token, in vain: it knows why. Later ones try again.
     #[error("another request's attempt at authorisation failed")]
     FailedMeanwhile,
-    /// The runtime is shutting down.
+    /// The operating system gives no random numbers: nothing can be kept secret.
+    #[error("no random numbers to be had")]
+    Randomness,
+    /// The runtime, or this client, is shutting down.
     #[error("interrupted")]
     Interrupted,
 }

@@ -3,6 +3,20 @@
 //! The HTTP transports know [`Authorizer`] and nothing else of it: before each request they ask for the value of
 //! `Authorization`, and when the upstream refuses it they hand over the [`Challenge`] and learn whether to send the
 //! request again.
+//!
+//! ```no_run
+//! # async fn upstream() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//!
+//! use callboard_mcp::outbound::auth::{Grant, Identity, LoopbackConsent, OAuth, OAuthOptions};
+//!
+//! // Somebody at this machine consents in their browser.
+//! let consent = LoopbackConsent::bind(0, |url| eprintln!("Please open {url}")).await?;
+//! let grant = Grant::Consent { consent: Arc::new(consent), identity: Identity::default() };
+//! let authorizer = Arc::new(OAuth::new("https://mcp.example.com/mcp", grant, OAuthOptions::default())?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod assertion;
 mod authorizer;

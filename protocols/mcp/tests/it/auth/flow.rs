@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use callboard_mcp::outbound::auth::{
-    Assertions, AuthError, Client, FixedAssertion, Grant, Identity, SigningAlgorithm, SigningKey, TokenExchange,
+    Assertions, AuthError, Client, FixedAssertion, Grant, HeadlessConsent, Identity, OAuth, OAuthOptions,
+    SigningAlgorithm, SigningKey, TokenExchange,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -207,6 +208,29 @@ async fn assertions_are_taken_to_the_server() -> Result<(), AuthError> {
             assert_eq!((exchanged["subject_token"].as_str(), &*exchanged["resource"]), ("id-t0ken", &*site.mcp()));
             assert_eq!((exchanged["client_id"].as_str(), exchanged.get("client_secret")), ("us", None));
         }
+    }
+    Ok(())
+}
+
+/// Goal: an upstream of revision 2025-03-26 is its own authorization server, if the configuration says so. Method: one
+/// with server metadata, one with none at all, and the default.
+#[actix_web::test]
+async fn upstreams_without_resource_metadata() -> Result<(), AuthError> {
+    let consent = || Arc::new(HeadlessConsent::new(CALLBACK, &on_this_machine().egress).expect("a client"));
+    let grant = || Grant::Consent { consent: consent(), identity: Identity::default() };
+    for server_metadata in [true, false] {
+        let site = Site::start();
+        site.script().resource_metadata = json!(null);
+        if !server_metadata {
+            site.script().server_metadata = json!(null);
+        }
+        let refused = soon(site.request(&site.client_by(grant()))).await;
+        assert!(matches!(refused, Err(AuthError::NoResourceMetadata)), "{refused:?}");
+        let options = OAuthOptions { fallback_2025_03_26: true, ..on_this_machine() };
+        let oauth = OAuth::new(&site.mcp(), grant(), options)?;
+        assert_eq!(soon(site.request(&oauth)).await?, 200);
+        let asked = site.seen("/authorize").remove(0).fields;
+        assert_eq!((asked["resource"].as_str(), asked.get("scope")), (&*site.mcp(), None));
     }
     Ok(())
 }

@@ -227,13 +227,18 @@ fn challenge(mut answer: actix_web::HttpResponseBuilder, parameters: &str) -> Ht
 async fn resource_metadata(request: HttpRequest, data: Data) -> HttpResponse {
     let mut script = data.lock().expect("no handler panicked");
     script.see(&request, Fields::new());
-    HttpResponse::Ok().json(&script.resource_metadata)
+    published(&script.resource_metadata)
+}
+
+/// `null` isn't there.
+fn published(metadata: &Value) -> HttpResponse {
+    if metadata.is_null() { HttpResponse::NotFound().finish() } else { HttpResponse::Ok().json(metadata) }
 }
 
 async fn server_metadata(request: HttpRequest, data: Data) -> HttpResponse {
     let mut script = data.lock().expect("no handler panicked");
     script.see(&request, Fields::new());
-    HttpResponse::Ok().json(&script.server_metadata)
+    published(&script.server_metadata)
 }
 
 async fn authorize(request: HttpRequest, data: Data, query: web::Query<Fields>) -> HttpResponse {
