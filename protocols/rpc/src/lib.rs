@@ -10,6 +10,8 @@ mod error;
 mod id;
 mod json;
 mod limits;
+mod lines;
+mod sse;
 
 pub use credential::{Credential, CredentialError, Trust};
 pub use decode::{Incoming, Notification, Request, Response, decode};
@@ -20,4 +22,9 @@ pub use json::{JsonError, check};
 pub use limits::{
     BODY_BYTES_MAX_DEFAULT, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, ID_BYTES_MAX_DEFAULT, KEYS_MAX_DEFAULT, Limits,
     METHOD_BYTES_MAX_DEFAULT,
+};
+pub use lines::{LINE_BYTES_MAX_DEFAULT, Line, LineDecoder, encode_line};
+pub use sse::{
+    SSE_EVENT_BYTES_MAX_DEFAULT, SSE_KEEP_ALIVE, SSE_LINE_BYTES_MAX_DEFAULT, SseDecoder, SseError, SseEvent, SseLimits,
+    encode_event,
 };

@@ -8,3 +8,7 @@ mod bad_input;
 mod limits;
 // The same over generated input.
 mod properties;
+// Event streams: read by the standard, written so that nothing can be forged.
+mod sse;
+// Lines: cut anywhere, bounded, and one bad line costs itself only.
+mod lines;
