@@ -171,6 +171,11 @@ impl AgentRef {
         self.0.specs()
     }
 
+    /// Whether it takes any message by name ([`crate::Handlers::anything`]): it stands for something outside.
+    pub fn is_outside(&self) -> bool {
+        self.0.handles(TypeId::of::<Named>())
+    }
+
     /// Its id in this system.
     pub fn id(&self) -> AgentId {
         self.0.id()

@@ -1,4 +1,6 @@
 //! MCP: inbound server and outbound client over callboard calls.
 
 pub mod bare;
+pub mod inbound;
 pub mod outbound;
+pub mod wire;

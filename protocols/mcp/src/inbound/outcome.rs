@@ -1,0 +1,114 @@
+//! Replies and failures of agents as MCP's results and errors.
+
+use callboard_message::{Failure, FailureKind, RawObject, ToolResult};
+use callboard_rpc::{RpcError, code};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::tools::Reply;
+use crate::wire::code as mcp;
+use crate::wire::{Era, Revision, meta};
+
+/// The result of `tools/call`, from a reply.
+pub(crate) fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<RawValue> {
+    match shape {
+        Reply::Result => reply,
+        Reply::Nothing => raw(r#"{"content":[]}"#.to_owned()),
+        Reply::Object => result_of(&text_of(&reply), Some(reply.get())),
+        Reply::Value if era == Era::Modern => result_of(&text_of(&reply), Some(reply.get())),
+        Reply::Value => {
+            let wrapped = format!("{{\"result\":{}}}", reply.get());
+            result_of(&text_of(&reply), Some(&wrapped))
+        }
+    }
+}
+
+/// A reply as the text of a JSON string: itself where it is a string, else its JSON, quoted.
+fn text_of(reply: &RawValue) -> String {
+    match reply.get().starts_with('"') {
+        true => reply.get().to_owned(),
+        false => Value::from(reply.get()).to_string(),
+    }
+}
+
+fn result_of(quoted_text: &str, structured: Option<&str>) -> Box<RawValue> {
+    let mut json = String::with_capacity(64 + quoted_text.len() + structured.map_or(0, str::len));
+    json.push_str(r#"{"content":[{"type":"text","text":"#);
+    json.push_str(quoted_text);
+    json.push_str("}]");
+    if let Some(structured) = structured {
+        json.push_str(r#","structuredContent":"#);
+        json.push_str(structured);
+    }
+    json.push('}');
+    raw(json)
+}
+
+/// JSON that was put together from JSON.
+pub(crate) fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).unwrap_or_default()
+}
+
+/// What a failed tool says: most failures are the tool's own word to the model; what no retry mends is an error.
+///
+/// # Errors
+/// Where it is the protocol's or the policy's word.
+pub(crate) fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<RawValue>, RpcError> {
+    let of_protocol = match failure.kind {
+        FailureKind::Blocked | FailureKind::Denied | FailureKind::Cancelled => true,
+        // Since 2025-11-25 a model is told what is wrong with its arguments.
+        FailureKind::InvalidInput => revision < Revision::V2025_11_25,
+        _ => false,
+    };
+    if of_protocol || sent_by_server(&failure).is_some() {
+        return Err(error(failure));
+    }
+    let shown = match failure.kind {
+        FailureKind::Internal => "internal error".to_owned(),
+        _ => failure.message,
+    };
+    let mut ours = RawObject::new().with("kind", failure.kind);
+    if let Some(data) = failure.data.filter(|_| failure.kind != FailureKind::Internal) {
+        ours.set("data", data);
+    }
+    let result = ToolResult::error(shown).0.with("_meta", RawObject::new().with(meta::FAILURE, ours));
+    Ok(result.to_raw())
+}
+
+/// A failure as an error. A bug's message stays here: a panic or a parser may have put data in it.
+pub(crate) fn error(failure: Failure) -> RpcError {
+    if let Some(theirs) = sent_by_server(&failure) {
+        return theirs;
+    }
+    let code = match failure.kind {
+        FailureKind::InvalidInput | FailureKind::NotFound => code::INVALID_PARAMS,
+        FailureKind::Blocked => mcp::BLOCKED,
+        FailureKind::Denied => mcp::DENIED,
+        FailureKind::Overloaded => mcp::OVERLOADED,
+        FailureKind::Unavailable => mcp::UNAVAILABLE,
+        FailureKind::TimedOut => mcp::TIMED_OUT,
+        FailureKind::Rejected => mcp::REJECTED,
+        FailureKind::NobodyToAsk => mcp::NOBODY_TO_ASK,
+        FailureKind::Cancelled => mcp::CANCELLED,
+        _ => return RpcError::new(code::INTERNAL_ERROR, "internal error"),
+    };
+    let data = failure.data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
+    RpcError { code, message: failure.message, data }
+}
+
+/// The error of `resources/read` for an address that nothing has.
+pub(crate) fn resource_error(failure: Failure, revision: Revision) -> RpcError {
+    let missing = failure.kind == FailureKind::NotFound && sent_by_server(&failure).is_none();
+    let mut error = error(failure);
+    if missing && revision.era() == Era::Legacy {
+        error.code = mcp::RESOURCE_NOT_FOUND_LEGACY;
+    }
+    error
+}
+
+/// The error of a server behind the agent, as it came: `data.rpc` of a failure that an outbound agent made.
+fn sent_by_server(failure: &Failure) -> Option<RpcError> {
+    let rpc = failure.data.as_ref()?.get("rpc")?;
+    let data = rpc.get("data").and_then(|data| serde_json::value::to_raw_value(data).ok());
+    Some(RpcError { code: rpc.get("code")?.as_i64()?, message: rpc.get("message")?.as_str()?.to_owned(), data })
+}

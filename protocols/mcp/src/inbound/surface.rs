@@ -1,0 +1,299 @@
+//! What an agent shows over MCP, without any connection: its lists, its tools, its resources and prompts.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_message::surface::{
+    About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, ReadResource,
+};
+use callboard_message::{Failure, FailureKind, Message, RawObject};
+use callboard_rpc::{RpcError, code};
+use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+
+use super::options::InboundOptions;
+use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
+use super::tools::{TaskSupport, Tools};
+use crate::wire::{Revision, meta};
+
+/// An agent as an MCP server, as far as no connection matters.
+pub(crate) struct Surface {
+    agent: AgentRef,
+    /// What the policy knows the agent by.
+    agent_name: String,
+    /// The reserved messages that it handles.
+    handles: Vec<String>,
+    /// Its message types as tools; none where it lists its tools itself.
+    tools: Tools,
+    /// Takes any message by name: stands for something outside.
+    outside: bool,
+    options: Arc<InboundOptions>,
+}
+
+impl Surface {
+    pub(crate) fn new(agent: AgentRef, options: Arc<InboundOptions>) -> Self {
+        let specs = agent.specs();
+        let handles = specs.iter().map(|s| s.name.clone()).collect();
+        let (agent_name, outside) = (agent.to_string(), agent.is_outside());
+        Self { agent, agent_name, handles, tools: Tools::of(specs), outside, options }
+    }
+
+    pub(crate) fn agent(&self) -> &AgentRef {
+        &self.agent
+    }
+
+    pub(crate) fn options(&self) -> &Arc<InboundOptions> {
+        &self.options
+    }
+
+    fn handles<M: Message>(&self) -> bool {
+        self.outside || self.handles.iter().any(|name| name == M::NAME)
+    }
+
+    /// Whether the agent lists and calls tools itself, in place of its message types.
+    fn lists_tools(&self) -> bool {
+        self.handles::<ListTools>()
+    }
+
+    /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
+    pub(crate) fn task_support(&self, tool: &str) -> TaskSupport {
+        self.tools.get(tool).map_or(TaskSupport::Forbidden, |tool| tool.task)
+    }
+
+    /// What the agent says of itself, where it does.
+    pub(crate) async fn about(&self, call: CallMeta) -> About {
+        if !self.handles::<Describe>() {
+            return About::default();
+        }
+        self.ask::<Describe>(RawObject::new(), call).await.map(|raw| read_about(&raw)).unwrap_or_default()
+    }
+
+    /// MCP's server capabilities, without those of an era's own (tasks, extensions).
+    pub(crate) fn capabilities(&self, about: &About) -> RawObject {
+        if let Some(theirs) = about.0.object("capabilities") {
+            return theirs;
+        }
+        let changing = || RawObject::new().with("listChanged", true);
+        let mut can = RawObject::new().with("logging", RawObject::new());
+        if self.lists_tools() || !self.tools.is_empty() {
+            can.set("tools", changing());
+        }
+        if self.handles::<ListResources>() || self.handles::<ReadResource>() {
+            can.set("resources", RawObject::new().with("subscribe", true).with("listChanged", true));
+        }
+        if self.handles::<ListPrompts>() {
+            can.set("prompts", changing());
+        }
+        if self.handles::<Complete>() {
+            can.set("completions", RawObject::new());
+        }
+        can
+    }
+
+    /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
+    ///
+    /// # Errors
+    /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
+    pub(crate) async fn perform(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, RpcError> {
+        match method {
+            "tools/call" => self.call_tool(params, revision, call).await,
+            "tools/list" if !self.lists_tools() => self.own_tools(params, revision),
+            "tools/list" => self.pass::<ListTools>(params, call).await,
+            "resources/list" if self.handles::<ListResources>() => self.pass::<ListResources>(params, call).await,
+            // Whoever can be read but not listed has an empty list.
+            "resources/list" if self.handles::<ReadResource>() => Ok(raw(r#"{"resources":[]}"#.into())),
+            "resources/templates/list" if self.handles::<ListResourceTemplates>() => {
+                self.pass::<ListResourceTemplates>(params, call).await
+            }
+            "resources/templates/list" if self.handles::<ReadResource>() => {
+                Ok(raw(r#"{"resourceTemplates":[]}"#.into()))
+            }
+            "resources/read" if self.handles::<ReadResource>() => self.read_resource(params, revision, call).await,
+            "prompts/list" if self.handles::<ListPrompts>() => self.pass::<ListPrompts>(params, call).await,
+            "prompts/get" if self.handles::<GetPrompt>() => self.pass::<GetPrompt>(params, call).await,
+            "completion/complete" if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
+            other if self.handles::<Forward>() => self.forward(other, params, call).await,
+            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {}", printable(method)))),
+        }
+    }
+
+    fn own_tools(&self, params: Option<&RawValue>, revision: Revision) -> Result<Box<RawValue>, RpcError> {
+        let from = page_start(params)?;
+        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len());
+        if from > total {
+            return Err(invalid_cursor());
+        }
+        let page = self.tools.listed(revision.era(), from, items_max);
+        let next = from + page.len();
+        let mut result = RawObject::new().with("tools", page);
+        if next < total {
+            result.set("nextCursor", cursor(next));
+        }
+        Ok(result.to_raw())
+    }
+
+    async fn call_tool(
+        &self,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let named = read_tool_params(params)?;
+        let arguments = named.arguments.map_or_else(|| raw("{}".into()), RawValue::to_owned);
+        if self.handles::<CallTool>() {
+            let (mut whole, tool) = (object(params)?, named.name.into_owned());
+            meta::strip_hop(&mut whole);
+            let call = self.judged(&tool, &arguments, call).await.map_err(|f| error(f))?;
+            let asked = self.bounded(CallTool::NAME, whole.to_raw(), call).await;
+            return asked.or_else(|failure| tool_failure(failure, revision));
+        }
+        let Some(tool) = self.tools.get(&named.name) else {
+            return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
+        };
+        let call = self.judged(&named.name, &arguments, call).await.map_err(|f| error(f))?;
+        match self.bounded(&named.name, arguments, call).await {
+            Ok(reply) => Ok(tool_result(reply, tool.reply, revision.era())),
+            Err(failure) => tool_failure(failure, revision),
+        }
+    }
+
+    async fn read_resource(
+        &self,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let mut params = object(params)?;
+        if params.text("uri").is_none() {
+            return Err(RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"));
+        }
+        meta::strip_hop(&mut params);
+        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision))
+    }
+
+    async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+        let mut params = object(params)?;
+        meta::strip_hop(&mut params);
+        self.ask::<M>(params, call).await.map_err(|failure| error(failure))
+    }
+
+    async fn forward(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let mut params = object(params)?;
+        meta::strip_hop(&mut params);
+        let body = RawObject::new().with("method", method).with("params", params);
+        self.ask::<Forward>(body, call).await.map_err(|failure| error(failure))
+    }
+
+    async fn ask<M: Message>(&self, body: RawObject, call: CallMeta) -> Result<Box<RawValue>, Failure> {
+        let body = body.to_raw();
+        let call = self.judged(M::NAME, &body, call).await?;
+        self.bounded(M::NAME, body, call).await
+    }
+
+    /// The call, if the policy lets it in.
+    async fn judged(&self, message: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
+        if call.hops > call.hops_max {
+            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+        }
+        let crossing = Crossing {
+            direction: Direction::Inbound,
+            principal: &call.principal,
+            call: call.id,
+            agent: &self.agent_name,
+            message,
+            payload,
+        };
+        self.agent.system().policy().judge(crossing).await?;
+        Ok(call)
+    }
+
+    /// Asks by name until the deadline. Dropped, it cancels whatever the call caused elsewhere.
+    async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
+        let patience = self.options.call_deadline;
+        let deadline = Instant::now() + patience;
+        let call = call.until(deadline);
+        let deadline = call.deadline.unwrap_or(deadline);
+        let gone = call.cancel.clone().drop_guard();
+        let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
+        gone.disarm();
+        asked.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))))
+    }
+}
+
+fn read_about(raw: &RawValue) -> About {
+    About(RawObject::parse(raw).unwrap_or_default())
+}
+
+/// `tools/call`, as far as everyone reads it.
+struct ToolParams<'a> {
+    name: Cow<'a, str>,
+    arguments: Option<&'a RawValue>,
+}
+
+fn read_tool_params(params: Option<&RawValue>) -> Result<ToolParams<'_>, RpcError> {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow, default)]
+        arguments: Option<&'a RawValue>,
+    }
+    let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
+    let params = params.filter(|p| p.get().starts_with('{')).ok_or_else(|| invalid("`params` must be an object"))?;
+    let members: Members<'_> =
+        serde_json::from_str(params.get()).map_err(|_| invalid("`name` must be a string, `arguments` an object"))?;
+    match members.arguments {
+        Some(a) if !a.get().starts_with('{') => Err(invalid("`arguments` must be an object")),
+        arguments => Ok(ToolParams { name: members.name, arguments }),
+    }
+}
+
+/// Which tool a `tools/call` is for.
+pub(crate) fn tool_name(params: Option<&RawValue>) -> Option<String> {
+    read_tool_params(params).ok().map(|p| p.name.into_owned())
+}
+
+/// Params that must be an object; none is an empty one.
+pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
+    let invalid = |_| RpcError::new(code::INVALID_PARAMS, "`params` must be an object");
+    params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(invalid))
+}
+
+/// Where the page begins that a `cursor` names.
+fn page_start(params: Option<&RawValue>) -> Result<usize, RpcError> {
+    let params = object(params)?;
+    let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else { return Ok(0) };
+    let text: String = serde_json::from_str(cursor.get()).map_err(|_| invalid_cursor())?;
+    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid_cursor())?;
+    std::str::from_utf8(&bytes).ok().and_then(|t| t.strip_prefix("from:")?.parse().ok()).ok_or_else(invalid_cursor)
+}
+
+fn cursor(from: usize) -> String {
+    URL_SAFE_NO_PAD.encode(format!("from:{from}"))
+}
+
+fn invalid_cursor() -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, "invalid cursor: begin the list again without one")
+}
+
+/// A peer's name for something, fit to be repeated to it.
+fn printable(name: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    name.chars().filter(|c| !c.is_control()).take(CHARS_MAX).collect()
+}

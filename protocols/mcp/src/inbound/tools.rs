@@ -1,0 +1,133 @@
+//! The tools of an agent whose message types are its tools.
+
+use std::collections::HashMap;
+
+use callboard_message::surface::RESERVED_PREFIX;
+use callboard_message::{MessageSpec, RawObject};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::wire::Era;
+
+/// One message type as a tool.
+pub(crate) struct Tool {
+    /// What lists say of it, by era.
+    listed: [Box<RawValue>; 2],
+    /// What its reply looks like.
+    pub(crate) reply: Reply,
+    /// Whether it may run as a task.
+    pub(crate) task: TaskSupport,
+}
+
+/// What a tool's reply becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// A tool result: sent as it is.
+    Result,
+    /// An object: `structuredContent`, and its text.
+    Object,
+    /// Any other value: the modern era sends it as it is, the legacy one wrapped in an object.
+    Value,
+    /// Nothing.
+    Nothing,
+}
+
+/// Whether a tool may, must or can't run as a task (MCP `execution.taskSupport`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum TaskSupport {
+    #[default]
+    Forbidden,
+    Optional,
+    Required,
+}
+
+/// Says that `structuredContent.result` is the reply itself.
+pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
+
+/// The tools of one agent, in the order of their handlers.
+#[derive(Default)]
+pub(crate) struct Tools {
+    order: Vec<String>,
+    by_name: HashMap<String, Tool>,
+}
+
+impl Tools {
+    pub(crate) fn of(specs: Vec<MessageSpec>) -> Self {
+        let mut tools = Self::default();
+        for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
+            tools.order.push(spec.name.clone());
+            tools.by_name.insert(spec.name.clone(), Tool::of(spec));
+        }
+        tools
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// What a list says of each, from the `from`th on.
+    pub(crate) fn listed(&self, era: Era, from: usize, items_max: usize) -> Vec<&RawValue> {
+        let names = self.order.iter().skip(from).take(items_max);
+        names.filter_map(|name| self.by_name.get(name)).map(|tool| &*tool.listed[era as usize]).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+}
+
+impl Tool {
+    fn of(spec: MessageSpec) -> Self {
+        let reply = match &spec.output_schema {
+            None => Reply::Result,
+            Some(schema) if schema["type"] == "null" => Reply::Nothing,
+            Some(schema) if schema["type"] == "object" => Reply::Object,
+            Some(_) => Reply::Value,
+        };
+        let task = match spec.more.object("execution").and_then(|e| e.text("taskSupport")).as_deref() {
+            Some("optional") => TaskSupport::Optional,
+            Some("required") => TaskSupport::Required,
+            _ => TaskSupport::Forbidden,
+        };
+        let listed = [Era::Legacy, Era::Modern].map(|era| listed(&spec, reply, era).to_raw());
+        Self { listed, reply, task }
+    }
+}
+
+fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {
+    let mut tool = RawObject::new().with("name", &spec.name);
+    if let Some(title) = spec.more.get("title") {
+        tool.set_raw("title", title.to_owned());
+    }
+    tool.set("description", &spec.description);
+    tool.set("inputSchema", &spec.input_schema);
+    match (&spec.output_schema, reply, era) {
+        (None, ..) | (_, Reply::Nothing | Reply::Result, _) => {}
+        (Some(schema), Reply::Value, Era::Legacy) => tool.set("outputSchema", wrapped(schema)),
+        (Some(schema), ..) => tool.set("outputSchema", schema),
+    }
+    for (name, value) in spec.more.iter().filter(|(name, _)| *name != "title") {
+        tool.set_raw(name, value.to_owned());
+    }
+    tool
+}
+
+/// The schema of `{"result": reply}`; definitions stay at the root, where `$ref`s look for them.
+fn wrapped(schema: &Value) -> Value {
+    let mut inner = schema.clone();
+    let members = inner.as_object_mut();
+    let (definitions, dialect) = members.map_or((None, None), |m| (m.remove("$defs"), m.remove("$schema")));
+    let mut outer =
+        json!({ "type": "object", "properties": { "result": inner }, "required": ["result"], WRAPPED: true });
+    if let Some(definitions) = definitions {
+        outer["$defs"] = definitions;
+    }
+    if let Some(dialect) = dialect {
+        outer["$schema"] = dialect;
+    }
+    outer
+}

@@ -1,0 +1,50 @@
+//! Members of `_meta` that belong to one hop or to the protocol itself.
+
+use callboard_message::{RawObject, TraceContext};
+use serde_json::value::RawValue;
+
+/// The revision of one request (2026-07-28).
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Who sends the request (2026-07-28).
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// What the sender can answer (2026-07-28).
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// Which lines of the log the sender wants (2026-07-28).
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Which subscription a notification belongs to (2026-07-28).
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// Who answered (2026-07-28).
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Where progress of this request goes.
+pub const PROGRESS_TOKEN: &str = "progressToken";
+/// W3C Trace Context.
+pub const TRACEPARENT: &str = "traceparent";
+/// A failure of ours behind a tool error: `kind` and `data`.
+pub const FAILURE: &str = "callboard/failure";
+
+/// Members that mean something to this hop only: never forwarded.
+const OF_THIS_HOP: &[&str] =
+    &[PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, PROGRESS_TOKEN, TRACEPARENT];
+
+/// `_meta` of some params.
+pub fn of(params: Option<&RawValue>) -> Option<RawObject> {
+    RawObject::parse(params?).ok()?.object("_meta")
+}
+
+/// Takes what belongs to this hop out of `params._meta`; without other members `_meta` goes too.
+pub fn strip_hop(params: &mut RawObject) {
+    let Some(mut meta) = params.object("_meta") else { return };
+    for name in OF_THIS_HOP {
+        meta.remove(name);
+    }
+    match meta.is_empty() {
+        true => drop(params.remove("_meta")),
+        false => params.set("_meta", meta),
+    }
+}
+
+/// The trace that a request belongs to: a child of its `traceparent`, or a trace of its own (W3C, section 2.3).
+pub fn trace(meta: Option<&RawObject>) -> TraceContext {
+    let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
+    sent.as_ref().map_or_else(TraceContext::root, TraceContext::child)
+}
