@@ -20,8 +20,8 @@ pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use principal::{Principal, PrincipalKind};
 pub use question::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, Root, RootsAnswer, RootsRequest, Sample, SampleAnswer,
-    Speaker,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,
+    SampleAnswer, Speaker,
 };
 pub use raw::RawObject;
 pub use surface::{Abilities, Change, Log, LogLevel};

@@ -89,6 +89,36 @@ impl Question {
     pub fn roots() -> Self {
         Self::Roots(RootsRequest::default())
     }
+
+    /// The same, asked under `key`: see [`QUESTION_KEY`].
+    pub fn key(mut self, key: &str) -> Self {
+        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) =
+            &mut self;
+        set_key(body, key);
+        self
+    }
+
+    /// Takes out the key that it is asked under.
+    pub fn take_key(&mut self) -> Option<String> {
+        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) = self;
+        let mut meta = body.object("_meta")?;
+        let key = serde_json::from_str(meta.remove(QUESTION_KEY)?.get()).ok();
+        match meta.is_empty() {
+            true => drop(body.remove("_meta")),
+            false => body.set("_meta", meta),
+        }
+        key
+    }
+}
+
+/// Member of a question's `_meta`: the name under which a caller that isn't asked live gets the question, and answers it
+/// (MCP 2026-07-28 `inputRequests`). Unique among the questions of a call that wait at once; without one the questions are
+/// `q1`, `q2`, … in the order in which they were asked.
+pub const QUESTION_KEY: &str = "callboard/key";
+
+fn set_key(body: &mut RawObject, key: &str) {
+    let meta = body.object("_meta").unwrap_or_default();
+    body.set("_meta", meta.with(QUESTION_KEY, key));
 }
 
 impl Sample {
@@ -108,6 +138,12 @@ impl Sample {
     /// The same with what the model is told before.
     pub fn system_prompt(mut self, text: impl Into<String>) -> Self {
         self.0.set("systemPrompt", text.into());
+        self
+    }
+
+    /// The same, asked under `key`: see [`QUESTION_KEY`].
+    pub fn key(mut self, key: &str) -> Self {
+        set_key(&mut self.0, key);
         self
     }
 
@@ -158,6 +194,12 @@ impl Elicitation {
     pub fn url(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
         let body = RawObject::new().with("mode", "url").with("message", message.into());
         Self(body.with("url", url.into()).with("elicitationId", id.into()))
+    }
+
+    /// The same, asked under `key`: see [`QUESTION_KEY`].
+    pub fn key(mut self, key: &str) -> Self {
+        set_key(&mut self.0, key);
+        self
     }
 
     /// What the person reads.

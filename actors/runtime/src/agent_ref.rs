@@ -7,7 +7,7 @@ use callboard_message::{Failure, Message, MessageSpec, Named};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::ask::{Ask, Tell};
+use crate::ask::Ask;
 use crate::call::CallMeta;
 use crate::calling::Call;
 use crate::cell::{AnyCell, Control, Pushed};
@@ -20,6 +20,7 @@ use crate::reply::NoReply;
 use crate::snapshot::AgentSnapshot;
 use crate::supervision::ExitReason;
 use crate::system::System;
+use crate::tell::Tell;
 
 /// A handle to an agent. Cheap to clone, `Send`, and it never says where the agent is: in this process, behind a protocol,
 /// a model, a person.
@@ -125,7 +126,7 @@ macro_rules! sending {
         /// # Errors
         /// [`SendError::Full`], [`SendError::Closed`] or [`SendError::NotHandled`], with the message.
         pub fn try_tell$(<$m: Message>)?(&self, message: M) -> Result<(), SendError<M>> {
-            crate::ask::try_tell(self, message)
+            crate::tell::try_tell(self, message)
         }
 
         /// Sends `message` and waits for its reply. It waits for room too, unless [`Ask::without_waiting`]; it waits for

@@ -36,6 +36,7 @@ mod spawn;
 mod supervision;
 mod sync;
 mod system;
+mod tell;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 mod threads;
@@ -44,7 +45,7 @@ mod turn;
 
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
-pub use ask::{Ask, Tell};
+pub use ask::Ask;
 pub use call::{CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;
@@ -64,4 +65,5 @@ pub use snapshot::{AgentSnapshot, AgentState};
 pub use spawn::Spawn;
 pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
 pub use system::{ShutdownReport, System};
+pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};

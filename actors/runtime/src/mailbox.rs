@@ -20,9 +20,10 @@ pub(crate) trait HasBatch<Q> {
     fn batch(&mut self) -> &mut Q;
 }
 
-/// Mailboxes of at least this many messages promise room only when half of it is free: a sender woken for less would be back in
-/// the line at once, and waking costs more than a hundred messages.
-const PROMISE_BY_HALF_FROM: u32 = 128;
+/// Mailboxes of at least this many messages give room back a chunk at a time, and promise it to waiting senders only when
+/// half of it is free: a sender woken for less would be back in the line at once, and waking costs more than a hundred
+/// messages. Smaller ones count each message as it is begun.
+pub(crate) const LARGE_FROM: u32 = 128;
 
 /// Who may still put messages in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl<Q: Batch, T: HasBatch<Q>, C> Mailbox<Q, T, C> {
     /// `capacity` in messages, at least one.
     pub(crate) fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
-        let promise_at = if capacity >= PROMISE_BY_HALF_FROM { capacity / 2 } else { capacity - 1 };
+        let promise_at = if capacity >= LARGE_FROM { capacity / 2 } else { capacity - 1 };
         Self {
             urgent: AtomicBool::new(false),
             inner: Mutex::new(Inner {

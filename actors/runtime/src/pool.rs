@@ -5,8 +5,9 @@ use callboard_message::Message;
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;
-use crate::ask::{Ask, Tell};
+use crate::ask::Ask;
 use crate::system::System;
+use crate::tell::Tell;
 
 /// How a pool chooses the member for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::body::{Body, Phase, Runner};
 use crate::cell::{Cell, Control};
 use crate::cx::Cx;
 use crate::host::Turn;
-use crate::mailbox::{Batch, Rest, Work};
+use crate::mailbox::{Batch, LARGE_FROM, Rest, Work};
 use crate::ops::{Ran, Run};
 use crate::reply::NoReply;
 use crate::snapshot::AgentState;
@@ -25,8 +25,6 @@ use crate::supervision::ExitReason;
 const CHUNK_MIN: u32 = 4;
 /// Messages handled at most between two looks.
 const CHUNK_MAX: u32 = 64;
-/// Mailboxes smaller than this, in messages, count each message as it is begun.
-const EXACT_BELOW: u32 = 2 * CHUNK_MAX;
 /// How long one turn lasts at most, but for a single handler's own length.
 const TURN_TIME_MAX: Duration = Duration::from_micros(200);
 
@@ -154,7 +152,7 @@ impl<A: Agent> Cell<A> {
             return Step::Rest(Rest::Busy);
         }
         // A small mailbox gives room back before each message; a large one after each chunk, which costs less.
-        let exact = self.profile.mailbox_capacity < EXACT_BELOW;
+        let exact = self.profile.mailbox_capacity < LARGE_FROM;
         let max = if exact { 1 } else { max.min(in_a_row) };
         if exact {
             self.mailbox.release(1);

@@ -53,16 +53,27 @@ pub struct Response<'a> {
 /// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
 pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
     let text = check(body, limits).map_err(|e| unknown(e.into()))?;
-    match text.trim_start_matches([' ', '\t', '\r', '\n']).as_bytes().first() {
-        Some(b'{') => {}
-        Some(b'[') => return Err(unknown(DecodeError::Batch)),
-        _ => return Err(unknown(DecodeError::NotAnObject)),
+    match first(text) {
+        Some(b'[') => Err(unknown(DecodeError::Batch)),
+        _ => message(text, limits),
+    }
+}
+
+/// Reads one message out of a text that was checked.
+pub(crate) fn message<'a>(text: &'a str, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
+    if first(text) != Some(b'{') {
+        return Err(unknown(DecodeError::NotAnObject));
     }
     let members: Members<'a> = serde_json::from_str(text).map_err(|_| unknown(DecodeError::NotAnObject))?;
     members.message(limits)
 }
 
-fn unknown(error: DecodeError) -> Refusal {
+/// What a text begins with, white space apart.
+pub(crate) fn first(text: &str) -> Option<u8> {
+    text.bytes().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'))
+}
+
+pub(crate) fn unknown(error: DecodeError) -> Refusal {
     Refusal { id: None, error }
 }
 
@@ -96,22 +107,21 @@ impl<'a> Members<'a> {
             Some(raw) => Id::read(raw).map(Some).ok_or(bad_id),
         };
         // A refusal goes under the id even when it is about another member.
-        let known = id.as_ref().ok().cloned().flatten();
-        let refuse = |error| Refusal { id: known.clone(), error };
+        let refuse = |id: Result<Option<Id>, DecodeError>, error| Refusal { id: id.ok().flatten(), error };
 
-        if self.jsonrpc.and_then(string).as_deref() != Some("2.0") {
-            return Err(refuse(DecodeError::Version));
+        if !self.jsonrpc.is_some_and(is_version) {
+            return Err(refuse(id, DecodeError::Version));
         }
         let Some(method) = self.method else {
-            return self.response(id, limits).map(Incoming::Response).map_err(refuse);
+            return self.response(id.clone(), limits).map(Incoming::Response).map_err(|error| refuse(id, error));
         };
-        let method = string(method)
-            .filter(|name| name.len() <= limits.method_bytes_max)
-            .ok_or_else(|| refuse(DecodeError::Method { bytes_max: limits.method_bytes_max }))?;
-        let id = id.map_err(refuse)?;
+        let Some(method) = string(method).filter(|name| name.len() <= limits.method_bytes_max) else {
+            return Err(refuse(id, DecodeError::Method { bytes_max: limits.method_bytes_max }));
+        };
+        let id = id.map_err(unknown)?;
         let params = self.params;
         if !params.is_none_or(|p| p.get().starts_with(['{', '['])) {
-            return Err(refuse(DecodeError::Params));
+            return Err(Refusal { id, error: DecodeError::Params });
         }
         Ok(match id {
             Some(id) => Incoming::Request(Request { id, method, params }),
@@ -141,8 +151,22 @@ fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
 
+fn is_version(raw: &RawValue) -> bool {
+    // An escaped one is a string like any other.
+    raw.get() == "\"2.0\"" || string(raw).as_deref() == Some("2.0")
+}
+
 fn string(raw: &RawValue) -> Option<String> {
-    serde_json::from_str(raw.get()).ok()
+    match unescaped(raw) {
+        Some(plain) => Some(plain.to_owned()),
+        None => serde_json::from_str(raw.get()).ok(),
+    }
+}
+
+/// What stands between the quotes of a string without escapes.
+pub(crate) fn unescaped(raw: &RawValue) -> Option<&str> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    (!inner.contains('\\')).then_some(inner)
 }
 
 fn read_error(raw: &RawValue) -> Option<RpcError> {

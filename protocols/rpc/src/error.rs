@@ -55,6 +55,15 @@ pub enum DecodeError {
     /// Send the messages one by one.
     #[error("batches are not accepted")]
     Batch,
+    /// Send a message or more in a batch.
+    #[error("a batch has at least one message")]
+    BatchEmpty,
+    /// Send smaller batches.
+    #[error("a batch has at most {entries_max} messages")]
+    BatchOver {
+        /// [`Limits::batch_entries_max`](crate::Limits::batch_entries_max).
+        entries_max: usize,
+    },
     /// Send an object.
     #[error("a message is an object")]
     NotAnObject,

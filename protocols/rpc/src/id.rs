@@ -3,6 +3,8 @@ use std::hash::{Hash, Hasher};
 
 use serde_json::value::RawValue;
 
+use crate::decode::unescaped;
+
 /// What pairs a response with its request: a string or an integer, kept as it was written.
 ///
 /// `1` and `"1"` differ; so do `1` and `1.0`, which is no id at all. Integers may have any size. Two ids are equal when
@@ -10,8 +12,8 @@ use serde_json::value::RawValue;
 #[derive(Clone)]
 pub struct Id {
     raw: Box<RawValue>,
-    /// A string's value; `None` for an integer.
-    text: Option<Box<str>>,
+    /// The value of a string that was written with escapes.
+    unescaped: Option<Box<str>>,
 }
 
 impl Id {
@@ -19,29 +21,36 @@ impl Id {
     pub fn text(value: &str) -> Self {
         // Quoting what is a string can't fail; the fallback is never met.
         let raw = serde_json::value::to_raw_value(value).unwrap_or_default();
-        Self { raw, text: Some(value.into()) }
+        let unescaped = unescaped(&raw).is_none().then(|| value.into());
+        Self { raw, unescaped }
     }
 
     /// An integer id.
     pub fn integer(value: i64) -> Self {
         let raw = serde_json::value::to_raw_value(&value).unwrap_or_default();
-        Self { raw, text: None }
+        Self { raw, unescaped: None }
     }
 
     /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
-    pub(crate) fn read(raw: &RawValue) -> Option<Self> {
+    pub fn read(raw: &RawValue) -> Option<Self> {
         let written = raw.get();
-        let text = match written.starts_with('"') {
+        let unescaped = match written.starts_with('"') {
+            true if unescaped(raw).is_some() => None,
             true => Some(serde_json::from_str::<String>(written).ok()?.into_boxed_str()),
             false if is_integer(written) => None,
             false => return None,
         };
-        Some(Self { raw: raw.to_owned(), text })
+        Some(Self { raw: raw.to_owned(), unescaped })
     }
 
     /// As it is written in a message, quotes and escapes included.
     pub fn as_json(&self) -> &str {
         self.raw.get()
+    }
+
+    /// A string's value; `None` for an integer.
+    pub fn as_text(&self) -> Option<&str> {
+        self.unescaped.as_deref().or_else(|| unescaped(&self.raw))
     }
 
     fn integer_digits(&self) -> &str {
@@ -59,7 +68,7 @@ fn is_integer(written: &str) -> bool {
 
 impl PartialEq for Id {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.text, &other.text) {
+        match (self.as_text(), other.as_text()) {
             (Some(a), Some(b)) => a == b,
             (None, None) => self.integer_digits() == other.integer_digits(),
             _ => false,
@@ -71,7 +80,7 @@ impl Eq for Id {}
 
 impl Hash for Id {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        match &self.text {
+        match self.as_text() {
             Some(text) => (true, text).hash(state),
             None => (false, self.integer_digits()).hash(state),
         }

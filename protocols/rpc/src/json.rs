@@ -5,75 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::Limits;
-
-/// Why a text was refused. Offsets are in bytes from its beginning; no part of the text is repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum JsonError {
-    /// Send UTF-8.
-    #[error("not UTF-8 at byte {at}")]
-    Encoding {
-        /// The first byte that isn't.
-        at: usize,
-    },
-    /// Send JSON (RFC 8259).
-    #[error("{expected} expected at byte {at}")]
-    Syntax {
-        /// Where it should have been.
-        at: usize,
-        /// What should have been there.
-        expected: &'static str,
-    },
-    /// Send a number that a double can hold.
-    #[error("number out of range at byte {at}")]
-    NumberRange {
-        /// Where the number begins.
-        at: usize,
-    },
-    /// Send a shorter number, or a string.
-    #[error("number of more than {max} digits at byte {at}")]
-    DigitsOver {
-        /// Where the number begins.
-        at: usize,
-        /// [`Limits::digits_max`].
-        max: usize,
-    },
-    /// Send less.
-    #[error("more than {max} bytes")]
-    BytesOver {
-        /// [`Limits::body_bytes_max`].
-        max: usize,
-    },
-    /// Send it flatter.
-    #[error("nested more than {max} deep")]
-    DepthOver {
-        /// [`Limits::depth_max`].
-        max: usize,
-    },
-    /// Send fewer members.
-    #[error("an object of more than {max} members")]
-    KeysOver {
-        /// [`Limits::keys_max`].
-        max: usize,
-    },
-    /// Send each key once: two readers could take different ones.
-    #[error("a key stands twice in the object that ends at byte {at}")]
-    DuplicateKey {
-        /// The object's closing brace.
-        at: usize,
-    },
-}
-
-impl JsonError {
-    /// Whether the text is JSON that nobody may send, rather than no JSON at all.
-    pub fn is_well_formed(&self) -> bool {
-        matches!(
-            self,
-            Self::BytesOver { .. } | Self::DepthOver { .. } | Self::KeysOver { .. } | Self::DuplicateKey { .. }
-        )
-    }
-}
+use crate::{JsonError, Limits};
 
 /// Checks that `body` is one JSON text within `limits` and has no object with the same key twice.
 ///
@@ -83,9 +15,14 @@ pub fn check<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, JsonError> 
         return Err(JsonError::BytesOver { max: limits.body_bytes_max });
     }
     let text = std::str::from_utf8(body).map_err(|e| JsonError::Encoding { at: e.valid_up_to() })?;
-    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open: Vec::new(), keys: Vec::new() }.document()?;
+    let (open, keys) = (Vec::with_capacity(OPEN_ROOM), Vec::with_capacity(KEYS_ROOM));
+    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open, keys }.document()?;
     Ok(text)
 }
+
+/// Room for the containers and keys of an ordinary message, so that it makes the two vectors grow no more.
+const OPEN_ROOM: usize = 8;
+const KEYS_ROOM: usize = 16;
 
 enum Open {
     Array,
@@ -222,6 +159,7 @@ impl<'a> Scanner<'a> {
         self.byte(b'"', "`\"`")?;
         let mut escaped = false;
         loop {
+            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -231,7 +169,6 @@ impl<'a> Scanner<'a> {
                     escaped = true;
                     self.escape()?;
                 }
-                Some(0x20..) => self.at += 1,
                 _ => return Err(self.expected("a character or `\"`")),
             }
         }
@@ -349,6 +286,25 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Eight at a time.
+fn plain(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES * 0x80;
+    // Sets the high bit of each byte under `n`; a bit above the lowest that is set may be wrong.
+    let under = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word & HIGHS;
+    let equal = |word: u64, byte: u8| under(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (nth, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let special = under(word, 0x20) | equal(word, b'"') | equal(word, b'\\');
+        if special != 0 {
+            return nth * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let special = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\'));
+    words.len() * 8 + special.unwrap_or(rest.len())
+}
+
 /// Pairs are cheapest for the few keys of an ordinary object; sorting bounds the work for a hostile one.
 fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     const PAIRWISE_MAX: usize = 12;
@@ -357,4 +313,25 @@ fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     }
     keys.sort_unstable();
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: eight bytes at a time end where one at a time would. Method: each byte at each place among each other.
+    #[test]
+    fn plain_bytes_are_counted_exactly() {
+        for filler in [b'a', 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F, 0x80, 0xFF] {
+            for byte in 0..=u8::MAX {
+                for at in 0..20 {
+                    let mut bytes = [filler; 20];
+                    bytes[at] = byte;
+                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' { at } else { 20 };
+                    assert_eq!(plain(&bytes), expected, "{byte:#x} at {at} among {filler:#x}");
+                }
+            }
+        }
+        assert_eq!((plain(b""), plain(b"aaaaaa\"\x01\\"), plain(b"aaaa\x01\x20\"\\")), (0, 6, 4));
+    }
 }

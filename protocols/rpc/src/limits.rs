@@ -10,6 +10,8 @@ pub const DIGITS_MAX_DEFAULT: usize = 400;
 pub const ID_BYTES_MAX_DEFAULT: usize = 256;
 /// Most bytes of a method name, by default.
 pub const METHOD_BYTES_MAX_DEFAULT: usize = 128;
+/// Most messages of one batch, by default.
+pub const BATCH_ENTRIES_MAX_DEFAULT: usize = 100;
 
 /// How large a JSON-RPC message may be before it is refused unread.
 ///
@@ -28,6 +30,8 @@ pub struct Limits {
     pub id_bytes_max: usize,
     /// Bytes of the method name.
     pub method_bytes_max: usize,
+    /// Messages of one batch.
+    pub batch_entries_max: usize,
 }
 
 impl Default for Limits {
@@ -39,6 +43,7 @@ impl Default for Limits {
             digits_max: DIGITS_MAX_DEFAULT,
             id_bytes_max: ID_BYTES_MAX_DEFAULT,
             method_bytes_max: METHOD_BYTES_MAX_DEFAULT,
+            batch_entries_max: BATCH_ENTRIES_MAX_DEFAULT,
         }
     }
 }

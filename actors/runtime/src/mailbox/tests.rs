@@ -190,7 +190,7 @@ proptest! {
     /// is awake exactly while there is work. Method: any steps beside a plain queue, for small mailboxes and one that promises by
     /// half.
     #[test]
-    fn like_a_plain_queue(capacity in prop_oneof![1..5usize, Just(PROMISE_BY_HALF_FROM as usize)], steps in prop::collection::vec(step(), 0..400)) {
+    fn like_a_plain_queue(capacity in prop_oneof![1..5usize, Just(LARGE_FROM as usize)], steps in prop::collection::vec(step(), 0..400)) {
         let mut bench = Bench::new(capacity);
         for step in steps {
             match step {

@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_macros::Message;
+use callboard_message::Principal;
 use callboard_runtime::testkit::{eventually, paused};
 use callboard_runtime::*;
 
@@ -116,6 +117,28 @@ fn queued_messages() {
         drop(second);
         drop(first);
         assert_eq!(agent.ask(Free).await.unwrap(), 1);
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: a call that is cancelled while its message waits for room is over at once. Method: a full mailbox of one.
+#[test]
+fn waiting_for_room() {
+    paused(async |system| {
+        let agent =
+            system.prepare_with(Waiter::default).profile(Profile { mailbox_capacity: 1, ..Profile::default() }).spawn();
+        let mut running = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        assert!(futures::poll!(running.as_mut()).is_pending());
+        eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
+        let mut queued = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }));
+        assert!(futures::poll!(queued.as_mut()).is_pending());
+        let call = CallMeta::new(Arc::new(Principal::agent("ann")));
+        let cancel = call.cancel.clone();
+        let mut waiting = Box::pin(agent.ask(Wait { tidy: Duration::ZERO }).within_call(Some(call.into())));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        cancel.cancel();
+        assert!(matches!(waiting.await, Err(SendError::Cancelled)));
+        drop((queued, running));
         system.shutdown(SECOND).await;
     });
 }

@@ -12,6 +12,8 @@ pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod surface;
 pub(crate) mod tasks;
+#[cfg(test)]
+mod tests;
 pub(crate) mod tools;
 
 pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};

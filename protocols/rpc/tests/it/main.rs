@@ -12,3 +12,9 @@ mod properties;
 mod sse;
 // Lines: cut anywhere, bounded, and one bad line costs itself only.
 mod lines;
+// Batches, for the one revision that has them.
+mod batch;
+// Keys: shown once, stored as hashes, revoked beside a running server.
+mod keys;
+// Connections that a peer asks for: to the public internet, and to what is configured.
+mod egress;

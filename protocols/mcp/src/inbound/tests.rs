@@ -1,0 +1,203 @@
+//! What an agent shows, without any connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::surface::{ReadResource, ReadResourceResult};
+use callboard_message::{Failure, FailureKind, Principal, RawObject, ResourceContent, ToolResult};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, CallMeta, Cx, Handlers, SyncHandler, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::options::InboundOptions;
+use super::surface::Surface;
+use crate::wire::Revision;
+
+macro_rules! tools {
+    ($($name:ident($($reply:tt)*);)*) => {$(
+        /// A tool.
+        #[derive(Message, Serialize, Deserialize, JsonSchema)]
+        #[message(reply = $($reply)*, fallible)]
+        struct $name {
+            #[serde(default)]
+            fail: Option<FailureKind>,
+        }
+    )*};
+}
+
+tools! {
+    Number(u32);
+    Words(String);
+    Object(Point);
+    Nothing(());
+    Blocks(ToolResult);
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Point {
+    x: f64,
+}
+
+struct Fixture;
+
+impl Agent for Fixture {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Number>().sync::<Words>().sync::<Object>().sync::<Nothing>().sync::<Blocks>().sync::<ReadResource>();
+    }
+}
+
+macro_rules! answers {
+    ($($name:ident => $reply:ty: $value:expr;)*) => {$(
+        impl SyncHandler<$name> for Fixture {
+            fn handle(&mut self, message: $name, _: &mut Cx) -> Result<$reply, Failure> {
+                match message.fail {
+                    Some(kind) => Err(Failure::new(kind, "told").with_data(json!({ "why": 1 }))),
+                    None => Ok($value),
+                }
+            }
+        }
+    )*};
+}
+
+answers! {
+    Number => u32: 7;
+    Words => String: "seven \"7\"".into();
+    Object => Point: Point { x: 1.0 };
+    Nothing => (): ();
+    Blocks => ToolResult: ToolResult::text("seven").structured(json!({ "n": 7 }));
+}
+
+impl SyncHandler<ReadResource> for Fixture {
+    fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+        match message.uri().as_str() {
+            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+            _ => Err(Failure::not_found("no such resource")),
+        }
+    }
+}
+
+fn surface(system: &System, page_items_max: usize) -> Surface {
+    let options = InboundOptions { page_items_max, ..InboundOptions::default() };
+    Surface::new(system.spawn(Fixture), Arc::new(options))
+}
+
+async fn perform(surface: &Surface, method: &str, params: Value, revision: Revision) -> Result<Value, (i64, String)> {
+    let params = RawValue::from_string(params.to_string()).unwrap();
+    let call = CallMeta::new(Arc::new(Principal::anonymous()));
+    match surface.perform(method, Some(&params), revision, call).await {
+        Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
+        Err(error) => Err((error.code, error.message)),
+    }
+}
+
+const LEGACY: Revision = Revision::V2025_11_25;
+const MODERN: Revision = Revision::V2026_07_28;
+
+/// Goal: every shape of reply is a tool result, and a value that is no object is wrapped for the legacy era only.
+/// Method: a tool of each shape.
+#[test]
+fn replies_become_results() {
+    paused(async |system| {
+        let surface = surface(system, 10);
+        let text = |text: &str| json!([{ "type": "text", "text": text }]);
+        for (tool, legacy, modern) in [
+            ("number", json!({ "result": 7 }), json!(7)),
+            ("words", json!({ "result": "seven \"7\"" }), json!("seven \"7\"")),
+            ("object", json!({ "x": 1.0 }), json!({ "x": 1.0 })),
+        ] {
+            for (revision, structured) in [(LEGACY, legacy), (MODERN, modern)] {
+                let result = perform(&surface, "tools/call", json!({ "name": tool }), revision).await.unwrap();
+                assert_eq!(result["structuredContent"], structured, "{tool}");
+                let wanted = match tool {
+                    "number" => text("7"),
+                    "words" => text("seven \"7\""),
+                    _ => text("{\"x\":1.0}"),
+                };
+                assert_eq!(result["content"], wanted);
+            }
+        }
+        let nothing = perform(&surface, "tools/call", json!({ "name": "nothing" }), MODERN).await.unwrap();
+        assert_eq!(nothing, json!({ "content": [] }));
+        let blocks = perform(&surface, "tools/call", json!({ "name": "blocks" }), LEGACY).await.unwrap();
+        assert_eq!(blocks, json!({ "content": text("seven"), "structuredContent": { "n": 7 } }));
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: a tool's failure is told to the model, but what the protocol or the policy says is an error. Method: each kind.
+#[test]
+fn failures_are_results_or_errors() {
+    paused(async |system| {
+        let surface = surface(system, 10);
+        let fail = |kind: &str| json!({ "name": "number", "arguments": { "fail": kind } });
+        for kind in ["not_found", "rejected", "overloaded", "unavailable", "timed_out", "nobody_to_ask"] {
+            let result = perform(&surface, "tools/call", fail(kind), LEGACY).await.unwrap();
+            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("told")), "{kind}");
+            assert_eq!(result["_meta"]["callboard/failure"], json!({ "kind": kind, "data": { "why": 1 } }));
+        }
+        let bug = perform(&surface, "tools/call", fail("internal"), LEGACY).await.unwrap();
+        assert_eq!(bug["content"][0]["text"], "internal error");
+        for (kind, code) in [("blocked", -1), ("denied", -2)] {
+            assert_eq!(perform(&surface, "tools/call", fail(kind), LEGACY).await, Err((code, "told".into())));
+        }
+        // Arguments that don't fit are the model's to correct, since 2025-11-25.
+        let wrong = json!({ "name": "number", "arguments": { "fail": 3 } });
+        assert_eq!(perform(&surface, "tools/call", wrong.clone(), LEGACY).await.unwrap()["isError"], true);
+        assert_eq!(perform(&surface, "tools/call", wrong, Revision::V2025_06_18).await.unwrap_err().0, -32602);
+        for params in [json!({ "name": "no" }), json!({}), json!({ "name": "number", "arguments": [] }), json!([])] {
+            assert_eq!(perform(&surface, "tools/call", params, MODERN).await.unwrap_err().0, -32602);
+        }
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: lists come in pages that join to the whole, and no cursor but ours is taken. Method: pages of two.
+#[test]
+fn lists_have_pages() {
+    paused(async |system| {
+        let surface = surface(system, 2);
+        let (mut names, mut cursor) = (Vec::new(), None::<String>);
+        loop {
+            let params = cursor.take().map_or(json!({}), |c| json!({ "cursor": c }));
+            let page = perform(&surface, "tools/list", params, LEGACY).await.unwrap();
+            let tools = page["tools"].as_array().unwrap();
+            assert!((1..=2).contains(&tools.len()));
+            names.extend(tools.iter().map(|t| t["name"].as_str().unwrap().to_owned()));
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => break,
+            }
+        }
+        assert_eq!(names, ["number", "words", "object", "nothing", "blocks"]);
+        for cursor in [json!("x"), json!(1), json!("ZnJvbTo5OQ"), json!("")] {
+            let error = perform(&surface, "tools/list", json!({ "cursor": cursor }), LEGACY).await.unwrap_err();
+            assert_eq!(error.0, -32602);
+        }
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: a resource that isn't there has its revision's error; what an agent lacks is no method. Method: rows.
+#[test]
+fn resources_and_unknown_methods() {
+    paused(async |system| {
+        let surface = surface(system, 2);
+        let read = perform(&surface, "resources/read", json!({ "uri": "test://a" }), LEGACY).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "a");
+        for (revision, code) in [(LEGACY, -32002), (MODERN, -32602)] {
+            let missing = perform(&surface, "resources/read", json!({ "uri": "test://b" }), revision).await;
+            assert_eq!(missing.unwrap_err().0, code);
+        }
+        for method in ["prompts/list", "completion/complete", "no/such"] {
+            assert_eq!(perform(&surface, method, json!({}), LEGACY).await.unwrap_err().0, -32601, "{method}");
+        }
+        let can = surface.capabilities(&surface.about(CallMeta::new(Arc::new(Principal::anonymous()))).await);
+        let names: Vec<&str> = RawObject::iter(&can).map(|(name, _)| name).collect();
+        assert_eq!(names, ["logging", "tools", "resources"]);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
