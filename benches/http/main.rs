@@ -76,7 +76,9 @@ fn main() -> ExitCode {
 /// Measures, prints, and with `check` fails if a mark is missed.
 fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    println!("| calls/s, server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |");
+    println!(
+        "| calls/s, server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |"
+    );
     println!("|---|---|---|---|---|");
     let mut missed = false;
     for row in &ROWS {
