@@ -12,5 +12,7 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// What two hops of any eras hand on.
+mod bridge;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
