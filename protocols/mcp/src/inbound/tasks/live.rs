@@ -178,10 +178,11 @@ impl Task {
             while !self.record().state.is_terminal() {
                 tokio::select! {
                     biased;
-                    Some(event) = happening.recv() => self.take(event).await,
-                    outcome = &mut work => self.step(Step::Ended(Arc::new(outcome))).await,
+                    // Before its call, which has the same deadline: a task is gone then, not failed.
                     () = sleep_until(expiry) => break,
                     () = stopped.cancelled() => break,
+                    Some(event) = happening.recv() => self.take(event).await,
+                    outcome = &mut work => self.step(Step::Ended(Arc::new(outcome))).await,
                 }
             }
         }
