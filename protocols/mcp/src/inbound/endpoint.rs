@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use callboard_runtime::AgentRef;
 
+use super::changes::Changes;
 use super::legacy::LegacyState;
 use super::modern::ModernState;
 use super::options::InboundOptions;
@@ -14,6 +15,8 @@ pub(crate) struct Endpoint {
     pub(crate) surface: Surface,
     /// How it is served.
     pub(crate) options: Arc<InboundOptions>,
+    /// Who is told what changes.
+    pub(crate) changes: Changes,
     /// Sessions and their streams.
     pub(crate) legacy: LegacyState,
     /// Parked calls and subscriptions.
@@ -26,6 +29,7 @@ impl Endpoint {
     pub(crate) fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
         let options = Arc::new(options);
         Arc::new(Self {
+            changes: Changes::of(agent.clone()),
             surface: Surface::new(agent, options.clone()),
             legacy: LegacyState::new(&options),
             modern: ModernState::new(&options),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use callboard_message::RawObject;
 use callboard_rpc::Limits;
 
+use super::modern::options::ModernOptions;
 use super::tasks::TaskOptions;
 
 /// How long a call may take, questions included, by default.
@@ -21,6 +22,8 @@ pub struct InboundOptions {
     pub call_deadline: Duration,
     /// Most items on one page of a list.
     pub page_items_max: usize,
+    /// How the stateless era is served.
+    pub modern: ModernOptions,
     /// How calls run as tasks.
     pub tasks: TaskOptions,
 }
@@ -32,6 +35,7 @@ impl Default for InboundOptions {
             limits: Limits::default(),
             call_deadline: CALL_DEADLINE_DEFAULT,
             page_items_max: PAGE_ITEMS_MAX_DEFAULT,
+            modern: ModernOptions::default(),
             tasks: TaskOptions::default(),
         }
     }

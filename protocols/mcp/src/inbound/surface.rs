@@ -19,7 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use super::options::InboundOptions;
 use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
 use super::tools::{TaskSupport, Tools};
-use crate::wire::{Revision, meta};
+use crate::wire::header::HeaderParam;
+use crate::wire::{Era, Revision, meta};
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct Surface {
@@ -62,7 +63,12 @@ impl Surface {
 
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
     pub(crate) fn task_support(&self, tool: &str) -> TaskSupport {
-        self.tools.get(tool).map_or(TaskSupport::Forbidden, |tool| tool.task)
+        self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
+    }
+
+    /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
+    pub(crate) fn header_params(&self, tool: &str) -> &[HeaderParam] {
+        self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
     }
 
     /// Whether any tool may run as a task.
@@ -152,7 +158,7 @@ impl Surface {
 
     fn own_tools(&self, params: Option<&RawValue>, revision: Revision) -> Result<Box<RawValue>, RpcError> {
         let from = page_start(params)?;
-        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len());
+        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
         if from > total {
             return Err(invalid_cursor());
         }
@@ -180,7 +186,7 @@ impl Surface {
             let asked = self.bounded(CallTool::NAME, whole.to_raw(), call).await;
             return asked.or_else(|failure| tool_failure(failure, revision));
         }
-        let Some(tool) = self.tools.get(&named.name) else {
+        let Some(tool) = self.tools.get(&named.name, revision.era()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
         };
         let call = self.judged(&named.name, &arguments, call).await.map_err(|f| error(f))?;
@@ -197,11 +203,10 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let mut params = object(params)?;
-        if params.text("uri").is_none() {
-            return Err(RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"));
-        }
+        let uri = params.text("uri");
+        let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"))?;
         meta::strip_hop(&mut params);
-        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision))
+        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision, &uri))
     }
 
     async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
