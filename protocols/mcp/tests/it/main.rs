@@ -18,3 +18,5 @@ mod pipe;
 mod stdio;
 // A call as a task, in the words of 2025-11-25.
 mod tasks_legacy;
+// A call as a task, in the words of the extension of 2026-07-28.
+mod tasks_modern;

@@ -256,6 +256,12 @@ impl Pipe {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
+    /// Sends a request of the stateless era: `capabilities` are the client's.
+    pub async fn modern(&mut self, method: &str, mut params: Value, capabilities: Value) -> Value {
+        params["_meta"] = meta(capabilities);
+        self.ask(method, params).await
+    }
+
     /// The next message with that method, of those put aside and those to come.
     pub async fn heard(&mut self, method: &str) -> Value {
         if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
@@ -285,6 +291,15 @@ impl Pipe {
         soon(self.serving).await.unwrap().unwrap();
         self.events
     }
+}
+
+/// What a request of the stateless era says of itself.
+pub fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
 }
 
 /// Ends what a test began.

@@ -6,7 +6,7 @@ use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
 
 use crate::kit::Event;
-use crate::pipe::{Pipe, end};
+use crate::pipe::{Pipe, end, meta};
 
 /// Goal: a pipe serves the legacy era to its operator, requests beside each other. Method: a call that hangs, another that
 /// doesn't, in that order.
@@ -188,6 +188,48 @@ fn batches_of_2025_03_26() {
         let ids: Vec<_> = answer.as_array().unwrap().iter().map(|a| a["id"].clone()).collect();
         assert_eq!(ids, [json!(101), json!(102), Value::Null]);
         assert_eq!(answer[2]["error"]["code"], -32600);
+        pipe.close().await;
+        end(system).await;
+    });
+}
+
+/// Goal: both eras are served on one pipe. Method: requests of each, mixed.
+#[test]
+fn both_eras_on_one_pipe() {
+    paused(async |system| {
+        let mut pipe = Pipe::open(system);
+        let discovered = pipe.modern("server/discover", json!({}), json!({})).await;
+        assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]), "{discovered}");
+        // Without `initialize` only the stateless era is served.
+        assert_eq!(pipe.call("who_asks", json!({})).await["error"]["code"], -32600);
+        pipe.initialize("2025-11-25").await;
+        assert_eq!(pipe.call("who_asks", json!({})).await["result"]["content"][0]["text"], "operator");
+        let who = pipe.modern("tools/call", json!({ "name": "who_asks" }), json!({})).await;
+        assert_eq!((&who["result"]["resultType"], &who["result"]["content"][0]["text"]), (&json!("complete"), &json!("operator")));
+        pipe.close().await;
+        end(system).await;
+    });
+}
+
+/// Goal: a request of the stateless era is cancelled by its id, and nothing more is said of it; an id isn't used twice at
+/// once. Method: work that hangs.
+#[test]
+fn cancelling_requests_of_the_stateless_era() {
+    paused(async |system| {
+        let mut pipe = Pipe::open(system);
+        let params = json!({ "name": "work", "_meta": meta(json!({})) });
+        let call = json!({ "jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params });
+        pipe.send(&call).await;
+        assert_eq!(pipe.event().await, Event::Began);
+        pipe.send(&call).await;
+        let refused = pipe.next().await;
+        assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("w"), &json!(-32600)));
+        let params = json!({ "requestId": "w" });
+        pipe.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
+        assert_eq!(pipe.event().await, Event::Cancelled);
+        let who = pipe.modern("tools/call", json!({ "name": "who_asks" }), json!({})).await;
+        assert_eq!(who["result"]["content"][0]["text"], "operator");
+        assert!(pipe.aside.is_empty(), "{:?}", pipe.aside);
         pipe.close().await;
         end(system).await;
     });
