@@ -20,3 +20,5 @@ mod stdio;
 mod tasks_legacy;
 // A call as a task, in the words of the extension of 2026-07-28.
 mod tasks_modern;
+// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+mod auth;

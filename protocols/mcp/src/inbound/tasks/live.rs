@@ -23,9 +23,18 @@ const EVENTS_WAITING_MAX: usize = 64;
 /// What happens to a running task from outside its call.
 pub(super) enum Event {
     Said(String),
-    Asked { question: Question, answer: oneshot::Sender<Result<Answer, Failure>> },
-    Answered { key: String, answer: Result<Answer, Failure>, taken: oneshot::Sender<()> },
-    Cancel { taken: oneshot::Sender<()> },
+    Asked {
+        question: Question,
+        answer: oneshot::Sender<Result<Answer, Failure>>,
+    },
+    Answered {
+        key: String,
+        answer: Result<Answer, Failure>,
+        taken: oneshot::Sender<()>,
+    },
+    Cancel {
+        taken: oneshot::Sender<()>,
+    },
     /// A question may have been given up.
     Look,
 }

@@ -137,7 +137,8 @@ async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<
 async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let found = endpoint.tasks.find(request).await?;
     let responses = object(request.params)?.object("inputResponses");
-    let responses = responses.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`inputResponses` must be an object"))?;
+    let responses =
+        responses.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
     for open in &found.record.open {
