@@ -8,7 +8,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use bytes::BytesMut;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::{
-    AllowedHosts, AllowedOrigins, Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode, encode_response,
+    AllowedHosts, AllowedOrigins, Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode,
+    encode_response,
 };
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
 use serde_json::value::RawValue;

@@ -3,6 +3,7 @@
 //! A transport (`http/`, `stdio`) reads messages and hands them to the era that they belong to (`legacy/`, `modern/`);
 //! both ask the same [`surface`], which knows the agent and no connection.
 
+pub(crate) mod changes;
 pub(crate) mod endpoint;
 pub(crate) mod http;
 pub(crate) mod legacy;
@@ -16,6 +17,10 @@ pub(crate) mod tasks;
 mod tests;
 pub(crate) mod tools;
 
+pub use modern::options::{
+    CacheHint, CacheScope, DISCOVER_TTL_DEFAULT, LIST_TTL_DEFAULT, ModernOptions, PARKED_CALLS_MAX_DEFAULT,
+    PARKED_FOR_DEFAULT, SUBSCRIPTION_URIS_MAX_DEFAULT, SUBSCRIPTIONS_MAX_DEFAULT,
+};
 pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
 
 pub use http::{

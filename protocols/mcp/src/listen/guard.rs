@@ -61,9 +61,7 @@ pub(crate) fn principal(request: &HttpRequest, access: &Access) -> Result<Princi
 
 fn unproven(error: CredentialError) -> Refused {
     let message = match error {
-        CredentialError::Unverifiable => {
-            "no credentials are configured here: send the request without `Authorization`"
-        }
+        CredentialError::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
         CredentialError::Missing => "a key is needed: send `Authorization: Bearer KEY`",
         CredentialError::Malformed => "`Authorization` must be `Bearer` and one token",
         CredentialError::Unavailable => "credentials can't be verified now",
