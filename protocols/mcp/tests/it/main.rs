@@ -12,3 +12,7 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// An agent that shows everything, a server of the full protocol around it, and a raw client of the legacy era.
+mod mcp_kit;
+// What a legacy session does between `initialize` and its end.
+mod legacy_session;
