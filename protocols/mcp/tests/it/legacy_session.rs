@@ -2,7 +2,7 @@ use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
 use crate::kit::header;
-use crate::mcp_kit::{Seen, Served, failure_kind, initialize};
+use crate::mcp_kit::{BOTH, Seen, Served, failure_kind, initialize};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -13,7 +13,7 @@ async fn initialize_in_each_revision() {
     for revision in REVISIONS.into_iter().chain(["2026-07-28", "1999-01-01"]) {
         let mut connection = server.connect().await;
         let body = initialize(revision, &json!({ "roots": {} })).to_string();
-        let reply = connection.post_with(crate::mcp_kit::BOTH, body).await;
+        let reply = connection.post_with(BOTH, body).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let session = header(&reply.head, "mcp-session-id").unwrap();
         assert!(session.len() >= 32 && session.bytes().all(|b| b.is_ascii_hexdigit()), "{session}");
@@ -38,7 +38,7 @@ async fn broken_handshakes() {
         if !params.is_null() {
             body["params"] = params;
         }
-        let reply = connection.post_with(crate::mcp_kit::BOTH, body.to_string()).await;
+        let reply = connection.post_with(BOTH, body.to_string()).await;
         assert_eq!((reply.status, reply.code(), &reply.json()["id"]), (200, code, &json!("i")), "{body}");
         assert_eq!(header(&reply.head, "mcp-session-id"), None);
     }
@@ -187,7 +187,8 @@ async fn cancellation() {
     let mut stream = client.call("linger", json!({ "progress": true })).await;
     assert_eq!(server.seen().await, Seen::Began);
     assert_eq!(stream.message().await["method"], "notifications/progress");
-    let cancel = |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    let cancel =
+        |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     for id in [json!("1"), json!(99), json!(null), json!({})] {
         assert_eq!(client.post(&cancel(id).to_string()).await.status, 202);
     }
@@ -210,7 +211,8 @@ async fn changes_are_told() {
     for what in ["tools", "test://b", "prompts", "test://a", "resources"] {
         subscribed.ask("tools/call", json!({ "name": "announce", "arguments": { "what": what } })).await;
     }
-    let updated = json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "test://a" } });
+    let updated =
+        json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": "test://a" } });
     for (name, is_first) in [("tools", true), ("prompts", true), ("", true), ("resources", true)] {
         let wanted = json!({ "jsonrpc": "2.0", "method": format!("notifications/{name}/list_changed") });
         match name {

@@ -16,3 +16,7 @@ mod bad_peer;
 mod mcp_kit;
 // What a legacy session does between `initialize` and its end.
 mod legacy_session;
+// Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.
+mod http_streams;
+// What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
+mod http_guards;

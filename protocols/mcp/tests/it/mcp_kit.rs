@@ -164,7 +164,9 @@ impl ConcurrentHandler<Inquire> for Everything {
                     cx.sample(sample).await?.written().unwrap_or_default()
                 }
                 What::Form => format!("{:?}", cx.elicit(form()).await?.content()),
-                What::Url => format!("{:?}", cx.elicit(Elicitation::url("Go", "https://x.example", "e1")).await?.action()),
+                What::Url => {
+                    format!("{:?}", cx.elicit(Elicitation::url("Go", "https://x.example", "e1")).await?.action())
+                }
                 What::Roots => format!("{} roots", cx.roots().await?.roots().len()),
             })
         }
@@ -232,9 +234,14 @@ impl Served {
         Connection(soon(TcpStream::connect(self.address)).await.unwrap())
     }
 
+    /// A client of a session that there is, with more header lines.
+    pub fn client(&self, session: &str, more: &str) -> Client {
+        Client { address: self.address, session: session.to_owned(), more: more.to_owned(), last_id: 0 }
+    }
+
     /// A session of `revision` whose client declares `capabilities`.
     pub async fn session(&self, revision: &str, capabilities: Value) -> Client {
-        let mut client = Client { address: self.address, session: String::new(), more: String::new(), last_id: 0 };
+        let mut client = self.client("", "");
         let reply = client.post(&initialize(revision, &capabilities).to_string()).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         client.session = header(&reply.head, "mcp-session-id").unwrap().to_owned();
@@ -344,7 +351,8 @@ impl Client {
     pub async fn get(&self, last_event_id: Option<&str>) -> Streaming {
         let headers = self.headers();
         let last = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
-        self.send(&format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{last}{headers}\r\n")).await
+        self.send(&format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{last}{headers}\r\n"))
+            .await
     }
 
     pub async fn delete(&self) -> Streaming {
@@ -414,6 +422,14 @@ impl Streaming {
             self.raw.drain(..end + 2 + size + 2);
             self.over |= size == 0;
         }
+    }
+
+    /// What comes next of the body.
+    pub async fn chunk(&mut self) -> String {
+        if self.body.is_empty() {
+            self.more().await;
+        }
+        std::mem::take(&mut self.body)
     }
 
     /// The rest of the body.
