@@ -136,12 +136,7 @@ impl Parts {
     }
 
     /// Which member a shown name belongs to, and the member's own name for it.
-    pub(super) async fn find<M: Message>(
-        &self,
-        what: What,
-        shown: &str,
-        cx: &Cx,
-    ) -> Option<(&Member, String)> {
+    pub(super) async fn find<M: Message>(&self, what: What, shown: &str, cx: &Cx) -> Option<(&Member, String)> {
         let listing = || self.members.iter().filter(|member| what.is_listed_by(member));
         if let Some(found) = listing().find_map(|member| Some((member, member.own_name(shown)?.to_owned()))) {
             return Some(found);
