@@ -57,7 +57,17 @@ pub fn output(mut command: Command) -> Outcome<String> {
 }
 
 /// Runs it, its standard output both on the terminal and, line by line, to `see`.
-pub fn watch(mut command: Command, mut see: impl FnMut(&str)) -> Outcome {
+pub fn watch(command: Command, see: impl FnMut(&str)) -> Outcome {
+    let (command, status) = watched(command, see)?;
+    succeeded(&command, status)
+}
+
+/// Like [`watch`], for a program whose output says how it went better than its status.
+pub fn watch_whatever(command: Command, see: impl FnMut(&str)) -> Outcome {
+    watched(command, see).map(|_| ())
+}
+
+fn watched(mut command: Command, mut see: impl FnMut(&str)) -> Outcome<(Command, ExitStatus)> {
     announce(&command);
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| cannot_start(&command, &e))?;
     if let Some(stdout) = child.stdout.take() {
@@ -69,7 +79,7 @@ pub fn watch(mut command: Command, mut see: impl FnMut(&str)) -> Outcome {
         }
     }
     let status = child.wait().map_err(|e| format!("{} can't be awaited: {e}", shown(&command)))?;
-    succeeded(&command, status)
+    Ok((command, status))
 }
 
 /// Runs it and ends it if it takes longer than `limit`.
@@ -88,7 +98,8 @@ pub fn run_within(mut command: Command, limit: Duration) -> Outcome {
     Err(format!("{} was still running after {limit:?}", shown(&command)))
 }
 
-fn end(child: &mut Child) {
+/// Ends it at once.
+pub fn end(child: &mut Child) {
     // Both fail only if it ended by itself in the meantime, which is as good.
     let _ = child.kill();
     let _ = child.wait();

@@ -1,4 +1,5 @@
-//! Every example runs to its end by itself, without arguments.
+//! Every example runs to its end by itself, without arguments. (Two are one half of a pair: their other half is the
+//! conformance suite.)
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +10,9 @@ use crate::tally::Tally;
 
 /// Longest that an example may run.
 const EXAMPLE_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Run by [`crate::conformance`].
+const ELSEWHERE: &[&str] = &["conformance_client", "conformance_server"];
 
 /// Builds all examples, then runs each as a step.
 pub fn steps(tally: &mut Tally) {
@@ -36,5 +40,6 @@ fn names() -> Outcome<BTreeSet<String>> {
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let examples =
         paths.filter(|path| path.extension().is_some_and(|ext| ext == "rs") || path.join("main.rs").exists());
-    Ok(examples.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect())
+    let names = examples.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
+    Ok(names.filter(|name| !ELSEWHERE.contains(&name.as_str())).collect())
 }

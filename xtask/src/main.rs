@@ -2,9 +2,11 @@
 
 mod bench;
 mod command;
+mod conformance;
 mod examples;
 mod instructions;
 mod long;
+mod peers;
 mod tally;
 mod test;
 mod tools;
@@ -14,11 +16,14 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test                 everything that must hold: format, lints, build, tests, model check, examples, instructions
+  test                 everything that must hold: format, lints, build, tests, model check, examples, conformance,
+                       instructions
+  conformance [SIDE]   the official MCP suite against our server, our client, or both
   bench [--rounds N]   the mailbox tables, written to benches/README.md
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
-  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation
+  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
+                       where there are a nightly compiler and cargo-fuzz
   deny                 licences, duplicates and sources of all dependencies";
 
 fn main() -> ExitCode {
@@ -26,6 +31,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test"] => return test::run(),
+        ["conformance"] => return test::conformance(None),
+        ["conformance", side] => return test::conformance(Some(side)),
         ["bench"] => bench::run(None),
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),

@@ -3,11 +3,28 @@
 use std::process::{Command, ExitCode};
 
 use crate::command::{self, cargo, watch};
+use crate::conformance::{self, Side};
+use crate::peers::{self, Peers};
 use crate::tally::Tally;
 use crate::{examples, instructions, tools};
 
 /// Runs all steps; the last line says `N passed, N failed`.
 pub fn run() -> ExitCode {
+    tallied(steps)
+}
+
+/// `cargo xtask conformance [server|client]`.
+pub fn conformance(side: Option<&str>) -> ExitCode {
+    match conformance::sides(side) {
+        Ok(sides) => tallied(|tally| conformance::steps(tally, &sides)),
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn tallied(steps: impl FnOnce(&mut Tally)) -> ExitCode {
     let mut tally = Tally::default();
     steps(&mut tally);
     match tally.report() {
@@ -23,11 +40,18 @@ fn steps(tally: &mut Tally) {
         command::run(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]))
     });
     tally.step("build", || command::run(cargo(&["build", "--workspace"])));
+    let mut all = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    tally.step("peers", || {
+        let peers = Peers::all()?;
+        all.env(peers::VARIABLE, peers.home());
+        Ok(())
+    });
     // The arrows and the other rules of the repository are tests/it/tidy.rs.
-    tests(tally, "tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
+    tests(tally, "tests", all);
     let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--lib", "model"];
     tests(tally, "model check", cargo(&model));
     examples::steps(tally);
+    conformance::steps(tally, &Side::ALL);
     tally.step("instructions", instructions::gate);
 }
 

@@ -20,15 +20,25 @@ pub fn components() -> Outcome {
 
 /// valgrind, of the distribution's version: only differences of its counts are used.
 pub fn valgrind() -> Outcome {
-    if present("valgrind", &["--version"]) {
+    of_distribution("valgrind", &["valgrind", "libc6-dbg"])
+}
+
+/// npm, of the distribution's version: it only installs.
+pub fn npm() -> Outcome {
+    of_distribution("npm", &["npm"])
+}
+
+/// A program that the distribution packages: installed if this is root, else the error says how.
+fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
+    if present(name, &["--version"]) {
         return Ok(());
     }
-    let advice = "run: sudo apt-get install -y valgrind";
+    let advice = format!("run: sudo apt-get install -y {name}");
     if !is_root() || !present("apt-get", &["--version"]) {
-        return Err(format!("valgrind is missing; {advice}"));
+        return Err(format!("{name} is missing; {advice}"));
     }
-    let mut install = program("apt-get", &["install", "-y", "--no-install-recommends", "valgrind", "libc6-dbg"]);
-    install.env("DEBIAN_FRONTEND", "noninteractive");
+    let mut install = program("apt-get", &["install", "-y", "--no-install-recommends"]);
+    install.args(packages).env("DEBIAN_FRONTEND", "noninteractive");
     run(program("apt-get", &["update"])).and_then(|()| run(install)).map_err(|why| format!("{why}; {advice}"))
 }
 
@@ -46,6 +56,11 @@ fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
         run(cargo(&["install", "--locked", name, "--version", version, "--root", &home.to_string_lossy()]))?;
     }
     Ok(path)
+}
+
+/// Whether there are a nightly compiler and cargo-fuzz.
+pub fn has_libfuzzer() -> bool {
+    present("cargo", &["+nightly", "fuzz", "--version"])
 }
 
 fn present(name: &str, arguments: &[&str]) -> bool {

@@ -1,9 +1,19 @@
-//! Who is behind a request. Keys and tokens come with the full MCP adapter: they get their place here.
+//! Who is behind a request: from its credential, never from its body.
+//!
+//! [`Access`] is what a listener asks. Keys are one kind of bearer token; those of an authorization server (OAuth
+//! resource server, JWT) will be another [`BearerVerifier`] beside them. Client certificates would be a field of
+//! [`Credential`] and a variant of [`Access`].
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use callboard_message::Principal;
+
+use crate::KeyRing;
+
+/// Most bytes of the value of `Authorization`.
+pub const AUTHORIZATION_BYTES_MAX: usize = 8 * 1024;
 
 /// What a listener makes of a peer that shows no credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +25,72 @@ pub enum Trust {
     LoopbackOperator,
 }
 
+/// How a listener learns who is behind a request.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Access {
+    /// By the connection alone: credentials are refused, for nobody here can tell what they are worth.
+    Open(Trust),
+    /// By a bearer token (RFC 6750), which every request must have. The first verifier whose kind of token it is decides.
+    Bearer(Arc<[Box<dyn BearerVerifier>]>),
+}
+
+impl Access {
+    /// Requires a key of this ring with every request.
+    pub fn keys(ring: KeyRing) -> Self {
+        Self::Bearer(Arc::new([Box::new(ring)]))
+    }
+
+    /// The principal behind a request.
+    ///
+    /// # Errors
+    /// See [`CredentialError`]: the request may not go on.
+    pub fn principal(&self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
+        let verifiers = match self {
+            Self::Open(trust) => return trust.principal(credential),
+            Self::Bearer(verifiers) => verifiers,
+        };
+        let token = bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
+        verifiers.iter().find_map(|verifier| verifier.verify(token)).unwrap_or(Err(CredentialError::Wrong))
+    }
+
+    /// Whether a listener on this address is safe: beyond this machine, peers must show who they are.
+    pub fn may_listen_on(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Open(_) => address.to_canonical().is_loopback(),
+            Self::Bearer(_) => true,
+        }
+    }
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self::Open(Trust::default())
+    }
+}
+
+impl From<Trust> for Access {
+    fn from(trust: Trust) -> Self {
+        Self::Open(trust)
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(trust) => f.debug_tuple("Open").field(trust).finish(),
+            Self::Bearer(verifiers) => write!(f, "Bearer({} verifiers)", verifiers.len()),
+        }
+    }
+}
+
+/// Knows one kind of bearer token.
+pub trait BearerVerifier: Send + Sync + 'static {
+    /// Whom a token stands for; `None` when it is of another kind, for the next verifier. Must not wait: what it needs
+    /// (a key set) is fetched beforehand.
+    fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>>;
+}
+
 /// What a peer shows of itself on one request.
 #[derive(Clone, Copy)]
 pub struct Credential<'a> {
@@ -22,7 +98,7 @@ pub struct Credential<'a> {
     pub peer: Option<IpAddr>,
     /// The address it reached.
     pub local: Option<IpAddr>,
-    /// The value of `Authorization`.
+    /// The value of `Authorization`. A request that has two is to be refused.
     pub authorization: Option<&'a [u8]>,
 }
 
@@ -33,6 +109,53 @@ pub enum CredentialError {
     /// Nothing here can verify it: send the request without.
     #[error("no credentials are configured here: send the request without `Authorization`")]
     Unverifiable,
+    /// Send a key or token.
+    #[error("a key is needed: send `Authorization: Bearer KEY`")]
+    Missing,
+    /// Send `Bearer` and one token.
+    #[error("`Authorization` must be `Bearer` and one token")]
+    Malformed,
+    /// Send another: this one is unknown, revoked or expired, and which of them isn't said.
+    #[error("the key or token is not valid")]
+    Wrong,
+    /// Try again later: this end can't verify anything now.
+    #[error("credentials can't be verified now")]
+    Unavailable,
+}
+
+impl CredentialError {
+    /// The HTTP status that says so.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Malformed => 400,
+            Self::Unavailable => 503,
+            Self::Unverifiable | Self::Missing | Self::Wrong => 401,
+        }
+    }
+
+    /// The value of `WWW-Authenticate` that goes with it (RFC 6750, section 3); `None` where no token would help.
+    pub fn challenge(self) -> Option<&'static str> {
+        match self {
+            Self::Missing => Some("Bearer"),
+            Self::Malformed => Some("Bearer error=\"invalid_request\""),
+            Self::Wrong => Some("Bearer error=\"invalid_token\""),
+            Self::Unverifiable | Self::Unavailable => None,
+        }
+    }
+}
+
+/// `Bearer TOKEN` (RFC 6750, section 2.1).
+fn bearer_token(authorization: &[u8]) -> Result<&[u8], CredentialError> {
+    if authorization.len() > AUTHORIZATION_BYTES_MAX {
+        return Err(CredentialError::Malformed);
+    }
+    let (scheme, token) = authorization.split_at_checked(7).ok_or(CredentialError::Malformed)?;
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+    let token = token.trim_ascii_start();
+    match scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty() && token.iter().all(is_part) {
+        true => Ok(token),
+        false => Err(CredentialError::Malformed),
+    }
 }
 
 impl Trust {
@@ -88,5 +211,57 @@ mod tests {
         let shown = Credential { authorization: Some(b"Bearer s3cret"), ..credential("127.0.0.1", "127.0.0.1") };
         assert_eq!(Trust::LoopbackOperator.principal(&shown), Err(CredentialError::Unverifiable));
         assert!(!format!("{shown:?}").contains("s3cret"));
+    }
+
+    /// Knows the tokens that begin with its word, and lets in what ends with `ok`.
+    struct Known(&'static str);
+
+    impl BearerVerifier for Known {
+        fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+            let of_kind = token.starts_with(self.0.as_bytes());
+            of_kind.then(|| {
+                if token.ends_with(b"ok") { Ok(Principal::agent(self.0)) } else { Err(CredentialError::Wrong) }
+            })
+        }
+    }
+
+    /// Goal: the verifier of a token's kind decides, and nothing else is taken for a token. Method: rows, two verifiers.
+    #[test]
+    fn bearer_tokens_are_required() {
+        let access = Access::Bearer(Arc::new([Box::new(Known("a")), Box::new(Known("b"))]));
+        let try_with = |value: Option<&str>| {
+            let shown = credential("127.0.0.1", "127.0.0.1");
+            access.principal(&Credential { authorization: value.map(str::as_bytes), ..shown })
+        };
+        assert_eq!(try_with(None), Err(CredentialError::Missing));
+        for (value, whose) in [("Bearer a-ok", "a"), ("bearer b.ok", "b"), ("BEARER  b/+~_=ok", "b")] {
+            assert_eq!(try_with(Some(value)), Ok(Principal::agent(whose)), "{value}");
+        }
+        for value in ["Bearer a", "Bearer bo", "Bearer cok", "Bearer okay-ok"] {
+            assert_eq!(try_with(Some(value)), Err(CredentialError::Wrong), "{value}");
+        }
+        for value in
+            ["", "Bearer", "Bearer ", "Bearer  ", "Basic a-ok", "Bearera-ok", "a-ok", "Bearer a ok", "Bearer a,ok"]
+        {
+            assert_eq!(try_with(Some(value)), Err(CredentialError::Malformed), "{value}");
+        }
+        let of = |bytes: usize| format!("Bearer {}ok", "a".repeat(bytes - 9));
+        assert!(try_with(Some(&of(AUTHORIZATION_BYTES_MAX))).is_ok());
+        assert_eq!(try_with(Some(&of(AUTHORIZATION_BYTES_MAX + 1))), Err(CredentialError::Malformed));
+    }
+
+    /// Goal: whoever can't tell peers apart stays on this machine. Method: each mode at three addresses.
+    #[test]
+    fn open_access_stays_on_loopback() {
+        let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
+        for (address, open) in
+            [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("0.0.0.0", false), ("10.0.0.7", false)]
+        {
+            let address = address.parse().unwrap();
+            for trust in [Trust::Anonymous, Trust::LoopbackOperator] {
+                assert_eq!(Access::from(trust).may_listen_on(address), open);
+            }
+            assert!(bearer.may_listen_on(address));
+        }
     }
 }

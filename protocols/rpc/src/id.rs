@@ -32,7 +32,7 @@ impl Id {
     }
 
     /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
-    pub(crate) fn read(raw: &RawValue) -> Option<Self> {
+    pub fn read(raw: &RawValue) -> Option<Self> {
         let written = raw.get();
         let unescaped = match written.starts_with('"') {
             true if unescaped(raw).is_some() => None,

@@ -14,3 +14,7 @@ mod sse;
 mod lines;
 // Batches, for the one revision that has them.
 mod batch;
+// Keys: shown once, stored as hashes, revoked beside a running server.
+mod keys;
+// Connections that a peer asks for: to the public internet, and to what is configured.
+mod egress;

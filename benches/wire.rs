@@ -1,0 +1,229 @@
+//! One `tools/call` of 1 KiB from bytes to bytes: decode, ask the agent, encode. Beside it the same by typed
+//! serde_json, and by rmcp's types, neither of which has an agent to ask.
+//!
+//! `cargo bench --bench wire -- [--rounds N] [--check]`
+
+#[path = "contest/clock.rs"]
+mod clock;
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use callboard::message::ToolResult;
+use callboard::{Agent, AgentRef, Cx, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{Incoming, Limits, Nulls, decode, encode_response};
+use clock::Clock;
+use rand::seq::SliceRandom;
+use rmcp::model::{
+    CallToolResult, ClientJsonRpcMessage, ClientRequest, ContentBlock, JsonRpcMessage, ServerJsonRpcMessage,
+    ServerResult,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Rounds when `--rounds` is not given.
+const ROUNDS_DEFAULT: usize = 15;
+/// Calls a round.
+const CALLS: u64 = 20_000;
+/// What a request measures, in bytes.
+const REQUEST_BYTES: usize = 1024;
+/// Most of rmcp's CPU time that callboard may take.
+const OF_RMCP_MAX: f64 = 0.6;
+
+/// Answers the text it gets.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+struct Echo {
+    text: String,
+    tags: Vec<String>,
+    times: u32,
+}
+
+struct Echoing;
+
+impl Agent for Echoing {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>();
+    }
+}
+
+impl SyncHandler<Echo> for Echoing {
+    fn handle(&mut self, Echo { text, .. }: Echo, _: &mut Cx) -> ToolResult {
+        ToolResult::text(text)
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let (rounds, check) = match arguments() {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("{why}\nusage: wire [--rounds N] [--check]");
+            return ExitCode::from(2);
+        }
+    };
+    let system = match System::start(1) {
+        Ok(system) => system,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let agent = system.spawn(Echoing);
+    let body = request();
+    let of_rmcp = match agree(&agent, &body).await {
+        Ok(()) => table(&agent, &body, rounds).await,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    system.shutdown(Duration::from_secs(1)).await;
+    match of_rmcp > OF_RMCP_MAX {
+        true => println!("\nshort of the mark: callboard {of_rmcp:.2} × rmcp, must be ≤ {OF_RMCP_MAX}"),
+        false => return ExitCode::SUCCESS,
+    }
+    if check { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn arguments() -> Result<(usize, bool), String> {
+    let (mut rounds, mut check) = (ROUNDS_DEFAULT, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            // Cargo adds it to every bench binary.
+            "--bench" => {}
+            "--check" => check = true,
+            "--rounds" => {
+                let count = words.next().and_then(|count| count.parse().ok()).filter(|n| *n > 0);
+                rounds = count.ok_or("--rounds needs a number")?;
+            }
+            other => return Err(format!("unknown argument {other:?}")),
+        }
+    }
+    Ok((rounds, check))
+}
+
+/// A request of just [`REQUEST_BYTES`].
+fn request() -> Vec<u8> {
+    let of = |text: &str| {
+        let arguments = json!({ "text": text, "tags": ["one", "two", "three"], "times": 3 });
+        let params = json!({ "name": "echo", "arguments": arguments, "_meta": { "progressToken": 7 } });
+        json!({ "jsonrpc": "2.0", "id": 12345, "method": "tools/call", "params": params }).to_string()
+    };
+    let words = "the quick brown fox jumps over the lazy dog \\ ".repeat(REQUEST_BYTES / 40);
+    let mut text: String = words.chars().take(REQUEST_BYTES - of("").len()).collect();
+    while of(&text).len() > REQUEST_BYTES {
+        text.pop();
+    }
+    of(&text).into_bytes()
+}
+
+async fn by_callboard(agent: &AgentRef, body: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        name: &'a str,
+        #[serde(borrow)]
+        arguments: &'a RawValue,
+    }
+    let Ok(Incoming::Request(request)) = decode(body, limits) else { return None };
+    let params: Params<'_> = serde_json::from_str(request.params?.get()).ok()?;
+    let reply = agent.ask_named(params.name, params.arguments.to_owned(), None).await.ok()?;
+    Some(encode_response(Some(&request.id), Ok(&reply), Nulls::Omit))
+}
+
+fn by_serde(body: &[u8]) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Request {
+        id: u64,
+        method: String,
+        params: Params,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        name: String,
+        arguments: Echo,
+    }
+    #[derive(Serialize)]
+    struct Response {
+        jsonrpc: &'static str,
+        id: u64,
+        result: Reply,
+    }
+    #[derive(Serialize)]
+    struct Reply {
+        content: Vec<Block>,
+    }
+    #[derive(Serialize)]
+    struct Block {
+        r#type: &'static str,
+        text: String,
+    }
+    let request: Request = serde_json::from_slice(body).ok()?;
+    let called = request.method == "tools/call" && request.params.name == "echo";
+    let text = called.then_some(request.params.arguments.text)?;
+    let result = Reply { content: vec![Block { r#type: "text", text }] };
+    serde_json::to_vec(&Response { jsonrpc: "2.0", id: request.id, result }).ok()
+}
+
+fn by_rmcp(body: &[u8]) -> Option<Vec<u8>> {
+    let message: ClientJsonRpcMessage = serde_json::from_slice(body).ok()?;
+    let JsonRpcMessage::Request(request) = message else { return None };
+    let ClientRequest::CallToolRequest(call) = request.request else { return None };
+    // As its tool macro reads arguments.
+    let echo: Echo = serde_json::from_value(Value::Object(call.params.arguments?)).ok()?;
+    let result = CallToolResult::success(vec![ContentBlock::text(echo.text)]);
+    let response = ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), request.id);
+    serde_json::to_vec(&response).ok()
+}
+
+/// All three read the same out of the request, and answer it.
+async fn agree(agent: &AgentRef, body: &[u8]) -> Result<(), String> {
+    if body.len() != REQUEST_BYTES {
+        return Err(format!("the request has {} bytes", body.len()));
+    }
+    let answers = [by_callboard(agent, body, &Limits::default()).await, by_serde(body), by_rmcp(body)];
+    let texts = answers.map(|answer| {
+        let answer: Value = serde_json::from_slice(&answer?).ok()?;
+        (answer["id"] == 12345).then(|| answer["result"]["content"][0]["text"].clone()).filter(Value::is_string)
+    });
+    match &texts {
+        [Some(a), Some(b), Some(c)] if a == b && b == c => Ok(()),
+        _ => Err(format!("the contestants don't agree: {:?}", texts.map(|text| text.is_some()))),
+    }
+}
+
+/// Measures and prints; what callboard costs, as a multiple of rmcp.
+async fn table(agent: &AgentRef, body: &[u8], rounds: usize) -> f64 {
+    let limits = Limits::default();
+    let mut costs = [const { Vec::new() }; 3];
+    let mut order = [0, 1, 2];
+    for _ in 0..rounds {
+        // Shuffled anew each round, so that a noisy minute hits all alike.
+        order.shuffle(&mut rand::rng());
+        for contestant in order {
+            let clock = Clock::start();
+            for _ in 0..CALLS {
+                let body = black_box(body);
+                black_box(match contestant {
+                    0 => by_callboard(agent, body, &limits).await,
+                    1 => by_serde(body),
+                    _ => by_rmcp(body),
+                });
+            }
+            costs[contestant].push(clock.stop(CALLS).cpu_ns());
+        }
+    }
+    let [ours, serde, rmcp] = costs.map(|mut costs: Vec<f64>| {
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2]
+    });
+    println!("| CPU ns a `tools/call` of 1 KiB (× rmcp) | rmcp | typed serde_json | callboard, agent asked | must |");
+    println!("|---|---|---|---|---|");
+    let cells = [rmcp, serde, ours].map(|cost| format!("{cost:.0} ({:.2})", cost / rmcp)).join(" | ");
+    println!("| decode, answer, encode | {cells} | ≤ {OF_RMCP_MAX} |");
+    ours / rmcp
+}

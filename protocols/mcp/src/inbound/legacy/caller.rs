@@ -1,0 +1,136 @@
+//! The client of a session as an agent sees it: told of progress, asked questions.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use callboard_message::surface::{Abilities, Log};
+use callboard_message::{
+    Answer, ElicitAnswer, Failure, FailureKind, Progress, Question, RawObject, RootsAnswer, SampleAnswer,
+};
+use callboard_rpc::encode_notification;
+use callboard_runtime::Caller;
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::session::Session;
+use crate::inbound::link::Link;
+use crate::wire::meta;
+
+/// Who sent one request.
+pub(crate) struct SessionCaller {
+    session: Arc<Session>,
+    /// Where the request came from.
+    link: Arc<dyn Link>,
+    /// Fires when the request is over.
+    over: CancellationToken,
+    progress: Option<Reports>,
+}
+
+/// Where progress goes, and how far it has come.
+struct Reports {
+    token: Box<RawValue>,
+    last: Mutex<f64>,
+}
+
+impl SessionCaller {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        link: Arc<dyn Link>,
+        over: CancellationToken,
+        meta: Option<&RawObject>,
+    ) -> Self {
+        let token = meta.and_then(|meta| meta.get(meta::PROGRESS_TOKEN));
+        let token = token.filter(|token| token.get().starts_with(['"', '-']) || is_number(token));
+        let progress = token.map(|token| Reports { token: token.to_owned(), last: Mutex::new(f64::NEG_INFINITY) });
+        Self { session, link, over, progress }
+    }
+}
+
+fn is_number(raw: &RawValue) -> bool {
+    raw.get().starts_with(|c: char| c.is_ascii_digit())
+}
+
+impl Caller for SessionCaller {
+    fn progress(&self, progress: Progress) {
+        let Some(reports) = &self.progress else { return };
+        // After the answer nothing may be said of the request, and a report must be further than the last.
+        if self.over.is_cancelled() || !progress.done.is_finite() {
+            return;
+        }
+        let mut last = reports.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.done <= *last {
+            return;
+        }
+        *last = progress.done;
+        let mut params = RawObject::new();
+        params.set_raw(meta::PROGRESS_TOKEN, reports.token.clone());
+        params.set_raw("progress", number(progress.done));
+        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
+            params.set_raw("total", number(total));
+        }
+        if let Some(message) = progress.message {
+            params.set("message", message);
+        }
+        self.link.offer(encode_notification("notifications/progress", Some(&params.to_raw())).into());
+    }
+
+    fn log(&self, line: Log) {
+        if line.level() >= self.session.log_level() {
+            self.link.offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let abilities = self.abilities();
+            if !may_ask(&question, &abilities) {
+                return Err(Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that"));
+            }
+            let (method, params) = match &question {
+                Question::Sample(sample) => ("sampling/createMessage", sample.0.to_raw()),
+                Question::Elicit(elicitation) => ("elicitation/create", elicitation.0.to_raw()),
+                Question::Roots(roots) => ("roots/list", roots.0.to_raw()),
+                _ => return Err(Failure::new(FailureKind::NobodyToAsk, "MCP has no such question")),
+            };
+            let answer = self.session.questions().ask(method, &params, &*self.link, &self.over).await?;
+            let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
+            Ok(match question {
+                Question::Sample(_) => Answer::Sample(SampleAnswer(answer)),
+                Question::Elicit(_) => Answer::Elicit(ElicitAnswer(answer)),
+                _ => Answer::Roots(RootsAnswer(answer)),
+            })
+        })
+    }
+
+    fn abilities(&self) -> Abilities {
+        match self.link.can_ask() {
+            true => self.session.abilities(),
+            false => Abilities::default(),
+        }
+    }
+}
+
+/// Whether the client declared that it can answer.
+fn may_ask(question: &Question, abilities: &Abilities) -> bool {
+    match question {
+        Question::Sample(sample) => {
+            let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
+            let tools = || abilities.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
+            abilities.sampling() && (!with_tools || tools())
+        }
+        Question::Elicit(elicitation) if elicitation.address().is_some() => abilities.elicitation_url(),
+        Question::Elicit(_) => abilities.elicitation_form(),
+        Question::Roots(_) => abilities.roots(),
+        _ => false,
+    }
+}
+
+/// A number, without a fraction where it has none.
+fn number(value: f64) -> Box<RawValue> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let written = match value.fract() == 0.0 && value.abs() <= EXACT_MAX {
+        true => serde_json::value::to_raw_value(&(value as i64)),
+        false => serde_json::value::to_raw_value(&value),
+    };
+    written.unwrap_or_default()
+}

@@ -1,0 +1,295 @@
+//! One client of the legacy era, from `initialize` to its end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use callboard_message::surface::{Abilities, Change, LogLevel};
+use callboard_message::{Principal, RawObject};
+use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_response};
+use callboard_runtime::CallMeta;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::caller::SessionCaller;
+use super::handshake::{Client, welcome};
+use super::questions::Questions;
+use super::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::link::Link;
+use crate::inbound::outcome::raw;
+use crate::inbound::surface::object;
+use crate::wire::code as mcp;
+use crate::wire::{Revision, meta};
+
+/// A client's side of the state. A transport owns it, and closes it when the client is gone.
+pub(crate) struct Session {
+    endpoint: Arc<Endpoint>,
+    principal: Arc<Principal>,
+    /// Where goes what no request caused.
+    unsolicited: Arc<dyn Link>,
+    /// Set by `initialize`.
+    client: OnceLock<Client>,
+    /// The least grave line that the client wants.
+    log_level: AtomicU8,
+    questions: Questions,
+    state: Mutex<State>,
+    /// Its place among the sessions that hear of changes.
+    number: OnceLock<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: HashMap<Id, CancellationToken>,
+    subscriptions: HashSet<String>,
+    closed: bool,
+}
+
+impl Session {
+    /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
+    pub(crate) fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn Link>) -> Arc<Self> {
+        let session = Arc::new(Self {
+            endpoint,
+            principal,
+            unsolicited,
+            client: OnceLock::new(),
+            log_level: AtomicU8::new(LogLevel::Info as u8),
+            questions: Questions::default(),
+            state: Mutex::default(),
+            number: OnceLock::new(),
+        });
+        let number = session.endpoint.legacy.enter(session.endpoint.surface.agent(), &session);
+        let _ = session.number.set(number);
+        session
+    }
+
+    /// What both sides speak; `None` before `initialize`.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        self.client.get().map(|client| client.revision)
+    }
+
+    /// Who opened it.
+    pub(crate) fn principal(&self) -> &Arc<Principal> {
+        &self.principal
+    }
+
+    pub(crate) fn abilities(&self) -> Abilities {
+        self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn questions(&self) -> &Questions {
+        &self.questions
+    }
+
+    pub(super) fn log_level(&self) -> LogLevel {
+        const LEVELS: [LogLevel; 8] = [
+            LogLevel::Debug,
+            LogLevel::Info,
+            LogLevel::Notice,
+            LogLevel::Warning,
+            LogLevel::Error,
+            LogLevel::Critical,
+            LogLevel::Alert,
+            LogLevel::Emergency,
+        ];
+        let level = usize::from(self.log_level.load(Ordering::Relaxed));
+        LEVELS.get(level).copied().unwrap_or(LogLevel::Info)
+    }
+
+    /// Answers one request; what it causes meanwhile goes by `link`. `None` where it was cancelled. Dropped, it cancels
+    /// what it caused.
+    pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn Link>) -> Option<Vec<u8>> {
+        let Request { id, method, params } = request;
+        let outcome = match &*method {
+            "initialize" => self.initialize(params).await,
+            "ping" => Ok(empty()),
+            _ => match self.revision() {
+                None => Err(RpcError::new(code::INVALID_REQUEST, "send `initialize` first")),
+                Some(revision) => self.run(&id, &method, params, revision, link).await?,
+            },
+        };
+        Some(encode_response(Some(&id), outcome.as_deref(), Nulls::Omit))
+    }
+
+    /// What happened at the client.
+    pub(crate) fn notification(self: &Arc<Self>, notification: Notification<'_>) {
+        if notification.method == "notifications/cancelled"
+            && let Ok(params) = object(notification.params)
+            && let Some(id) = params.get("requestId").and_then(Id::read)
+            && let Some(cancel) = self.state().in_flight.get(&id)
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// An answer to something that the session asked.
+    pub(crate) fn response(self: &Arc<Self>, response: Response<'_>) {
+        self.questions.answered(response);
+    }
+
+    /// Cancels what runs and fails what it asked. Nothing begins any more.
+    pub(crate) fn close(&self) {
+        let in_flight = {
+            let mut state = self.state();
+            state.closed = true;
+            std::mem::take(&mut state.in_flight)
+        };
+        for cancel in in_flight.into_values() {
+            cancel.cancel();
+        }
+        self.questions.close();
+        self.leave();
+    }
+
+    /// Tells the client of a change, where it wants to know.
+    pub(super) fn changed(&self, change: &Change, notification: Bytes) {
+        if self.client.get().is_none() {
+            return;
+        }
+        if let Change::Resource(uri) = change
+            && !self.state().subscriptions.contains(uri)
+        {
+            return;
+        }
+        self.unsolicited.offer(notification);
+    }
+
+    async fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let twice = || RpcError::new(code::INVALID_REQUEST, "the session is initialized already");
+        if self.client.get().is_some() {
+            return Err(twice());
+        }
+        let client = Client::read(params)?;
+        let revision = client.revision;
+        let about = self.endpoint.surface.about(CallMeta::new(self.principal.clone())).await;
+        self.client.set(client).map_err(|_| twice())?;
+        Ok(welcome(&self.endpoint, revision, &about))
+    }
+
+    /// Does a request that can be cancelled. `None` where it was.
+    async fn run(
+        self: &Arc<Self>,
+        id: &Id,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        link: Arc<dyn Link>,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        let mut call = CallMeta::new(self.principal.clone());
+        let cancel = call.cancel.clone();
+        let _running = match self.begin(id, &cancel) {
+            Ok(running) => running,
+            Err(refused) => return Some(Err(refused)),
+        };
+        // Most requests have none, and then nothing is read twice.
+        let meta = params.filter(|params| params.get().contains("\"_meta\"")).and_then(|params| meta::of(Some(params)));
+        call.trace = meta::trace(meta.as_ref());
+        let caller = SessionCaller::new(self.clone(), link, cancel.clone(), meta.as_ref());
+        let call = call.with_caller(Arc::new(caller));
+        let work = async {
+            match method {
+                "logging/setLevel" => self.set_level(params),
+                "resources/subscribe" => self.subscribe(params, call).await,
+                "resources/unsubscribe" => self.unsubscribe(params, call).await,
+                _ => self.endpoint.surface.perform(method, params, revision, call).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            outcome = work => Some(outcome),
+        }
+    }
+
+    /// Puts a request among those in flight, until what it returns is dropped.
+    fn begin<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(RpcError::new(code::INVALID_REQUEST, "the session is closed"));
+        }
+        if state.in_flight.contains_key(id) {
+            return Err(RpcError::new(code::INVALID_REQUEST, "a request with that `id` is running"));
+        }
+        if state.in_flight.len() >= REQUESTS_IN_FLIGHT_MAX {
+            return Err(RpcError::new(mcp::OVERLOADED, "too many requests of this session are running"));
+        }
+        state.in_flight.insert(id.clone(), cancel.clone());
+        Ok(Running { session: self, id })
+    }
+
+    fn set_level(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        #[derive(Deserialize)]
+        struct Params {
+            level: LogLevel,
+        }
+        let invalid = || RpcError::new(code::INVALID_PARAMS, "`level` must be one of RFC 5424's, in lower case");
+        let params = params.filter(|params| params.get().starts_with('{')).ok_or_else(invalid)?;
+        let Params { level } = serde_json::from_str(params.get()).map_err(|_| invalid())?;
+        self.log_level.store(level as u8, Ordering::Relaxed);
+        Ok(empty())
+    }
+
+    async fn subscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+        let (params, uri) = uri_of(params)?;
+        {
+            let mut state = self.state();
+            if state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains(&uri) {
+                return Err(RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session"));
+            }
+            // Before the agent hears of it: what changes from then on is told.
+            state.subscriptions.insert(uri.clone());
+        }
+        let subscribed = self.endpoint.surface.subscribe(true, params, call).await;
+        if subscribed.is_err() {
+            self.state().subscriptions.remove(&uri);
+        }
+        subscribed.map(|()| empty())
+    }
+
+    async fn unsubscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+        let (params, uri) = uri_of(params)?;
+        self.state().subscriptions.remove(&uri);
+        self.endpoint.surface.subscribe(false, params, call).await.map(|()| empty())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self) {
+        if let Some(number) = self.number.get() {
+            self.endpoint.legacy.leave(*number);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// A request in flight.
+struct Running<'a> {
+    session: &'a Session,
+    id: &'a Id,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.session.state().in_flight.remove(self.id);
+    }
+}
+
+fn empty() -> Box<RawValue> {
+    raw("{}".to_owned())
+}
+
+fn uri_of(params: Option<&RawValue>) -> Result<(RawObject, String), RpcError> {
+    let params = object(params)?;
+    let uri = params.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
+    let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of reasonable length"))?;
+    Ok((params, uri))
+}

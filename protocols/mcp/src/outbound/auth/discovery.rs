@@ -1,0 +1,249 @@
+//! Who authorises requests to an upstream: protected-resource metadata (RFC 9728), then the authorization server's own
+//! (RFC 8414, OpenID Connect Discovery), in the order that the MCP specification sets.
+
+use reqwest::Url;
+use serde::Deserialize;
+
+use super::fetch::Fetch;
+use super::scopes::Scopes;
+use super::{AuthError, Document};
+
+/// How many authorization servers of a resource are looked at.
+pub const AUTHORIZATION_SERVERS_MAX: usize = 8;
+
+/// The scope that asks for refresh tokens.
+pub(super) const OFFLINE_ACCESS: &str = "offline_access";
+
+/// What the upstream says of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Resource {
+    /// Its identifier, as it is published: what `resource` parameters carry (RFC 8707).
+    pub(super) identifier: String,
+    /// The issuers that it takes tokens of; at least one.
+    pub(super) issuers: Vec<String>,
+    /// `None` where it doesn't publish any.
+    pub(super) scopes: Option<Scopes>,
+}
+
+#[derive(Deserialize)]
+struct ResourceMetadata {
+    resource: String,
+    #[serde(default)]
+    authorization_servers: Vec<String>,
+    scopes_supported: Option<Vec<String>>,
+}
+
+/// An authorization server, as its metadata describe it.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    pub(super) issuer: String,
+    pub(super) authorization_endpoint: Option<String>,
+    pub(super) token_endpoint: Url,
+    pub(super) registration_endpoint: Option<String>,
+    /// Whether `offline_access` is among its scopes; `None`: it doesn't list them.
+    pub(super) offline_access: Option<bool>,
+    /// `None`: it doesn't say.
+    pub(super) authentication_methods: Option<Vec<String>>,
+    pub(super) pkce_s256: bool,
+    pub(super) client_id_documents: bool,
+    /// Its authorization responses carry `iss` (RFC 9207).
+    pub(super) names_issuer: bool,
+    /// It may issue refresh tokens.
+    pub(super) refreshes: bool,
+}
+
+#[derive(Deserialize)]
+struct ServerMetadata {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    scopes_supported: Option<Vec<String>>,
+    grant_types_supported: Option<Vec<String>>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    code_challenge_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    client_id_metadata_document_supported: bool,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+/// The upstream's metadata: from `named`, the place that its challenge names, or else from the well-known ones.
+pub(super) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>) -> Result<Resource, AuthError> {
+    let document = Document::ResourceMetadata;
+    let places = match named {
+        Some(place) => vec![fetch.url(place, document)?],
+        None => resource_places(upstream),
+    };
+    let mut found: Option<ResourceMetadata> = None;
+    for place in &places {
+        found = fetch.get(place, document).await?;
+        if found.is_some() {
+            break;
+        }
+    }
+    let found = found.ok_or(AuthError::NoResourceMetadata)?;
+    if !covers(&found.resource, upstream) {
+        return Err(AuthError::ResourceMismatch);
+    }
+    let mut issuers = found.authorization_servers;
+    issuers.truncate(AUTHORIZATION_SERVERS_MAX);
+    if issuers.is_empty() {
+        return Err(AuthError::Malformed(document));
+    }
+    let scopes = found.scopes_supported.map(|list| Scopes::collect(list.iter().map(String::as_str))).transpose()?;
+    Ok(Resource { identifier: found.resource, issuers, scopes })
+}
+
+/// The metadata of the authorization server `issuer`; held to be its own.
+pub(super) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
+    let document = Document::ServerMetadata;
+    let base = fetch.url(issuer, document)?;
+    if base.query().is_some() || base.fragment().is_some() {
+        return Err(AuthError::Malformed(document));
+    }
+    let mut why = AuthError::NoServerMetadata;
+    for place in server_places(&base) {
+        match fetch.get::<ServerMetadata>(&place, document).await {
+            // Character by character, as it was published: "https://a" and "https://a/" are two issuers.
+            Ok(Some(found)) if found.issuer == issuer => return server_of(fetch, found),
+            Ok(Some(_)) => why = AuthError::IssuerMismatch,
+            // What isn't metadata may be a page that answers for all paths.
+            Ok(None) | Err(AuthError::Malformed(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(why)
+}
+
+fn server_of(fetch: &Fetch, found: ServerMetadata) -> Result<Server, AuthError> {
+    let token_endpoint = found.token_endpoint.ok_or(AuthError::Malformed(Document::ServerMetadata))?;
+    let lists = |list: &Option<Vec<String>>, value: &str| list.as_ref().is_some_and(|l| l.iter().any(|v| v == value));
+    Ok(Server {
+        token_endpoint: fetch.url(&token_endpoint, Document::Token)?,
+        pkce_s256: lists(&found.code_challenge_methods_supported, "S256"),
+        refreshes: found.grant_types_supported.is_none() || lists(&found.grant_types_supported, "refresh_token"),
+        offline_access: found.scopes_supported.map(|list| list.iter().any(|scope| scope == OFFLINE_ACCESS)),
+        issuer: found.issuer,
+        authorization_endpoint: found.authorization_endpoint,
+        registration_endpoint: found.registration_endpoint,
+        authentication_methods: found.token_endpoint_auth_methods_supported,
+        client_id_documents: found.client_id_metadata_document_supported,
+        names_issuer: found.authorization_response_iss_parameter_supported,
+    })
+}
+
+fn resource_places(upstream: &Url) -> Vec<Url> {
+    const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+    let path = upstream.path().trim_end_matches('/');
+    let mut places = Vec::new();
+    if !path.is_empty() || upstream.query().is_some() {
+        places.push(at_path(upstream, &format!("{WELL_KNOWN}{path}"), upstream.query()));
+    }
+    places.push(at_path(upstream, WELL_KNOWN, None));
+    places
+}
+
+fn server_places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let mut paths = vec![
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        paths.push(format!("{path}/.well-known/openid-configuration"));
+    }
+    paths.iter().map(|path| at_path(issuer, path, None)).collect()
+}
+
+fn at_path(base: &Url, path: &str, query: Option<&str>) -> Url {
+    let mut url = base.clone();
+    url.set_path(path);
+    url.set_query(query);
+    url.set_fragment(None);
+    url
+}
+
+/// Whether metadata of `resource` speak for `upstream`: the same origin, and the same path or one above it.
+fn covers(resource: &str, upstream: &Url) -> bool {
+    let Ok(resource) = Url::parse(resource) else { return false };
+    let same_query = resource.query().is_none() || resource.query() == upstream.query();
+    let above = resource.path().trim_end_matches('/');
+    let below = upstream.path().strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    resource.fragment().is_none()
+        && resource.username().is_empty()
+        && resource.password().is_none()
+        && resource.origin() == upstream.origin()
+        && same_query
+        && below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).expect(text)
+    }
+
+    fn texts(urls: &[Url]) -> Vec<&str> {
+        urls.iter().map(Url::as_str).collect()
+    }
+
+    /// Goal: well-known places come in the specification's order. Method: issuers and upstreams with and without path.
+    #[test]
+    fn places_are_in_order() {
+        assert_eq!(
+            texts(&resource_places(&url("https://m.example/public/mcp"))),
+            [
+                "https://m.example/.well-known/oauth-protected-resource/public/mcp",
+                "https://m.example/.well-known/oauth-protected-resource",
+            ]
+        );
+        assert_eq!(
+            texts(&resource_places(&url("https://m.example/"))),
+            ["https://m.example/.well-known/oauth-protected-resource"]
+        );
+        assert_eq!(
+            texts(&server_places(&url("https://a.example/tenant1"))),
+            [
+                "https://a.example/.well-known/oauth-authorization-server/tenant1",
+                "https://a.example/.well-known/openid-configuration/tenant1",
+                "https://a.example/tenant1/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            texts(&server_places(&url("https://a.example"))),
+            [
+                "https://a.example/.well-known/oauth-authorization-server",
+                "https://a.example/.well-known/openid-configuration",
+            ]
+        );
+    }
+
+    /// Goal: metadata of another resource are told. Method: neighbours in host, port, scheme, path and query.
+    #[test]
+    fn resource_covers_itself_only() {
+        let upstream = url("https://m.example/a/mcp?t=1");
+        for resource in
+            ["https://m.example", "https://M.example/", "https://m.example:443/a", "https://m.example/a/mcp?t=1"]
+        {
+            assert!(covers(resource, &upstream), "{resource}");
+        }
+        for resource in [
+            "https://evil.example/a/mcp",
+            "http://m.example/a/mcp",
+            "https://m.example:8443/a/mcp",
+            "https://m.example/a/mc",
+            "https://m.example/b",
+            "https://m.example/a/mcp/more",
+            "https://m.example/a/mcp?t=2",
+            "https://m.example/a/mcp#x",
+            "https://u@m.example/a/mcp",
+            "m.example",
+            "",
+        ] {
+            assert!(!covers(resource, &upstream), "{resource}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
+use reqwest::{Client, RequestBuilder, StatusCode, Url, redirect};
+use secrecy::zeroize::Zeroizing;
+use serde::de::DeserializeOwned;
+
+use super::reach::{GuardedResolver, Reach};
+use super::{AuthError, Document};
+
+/// How long a connection may take.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// How long one request to an authorization server may take, its body included.
+pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
+/// How large a metadata document, a registration or a token response may be.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// The only way in which this module reaches others: within [`Reach`], bounded in time and size, without redirects.
+#[derive(Debug, Clone)]
+pub(super) struct Fetch {
+    http: Client,
+    reach: Reach,
+}
+
+/// An answer with its body.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    body: Zeroizing<Vec<u8>>,
+    document: Document,
+}
+
+impl Answer {
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+        serde_json::from_slice(&self.body).map_err(|_| AuthError::Malformed(self.document))
+    }
+}
+
+impl Fetch {
+    pub(super) fn new(reach: Reach, request_timeout: Duration) -> Result<Self, AuthError> {
+        let http = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT_DEFAULT.min(request_timeout))
+            .timeout(request_timeout)
+            // A redirect or a proxy of the environment's would take us, and secrets, where nobody checked.
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .dns_resolver(Arc::new(GuardedResolver(reach)))
+            .build()
+            .map_err(AuthError::Client)?;
+        Ok(Self { http, reach })
+    }
+
+    /// The URL that another side names, if it may be contacted.
+    pub(super) fn url(&self, text: &str, document: Document) -> Result<Url, AuthError> {
+        let url = Url::parse(text).map_err(|_| AuthError::Malformed(document))?;
+        if self.reach.permits(&url) { Ok(url) } else { Err(AuthError::Unreachable(document)) }
+    }
+
+    /// A document, `None` where there is none (404 and its like).
+    pub(super) async fn get<T: DeserializeOwned>(&self, url: &Url, document: Document) -> Result<Option<T>, AuthError> {
+        let answer = self.send(url, document, |http| http.get(url.clone())).await?;
+        match answer.status {
+            status if status.is_success() => answer.json().map(Some),
+            status if status.is_client_error() => Ok(None),
+            status => Err(AuthError::Status { document, status: status.as_u16() }),
+        }
+    }
+
+    /// Sends `fields` as a form, with the value of `Authorization` where there is one.
+    pub(super) async fn post_form(
+        &self,
+        url: &Url,
+        document: Document,
+        fields: &[(&str, &str)],
+        authorization: Option<HeaderValue>,
+    ) -> Result<Answer, AuthError> {
+        self.send(url, document, |http| {
+            let request = http.post(url.clone()).form(fields);
+            match authorization {
+                Some(value) => request.header(AUTHORIZATION, value),
+                None => request,
+            }
+        })
+        .await
+    }
+
+    pub(super) async fn post_json(&self, url: &Url, document: Document, body: Vec<u8>) -> Result<Answer, AuthError> {
+        self.send(url, document, |http| http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body))
+            .await
+    }
+
+    /// Where `url` redirects to; `None` if it doesn't.
+    pub(super) async fn redirect_of(&self, url: &Url, document: Document) -> Result<Option<Url>, AuthError> {
+        self.permit(url, document)?;
+        let answer = self.http.get(url.clone()).send().await.map_err(|e| network(document, e))?;
+        if !answer.status().is_redirection() {
+            return Ok(None);
+        }
+        let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        Ok(location.and_then(|text| url.join(text).ok()))
+    }
+
+    fn permit(&self, url: &Url, document: Document) -> Result<(), AuthError> {
+        if self.reach.permits(url) { Ok(()) } else { Err(AuthError::Unreachable(document)) }
+    }
+
+    async fn send(
+        &self,
+        url: &Url,
+        document: Document,
+        request: impl FnOnce(&Client) -> RequestBuilder,
+    ) -> Result<Answer, AuthError> {
+        self.permit(url, document)?;
+        let request = request(&self.http).header(ACCEPT, "application/json");
+        let mut response = request.send().await.map_err(|e| network(document, e))?;
+        let status = response.status();
+        let too_large = || AuthError::TooLarge { document, bytes_max: BODY_BYTES_MAX };
+        if response.content_length().is_some_and(|declared| declared > BODY_BYTES_MAX as u64) {
+            return Err(too_large());
+        }
+        let mut body = Zeroizing::new(Vec::new());
+        while let Some(chunk) = response.chunk().await.map_err(|e| network(document, e))? {
+            if body.len() + chunk.len() > BODY_BYTES_MAX {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Answer { status, body, document })
+    }
+}
+
+fn network(document: Document, error: reqwest::Error) -> AuthError {
+    AuthError::Http { document, source: error.without_url() }
+}

@@ -1,0 +1,347 @@
+use std::fmt;
+use std::sync::{Arc, Mutex as Lock, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::Url;
+use secrecy::SecretString;
+use tokio::sync::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::authorizer::{Authorizer, Challenge};
+use super::bearer::BearerChallenge;
+use super::client::Client;
+use super::consent::CONSENT_TIMEOUT_DEFAULT;
+use super::discovery::{self, Resource, Server};
+use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
+use super::grant::Grant;
+use super::reach::Reach;
+use super::registration::Registrations;
+use super::scopes::Scopes;
+use super::token::{Ask, Because, Token};
+use super::{AuthError, fallback};
+
+/// How often one request is sent again because the upstream refused it.
+pub const REFUSALS_MAX: u32 = 3;
+
+/// How an [`OAuth`] client behaves.
+#[derive(Debug, Clone)]
+pub struct OAuthOptions {
+    /// Which addresses it contacts because others name them.
+    pub reach: Reach,
+    /// How long one request to an authorization server may take.
+    pub request_timeout: Duration,
+    /// How long somebody may take to consent.
+    pub consent_timeout: Duration,
+    /// Whether an upstream without protected-resource metadata is taken for its own authorization server, as revision
+    /// 2025-03-26 has it. Later revisions don't, so not by default.
+    pub fallback_2025_03_26: bool,
+}
+
+impl Default for OAuthOptions {
+    fn default() -> Self {
+        Self {
+            reach: Reach::default(),
+            request_timeout: REQUEST_TIMEOUT_DEFAULT,
+            consent_timeout: CONSENT_TIMEOUT_DEFAULT,
+            fallback_2025_03_26: false,
+        }
+    }
+}
+
+/// An OAuth 2.1 client of one upstream, as the MCP specification wants it.
+///
+/// Knows nothing until the upstream refuses a request; then it finds out who authorises, gets a token for this
+/// resource, renews it, and asks for more scopes where the upstream says so. Requests that are refused together wait
+/// for one new token. A consent goes on when the request that it was for is given up: the next one profits. Tokens and
+/// registrations last as long as this value.
+#[derive(Debug)]
+pub struct OAuth {
+    inner: Arc<Inner>,
+    /// Dropping this ends what is under way.
+    _open: DropGuard,
+}
+
+struct Inner {
+    upstream: Url,
+    grant: Grant,
+    options: OAuthOptions,
+    fetch: Fetch,
+    token: Lock<Option<Token>>,
+    flow: Mutex<Flow>,
+    closed: CancellationToken,
+}
+
+/// One at a time gets tokens.
+#[derive(Default)]
+struct Flow {
+    session: Option<Session>,
+    registrations: Registrations,
+}
+
+/// What the last token was got with.
+#[derive(Clone)]
+struct Session {
+    server: Server,
+    client: Client,
+    resource: String,
+    requested: Scopes,
+    refreshed: bool,
+}
+
+impl Session {
+    fn ask(&self) -> Ask<'_> {
+        Ask { server: &self.server, client: &self.client, resource: &self.resource, scopes: &self.requested }
+    }
+}
+
+/// A [`Challenge`] that outlives its request.
+struct Refused {
+    lacks_scope: bool,
+    bearer: BearerChallenge,
+    sent: Option<SecretString>,
+    before: u32,
+}
+
+impl OAuth {
+    /// A client for the MCP endpoint `upstream`. Connects nowhere yet.
+    ///
+    /// # Errors
+    /// [`AuthError::Upstream`], [`AuthError::ClientIdDocument`] or [`AuthError::Client`].
+    pub fn new(upstream: &str, grant: Grant, options: OAuthOptions) -> Result<Self, AuthError> {
+        let mut upstream = Url::parse(upstream).map_err(|_| AuthError::Upstream)?;
+        let bare = upstream.username().is_empty() && upstream.password().is_none();
+        if !bare || !upstream.has_host() || !matches!(upstream.scheme(), "http" | "https") {
+            return Err(AuthError::Upstream);
+        }
+        upstream.set_fragment(None);
+        grant.check()?;
+        let fetch = Fetch::new(options.reach, options.request_timeout)?;
+        let closed = CancellationToken::new();
+        let _open = closed.clone().drop_guard();
+        let inner = Inner { upstream, grant, options, fetch, token: Lock::default(), flow: Mutex::default(), closed };
+        Ok(Self { inner: Arc::new(inner), _open })
+    }
+}
+
+impl Authorizer for OAuth {
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
+        Box::pin(async {
+            match self.inner.token() {
+                Some(token) if token.wants_renewal() => {
+                    let inner = self.inner.clone();
+                    self.inner.finish(async move { inner.renewed().await }).await
+                }
+                token => Ok(token.map(|token| token.value)),
+            }
+        })
+    }
+
+    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+        Box::pin(async move {
+            let bearer = BearerChallenge::of(challenge.www_authenticate);
+            let lacks_scope = challenge.status == 403;
+            let for_us = if lacks_scope {
+                bearer.error.as_deref() == Some("insufficient_scope")
+            } else {
+                challenge.status == 401
+            };
+            if !for_us {
+                return Ok(false);
+            }
+            let sent = challenge.sent.cloned();
+            let refused = Refused { lacks_scope, bearer, sent, before: challenge.refused_before };
+            let inner = self.inner.clone();
+            self.inner.finish(async move { inner.answered(refused).await }).await
+        })
+    }
+}
+
+impl Inner {
+    /// Runs `work` to its end even if nobody waits for it any more: a code or a refresh token counts only once, and a
+    /// person who has the page open should find us listening.
+    async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, AuthError>> + Send + 'static,
+    ) -> Result<T, AuthError> {
+        let closed = self.closed.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                done = work => done,
+                () = closed.cancelled() => Err(AuthError::Interrupted),
+            }
+        });
+        task.await.unwrap_or(Err(AuthError::Interrupted))
+    }
+
+    fn token(&self) -> Option<Token> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_token(&self, token: Option<Token>) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// The value to send, after an attempt to renew the token without anybody's help.
+    async fn renewed(&self) -> Result<Option<SecretString>, AuthError> {
+        let mut flow = self.flow.lock().await;
+        let Some(token) = self.token() else { return Ok(None) };
+        let Some(session) = flow.session.clone().filter(|_| token.wants_renewal()) else {
+            return Ok(Some(token.value));
+        };
+        let ask = session.ask();
+        let renewed = match (&token.refresh, &self.grant) {
+            (Some(refresh), _) => ask.token(&self.fetch, Because::Refresh(refresh)).await,
+            // The upstream will say that it ended, and then somebody is asked again.
+            (None, Grant::Consent { .. }) => return Ok(Some(token.value)),
+            (None, grant) => grant.token(&self.fetch, &ask, self.options.consent_timeout).await,
+        };
+        match renewed {
+            Ok(new) => {
+                let value = new.value.clone();
+                self.set_token(Some(new));
+                Ok(Some(value))
+            }
+            Err(AuthError::Refused { code, .. }) => {
+                self.refresh_refused(&mut flow, code.as_str());
+                Ok(None)
+            }
+            // It still counts: whoever is away may be back when it doesn't.
+            Err(_) if !token.expired() => Ok(Some(token.value)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn refresh_refused(&self, flow: &mut Flow, code: &str) {
+        self.set_token(None);
+        if let (Some(session), "invalid_client") = (&flow.session, code) {
+            flow.registrations.forget(&session.server.issuer);
+        }
+    }
+
+    /// Gets the token that a refused request lacks. `Ok(false)`: there is none better.
+    async fn answered(&self, refused: Refused) -> Result<bool, AuthError> {
+        let mut flow = self.flow.lock().await;
+        let current = self.token();
+        let outdated = |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
+        if current.as_ref().is_some_and(outdated) {
+            return Ok(true);
+        }
+        if refused.before >= REFUSALS_MAX {
+            return Ok(false);
+        }
+        let challenged = Scopes::parse(refused.bearer.scope.as_deref().unwrap_or_default())?;
+        let asked_before = |session: &Session| session.requested.contains_all(&challenged);
+        if refused.lacks_scope && flow.session.as_ref().is_some_and(asked_before) {
+            return Ok(false);
+        }
+
+        let (resource, server) = self.discover(&refused.bearer, flow.session.as_ref()).await?;
+        if flow.session.as_ref().is_some_and(|session| session.server.issuer != server.issuer) {
+            // No token of another's may go to the upstream, nor its scopes and client to the new one.
+            flow.session = None;
+            self.set_token(None);
+        }
+        let requested = match &flow.session {
+            Some(session) => session.requested.clone().union(&challenged)?,
+            None if challenged.is_empty() => resource.scopes.unwrap_or_default(),
+            None => challenged,
+        };
+        if let (Some(session), false) = (&flow.session, refused.lacks_scope) {
+            let same_scopes = session.requested == requested;
+            let session = Session { server: server.clone(), resource: resource.identifier.clone(), ..session.clone() };
+            let refresh = current.and_then(|token| token.refresh).filter(|_| same_scopes && refused.before == 0);
+            if let Some(refresh) = refresh
+                && self.refreshed(&mut flow, session.clone(), &refresh).await?
+            {
+                return Ok(true);
+            }
+            // What was granted for this very request was refused: another grant would be, too.
+            if refused.before > 0 && !session.refreshed {
+                return Ok(false);
+            }
+        }
+        self.granted(&mut flow, server, resource.identifier, requested).await?;
+        Ok(true)
+    }
+
+    async fn refreshed(
+        &self,
+        flow: &mut Flow,
+        mut session: Session,
+        refresh: &SecretString,
+    ) -> Result<bool, AuthError> {
+        match session.ask().token(&self.fetch, Because::Refresh(refresh)).await {
+            Ok(token) => {
+                self.set_token(Some(token));
+                session.refreshed = true;
+                flow.session = Some(session);
+                Ok(true)
+            }
+            Err(AuthError::Refused { code, .. }) => {
+                self.refresh_refused(flow, code.as_str());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn granted(
+        &self,
+        flow: &mut Flow,
+        server: Server,
+        resource: String,
+        requested: Scopes,
+    ) -> Result<(), AuthError> {
+        let client = self.grant.client(&self.fetch, &server, &mut flow.registrations).await?;
+        let session = Session { server, client, resource, requested, refreshed: false };
+        match self.grant.token(&self.fetch, &session.ask(), self.options.consent_timeout).await {
+            Ok(token) => {
+                self.set_token(Some(token));
+                flow.session = Some(session);
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(&error, AuthError::Refused { code, .. } if code.as_str() == "invalid_client") {
+                    flow.registrations.forget(&session.server.issuer);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Who authorises now; asked anew each time, for it may have changed.
+    async fn discover(
+        &self,
+        bearer: &BearerChallenge,
+        session: Option<&Session>,
+    ) -> Result<(Resource, Server), AuthError> {
+        let named = bearer.resource_metadata.as_deref();
+        let resource = match discovery::resource(&self.fetch, &self.upstream, named).await {
+            Err(AuthError::NoResourceMetadata) if self.options.fallback_2025_03_26 && named.is_none() => {
+                return fallback::discover(&self.fetch, &self.upstream).await;
+            }
+            found => found?,
+        };
+        let listed = |issuer: &str| resource.issuers.iter().find(|listed| *listed == issuer);
+        let issuer = match self.grant.issuer() {
+            Some(ours) => listed(ours).ok_or(AuthError::ForeignClient)?,
+            None => session
+                .and_then(|session| listed(&session.server.issuer))
+                .or(resource.issuers.first())
+                .ok_or(AuthError::NoServerMetadata)?,
+        };
+        let server = discovery::server(&self.fetch, issuer).await?;
+        Ok((resource, server))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("upstream", &self.upstream.host_str())
+            .field("grant", &self.grant)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

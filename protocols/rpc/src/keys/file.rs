@@ -1,0 +1,170 @@
+//! The key file: TOML, read whole, replaced whole.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use super::{KEY_FILE_BYTES_MAX, KEYS_IN_FILE_MAX, KeyEntry, KeyError, is_name, is_scope};
+
+/// How the file is laid out. A later layout has another number, and a reader that doesn't know it refuses the file.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyFile {
+    version: u32,
+    #[serde(default)]
+    key: Vec<Row>,
+}
+
+/// A [`KeyEntry`] as it is written: the only place where its hash is.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    #[serde(with = "hex")]
+    sha256: [u8; 32],
+    created_unix_s: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revoked_unix_s: Option<u64>,
+    #[serde(default)]
+    scopes: Vec<String>,
+}
+
+impl From<Row> for KeyEntry {
+    fn from(Row { name, sha256, created_unix_s, revoked_unix_s, scopes }: Row) -> Self {
+        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
+    }
+}
+
+impl From<&KeyEntry> for Row {
+    fn from(entry: &KeyEntry) -> Self {
+        let KeyEntry { name, sha256, created_unix_s, revoked_unix_s, scopes } = entry.clone();
+        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
+    }
+}
+
+pub(super) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
+    match read(path) {
+        Err(KeyError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
+    let failed = io_error(path);
+    let file = File::open(path).map_err(&failed)?;
+    let about = file.metadata().map_err(&failed)?;
+    if !about.is_file() {
+        return Err(failed(io::Error::other("not a file")));
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o022 != 0 {
+        return Err(KeyError::Writable { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    file.take(KEY_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(&failed)?;
+    parse(&bytes).map_err(|why| KeyError::Damaged { path: path.to_owned(), why })
+}
+
+/// The keys in a file's text, or what is wrong with it.
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
+    if bytes.len() > KEY_FILE_BYTES_MAX {
+        return Err(format!("more than {KEY_FILE_BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
+    // The parser's own message may repeat the text, where somebody may have put a key.
+    let file: KeyFile = toml::from_str(text).map_err(|e| match e.span() {
+        Some(span) => format!("line {}", 1 + bytes.iter().take(span.start).filter(|byte| **byte == b'\n').count()),
+        None => "not a key file".to_owned(),
+    })?;
+    if file.version != VERSION {
+        return Err(format!("version {} is not known here", file.version));
+    }
+    if file.key.len() > KEYS_IN_FILE_MAX {
+        return Err(format!("more than {KEYS_IN_FILE_MAX} keys"));
+    }
+    let mut names = std::collections::HashSet::new();
+    for (nth, key) in file.key.iter().enumerate() {
+        if !is_name(&key.name) || !key.scopes.iter().all(|scope| is_scope(scope)) {
+            return Err(format!("key {} has a name or scope that can't be one", nth + 1));
+        }
+        if !names.insert(&key.name) {
+            return Err(format!("key {} has the name of another", nth + 1));
+        }
+    }
+    Ok(file.key.into_iter().map(KeyEntry::from).collect())
+}
+
+/// Held while the file is changed. The lock is on a file beside it, because the file itself is replaced.
+pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let path = path.with_file_name(name);
+    let mut options = OpenOptions::new();
+    options.create(true).write(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(&path).map_err(io_error(&path))?;
+    file.lock().map_err(io_error(&path))?;
+    Ok(file)
+}
+
+pub(super) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
+    replace(path, keys).map_err(io_error(path))
+}
+
+fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
+    // A link stays one: what it leads to is replaced.
+    let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.iter().map(Row::from).collect() })
+        .map_err(io::Error::other)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Made with mode 0600.
+    let mut new = NamedTempFile::new_in(parent)?;
+    new.write_all(text.as_bytes())?;
+    new.as_file().sync_all()?;
+    new.persist(&path).map_err(|e| e.error)?;
+    #[cfg(unix)]
+    File::open(parent)?.sync_all()?;
+    Ok(())
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
+    let path = path.to_owned();
+    move |source| KeyError::Io { path: path.clone(), source }
+}
+
+/// 32 bytes in hexadecimal.
+mod hex {
+    use std::fmt::Write;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::with_capacity(64);
+        for byte in bytes {
+            write!(text, "{byte:02x}").map_err(serde::ser::Error::custom)?;
+        }
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let mut bytes = [0; 32];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return Err(D::Error::custom("64 hexadecimal digits expected"));
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let (high, low) = digit(*high).zip(digit(*low)).ok_or_else(|| D::Error::custom("hexadecimal expected"))?;
+            *byte = high << 4 | low;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,250 @@
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use callboard_message::{Principal, PrincipalKind};
+use callboard_rpc::{
+    Access, BearerVerifier, Credential, CredentialError, KEY_FILE_BYTES_MAX, KEY_NAME_BYTES_MAX, KEY_SCOPE_BYTES_MAX,
+    KEY_SCOPES_MAX, KEYS_IN_FILE_MAX, KeyError, KeyRing, KeyStore,
+};
+use secrecy::ExposeSecret;
+use tempfile::TempDir;
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("keys.toml")
+    }
+
+    fn store(&self) -> KeyStore {
+        KeyStore::load_or_new(self.file()).unwrap()
+    }
+}
+
+fn add(store: &mut KeyStore, name: &str, scopes: &[&str]) -> String {
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    store.add(name, scopes).unwrap().expose_secret().to_owned()
+}
+
+fn owner(name: &str, scopes: &[&str]) -> Principal {
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    Principal { id: name.into(), kind: PrincipalKind::ApiKey, scopes, purpose: None }
+}
+
+/// Goal: a key is its principal until it is revoked, over restarts. Method: two keys, one revoked, the file read again.
+#[test]
+fn keys_count_until_revoked() {
+    let place = Place::new();
+    let mut store = place.store();
+    assert!(!place.file().exists());
+    let (a, b) = (add(&mut store, "ci", &["tools:call", "x"]), add(&mut store, "laptop-2.home", &[]));
+    assert_ne!(a, b);
+    for store in [&store, &KeyStore::load(place.file()).unwrap()] {
+        assert_eq!(store.verify(a.as_bytes()), Some(owner("ci", &["tools:call", "x"])));
+        assert_eq!(store.verify(b.as_bytes()), Some(owner("laptop-2.home", &[])));
+    }
+    store.revoke("ci").unwrap();
+    store.revoke("ci").unwrap();
+    assert!(matches!(store.revoke("nobody"), Err(KeyError::Unknown)));
+    for store in [&store, &KeyStore::load(place.file()).unwrap()] {
+        assert_eq!(store.verify(a.as_bytes()), None);
+        assert_eq!(store.verify(b.as_bytes()), Some(owner("laptop-2.home", &[])));
+        let listed: Vec<_> = store.list().iter().map(|key| (key.name.as_str(), key.is_revoked())).collect();
+        assert_eq!(listed, [("ci", true), ("laptop-2.home", false)]);
+        assert!(store.list()[0].created().elapsed().unwrap() < Duration::from_secs(600));
+    }
+    assert!(matches!(store.add("ci", vec![]), Err(KeyError::Exists)));
+}
+
+/// Goal: a key has 256 random bits behind its prefix and is stored nowhere. Method: its shape; the file's text; Debug.
+#[test]
+fn keys_are_shown_once() {
+    let place = Place::new();
+    let mut store = place.store();
+    let secret = store.add("ci", vec![]).unwrap();
+    let key = secret.expose_secret();
+    let random = key.strip_prefix("cbk_").unwrap();
+    assert_eq!(random.len(), 43);
+    assert!(random.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
+    let text = fs::read_to_string(place.file()).unwrap();
+    assert!(!text.contains(random) && text.contains("sha256 = "));
+    let hash = text.lines().find_map(|line| line.strip_prefix("sha256 = \"")).unwrap().trim_end_matches('"');
+    let shown = format!("{secret:?} {store:?} {:?}", store.list());
+    assert!(!shown.contains(random) && !shown.contains(hash));
+}
+
+/// Goal: nothing but the key is the key. Method: each byte changed, cut, longer, the hash itself, nothing.
+#[test]
+fn other_keys_are_wrong() {
+    let place = Place::new();
+    let mut store = place.store();
+    let key = add(&mut store, "ci", &[]);
+    for at in 0..key.len() {
+        let mut other = key.clone().into_bytes();
+        other[at] ^= 1;
+        assert_eq!(store.verify(&other), None, "{at}");
+    }
+    for other in [&key[1..], &key[..key.len() - 1], &format!("{key}A"), "", "cbk_", &key[4..]] {
+        assert_eq!(store.verify(other.as_bytes()), None);
+    }
+    assert_eq!(KeyStore::load_or_new(place.directory.path().join("none")).unwrap().verify(key.as_bytes()), None);
+}
+
+/// Goal: a listener with keys lets in keys and nobody else. Method: right, wrong, revoked, none; the file taken away.
+#[test]
+fn listener_with_keys_asks_for_them() {
+    let place = Place::new();
+    let mut store = place.store();
+    let (good, revoked) = (add(&mut store, "good", &["s"]), add(&mut store, "old", &[]));
+    store.revoke("old").unwrap();
+    let access = Access::keys(KeyRing::open_and_look_every(place.file(), Duration::ZERO).unwrap());
+    let ask = |authorization: Option<String>| {
+        let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let authorization = authorization.as_deref().map(str::as_bytes);
+        access.principal(&Credential { peer: here, local: here, authorization })
+    };
+    assert_eq!(ask(Some(format!("Bearer {good}"))), Ok(owner("good", &["s"])));
+    assert_eq!(ask(None), Err(CredentialError::Missing));
+    for wrong in [&revoked, "cbk_", "cbk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "eyJhbGciOiJub25lIn0.e30."] {
+        assert_eq!(ask(Some(format!("Bearer {wrong}"))), Err(CredentialError::Wrong));
+    }
+    assert_eq!(CredentialError::Wrong.http_status(), 401);
+    assert_eq!(CredentialError::Missing.challenge(), Some("Bearer"));
+    // Beside a running server.
+    let late = add(&mut store, "late", &[]);
+    assert_eq!(ask(Some(format!("Bearer {late}"))), Ok(owner("late", &[])));
+    store.revoke("good").unwrap();
+    assert_eq!(ask(Some(format!("Bearer {good}"))), Err(CredentialError::Wrong));
+    let kept = fs::read(place.file()).unwrap();
+    fs::write(place.file(), "version = 1\nkey = broken").unwrap();
+    assert_eq!(ask(Some(format!("Bearer {late}"))), Err(CredentialError::Unavailable));
+    fs::remove_file(place.file()).unwrap();
+    assert_eq!(ask(Some(format!("Bearer {late}"))), Err(CredentialError::Unavailable));
+    fs::write(place.file(), kept).unwrap();
+    assert_eq!(ask(Some(format!("Bearer {late}"))), Ok(owner("late", &[])));
+    assert!(!format!("{access:?}").contains("cbk_"));
+}
+
+/// Goal: an old view of the file costs no lookup within the time it is good for. Method: an hour; the file taken away.
+#[test]
+fn ring_looks_now_and_then() {
+    let place = Place::new();
+    let key = add(&mut place.store(), "a", &[]);
+    let ring = KeyRing::open_and_look_every(place.file(), Duration::from_secs(3_600)).unwrap();
+    fs::remove_file(place.file()).unwrap();
+    assert!(matches!(ring.verify(key.as_bytes()), Some(Ok(_))));
+    assert!(ring.verify(b"another kind").is_none());
+    assert!(matches!(KeyRing::open(place.file()), Err(KeyError::Io { .. })));
+}
+
+/// Goal: changes of two processes are both kept, and whoever reads sees whole files. Method: two threads, a reader.
+#[test]
+fn changes_beside_each_other_are_kept() {
+    let place = Place::new();
+    add(&mut place.store(), "first", &[]);
+    std::thread::scope(|threads| {
+        for writer in ["a", "b"] {
+            let place = &place;
+            threads.spawn(move || {
+                let mut store = place.store();
+                for nth in 0..10 {
+                    store.add(&format!("{writer}{nth}"), vec![]).unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            assert!(!KeyStore::load(place.file()).unwrap().list().is_empty());
+        }
+    });
+    assert_eq!(place.store().list().len(), 21);
+    // Nothing half written is left beside it.
+    let names = fs::read_dir(place.directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.count(), 2, "the file and its lock");
+}
+
+/// Goal: only the owner reads and writes. Method: the mode of new files; files that others may write.
+#[cfg(unix)]
+#[test]
+fn file_is_its_owners() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = Place::new();
+    let mut store = place.store();
+    add(&mut store, "a", &[]);
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(place.file()), 0o600);
+    for loose in [0o620, 0o602, 0o666] {
+        fs::set_permissions(place.file(), fs::Permissions::from_mode(loose)).unwrap();
+        assert!(matches!(KeyStore::load(place.file()), Err(KeyError::Writable { .. })));
+        assert!(matches!(store.add("b", vec![]), Err(KeyError::Writable { .. })));
+    }
+    fs::set_permissions(place.file(), fs::Permissions::from_mode(0o644)).unwrap();
+    let link = place.directory.path().join("link.toml");
+    symlink(place.file(), &link).unwrap();
+    add(&mut KeyStore::load(&link).unwrap(), "b", &[]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!((mode(place.file()), place.store().list().len()), (0o600, 2));
+}
+
+/// Goal: a damaged file is refused with the place and without its text. Method: rows.
+#[test]
+fn damaged_files_are_refused() {
+    let good = format!("version = 1\n[[key]]\nname = \"a\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n", "0f".repeat(32));
+    let read = |text: &str| KeyStore::from_text("keys.toml", text.as_bytes());
+    assert_eq!(read(&good).unwrap().list().len(), 1);
+    assert!(read("version = 1").unwrap().list().is_empty());
+    for (text, why) in [
+        ("", "line 1"),
+        ("version = 2", "version 2 is not known here"),
+        ("version = 1\ncbk_secret", "line 2"),
+        ("version = 1\ncbk_secret = 1", "line 2"),
+        (&good.replace("0f0f0f", "0f0f"), "line 4"),
+        (&good.replace("0f0f0f", "cbk_se"), "line 4"),
+        (&good.replace("created_unix_s = 1", "created_unix_s = \"cbk_secret\""), "line 5"),
+        (&good.replace("\"a\"", "\"a b\""), "key 1 has a name or scope that can't be one"),
+        (&good.replace("\"a\"", "\"\""), "key 1 has a name or scope that can't be one"),
+        (&(good.clone() + "scopes = [\"a b\"]"), "key 1 has a name or scope that can't be one"),
+        (&(good.clone() + good.trim_start_matches("version = 1")), "key 2 has the name of another"),
+    ] {
+        let error = read(text).unwrap_err().to_string();
+        assert_eq!(error, format!("the key file keys.toml is damaged: {why}"));
+    }
+    assert!(KeyStore::from_text("k", b"\xFF").is_err());
+}
+
+/// Goal: each bound is exact. Method: the value, and one more.
+#[test]
+fn bounds() {
+    let place = Place::new();
+    let mut store = place.store();
+    let text = |bytes: usize| "a".repeat(bytes);
+    assert!(store.add(&text(KEY_NAME_BYTES_MAX), vec![text(KEY_SCOPE_BYTES_MAX); KEY_SCOPES_MAX]).is_ok());
+    assert!(matches!(store.add(&text(KEY_NAME_BYTES_MAX + 1), vec![]), Err(KeyError::Name)));
+    assert!(matches!(store.add("b", vec![text(1); KEY_SCOPES_MAX + 1]), Err(KeyError::Scope)));
+    assert!(matches!(store.add("b", vec![text(KEY_SCOPE_BYTES_MAX + 1)]), Err(KeyError::Scope)));
+    for name in ["", "a b", "ä", "a/b", "a\n"] {
+        assert!(matches!(store.add(name, vec![]), Err(KeyError::Name)), "{name:?}");
+    }
+    for scope in ["", "a b", "\"", "\\", "ä"] {
+        assert!(matches!(store.add("b", vec![scope.into()]), Err(KeyError::Scope)), "{scope:?}");
+    }
+
+    let key =
+        |nth: usize| format!("[[key]]\nname = \"k{nth}\"\nsha256 = \"{}\"\ncreated_unix_s = 1\n", "00".repeat(32));
+    let many = |keys: usize| format!("version = 1\n{}", (0..keys).map(key).collect::<String>());
+    assert!(KeyStore::from_text("k", many(KEYS_IN_FILE_MAX + 1).as_bytes()).is_err());
+    fs::write(place.file(), many(KEYS_IN_FILE_MAX)).unwrap();
+    assert!(matches!(store.add("one-more", vec![]), Err(KeyError::Full)));
+    let padded = |bytes: usize| format!("version = 1\n{}", "#".repeat(bytes - 12));
+    assert!(KeyStore::from_text("k", padded(KEY_FILE_BYTES_MAX).as_bytes()).is_ok());
+    assert!(KeyStore::from_text("k", padded(KEY_FILE_BYTES_MAX + 1).as_bytes()).is_err());
+    fs::write(place.file(), padded(KEY_FILE_BYTES_MAX + 1)).unwrap();
+    assert!(KeyStore::load(place.file()).is_err());
+}

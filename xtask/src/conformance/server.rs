@@ -1,0 +1,66 @@
+//! Our server as a process, for as long as a run takes.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{Outcome, end, program};
+
+/// How long it may take until it listens.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
+/// How often that is tried.
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// Ended when it is dropped.
+pub struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts it on a free port, its output into a file, and waits until it listens.
+    pub fn start(binary: &Path, log: &Path) -> Outcome<Self> {
+        let port = free_port()?;
+        let output = File::create(log).map_err(|e| format!("{} can't be written: {e}", log.display()))?;
+        let errors = output.try_clone().map_err(|e| format!("{} can't be written: {e}", log.display()))?;
+        let mut command = program(&binary.to_string_lossy(), &[]);
+        command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(output).stderr(errors);
+        let child = command.spawn().map_err(|e| format!("{} can't be started: {e}", binary.display()))?;
+        let mut server = Self { child, port };
+        server.listens(log.to_owned())?;
+        Ok(server)
+    }
+
+    /// Where it answers. The suite wants a name or address of this machine.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    fn listens(&mut self, log: PathBuf) -> Outcome {
+        let began = Instant::now();
+        while began.elapsed() < START_TIME_MAX {
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the server ended with {status}; see {}", log.display()));
+            }
+            std::thread::park_timeout(TRY_EVERY);
+        }
+        Err(format!("the server didn't listen within {START_TIME_MAX:?}; see {}", log.display()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// A port that nobody has; somebody may take it before the server does, and then the server says so.
+fn free_port() -> Outcome<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    listener.map(|address| address.port()).map_err(|e| format!("no port is free: {e}"))
+}

@@ -1,0 +1,144 @@
+//! The programs of others that tests talk to: installed once into `target/peers`, at the versions that stand here, by
+//! the package managers of their languages. Afterwards no network is needed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::{Outcome, program, run, target};
+use crate::tools;
+
+/// The variable that tells tests where the peers are.
+pub const VARIABLE: &str = "CALLBOARD_PEERS";
+
+/// Node itself comes as a package as well: the conformance suite needs a newer one than distributions have.
+const NODE_VERSION: &str = "22.23.3";
+const NODE_PACKAGES: &[&str] = &[
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/client@2.4.0",
+    "@modelcontextprotocol/server@2.4.0",
+];
+/// Folder and packages of each Python environment. Two of them: one package at two versions.
+const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] =
+    &[("python", &["mcp==2.3.0"]), ("python-websocket", &["mcp[ws]==1.30.0"])];
+/// Written last, with what was installed: what lacks it, or has another list in it, is installed anew.
+const STAMP: &str = "installed.txt";
+
+/// Where they are.
+pub struct Peers {
+    home: PathBuf,
+}
+
+impl Peers {
+    /// Those that are Node packages, installed unless they are there.
+    pub fn with_node() -> Outcome<Self> {
+        let peers = Self { home: target().join("peers") };
+        let node = node_package()?;
+        let mut packages = vec![node];
+        packages.extend(NODE_PACKAGES.iter().map(|package| (*package).to_owned()));
+        unless_installed(&peers.home.join("node"), &packages, |folder| {
+            tools::npm()?;
+            let mut install = program("npm", &["install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix"]);
+            install.arg(folder).args(&packages);
+            run(install)
+        })?;
+        Ok(peers)
+    }
+
+    /// Those in Python, too.
+    pub fn all() -> Outcome<Self> {
+        let peers = Self::with_node()?;
+        for (name, packages) in PYTHON_ENVIRONMENTS {
+            let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
+            unless_installed(&peers.home.join(name), &packages, |folder| {
+                let mut create = program("python3", &["-m", "venv"]);
+                create.arg(folder);
+                run(create).map_err(|why| format!("{why}; python3 with its venv module is needed"))?;
+                let pip = folder.join("bin").join("python");
+                let mut install = program(&pip.to_string_lossy(), &["-m", "pip", "install", "--quiet"]);
+                install.arg("--disable-pip-version-check").args(&packages);
+                run(install)
+            })?;
+        }
+        Ok(peers)
+    }
+
+    /// Their folder: the value of [`VARIABLE`].
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The Node that was installed with them.
+    pub fn node(&self) -> Outcome<PathBuf> {
+        let (name, _) = node_platform()?;
+        Ok(self.modules().join(name).join("bin").join("node"))
+    }
+
+    /// The conformance suite's program.
+    pub fn conformance(&self) -> PathBuf {
+        self.modules().join("@modelcontextprotocol").join("conformance").join("dist").join("index.js")
+    }
+
+    fn modules(&self) -> PathBuf {
+        self.home.join("node").join("node_modules")
+    }
+}
+
+/// Empties the folder, installs, and leaves the stamp, unless a stamp says that just this is there.
+fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Path) -> Outcome) -> Outcome {
+    let stamp = folder.join(STAMP);
+    let list = packages.join("\n");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {
+        return Ok(());
+    }
+    let cannot = |what: &str, e: std::io::Error| format!("{} can't be {what}: {e}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(|e| cannot("emptied", e))?;
+    }
+    fs::create_dir_all(folder).map_err(|e| cannot("made", e))?;
+    install(folder)?;
+    fs::write(stamp, list).map_err(|e| cannot("written to", e))
+}
+
+/// The package of Node for this machine, with its version.
+fn node_package() -> Outcome<String> {
+    node_platform().map(|(name, version)| format!("{name}@{version}"))
+}
+
+fn node_platform() -> Outcome<(String, &'static str)> {
+    let os = match std::env::consts::OS {
+        "macos" => "darwin",
+        os => os,
+    };
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => return Err(format!("no package holds Node for {other}")),
+    };
+    Ok((format!("node-{os}-{machine}"), NODE_VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nothing is installed twice, and a changed list is. Method: count the installations; one of them fails.
+    #[test]
+    fn installs_once_and_again_when_the_list_changes() {
+        let folder = std::env::temp_dir().join(format!("callboard_peers_{}", std::process::id()));
+        let mut installed = 0;
+        let mut install = |packages: &[&str], succeeds: bool| {
+            let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
+            let outcome = unless_installed(&folder, &packages, |_| {
+                installed += 1;
+                if succeeds { Ok(()) } else { Err("no network".to_owned()) }
+            });
+            (outcome.is_ok(), installed)
+        };
+        assert_eq!(install(&["a@1"], false), (false, 1));
+        assert_eq!(install(&["a@1"], true), (true, 2));
+        assert_eq!(install(&["a@1"], true), (true, 2));
+        assert_eq!(install(&["a@2"], true), (true, 3));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
