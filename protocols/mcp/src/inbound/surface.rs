@@ -71,6 +71,11 @@ impl Surface {
         self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
     }
 
+    /// Whether any tool may run as a task.
+    pub(crate) fn has_task_tools(&self) -> bool {
+        !self.lists_tools() && self.tools.has_tasks()
+    }
+
     /// What the agent says of itself, where it does.
     pub(crate) async fn about(&self, call: CallMeta) -> About {
         if !self.handles::<Describe>() {
@@ -245,12 +250,13 @@ impl Surface {
         Ok(call)
     }
 
-    /// Asks by name until the deadline. Dropped, it cancels whatever the call caused elsewhere.
+    /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
+    /// caused elsewhere.
     async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let patience = self.options.call_deadline;
-        let deadline = Instant::now() + patience;
+        let now = Instant::now();
+        let deadline = call.deadline.unwrap_or(now + self.options.call_deadline);
+        let patience = deadline.saturating_duration_since(now);
         let call = call.until(deadline);
-        let deadline = call.deadline.unwrap_or(deadline);
         let gone = call.cancel.clone().drop_guard();
         let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
         gone.disarm();

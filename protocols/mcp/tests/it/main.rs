@@ -12,3 +12,5 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+mod auth;

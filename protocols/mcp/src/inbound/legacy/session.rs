@@ -8,7 +8,7 @@ use bytes::Bytes;
 use callboard_message::surface::{Abilities, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_response};
-use callboard_runtime::CallMeta;
+use callboard_runtime::{CallMeta, Caller};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::outcome::raw;
 use crate::inbound::surface::object;
+use crate::inbound::tasks::{self, TaskRequest};
 use crate::wire::code as mcp;
 use crate::wire::{Revision, meta};
 
@@ -68,6 +69,11 @@ impl Session {
     /// What both sides speak; `None` before `initialize`.
     pub(crate) fn revision(&self) -> Option<Revision> {
         self.client.get().map(|client| client.revision)
+    }
+
+    /// Its place among the sessions of its endpoint: no other has or had it.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.number.get().copied()
     }
 
     /// Who opened it.
@@ -193,13 +199,45 @@ impl Session {
                 "logging/setLevel" => self.set_level(params),
                 "resources/subscribe" => self.subscribe(params, call).await,
                 "resources/unsubscribe" => self.unsubscribe(params, call).await,
-                _ => self.endpoint.surface.perform(method, params, revision, call).await,
+                _ => self.perform(method, params, revision, call, meta.as_ref()).await,
             }
         };
         tokio::select! {
             biased;
             () = cancel.cancelled() => None,
             outcome = work => Some(outcome),
+        }
+    }
+
+    /// Does a request that both eras have, or one about tasks.
+    async fn perform(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+        meta: Option<&RawObject>,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let surface = &self.endpoint.surface;
+        if !tasks::concerns(&self.endpoint, method) {
+            return surface.perform(method, params, revision, call).await;
+        }
+        let background = |over: CancellationToken| -> Option<Arc<dyn Caller>> {
+            Some(Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta)))
+        };
+        let request = TaskRequest {
+            method,
+            params,
+            revision,
+            call: &call,
+            session: self.number(),
+            client: &self.abilities(),
+            background: &background,
+            unsolicited: Some(&self.unsolicited),
+        };
+        match tasks::intercept(&self.endpoint, request).await {
+            Some(outcome) => outcome,
+            None => surface.perform(method, params, revision, call).await,
         }
     }
 
