@@ -13,6 +13,8 @@ pub(crate) mod options;
 mod parked;
 mod running;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
