@@ -12,3 +12,9 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// A server that the test plays, for the client.
+mod client_kit;
+// The client in the legacy era, in the modern one, and over channels that all calls share.
+mod client_channels;
+mod client_legacy;
+mod client_modern;
