@@ -22,7 +22,8 @@ usage: cargo xtask TASK
   bench [--rounds N]   the mailbox tables, written to benches/README.md
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
-  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation
+  fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
+                       where there are a nightly compiler and cargo-fuzz
   deny                 licences, duplicates and sources of all dependencies";
 
 fn main() -> ExitCode {

@@ -58,6 +58,11 @@ fn installed(name: &str, version: &str) -> Outcome<PathBuf> {
     Ok(path)
 }
 
+/// Whether there are a nightly compiler and cargo-fuzz.
+pub fn has_libfuzzer() -> bool {
+    present("cargo", &["+nightly", "fuzz", "--version"])
+}
+
 fn present(name: &str, arguments: &[&str]) -> bool {
     let status = program(name, arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -2,5 +2,6 @@
 
 pub mod bare;
 pub mod inbound;
+mod listen;
 pub mod outbound;
 pub mod wire;

@@ -8,15 +8,16 @@ use actix_web::{HttpRequest, HttpResponse};
 use bytes::BytesMut;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::{
-    Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode, encode_response,
+    AllowedHosts, AllowedOrigins, Id, Incoming, Limits, Notification, Nulls, Request, RpcError, Trust, code, decode,
+    encode_response,
 };
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
-use futures::StreamExt;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::guard::{self, Refused};
-use super::{METHOD, error_map, idle, params};
+use super::{METHOD, error_map, params};
+use crate::listen::guard::{self, Refused, refused};
+use crate::listen::idle;
 
 /// Where calls are posted, by default.
 pub const PATH_DEFAULT: &str = "/mcp";
@@ -83,15 +84,11 @@ impl BareServer {
             .default_service(web::to(other_method));
         config.service(resource);
     }
-
-    pub(super) fn options(&self) -> &BareServerOptions {
-        &self.endpoint.options
-    }
 }
 
 async fn other_method(request: HttpRequest) -> HttpResponse {
-    match guard::check_source(&request) {
-        Ok(()) => refuse(Refused { status: StatusCode::METHOD_NOT_ALLOWED, message: "calls are posted: use POST" }),
+    match guard::check_source(&request, &AllowedHosts::default(), &AllowedOrigins::default()) {
+        Ok(()) => refuse(refused(StatusCode::METHOD_NOT_ALLOWED, "calls are posted: use POST")),
         Err(refused) => refuse(refused),
     }
 }
@@ -106,32 +103,12 @@ async fn post(request: HttpRequest, payload: Payload, endpoint: Data<Endpoint>) 
 
 /// Who is behind the request, and its body.
 async fn admit(request: &HttpRequest, payload: Payload, endpoint: &Endpoint) -> Result<(Principal, BytesMut), Refused> {
-    guard::check_source(request)?;
-    let principal = guard::principal(request, endpoint.options.trust)?;
+    guard::check_source(request, &AllowedHosts::default(), &AllowedOrigins::default())?;
+    let principal = guard::principal(request, &endpoint.options.trust.into())?;
     guard::check_content(request.headers())?;
-    let bytes_max = endpoint.options.limits.body_bytes_max;
-    if guard::declared_bytes(request.headers()).is_some_and(|declared| declared > bytes_max as u64) {
-        return Err(TOO_LARGE);
-    }
-    let late = Refused { status: StatusCode::REQUEST_TIMEOUT, message: "the body did not arrive in time" };
-    let body = timeout(endpoint.options.body_timeout, read_body(payload, bytes_max)).await.map_err(|_| late)??;
+    let body_bytes_max = endpoint.options.limits.body_bytes_max;
+    let body = guard::read_body(request, payload, body_bytes_max, endpoint.options.body_timeout).await?;
     Ok((principal, body))
-}
-
-const TOO_LARGE: Refused = Refused { status: StatusCode::PAYLOAD_TOO_LARGE, message: "the body is over the limit" };
-
-async fn read_body(mut payload: Payload, bytes_max: usize) -> Result<BytesMut, Refused> {
-    let mut body = BytesMut::new();
-    while let Some(chunk) = payload.next().await {
-        let broken = Refused { status: StatusCode::BAD_REQUEST, message: "the body did not arrive whole" };
-        let chunk = chunk.map_err(|_| broken)?;
-        // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
-        if body.len() + chunk.len() > bytes_max {
-            return Err(TOO_LARGE);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
 }
 
 impl Endpoint {

@@ -32,8 +32,6 @@
 //! `traceparent` (W3C Trace Context). Who the principal is never comes from the body.
 
 mod error_map;
-mod guard;
-mod idle;
 mod inbound;
 mod outbound;
 mod params;
@@ -45,9 +43,11 @@ pub use outbound::{
     CONNECT_TIMEOUT_DEFAULT,
 };
 pub use params::{PURPOSE_BYTES_MAX, TOOL_NAME_BYTES_MAX};
-pub use serve::{
+pub use serve::serve;
+
+pub use crate::listen::{
     CONNECTIONS_MAX_DEFAULT, DRAIN_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_MIN, KEEP_ALIVE_DEFAULT,
-    ListenOptions, ServeError, Serving, WORKERS_DEFAULT, serve,
+    ListenOptions, ServeError, Serving, WORKERS_DEFAULT,
 };
 
 /// The only method of the dialect.

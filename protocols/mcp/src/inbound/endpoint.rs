@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use callboard_runtime::AgentRef;
 
-use super::legacy::LegacyState;
+use super::changes::Changes;
 use super::modern::ModernState;
 use super::options::InboundOptions;
 use super::surface::Surface;
@@ -14,8 +14,8 @@ pub(crate) struct Endpoint {
     pub(crate) surface: Surface,
     /// How it is served.
     pub(crate) options: Arc<InboundOptions>,
-    /// Sessions and their streams.
-    pub(crate) legacy: LegacyState,
+    /// Who is told what changes.
+    pub(crate) changes: Changes,
     /// Parked calls and subscriptions.
     pub(crate) modern: ModernState,
     /// Tasks of both eras.
@@ -26,8 +26,8 @@ impl Endpoint {
     pub(crate) fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
         let options = Arc::new(options);
         Arc::new(Self {
+            changes: Changes::of(agent.clone()),
             surface: Surface::new(agent, options.clone()),
-            legacy: LegacyState::new(&options),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,

@@ -3,6 +3,9 @@ use std::time::Duration;
 use callboard_message::RawObject;
 use callboard_rpc::Limits;
 
+use super::modern::options::ModernOptions;
+use super::tasks::TaskOptions;
+
 /// How long a call may take, questions included, by default.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
 /// Most tools, resources or prompts on one page of a list, by default.
@@ -19,6 +22,10 @@ pub struct InboundOptions {
     pub call_deadline: Duration,
     /// Most items on one page of a list.
     pub page_items_max: usize,
+    /// How the stateless era is served.
+    pub modern: ModernOptions,
+    /// How calls run as tasks.
+    pub tasks: TaskOptions,
 }
 
 impl Default for InboundOptions {
@@ -28,6 +35,8 @@ impl Default for InboundOptions {
             limits: Limits::default(),
             call_deadline: CALL_DEADLINE_DEFAULT,
             page_items_max: PAGE_ITEMS_MAX_DEFAULT,
+            modern: ModernOptions::default(),
+            tasks: TaskOptions::default(),
         }
     }
 }

@@ -58,6 +58,10 @@ pub(crate) fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<R
         FailureKind::Blocked | FailureKind::Denied | FailureKind::Cancelled => true,
         // Since 2025-11-25 a model is told what is wrong with its arguments.
         FailureKind::InvalidInput => revision < Revision::V2025_11_25,
+        // A client that can't be asked what the tool needs is told so by the modern era's own code.
+        FailureKind::NobodyToAsk => {
+            revision.era() == Era::Modern && failure.data.as_ref().is_some_and(names_capabilities)
+        }
         _ => false,
     };
     if of_protocol || sent_by_server(&failure).is_some() {
@@ -73,6 +77,13 @@ pub(crate) fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<R
     }
     let result = ToolResult::error(shown).0.with("_meta", RawObject::new().with(meta::FAILURE, ours));
     Ok(result.to_raw())
+}
+
+/// Member of a failure's data: what a client would have to declare to be asked.
+pub(crate) const REQUIRED_CAPABILITIES: &str = "requiredCapabilities";
+
+fn names_capabilities(data: &Value) -> bool {
+    data.get(REQUIRED_CAPABILITIES).is_some()
 }
 
 /// A failure as an error. A bug's message stays here: a panic or a parser may have put data in it.
@@ -97,11 +108,14 @@ pub(crate) fn error(failure: Failure) -> RpcError {
 }
 
 /// The error of `resources/read` for an address that nothing has.
-pub(crate) fn resource_error(failure: Failure, revision: Revision) -> RpcError {
+pub(crate) fn resource_error(failure: Failure, revision: Revision, uri: &str) -> RpcError {
     let missing = failure.kind == FailureKind::NotFound && sent_by_server(&failure).is_none();
     let mut error = error(failure);
     if missing && revision.era() == Era::Legacy {
         error.code = mcp::RESOURCE_NOT_FOUND_LEGACY;
+    }
+    if missing && error.data.is_none() {
+        error.data = Some(RawObject::new().with("uri", uri).to_raw());
     }
     error
 }

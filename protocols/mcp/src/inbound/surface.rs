@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::surface::{
     About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, ReadResource, Subscribe, Unsubscribe,
+    ListTools, ReadResource, Subscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, RawObject};
 use callboard_rpc::{RpcError, code};
@@ -19,7 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use super::options::InboundOptions;
 use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
 use super::tools::{TaskSupport, Tools};
-use crate::wire::{Revision, meta};
+use crate::wire::header::HeaderParam;
+use crate::wire::{Era, Revision, meta};
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct Surface {
@@ -62,7 +63,26 @@ impl Surface {
 
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
     pub(crate) fn task_support(&self, tool: &str) -> TaskSupport {
-        self.tools.get(tool).map_or(TaskSupport::Forbidden, |tool| tool.task)
+        self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
+    }
+
+    /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
+    pub(crate) fn header_params(&self, tool: &str) -> &[HeaderParam] {
+        self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
+    }
+
+    /// Whether any tool may run as a task.
+    pub(crate) fn has_task_tools(&self) -> bool {
+        !self.lists_tools() && self.tools.has_tasks()
+    }
+
+    /// Tells the agent that somebody watches a resource, where it wants to know.
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
     }
 
     /// What the agent says of itself, where it does.
@@ -83,7 +103,7 @@ impl Surface {
         if self.lists_tools() || !self.tools.is_empty() {
             can.set("tools", changing());
         }
-        if self.handles::<ListResources>() || self.handles::<ReadResource>() {
+        if self.has_resources() {
             can.set("resources", RawObject::new().with("subscribe", true).with("listChanged", true));
         }
         if self.handles::<ListPrompts>() {
@@ -95,21 +115,9 @@ impl Surface {
         can
     }
 
-    /// Tells the agent that somebody wants to hear of a resource's changes (`on`), or no more, where it must know.
-    ///
-    /// # Errors
-    /// `METHOD_NOT_FOUND` for an agent without resources, else what the agent says.
-    pub(crate) async fn subscribe(&self, on: bool, mut params: RawObject, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles::<ListResources>() && !self.handles::<ReadResource>() {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
-        }
-        meta::strip_hop(&mut params);
-        let asked = match on {
-            true if self.handles::<Subscribe>() => self.ask::<Subscribe>(params, call).await,
-            false if self.handles::<Unsubscribe>() => self.ask::<Unsubscribe>(params, call).await,
-            _ => return Ok(()),
-        };
-        asked.map(drop).map_err(error)
+    /// Whether there can be resources.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.handles::<ListResources>() || self.handles::<ReadResource>()
     }
 
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
@@ -147,7 +155,7 @@ impl Surface {
 
     fn own_tools(&self, params: Option<&RawValue>, revision: Revision) -> Result<Box<RawValue>, RpcError> {
         let from = page_start(params)?;
-        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len());
+        let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
         if from > total {
             return Err(invalid_cursor());
         }
@@ -175,7 +183,7 @@ impl Surface {
             let asked = self.bounded(CallTool::NAME, whole.to_raw(), call).await;
             return asked.or_else(|failure| tool_failure(failure, revision));
         }
-        let Some(tool) = self.tools.get(&named.name) else {
+        let Some(tool) = self.tools.get(&named.name, revision.era()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
         };
         let call = self.judged(&named.name, &arguments, call).await.map_err(|f| error(f))?;
@@ -192,11 +200,10 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let mut params = object(params)?;
-        if params.text("uri").is_none() {
-            return Err(RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"));
-        }
+        let uri = params.text("uri");
+        let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"))?;
         meta::strip_hop(&mut params);
-        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision))
+        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision, &uri))
     }
 
     async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
@@ -240,12 +247,13 @@ impl Surface {
         Ok(call)
     }
 
-    /// Asks by name until the deadline. Dropped, it cancels whatever the call caused elsewhere.
+    /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
+    /// caused elsewhere.
     async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let patience = self.options.call_deadline;
-        let deadline = Instant::now() + patience;
+        let now = Instant::now();
+        let deadline = call.deadline.unwrap_or(now + self.options.call_deadline);
+        let patience = deadline.saturating_duration_since(now);
         let call = call.until(deadline);
-        let deadline = call.deadline.unwrap_or(deadline);
         let gone = call.cancel.clone().drop_guard();
         let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
         gone.disarm();

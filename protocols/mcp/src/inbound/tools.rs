@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::wire::Era;
+use crate::wire::header::{HeaderParam, params_of};
 
 /// One message type as a tool.
 pub(crate) struct Tool {
@@ -17,6 +18,8 @@ pub(crate) struct Tool {
     pub(crate) reply: Reply,
     /// Whether it may run as a task.
     pub(crate) task: TaskSupport,
+    /// The arguments that headers repeat, in the modern era.
+    pub(crate) header_params: Vec<HeaderParam>,
 }
 
 /// What a tool's reply becomes.
@@ -37,9 +40,16 @@ pub(crate) enum Reply {
 pub(crate) enum TaskSupport {
     #[default]
     Forbidden,
+    /// A call is a task where the client can do with one.
     Optional,
+    /// A call is always a task.
     Required,
+    /// Required, but in the era that has no live questions the first of them are asked before the call becomes a task.
+    AfterQuestions,
 }
+
+/// Member of a tool's `_meta` that says [`TaskSupport::AfterQuestions`]: MCP has no word for it.
+const TASK: &str = "callboard/task";
 
 /// Says that `structuredContent.result` is the reply itself.
 pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
@@ -48,40 +58,59 @@ pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
 #[derive(Default)]
 pub(crate) struct Tools {
     order: Vec<String>,
+    /// Those of them that have no place in the modern era.
+    legacy_only: Vec<String>,
     by_name: HashMap<String, Tool>,
+    has_tasks: bool,
 }
 
 impl Tools {
     pub(crate) fn of(specs: Vec<MessageSpec>) -> Self {
         let mut tools = Self::default();
         for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
+            let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
+                tracing::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
+                tools.legacy_only.push(spec.name.clone());
+                Vec::new()
+            });
             tools.order.push(spec.name.clone());
-            tools.by_name.insert(spec.name.clone(), Tool::of(spec));
+            let (name, tool) = (spec.name.clone(), Tool::of(spec, header_params));
+            tools.has_tasks |= tool.task != TaskSupport::Forbidden;
+            tools.by_name.insert(name, tool);
         }
         tools
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Tool> {
-        self.by_name.get(name)
+    pub(crate) fn get(&self, name: &str, era: Era) -> Option<&Tool> {
+        self.by_name.get(name).filter(|_| self.is_of(name, era))
+    }
+
+    fn is_of(&self, name: &str, era: Era) -> bool {
+        era == Era::Legacy || !self.legacy_only.iter().any(|other| other == name)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
+    /// Whether any of them may run as a task.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.has_tasks
+    }
+
     /// What a list says of each, from the `from`th on.
     pub(crate) fn listed(&self, era: Era, from: usize, items_max: usize) -> Vec<&RawValue> {
-        let names = self.order.iter().skip(from).take(items_max);
+        let names = self.order.iter().filter(|name| self.is_of(name, era)).skip(from).take(items_max);
         names.filter_map(|name| self.by_name.get(name)).map(|tool| &*tool.listed[era as usize]).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.order.len()
+    pub(crate) fn len(&self, era: Era) -> usize {
+        self.order.len() - if era == Era::Modern { self.legacy_only.len() } else { 0 }
     }
 }
 
 impl Tool {
-    fn of(spec: MessageSpec) -> Self {
+    fn of(spec: MessageSpec, header_params: Vec<HeaderParam>) -> Self {
         let reply = match &spec.output_schema {
             None => Reply::Result,
             Some(schema) if schema["type"] == "null" => Reply::Nothing,
@@ -90,12 +119,17 @@ impl Tool {
         };
         let task = match spec.more.object("execution").and_then(|e| e.text("taskSupport")).as_deref() {
             Some("optional") => TaskSupport::Optional,
+            Some("required") if asks_first(&spec.more) => TaskSupport::AfterQuestions,
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
         let listed = [Era::Legacy, Era::Modern].map(|era| listed(&spec, reply, era).to_raw());
-        Self { listed, reply, task }
+        Self { listed, reply, task, header_params }
     }
+}
+
+fn asks_first(more: &RawObject) -> bool {
+    more.object("_meta").and_then(|meta| meta.text(TASK)).as_deref() == Some("after_questions")
 }
 
 fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {

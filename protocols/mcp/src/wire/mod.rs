@@ -2,6 +2,7 @@
 
 pub mod code;
 pub(crate) mod failure;
+pub mod header;
 pub mod meta;
 mod revision;
 

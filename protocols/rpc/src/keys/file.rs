@@ -17,7 +17,34 @@ const VERSION: u32 = 1;
 struct KeyFile {
     version: u32,
     #[serde(default)]
-    key: Vec<KeyEntry>,
+    key: Vec<Row>,
+}
+
+/// A [`KeyEntry`] as it is written: the only place where its hash is.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    #[serde(with = "hex")]
+    sha256: [u8; 32],
+    created_unix_s: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revoked_unix_s: Option<u64>,
+    #[serde(default)]
+    scopes: Vec<String>,
+}
+
+impl From<Row> for KeyEntry {
+    fn from(Row { name, sha256, created_unix_s, revoked_unix_s, scopes }: Row) -> Self {
+        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
+    }
+}
+
+impl From<&KeyEntry> for Row {
+    fn from(entry: &KeyEntry) -> Self {
+        let KeyEntry { name, sha256, created_unix_s, revoked_unix_s, scopes } = entry.clone();
+        Self { name, sha256, created_unix_s, revoked_unix_s, scopes }
+    }
 }
 
 pub(super) fn read_or_none(path: &Path) -> Result<Vec<KeyEntry>, KeyError> {
@@ -69,7 +96,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<KeyEntry>, String> {
             return Err(format!("key {} has the name of another", nth + 1));
         }
     }
-    Ok(file.key)
+    Ok(file.key.into_iter().map(KeyEntry::from).collect())
 }
 
 /// Held while the file is changed. The lock is on a file beside it, because the file itself is replaced.
@@ -93,7 +120,8 @@ pub(super) fn write(path: &Path, keys: &[KeyEntry]) -> Result<(), KeyError> {
 fn replace(path: &Path, keys: &[KeyEntry]) -> io::Result<()> {
     // A link stays one: what it leads to is replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.to_vec() }).map_err(io::Error::other)?;
+    let text = toml::to_string(&KeyFile { version: VERSION, key: keys.iter().map(Row::from).collect() })
+        .map_err(io::Error::other)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Made with mode 0600.
     let mut new = NamedTempFile::new_in(parent)?;
@@ -111,13 +139,13 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
 }
 
 /// 32 bytes in hexadecimal.
-pub(super) mod hex {
+mod hex {
     use std::fmt::Write;
 
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = String::with_capacity(64);
         for byte in bytes {
             write!(text, "{byte:02x}").map_err(serde::ser::Error::custom)?;
@@ -125,7 +153,7 @@ pub(super) mod hex {
         serializer.serialize_str(&text)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
         let text = String::deserialize(deserializer)?;
         let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let mut bytes = [0; 32];

@@ -14,7 +14,6 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -86,21 +85,17 @@ pub enum KeyError {
 }
 
 /// What is kept of a key.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct KeyEntry {
     /// Names the key, and the principal that it makes.
     pub name: String,
-    /// SHA-256 of the whole key, in hexadecimal.
-    #[serde(with = "file::hex")]
+    /// SHA-256 of the whole key.
     sha256: [u8; 32],
     /// When it was made, in seconds since 1970.
     pub created_unix_s: u64,
     /// When it was revoked, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_unix_s: Option<u64>,
     /// What its principal may do.
-    #[serde(default)]
     pub scopes: Vec<String>,
 }
 

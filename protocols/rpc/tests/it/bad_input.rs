@@ -103,6 +103,23 @@ fn deep_nesting_is_refused() {
     }
 }
 
+/// Goal: objects and numbers of any size are refused, and quickly. Method: a million members, as many as fit a body, a
+/// million digits, at the top and in a payload.
+#[test]
+fn huge_objects_and_numbers_are_refused() {
+    let object =
+        |members: usize| format!("{{{}\"last\":0}}", (0..members).map(|n| format!("\"{n}\":0,")).collect::<String>());
+    let (fits, huge) = (object(300_000), object(1_000_000));
+    assert!(fits.len() < Limits::default().body_bytes_max && huge.len() > Limits::default().body_bytes_max);
+    check(code::INVALID_REQUEST, &[fits.as_bytes(), &around(fits.as_bytes()), huge.as_bytes()]);
+    let digits = "7".repeat(1_000_000);
+    for number in
+        [digits.clone(), format!("-{digits}"), format!("0.{digits}"), format!("1e{digits}"), format!("[{digits}]")]
+    {
+        check(code::PARSE_ERROR, &[number.as_bytes(), &around(number.as_bytes())]);
+    }
+}
+
 /// Goal: two readers can't see different values. Method: the same key twice, plain and escaped, at each level.
 #[test]
 fn duplicate_keys_are_refused() {

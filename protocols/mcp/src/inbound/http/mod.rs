@@ -1,1 +1,139 @@
-//! Being written.
+//! Streamable HTTP on actix-web, both eras at one URL.
+//!
+//! A message belongs to the modern era where its `_meta` names a revision or the header `MCP-Protocol-Version` names
+//! 2026-07-28; else it belongs to the legacy session that `Mcp-Session-Id` names.
+//!
+//! | sent | status |
+//! |---|---|
+//! | a request | 200: JSON, or an event stream where something comes before the answer, or the answer late |
+//! | a notification, a response | 202, empty |
+//! | no message, a batch where the revision has none | 400 with -32700, -32600 or -32602 |
+//! | a version that isn't spoken here | 400 with -32022 |
+//! | no session where one is needed; an unknown one, or another principal's | 400; 404 |
+//! | an `Accept` without JSON and event streams; another content type | 406; 415 |
+//! | a body over the limit; one that doesn't arrive in time, or whole | 413; 408, 400 |
+//! | an `Origin` or `Host` that isn't this machine's, nor configured | 403 |
+//! | a credential that nobody verifies | 401 |
+//! | more streams of a session than it may have; more of the server, or sessions | 429; 503 |
+//!
+//! In the legacy era the end of a connection is no cancellation: the work goes on, and its stream can be resumed by GET
+//! with `Last-Event-ID`. In the modern era it is one.
+
+mod admit;
+mod body;
+mod get;
+mod log;
+mod modern;
+mod options;
+mod post;
+mod reply;
+mod sessions;
+mod sse_compat;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Data, ServiceConfig};
+use callboard_runtime::AgentRef;
+
+pub use log::{REPLAY_BYTES_MAX_DEFAULT, STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, StreamLimits};
+pub use options::{
+    BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServerOptions, PATH_DEFAULT,
+    REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT, SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT,
+    STREAM_AFTER_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamOptions,
+};
+
+use self::body::Permit;
+use self::sessions::{HttpSession, Sessions};
+use self::sse_compat::SseSessions;
+use super::endpoint::Endpoint;
+use crate::listen::guard::{Refused, refused};
+use crate::listen::{self, ListenOptions, ServeError, Serving};
+
+/// Serves one agent as an MCP server, as a part of any actix-web application.
+///
+/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
+/// goes away isn't noticed, and `tcp_nodelay(true)`; [`serve`] does all of that.
+#[derive(Clone)]
+pub struct McpServer {
+    server: Data<Server>,
+}
+
+/// What the workers share.
+struct Server {
+    endpoint: Arc<Endpoint>,
+    options: McpServerOptions,
+    sessions: Sessions,
+    open_streams: Arc<AtomicUsize>,
+    sse: SseSessions,
+}
+
+impl McpServer {
+    /// Every message of `agent`'s that can be written as JSON is a tool under its name, unless the agent lists its tools
+    /// itself; what else it handles of `callboard_message::surface` is served as well.
+    pub fn new(agent: AgentRef, options: McpServerOptions) -> Self {
+        let server = Server {
+            endpoint: Endpoint::new(agent, options.inbound.clone()),
+            sessions: Sessions::new(options.sessions.clone(), options.streams.limits),
+            open_streams: Arc::default(),
+            sse: SseSessions::default(),
+            options,
+        };
+        Self { server: Data::new(server) }
+    }
+
+    /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
+    /// beside it.
+    pub fn configure(&self, config: &mut ServiceConfig) {
+        let options = &self.server.options;
+        let resource = web::resource(&options.path)
+            .app_data(self.server.clone())
+            .route(web::post().to(post::post))
+            .route(web::get().to(get::get))
+            .route(web::delete().to(get::delete))
+            .default_service(web::to(get::other));
+        config.service(resource);
+        if options.compat.sse {
+            let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
+            let messages = web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
+            config.service(stream.app_data(self.server.clone()).default_service(web::to(get::other)));
+            config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
+        }
+    }
+}
+
+impl Server {
+    /// Room for one more event stream.
+    fn permits(&self, session: Option<&HttpSession>) -> Result<Vec<Permit>, Refused> {
+        const SESSION_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "the session has too many open streams");
+        const SERVER_FULL: Refused =
+            refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
+        let mut permits = Vec::with_capacity(2);
+        if let Some(session) = session {
+            permits.push(Permit::take(session.open_streams(), self.sessions.streams_max()).ok_or(SESSION_FULL)?);
+        }
+        permits.push(Permit::take(&self.open_streams, self.options.streams.streams_max).ok_or(SERVER_FULL)?);
+        Ok(permits)
+    }
+}
+
+/// Serves `agent` over MCP on a bound listener, with every timeout set. Call it within a tokio runtime.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve(
+    listener: TcpListener,
+    agent: AgentRef,
+    options: McpServerOptions,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
+    let address = listener.local_addr()?;
+    if !options.access.may_listen_on(address.ip()) {
+        return Err(ServeError::OpenBeyondLoopback { address });
+    }
+    let server = McpServer::new(agent, options);
+    listen::serve(listener, listen, move |config| server.configure(config))
+}

@@ -1,0 +1,154 @@
+//! The targets, held against their corpus and what becomes of it.
+
+use std::fs;
+use std::path::Path;
+
+use callboard_fuzz::{CORPUS, TARGETS, Target};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{Config, TestRunner};
+
+/// Largest input that is made of the corpus, in bytes.
+const INPUT_BYTES_MAX: usize = 16 * 1024;
+/// Mutations of each target where `PROPTEST_CASES` doesn't say how many.
+const CASES: u32 = 1_000;
+
+fn corpus(target: &Target) -> Vec<Vec<u8>> {
+    let entries = fs::read_dir(Path::new(CORPUS).join(target.name)).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{} has no corpus", target.name);
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+#[derive(Debug, Clone)]
+enum Edit {
+    Flip {
+        at: Index,
+        bit: u8,
+    },
+    Set {
+        at: Index,
+        byte: u8,
+    },
+    Delete {
+        at: Index,
+        bytes: usize,
+    },
+    Duplicate {
+        at: Index,
+        bytes: usize,
+        times: usize,
+    },
+    /// From `from` on as another input of the corpus.
+    Splice {
+        at: Index,
+        other: Index,
+        from: Index,
+    },
+    Truncate {
+        at: Index,
+    },
+}
+
+/// Bytes that mean something to a decoder.
+const TELLING: &[u8] = b"{}[]\",:\\\r\n\0 \t0123456789eE+-.utdn/@#%=\x7f\x80\xC3\xED\xEF\xFF";
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let at = any::<Index>;
+    prop_oneof![
+        (at(), 0..8u8).prop_map(|(at, bit)| Edit::Flip { at, bit }),
+        (at(), prop_oneof![any::<u8>(), prop::sample::select(TELLING)]).prop_map(|(at, byte)| Edit::Set { at, byte }),
+        (at(), 1..20usize).prop_map(|(at, bytes)| Edit::Delete { at, bytes }),
+        (at(), 1..40usize, 1..20usize).prop_map(|(at, bytes, times)| Edit::Duplicate { at, bytes, times }),
+        (at(), at(), at()).prop_map(|(at, other, from)| Edit::Splice { at, other, from }),
+        at().prop_map(|at| Edit::Truncate { at }),
+    ]
+}
+
+fn edited(input: &[u8], edits: &[Edit], corpus: &[Vec<u8>]) -> Vec<u8> {
+    let mut input = input.to_vec();
+    for edit in edits {
+        let within = |at: &Index, bytes: &[u8]| at.index(bytes.len() + 1);
+        match edit {
+            Edit::Flip { at, bit } => {
+                let at = within(at, &input);
+                input.get_mut(at).into_iter().for_each(|byte| *byte ^= 1 << bit);
+            }
+            Edit::Set { at, byte } => {
+                let at = within(at, &input);
+                input.get_mut(at).into_iter().for_each(|old| *old = *byte);
+            }
+            Edit::Delete { at, bytes } => {
+                let at = within(at, &input);
+                input.drain(at..(at + bytes).min(input.len()));
+            }
+            Edit::Duplicate { at, bytes, times } => {
+                let at = within(at, &input);
+                let part = input[at..(at + bytes).min(input.len())].repeat(*times);
+                input.splice(at..at, part);
+            }
+            Edit::Splice { at, other, from } => {
+                let other: &Vec<u8> = other.get(corpus);
+                input.truncate(within(at, &input));
+                input.extend_from_slice(&other[within(from, other)..]);
+            }
+            Edit::Truncate { at } => input.truncate(within(at, &input)),
+        }
+        input.truncate(INPUT_BYTES_MAX);
+    }
+    input
+}
+
+/// Goal: the promises hold for the corpus. Method: each file whole, cut off at every byte, and from every byte on.
+#[test]
+fn corpus_and_each_part_of_it() {
+    for target in TARGETS {
+        for input in corpus(target) {
+            for at in 0..=input.len() {
+                (target.run)(&input[..at]);
+                (target.run)(&input[at..]);
+            }
+        }
+    }
+}
+
+/// Goal: the promises hold for what is nearly right. Method: files of the corpus with up to six edits.
+#[test]
+fn mutations_of_the_corpus() {
+    let cases = Config::default().cases;
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { cases } else { CASES };
+    for target in TARGETS {
+        let corpus = corpus(target);
+        let inputs = (any::<Index>(), vec(edit(), 1..=6));
+        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+        let run = runner.run(&inputs, |(which, edits)| {
+            let input: &Vec<u8> = which.get(&corpus);
+            (target.run)(&edited(input, &edits, &corpus));
+            Ok(())
+        });
+        run.unwrap_or_else(|why| panic!("{}: {why}", target.name));
+    }
+}
+
+/// Goal: the promises hold for bytes that are nothing like right. Method: any bytes, and the telling ones.
+#[test]
+fn any_bytes() {
+    let byte = prop_oneof![any::<u8>(), prop::sample::select(TELLING)];
+    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let run = runner.run(&vec(byte, 0..200), |bytes| {
+        TARGETS.iter().for_each(|target| (target.run)(&bytes));
+        Ok(())
+    });
+    run.unwrap_or_else(|why| panic!("{why}"));
+}
+
+/// Goal: every directory of the corpus is somebody's. Method: names.
+#[test]
+fn corpus_is_used() {
+    for entry in fs::read_dir(CORPUS).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(TARGETS.iter().any(|target| *target.name == *name), "{} is no target", name.display());
+    }
+}

@@ -1,0 +1,277 @@
+//! The messages of one stream, kept until they are read, and as long as they may be asked for again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use callboard_rpc::{SseEvent, encode_event};
+
+use crate::inbound::link::Link;
+
+/// Most messages of one stream that wait for its reader, by default.
+pub const STREAM_EVENTS_MAX_DEFAULT: usize = 256;
+/// Most bytes of one stream that wait for its reader, by default: two of the largest messages.
+pub const STREAM_BYTES_MAX_DEFAULT: usize = 8 * 1024 * 1024;
+/// Most bytes of one stream that are kept after they were read, by default; the last message always is.
+pub const REPLAY_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
+
+/// How much a stream keeps. Each bound is inclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Messages that wait for the reader, and as many that it has read.
+    pub events_max: usize,
+    /// Bytes that wait for the reader.
+    pub bytes_max: usize,
+    /// Bytes that are kept after they were read, for a reader that comes back.
+    pub replay_bytes_max: usize,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self {
+            events_max: STREAM_EVENTS_MAX_DEFAULT,
+            bytes_max: STREAM_BYTES_MAX_DEFAULT,
+            replay_bytes_max: REPLAY_BYTES_MAX_DEFAULT,
+        }
+    }
+}
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What one request causes, and its answer. Nothing of it may be lost; a reader may come back.
+    Resumable,
+    /// The same, for one reader only: what it has read is gone.
+    Once,
+    /// What no request caused. Without a reader the oldest gives way.
+    Unsolicited,
+}
+
+/// One stream. It is the link of those who write to it; a [`Reader`] takes from it.
+pub(super) struct EventLog {
+    /// Unique in the session; part of each event's id.
+    number: u64,
+    kind: Kind,
+    /// Whether its reader could see a question at all.
+    readable: bool,
+    limits: StreamLimits,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Framed, oldest first.
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    /// How many events have left the front for good.
+    gone: u64,
+    /// How many events have been handed to a reader.
+    read: u64,
+    /// How many readers there were: the last is the one.
+    readers: u64,
+    finished: bool,
+    /// Something was lost that may not be.
+    broken: bool,
+    waker: Option<Waker>,
+}
+
+/// Why a reader can't begin where it wants to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// What a reader finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// The next event, framed.
+    Event(Bytes),
+    /// The stream is over, or another reader has taken it.
+    End,
+    /// The reader was too slow: something is lost.
+    Broken,
+}
+
+impl EventLog {
+    pub(super) fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
+        Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.
+    pub(super) fn priming(&self, retry: std::time::Duration) -> Bytes {
+        let id = Some(format!("{}-0", self.number));
+        encode_event(&SseEvent { id, retry: Some(retry), ..SseEvent::default() }).into()
+    }
+
+    /// Ends the stream, after `last` where there is one.
+    pub(super) fn finish(&self, last: Option<Vec<u8>>) {
+        let waker = {
+            let mut inner = self.inner();
+            if let Some(last) = last {
+                self.append(&mut inner, last);
+            }
+            inner.finished = true;
+            inner.waker.take()
+        };
+        wake(waker);
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.inner().finished
+    }
+
+    /// Ready when there is something to read.
+    pub(super) fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut inner = self.inner();
+        if !inner.events.is_empty() || inner.finished {
+            return Poll::Ready(());
+        }
+        inner.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Reads from after event `after` on, or from the first that nobody has read. Whoever read before reads no more.
+    ///
+    /// # Errors
+    /// [`Gone`] where what follows isn't kept any more, or never was.
+    pub(super) fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
+        let (reader, waker) = {
+            let mut inner = self.inner();
+            let next = after.unwrap_or(inner.read.max(inner.gone));
+            if next < inner.gone || next > inner.gone + inner.events.len() as u64 || inner.broken {
+                return Err(Gone);
+            }
+            inner.readers += 1;
+            (Reader { log: self.clone(), number: inner.readers, next }, inner.waker.take())
+        };
+        wake(waker);
+        Ok(reader)
+    }
+
+    fn append(&self, inner: &mut Inner, message: Vec<u8>) -> bool {
+        if inner.finished || inner.broken {
+            return false;
+        }
+        let number = inner.gone + inner.events.len() as u64 + 1;
+        let mut event = SseEvent::message(message);
+        if self.kind != Kind::Once {
+            event.id = Some(format!("{}-{number}", self.number));
+        }
+        let framed = Bytes::from(encode_event(&event));
+        inner.bytes += framed.len();
+        inner.events.push_back(framed);
+        self.trim(inner);
+        !inner.broken
+    }
+
+    /// Lets go of what was read long ago; of what wasn't, only where the bound says so.
+    fn trim(&self, inner: &mut Inner) {
+        let StreamLimits { events_max, bytes_max, replay_bytes_max } = self.limits;
+        while inner.events.len() > 1 {
+            let was_read = inner.read > inner.gone;
+            let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
+            let give_way = match was_read {
+                true => inner.bytes > replay_bytes_max || inner.events.len() - unread as usize > events_max,
+                false => inner.bytes > bytes_max || inner.events.len() > events_max,
+            };
+            if !give_way {
+                return;
+            }
+            // Nobody is promised what no request caused; of the rest, a gap would be a lie.
+            inner.broken |= !was_read && self.kind != Kind::Unsolicited;
+            if let Some(event) = inner.events.pop_front() {
+                inner.bytes -= event.len();
+                inner.gone += 1;
+            }
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link for EventLog {
+    fn send(&self, message: Bytes) -> bool {
+        if !self.readable {
+            return false;
+        }
+        let (sent, waker) = {
+            let mut inner = self.inner();
+            (self.append(&mut inner, message.into()), inner.waker.take())
+        };
+        wake(waker);
+        sent
+    }
+
+    fn offer(&self, message: Bytes) -> bool {
+        let slow = {
+            let inner = self.inner();
+            let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
+            unread as usize >= self.limits.events_max / 2 || inner.bytes > self.limits.bytes_max / 2
+        };
+        (!slow || self.kind == Kind::Unsolicited) && self.send(message)
+    }
+
+    fn can_ask(&self) -> bool {
+        self.readable
+    }
+}
+
+/// Takes events from a log, in order, each once.
+pub(super) struct Reader {
+    log: Arc<EventLog>,
+    number: u64,
+    /// How many events it has behind it.
+    next: u64,
+}
+
+impl Reader {
+    pub(super) fn log(&self) -> &Arc<EventLog> {
+        &self.log
+    }
+
+    pub(super) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Read> {
+        let mut inner = self.log.inner();
+        if inner.readers != self.number {
+            return Poll::Ready(Read::End);
+        }
+        let Some(at) = self.next.checked_sub(inner.gone) else { return Poll::Ready(Read::Broken) };
+        if let Some(event) = inner.events.get(at as usize).cloned() {
+            self.next += 1;
+            inner.read = inner.read.max(self.next);
+            if self.log.kind == Kind::Once {
+                inner.bytes -= event.len();
+                inner.gone += 1;
+                inner.events.pop_front();
+            }
+            return Poll::Ready(Read::Event(event));
+        }
+        if inner.broken {
+            return Poll::Ready(Read::Broken);
+        }
+        if inner.finished {
+            return Poll::Ready(Read::End);
+        }
+        inner.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut inner = self.log.inner();
+        if inner.readers == self.number {
+            inner.waker = None;
+        }
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

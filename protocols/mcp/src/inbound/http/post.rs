@@ -1,0 +1,249 @@
+//! POST: one message, or a batch where the session's revision has them.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use callboard_message::Principal;
+use callboard_rpc::{Body, Incoming, Nulls, Request, RpcError, decode, decode_body, encode_response};
+use futures::FutureExt;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+use tokio::time::sleep;
+
+use super::admit::{self, Accepts, SESSION_ID, Version};
+use super::body::{Done, Held, SseBody, Work};
+use super::log::{EventLog, Kind};
+use super::sessions::HttpSession;
+use super::{Server, modern, reply};
+use crate::inbound::legacy::batch;
+use crate::inbound::link::Link;
+use crate::listen::guard::{self, Refused, refused};
+use crate::listen::idle::{self, Busy};
+use crate::wire::{Revision, code as mcp};
+
+pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+    let busy = idle::busy(&request);
+    let answer = answer(&request, payload, &server, busy).await;
+    answer.unwrap_or_else(reply::refuse)
+}
+
+const NOT_ACCEPTABLE: Refused =
+    refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name application/json or text/event-stream, better both");
+
+async fn answer(
+    request: &HttpRequest,
+    payload: Payload,
+    server: &Data<Server>,
+    busy: Busy,
+) -> Result<HttpResponse, Refused> {
+    let principal = admit::principal(request, server)?;
+    let headers = request.headers();
+    guard::check_content(headers)?;
+    let accepts = Accepts::of(headers);
+    if !accepts.json && !accepts.events {
+        return Err(NOT_ACCEPTABLE);
+    }
+    let limits = &server.options.inbound.limits;
+    let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
+    let version = Version::of(headers);
+    let exchange = Exchange { server, accepts, busy };
+    // A session means nothing to the modern era.
+    let session = match version.is_modern() {
+        true => None,
+        false => admit::session(headers, &principal, server)?,
+    };
+    if let Some(session) = session.as_ref().filter(|s| s.session.revision() == Some(Revision::V2025_03_26)) {
+        return match decode_body(&body, limits) {
+            Ok(Body::One(message)) => exchange.legacy(message, Some(session.clone()), principal, version).await,
+            Ok(Body::Batch(_)) => exchange.batch(body.freeze(), session.clone()).await,
+            Err(refusal) => Ok(reply::malformed(&refusal)),
+        };
+    }
+    match decode(&body, limits) {
+        Ok(message) if version.is_modern() || modern::is_modern(&message) => {
+            modern::post(exchange, message, principal, request).await
+        }
+        Ok(message) => exchange.legacy(message, session, principal, version).await,
+        Err(refusal) => Ok(reply::malformed(&refusal)),
+    }
+}
+
+/// One POST on its way to an answer.
+pub(super) struct Exchange<'a> {
+    pub(super) server: &'a Data<Server>,
+    pub(super) accepts: Accepts,
+    pub(super) busy: Busy,
+}
+
+impl Exchange<'_> {
+    async fn legacy(
+        self,
+        message: Incoming<'_>,
+        session: Option<Arc<HttpSession>>,
+        principal: Principal,
+        version: Version<'_>,
+    ) -> Result<HttpResponse, Refused> {
+        if let Version::Unknown(wanted) = version {
+            return Ok(unsupported(&message, wanted));
+        }
+        match (message, session) {
+            (Incoming::Request(request), None) if request.method == "initialize" => {
+                self.initialize(request, principal).await
+            }
+            (_, None) => Err(admit::NO_SESSION),
+            (Incoming::Request(request), Some(session)) => {
+                let log = session.new_stream(self.accepts.events);
+                let (active, link) = (session.busy(), log.clone() as Arc<dyn Link>);
+                let Request { id, method, params } = request;
+                let params = params.map(ToOwned::to_owned);
+                let running = async move {
+                    let request = Request { id, method, params: params.as_deref() };
+                    let body = active.0.session.request(request, link).await;
+                    Done { status: 200, body }
+                };
+                self.legacy_work(running.boxed(), log, session).await
+            }
+            (Incoming::Notification(notification), Some(session)) => {
+                session.session.notification(notification);
+                Ok(reply::accepted())
+            }
+            (Incoming::Response(response), Some(session)) => {
+                session.session.response(response);
+                Ok(reply::accepted())
+            }
+        }
+    }
+
+    async fn initialize(self, request: Request<'_>, principal: Principal) -> Result<HttpResponse, Refused> {
+        const FULL: Refused = refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions: try again later");
+        if !self.server.sessions.has_room() {
+            return Err(FULL);
+        }
+        let session = self.server.sessions.prepare(&self.server.endpoint, principal);
+        let link: Arc<dyn Link> = session.unsolicited.clone();
+        let body = session.session.request(request, link).await;
+        let id = match session.session.revision() {
+            Some(_) => Some(self.server.sessions.admit(session.clone()).ok_or(FULL)?),
+            None => None,
+        };
+        let log = EventLog::new(0, Kind::Once, false, self.server.options.streams.limits);
+        let mut response = self.whole(Done { status: 200, body }, &log)?;
+        if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
+            response.headers_mut().insert(HeaderName::from_static(SESSION_ID), id);
+        }
+        Ok(response)
+    }
+
+    async fn batch(self, body: bytes::Bytes, session: Arc<HttpSession>) -> Result<HttpResponse, Refused> {
+        let log = session.new_stream(self.accepts.events);
+        let (active, link) = (session.busy(), log.clone() as Arc<dyn Link>);
+        let limits = self.server.options.inbound.limits;
+        let running = async move {
+            // Read again, for the work may outlive the connection and then owns what it reads.
+            let body = match decode_body(&body, &limits) {
+                Ok(Body::Batch(entries)) => batch(&active.0.session, entries, &link).await,
+                _ => None,
+            };
+            Done { status: if body.is_some() { 200 } else { 202 }, body }
+        };
+        self.legacy_work(running.boxed(), log, session).await
+    }
+
+    /// Answers at once where that is possible, else by a stream that can be resumed.
+    async fn legacy_work(
+        self,
+        running: futures::future::BoxFuture<'static, Done>,
+        log: Arc<EventLog>,
+        session: Arc<HttpSession>,
+    ) -> Result<HttpResponse, Refused> {
+        let mut work = Work::new(running, Some(log.clone()));
+        if let Some(done) = self.before_stream(&mut work, &log, Some(self.server.options.streams.after)).await {
+            return self.whole(done, &log);
+        }
+        session.keep(&log);
+        let streams = &self.server.options.streams;
+        let polls = session.session.revision() >= Some(Revision::V2025_11_25);
+        let first = polls.then(|| log.priming(streams.retry));
+        let permits = self.server.permits(Some(&session))?;
+        let held = Held::new(self.busy, permits, Some(session.busy()));
+        let reader = log.read(None).map_err(|_| BROKEN)?;
+        let body = SseBody::new(reader, streams.keep_alive, held)
+            .starting_with(first)
+            .driving(work)
+            .closing_after(streams.poll_after.filter(|_| polls));
+        Ok(reply::events(body))
+    }
+
+    /// The answer, if it comes before anything must be streamed.
+    pub(super) async fn before_stream(
+        &self,
+        work: &mut Work,
+        log: &EventLog,
+        patience: Option<std::time::Duration>,
+    ) -> Option<Done> {
+        let streams = self.accepts.events;
+        let mut late = std::pin::pin!(async {
+            match patience {
+                Some(patience) => sleep(patience).await,
+                None => std::future::pending().await,
+            }
+        });
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = Pin::new(&mut *work).poll(cx) {
+                // What was sent before goes first.
+                return Poll::Ready(Some(done)).map(|done| match log.poll_begun(cx) {
+                    Poll::Ready(()) => {
+                        log.finish(done.and_then(|done| done.body));
+                        None
+                    }
+                    Poll::Pending => done,
+                });
+            }
+            if streams && (log.poll_begun(cx).is_ready() || late.as_mut().poll(cx).is_ready()) {
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// An answer that needs no stream; as one event where the client reads nothing else.
+    pub(super) fn whole(self, done: Done, log: &Arc<EventLog>) -> Result<HttpResponse, Refused> {
+        match done.body {
+            Some(body) if self.accepts.json => Ok(reply::json(done.status, body)),
+            Some(body) => {
+                log.finish(Some(body));
+                let held = Held::new(self.busy, self.server.permits(None)?, None);
+                let reader = log.read(None).map_err(|_| BROKEN)?;
+                Ok(reply::events(SseBody::new(reader, self.server.options.streams.keep_alive, held)))
+            }
+            None if done.status == 202 => Ok(reply::accepted()),
+            None => Ok(reply::no_events()),
+        }
+    }
+}
+
+/// A call that said more, before anybody could read it, than is kept.
+pub(super) const BROKEN: Refused =
+    refused(StatusCode::INTERNAL_SERVER_ERROR, "the call said more than is kept for a reader");
+
+/// The answer to a revision that isn't spoken here (2025-06-18, transports).
+fn unsupported(message: &Incoming<'_>, wanted: &str) -> HttpResponse {
+    const SHOWN_CHARS_MAX: usize = 40;
+    let wanted: String = wanted.chars().take(SHOWN_CHARS_MAX).collect();
+    let supported: Vec<&str> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
+    let mut error = RpcError::new(mcp::UNSUPPORTED_VERSION, "that protocol version is not spoken here");
+    error.data = to_raw_value(&json!({ "supported": supported, "requested": wanted })).ok();
+    let id = match message {
+        Incoming::Request(request) => Some(&request.id),
+        _ => None,
+    };
+    let status = StatusCode::BAD_REQUEST.as_u16();
+    reply::json(status, encode_response(id, Err(&error), Nulls::Omit))
+}

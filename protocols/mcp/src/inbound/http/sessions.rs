@@ -1,0 +1,184 @@
+//! Legacy sessions over HTTP: their ids, their streams, their end.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use callboard_message::Principal;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::log::{EventLog, Kind, StreamLimits};
+use super::options::SessionOptions;
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::legacy::Session;
+
+/// The sessions of one server.
+pub(super) struct Sessions {
+    options: SessionOptions,
+    limits: StreamLimits,
+    table: Mutex<HashMap<String, Arc<HttpSession>>>,
+}
+
+/// A session and its streams.
+pub(super) struct HttpSession {
+    pub(super) session: Arc<Session>,
+    /// What no request caused.
+    pub(super) unsolicited: Arc<EventLog>,
+    limits: StreamLimits,
+    replay_streams_max: usize,
+    last_stream: AtomicU64,
+    /// Streams of requests, running ones and the last that finished.
+    streams: Mutex<BTreeMap<u64, Arc<EventLog>>>,
+    open_streams: Arc<AtomicUsize>,
+    /// Requests and streams at this moment.
+    active: AtomicUsize,
+    idle_since: Mutex<Instant>,
+}
+
+impl Sessions {
+    pub(super) fn new(options: SessionOptions, limits: StreamLimits) -> Self {
+        Self { options, limits, table: Mutex::default() }
+    }
+
+    /// A session that isn't known by any id yet.
+    pub(super) fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
+        let unsolicited = EventLog::new(0, Kind::Unsolicited, true, self.limits);
+        Arc::new(HttpSession {
+            session: Session::open(endpoint.clone(), Arc::new(principal), unsolicited.clone()),
+            unsolicited,
+            limits: self.limits,
+            replay_streams_max: self.options.replay_streams_max,
+            last_stream: AtomicU64::new(0),
+            streams: Mutex::default(),
+            open_streams: Arc::default(),
+            active: AtomicUsize::new(0),
+            idle_since: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Whether there is room for one more; sessions that nobody has used for long make some.
+    pub(super) fn has_room(&self) -> bool {
+        let mut table = self.table();
+        self.make_room(&mut table)
+    }
+
+    /// Gives a session its id: 244 random bits. `None` where there are too many.
+    pub(super) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
+        let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let mut table = self.table();
+        if !self.make_room(&mut table) {
+            return None;
+        }
+        table.insert(id.clone(), session);
+        Some(id)
+    }
+
+    /// The session of that id, if it is `principal`'s.
+    pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
+        let found = self.table().get(id).cloned()?;
+        if **found.session.principal() != *principal {
+            return None;
+        }
+        if found.is_idle_for(self.options.idle_max) {
+            self.end(id);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, id: &str) {
+        let ended = self.table().remove(id);
+        if let Some(ended) = ended {
+            ended.close();
+        }
+    }
+
+    pub(super) fn streams_max(&self) -> usize {
+        self.options.streams_max
+    }
+
+    fn make_room(&self, table: &mut HashMap<String, Arc<HttpSession>>) -> bool {
+        if table.len() < self.options.sessions_max {
+            return true;
+        }
+        table.retain(|_, session| {
+            let idle = session.is_idle_for(self.options.idle_max);
+            if idle {
+                session.close();
+            }
+            !idle
+        });
+        table.len() < self.options.sessions_max
+    }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        for session in self.table().values() {
+            session.close();
+        }
+    }
+}
+
+impl HttpSession {
+    /// A stream for one request; it can't be found before it is [kept](Self::keep).
+    pub(super) fn new_stream(&self, readable: bool) -> Arc<EventLog> {
+        let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
+        EventLog::new(number, Kind::Resumable, readable, self.limits)
+    }
+
+    /// Keeps a stream for readers that come back. The oldest finished ones make room.
+    pub(super) fn keep(&self, log: &Arc<EventLog>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
+        for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
+            streams.remove(number);
+        }
+        streams.insert(log.number(), log.clone());
+    }
+
+    /// The stream of that number.
+    pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
+        match number {
+            0 => Some(self.unsolicited.clone()),
+            _ => self.streams.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned(),
+        }
+    }
+
+    /// How many streams of it are open.
+    pub(super) fn open_streams(&self) -> &Arc<AtomicUsize> {
+        &self.open_streams
+    }
+
+    /// Keeps it from being idle.
+    pub(super) fn busy(self: &Arc<Self>) -> Active {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Active(self.clone())
+    }
+
+    fn is_idle_for(&self, idle_max: std::time::Duration) -> bool {
+        let idle_since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        self.active.load(Ordering::Relaxed) == 0 && idle_since.elapsed() > idle_max
+    }
+
+    fn close(&self) {
+        self.session.close();
+        self.unsolicited.finish(None);
+    }
+}
+
+/// A request or a stream of a session.
+pub(super) struct Active(pub(super) Arc<HttpSession>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,160 @@
+use callboard_message::RawObject;
+use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use memchr::memmem;
+use serde_json::value::RawValue;
+
+use super::options::{CacheHint, ModernOptions};
+use crate::wire::code as mcp;
+use crate::wire::meta::SERVER_INFO;
+
+/// What a request is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The status of HTTP, where nothing was sent before.
+    pub status: u16,
+    /// One JSON-RPC response, on one line where the agent's reply is.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// An error with the status that the specification gives its code.
+    pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Self {
+        let status = match error.code {
+            code::METHOD_NOT_FOUND => 404,
+            code::PARSE_ERROR | code::INVALID_REQUEST => 400,
+            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => 400,
+            _ => 200,
+        };
+        Self::error_with(status, id, error)
+    }
+
+    pub(super) fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
+        Self { status, body: encode_response(id, Err(error), Nulls::Omit) }
+    }
+}
+
+/// Members that every result gets; written once.
+pub(super) struct Members {
+    /// `"_meta":{…}`, or nothing.
+    meta: String,
+    /// `serverInfo`, or nothing.
+    server: Option<RawObject>,
+}
+
+impl Members {
+    pub fn new(options: &ModernOptions, server: RawObject) -> Self {
+        let server = options.names_server.then_some(server);
+        let meta = match &server {
+            Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{}}}"#, server.to_raw().get()),
+            None => String::new(),
+        };
+        Self { meta, server }
+    }
+
+    /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
+    /// what it says.
+    pub fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
+        let bytes = result.get().as_bytes();
+        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + bytes.len());
+        push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
+        match result.get().strip_prefix('{') {
+            Some(rest) if !may_have_ours(bytes, cache.is_some()) => {
+                push(&mut out, &["{\"resultType\":\"", kind, "\""]);
+                if let Some(cache) = cache {
+                    let (ttl_ms, scope) = cache.members();
+                    push(&mut out, &[",\"ttlMs\":", &ttl_ms.to_string(), ",\"cacheScope\":\"", scope, "\""]);
+                }
+                if !self.meta.is_empty() {
+                    push(&mut out, &[",", &self.meta]);
+                }
+                let empty = rest.trim_start_matches([' ', '\t', '\r', '\n']) == "}";
+                push(&mut out, &[if empty { "" } else { "," }, rest]);
+            }
+            _ => push(&mut out, &[self.merged(kind, cache, result).to_raw().get()]),
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// The same by members, for a result that may have some of them.
+    fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> RawObject {
+        // What is no object is no result: an agent that stands for something outside may have been told nonsense.
+        let mut result = RawObject::parse(result).unwrap_or_default();
+        if result.text("resultType").is_none() {
+            result.set("resultType", kind);
+        }
+        if let Some(cache) = cache {
+            let (ttl_ms, scope) = cache.members();
+            if result.read::<u64>("ttlMs").is_none() {
+                result.set("ttlMs", ttl_ms);
+            }
+            if !matches!(result.text("cacheScope").as_deref(), Some("public" | "private")) {
+                result.set("cacheScope", scope);
+            }
+        }
+        if let Some(server) = &self.server {
+            let meta = result.object("_meta").unwrap_or_default();
+            result.set("_meta", meta.with(SERVER_INFO, server));
+        }
+        result
+    }
+}
+
+/// Whether a member of a result may have one of our names; an escape could hide one.
+fn may_have_ours(result: &[u8], cached: bool) -> bool {
+    let has = |name: &[u8]| memmem::find(result, name).is_some();
+    has(b"\"resultType\"")
+        || has(b"\"_meta\"")
+        || has(b"\\u")
+        || (cached && (has(b"\"ttlMs\"") || has(b"\"cacheScope\"")))
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn response(result: &str, cache: Option<CacheHint>) -> String {
+        let members = Members::new(&ModernOptions::default(), RawObject::new().with("name", "s").with("version", "1"));
+        let result = RawValue::from_string(result.to_owned()).unwrap();
+        String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
+    }
+
+    /// Goal: what the agent wrote keeps its bytes, what it lacks is put in once. Method: results with each of our names,
+    /// plain, nested, and hidden by an escape.
+    #[test]
+    fn a_result_keeps_its_bytes() {
+        let head = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;
+        assert_eq!(response("{}", None), format!("{head}}}}}"));
+        assert_eq!(response("{ }", None), format!("{head} }}}}"));
+        let odd = r#"{ "b":1.0,"a":123456789012345678901234567890, "c" : [ 1e2 ]}"#;
+        assert_eq!(response(odd, None), format!("{head},{}}}", &odd[1..]));
+        let cache = Some(CacheHint::private(Duration::from_millis(5)));
+        for (result, kept) in [
+            (r#"{"resultType":"task","n":1.0}"#, json!({ "resultType": "task" })),
+            (r#"{"_meta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#, json!({ "ttlMs": 9, "cacheScope": "public" })),
+            (r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#, json!({ "ttlMs": 5, "cacheScope": "private" })),
+        ] {
+            let text = response(result, cache);
+            let parsed: Value = serde_json::from_str(&text).unwrap();
+            assert!(text.contains("\"n\":1.0"), "{text}");
+            for (name, value) in kept.as_object().unwrap() {
+                assert_eq!(&parsed["result"][name], value, "{text}");
+            }
+            assert_eq!(parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
+            let object: RawObject = serde_json::from_str(&text).unwrap();
+            assert!(object.object("result").is_some(), "no member stands twice: {text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject};
+use callboard_rpc::encode_notification;
+use callboard_runtime::Caller;
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+
+use super::desk::Desk;
+use super::head::Head;
+use crate::inbound::link::Link;
+
+/// The client behind a call. Progress and log lines go to the request of it that is open, questions to the desk.
+pub(super) struct Client {
+    line: Mutex<Option<Line>>,
+    /// `None` where the request can't be answered with questions.
+    desk: Option<Arc<Desk>>,
+    /// Who has taken the call over; then it alone hears and is asked.
+    successor: OnceLock<Arc<dyn Caller>>,
+}
+
+/// Where what happens during one request goes.
+pub(super) struct Line {
+    link: Arc<dyn Link>,
+    token: Option<Box<RawValue>>,
+    level: Option<LogLevel>,
+    /// How far the last report said the call had come.
+    done: f64,
+}
+
+impl Line {
+    /// The line of a request; `None` where its sender wants to hear nothing.
+    pub fn of(head: &Head<'_>, link: &Arc<dyn Link>) -> Option<Self> {
+        let wanted = head.token.is_some() || head.level.is_some();
+        let token = head.token.map(RawValue::to_owned);
+        wanted.then(|| Self { link: link.clone(), token, level: head.level, done: f64::NEG_INFINITY })
+    }
+}
+
+impl Client {
+    pub fn new(line: Option<Line>, desk: Option<Arc<Desk>>) -> Self {
+        Self { line: Mutex::new(line), desk, successor: OnceLock::new() }
+    }
+
+    /// The next request of the same call, or none: nothing may be sent for one that was answered.
+    pub fn turn_to(&self, line: Option<Line>) {
+        *self.line() = line;
+    }
+
+    /// Puts somebody in the client's place, once.
+    pub fn hand_over(&self, successor: Arc<dyn Caller>) {
+        let _ = self.successor.set(successor);
+    }
+
+    fn line(&self) -> MutexGuard<'_, Option<Line>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Caller for Client {
+    fn progress(&self, progress: Progress) {
+        if let Some(successor) = self.successor.get() {
+            return successor.progress(progress);
+        }
+        let mut line = self.line();
+        let Some(Line { link, token: Some(token), done, .. }) = &mut *line else { return };
+        // Each report says more than the one before it (basic/patterns/progress).
+        if !(progress.done > *done && progress.done.is_finite()) {
+            return;
+        }
+        *done = progress.done;
+        let mut params = RawObject::new();
+        params.set_raw("progressToken", token.clone());
+        params.set("progress", number(progress.done));
+        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
+            params.set("total", number(total));
+        }
+        if let Some(message) = progress.message {
+            params.set("message", message);
+        }
+        link.send(encode_notification("notifications/progress", Some(&params.to_raw())).into());
+    }
+
+    fn log(&self, log: Log) {
+        if let Some(successor) = self.successor.get() {
+            return successor.log(log);
+        }
+        let line = self.line();
+        let Some(Line { link, level: Some(level), .. }) = &*line else { return };
+        if log.level() >= *level {
+            link.send(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        if let Some(successor) = self.successor.get() {
+            return successor.ask(question);
+        }
+        match &self.desk {
+            Some(desk) => Box::pin(desk.ask(question)),
+            None => Box::pin(async { Err(nobody()) }),
+        }
+    }
+
+    fn abilities(&self) -> Abilities {
+        if let Some(successor) = self.successor.get() {
+            return successor.abilities();
+        }
+        self.desk.as_ref().map(|desk| desk.abilities()).unwrap_or_default()
+    }
+}
+
+pub(super) fn nobody() -> Failure {
+    Failure::new(FailureKind::NobodyToAsk, "nobody can be asked during this request")
+}
+
+/// A whole number without a point, as people write it.
+fn number(value: f64) -> serde_json::Value {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value.fract() == 0.0 && value.abs() < EXACT_MAX {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+        true => (value as i64).into(),
+        false => value.into(),
+    }
+}

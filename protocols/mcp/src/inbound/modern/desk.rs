@@ -1,0 +1,191 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use callboard_message::{
+    Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Question, RawObject, RootsAnswer, RootsRequest,
+    Sample, SampleAnswer,
+};
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, oneshot};
+
+use super::client::nobody;
+
+/// Most questions of one call that wait for answers at once.
+pub const QUESTIONS_MAX: usize = 16;
+
+/// The questions of one call that wait for the client, which answers them with its next request.
+pub(super) struct Desk {
+    state: Mutex<State>,
+    /// A question came in.
+    asked: Notify,
+}
+
+struct State {
+    /// What the client can answer, as its newest request says.
+    capabilities: RawObject,
+    waiting: Vec<Waiting>,
+    /// Answers that came before their questions.
+    early: RawObject,
+    /// Questions so far.
+    count: usize,
+}
+
+struct Waiting {
+    key: String,
+    method: &'static str,
+    params: Box<RawValue>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What became of the answers that a request brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivered {
+    /// At least one question was answered, or none is left: the call goes on.
+    GoesOn,
+    /// Nothing that was asked for: ask again.
+    Nothing,
+}
+
+impl Desk {
+    pub fn new(capabilities: RawObject, early: RawObject) -> Arc<Self> {
+        let state = State { capabilities, waiting: Vec::new(), early, count: 0 };
+        Arc::new(Self { state: Mutex::new(state), asked: Notify::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn abilities(&self) -> Abilities {
+        Abilities(self.state().capabilities.clone())
+    }
+
+    /// Ends when a question came in since the last time.
+    pub async fn asked(&self) {
+        self.asked.notified().await;
+    }
+
+    /// Puts a question up and waits for its answer.
+    pub async fn ask(self: &Arc<Self>, mut question: Question) -> Result<Answer, Failure> {
+        let key = question.take_key();
+        let (method, body) = match &question {
+            Question::Sample(Sample(body)) => ("sampling/createMessage", body),
+            Question::Elicit(Elicitation(body)) => ("elicitation/create", body),
+            Question::Roots(RootsRequest(body)) => ("roots/list", body),
+            _ => return Err(nobody()),
+        };
+        let answered = {
+            let mut state = self.state();
+            state.waiting.retain(|waiting| !waiting.answer.is_closed());
+            lacks(method, body, &state.capabilities)?;
+            if state.waiting.len() >= QUESTIONS_MAX {
+                return Err(Failure::new(FailureKind::Overloaded, "too many questions wait for answers"));
+            }
+            let key = state.key(key);
+            if let Some(early) = state.early.remove(&key).and_then(|raw| read_answer(method, &raw)) {
+                return Ok(early);
+            }
+            let (answer, answered) = oneshot::channel();
+            state.waiting.push(Waiting { key, method, params: body.to_raw(), answer });
+            answered
+        };
+        self.asked.notify_one();
+        answered.await.map_err(|_| nobody())
+    }
+
+    /// The questions that wait, as `inputRequests`; `None` where none does.
+    pub fn requests(&self) -> Option<RawObject> {
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.answer.is_closed());
+        let mut requests = RawObject::new();
+        for Waiting { key, method, params, .. } in &state.waiting {
+            requests.set(key, RawObject::new().with("method", method).with("params", params));
+        }
+        (!requests.is_empty()).then_some(requests)
+    }
+
+    /// Takes what the client's next request brings: what it can answer now, and its answers. What nobody asked for is
+    /// ignored; what isn't answered waits on.
+    ///
+    /// # Errors
+    /// The key of an answer that doesn't fit its question: nothing was taken.
+    pub fn deliver(&self, capabilities: RawObject, responses: &RawObject) -> Result<Delivered, String> {
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.answer.is_closed());
+        let mut answers = Vec::new();
+        for waiting in &state.waiting {
+            let Some(raw) = responses.get(&waiting.key) else { continue };
+            let answer = read_answer(waiting.method, raw).ok_or_else(|| waiting.key.clone())?;
+            answers.push((waiting.key.clone(), answer));
+        }
+        state.capabilities = capabilities;
+        if answers.is_empty() && !state.waiting.is_empty() {
+            return Ok(Delivered::Nothing);
+        }
+        for (key, answer) in answers {
+            if let Some(at) = state.waiting.iter().position(|waiting| waiting.key == key) {
+                // A callee that gave up meanwhile doesn't need it.
+                let _ = state.waiting.remove(at).answer.send(answer);
+            }
+        }
+        Ok(Delivered::GoesOn)
+    }
+}
+
+impl State {
+    /// The key of a question: its own where that is free.
+    fn key(&mut self, own: Option<String>) -> String {
+        self.count += 1;
+        let wanted = own.filter(|key| !key.is_empty()).unwrap_or_else(|| format!("q{}", self.count));
+        let taken = |key: &str| self.waiting.iter().any(|waiting| waiting.key == key);
+        match taken(&wanted) {
+            false => wanted,
+            // At most so many wait, so one of the next numbers is free.
+            true => (2..).map(|n| format!("{wanted}-{n}")).find(|key| !taken(key)).unwrap_or(wanted),
+        }
+    }
+}
+
+/// Refuses a question that the client hasn't said it can answer, and says what it would have to declare.
+fn lacks(method: &str, body: &RawObject, capabilities: &RawObject) -> Result<(), Failure> {
+    let can = Abilities(capabilities.clone());
+    let (can, required) = match method {
+        "sampling/createMessage" if body.has("tools") || body.has("toolChoice") => (
+            capabilities.object("sampling").is_some_and(|sampling| sampling.has("tools")),
+            json!({ "sampling": { "tools": {} } }),
+        ),
+        "sampling/createMessage" => (can.sampling(), json!({ "sampling": {} })),
+        "elicitation/create" if body.text("mode").as_deref() == Some("url") => {
+            (can.elicitation_url(), json!({ "elicitation": { "url": {} } }))
+        }
+        "elicitation/create" => (can.elicitation_form(), json!({ "elicitation": {} })),
+        _ => (can.roots(), json!({ "roots": {} })),
+    };
+    match can {
+        true => Ok(()),
+        false => Err(Failure::new(FailureKind::NobodyToAsk, "the client hasn't declared that it can answer this")
+            .with_data(json!({ "requiredCapabilities": required }))),
+    }
+}
+
+/// An answer as its question wants it; `None` where it doesn't fit.
+fn read_answer(method: &str, raw: &RawValue) -> Option<Answer> {
+    let body = RawObject::parse(raw).ok()?;
+    match method {
+        "sampling/createMessage" => {
+            let content = body.get("content")?.get();
+            let fits = body.text("role").is_some() && body.text("model").is_some() && content.starts_with(['{', '[']);
+            fits.then_some(Answer::Sample(SampleAnswer(body)))
+        }
+        "elicitation/create" => {
+            let known = matches!(body.text("action")?.as_str(), "accept" | "decline" | "cancel");
+            let fits = known && body.get("content").is_none_or(|content| content.get().starts_with('{'));
+            fits.then_some(Answer::Elicit(ElicitAnswer(body)))
+        }
+        _ => {
+            let roots: Vec<RawObject> = body.read("roots")?;
+            let fit = roots.iter().all(|root| root.text("uri").is_some());
+            fit.then_some(Answer::Roots(RootsAnswer(body)))
+        }
+    }
+}

@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use callboard_message::{Abilities, Change, Principal, RawObject};
+use callboard_rpc::{Id, RpcError, code, encode_notification};
+use callboard_runtime::CallMeta;
+use futures::stream::StreamExt;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::parked::Reply;
+use super::running::cancelled;
+use crate::inbound::changes::Watching;
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::link::Link;
+use crate::inbound::outcome::raw;
+use crate::inbound::tasks;
+use crate::wire::code::OVERLOADED;
+use crate::wire::meta::SUBSCRIPTION_ID;
+
+/// Changes that wait for one subscriber. One that is slower misses some, so its subscription ends: it lists anew.
+const CHANGES_WAITING_MAX: usize = 256;
+
+/// Which changes a subscriber hears of.
+struct Filter {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    uris: Vec<String>,
+    /// Tasks whose steps it wants to hear of.
+    task_ids: Vec<String>,
+}
+
+/// `subscriptions/listen`: stays open until its client hangs up, or the agent or the endpoint ends.
+pub(super) async fn listen(
+    endpoint: &Endpoint,
+    principal: Arc<Principal>,
+    id: &Id,
+    params: Option<&RawValue>,
+    client: &Abilities,
+    link: Arc<dyn Link>,
+    hung_up: &CancellationToken,
+) -> Result<Reply, RpcError> {
+    let _slot = endpoint
+        .modern
+        .subscriptions
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| RpcError::new(OVERLOADED, "too many subscriptions are open: end one, or try again later"))?;
+    let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
+    let about = endpoint.surface.about(CallMeta::new(principal.clone())).await;
+    filter.narrow(&endpoint.surface.capabilities(&about));
+    if !filter.task_ids.is_empty() && !tasks::declares(client) {
+        return Err(tasks::undeclared());
+    }
+    let (task_ids, mut steps) = tasks::follow(endpoint, &principal, std::mem::take(&mut filter.task_ids));
+    filter.task_ids = task_ids;
+
+    let lost = CancellationToken::new();
+    let (told, mut changes) = mpsc::channel(CHANGES_WAITING_MAX);
+    let overflow = lost.clone();
+    let _listening = endpoint.changes.listen(move |change| {
+        if told.try_send(change.clone()).is_err() {
+            overflow.cancel();
+        }
+    });
+    let _watched = watch(endpoint, &principal, &mut filter).await;
+
+    if !link.send(notification(
+        "notifications/subscriptions/acknowledged",
+        id,
+        RawObject::new().with("notifications", filter.members()),
+    )) {
+        return Err(cancelled());
+    }
+    loop {
+        let change = tokio::select! {
+            biased;
+            () = hung_up.cancelled() => return Err(cancelled()),
+            () = lost.cancelled() => break,
+            () = endpoint.modern.closing.cancelled() => break,
+            Some(step) = steps.next() => {
+                if !link.send(notification("notifications/tasks", id, step)) {
+                    return Err(cancelled());
+                }
+                continue;
+            }
+            change = changes.recv() => change,
+            _ = endpoint.surface.agent().ended() => None,
+        };
+        let Some(change) = change else { break };
+        if let Some(message) = filter.message(&change, id)
+            && !link.send(message)
+        {
+            return Err(cancelled());
+        }
+    }
+    Ok(Reply::Complete(RawObject::new().with("_meta", subscription(id)).to_raw()))
+}
+
+/// Watches the resources of the filter, and leaves out of it what can't be watched.
+async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Filter) -> Vec<Watching> {
+    let mut watched = Vec::with_capacity(filter.uris.len());
+    let mut kept = Vec::with_capacity(filter.uris.len());
+    for uri in std::mem::take(&mut filter.uris) {
+        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface, &uri, CallMeta::new(principal.clone())).await {
+            watched.push(watching);
+            kept.push(uri);
+        }
+    }
+    filter.uris = kept;
+    watched
+}
+
+impl Filter {
+    fn read(params: Option<&RawValue>, uris_max: usize) -> Result<Self, RpcError> {
+        let invalid = |why: String| RpcError::new(code::INVALID_PARAMS, why);
+        let wanted = params.and_then(|raw| RawObject::parse(raw).ok()?.object("notifications"));
+        let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
+        let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid(format!("`{name}` must be true or false"))),
+        };
+        let list = |name: &str| -> Result<Vec<String>, RpcError> {
+            let list: Vec<String> = match wanted.get(name) {
+                None => Vec::new(),
+                Some(raw) => serde_json::from_str(raw.get())
+                    .map_err(|_| invalid(format!("`{name}` must be a list of strings")))?,
+            };
+            if list.len() > uris_max { Err(invalid(format!("more than {uris_max} `{name}`"))) } else { Ok(list) }
+        };
+        Ok(Self {
+            tools: flag("toolsListChanged")?,
+            prompts: flag("promptsListChanged")?,
+            resources: flag("resourcesListChanged")?,
+            uris: list("resourceSubscriptions")?,
+            task_ids: list("taskIds")?,
+        })
+    }
+
+    /// Leaves what the server can tell.
+    fn narrow(&mut self, capabilities: &RawObject) {
+        let can = |what: &str, how: &str| capabilities.object(what).and_then(|of| of.read(how)).unwrap_or(false);
+        self.tools &= can("tools", "listChanged");
+        self.prompts &= can("prompts", "listChanged");
+        self.resources &= can("resources", "listChanged");
+        if !can("resources", "subscribe") {
+            self.uris.clear();
+        }
+    }
+
+    fn members(&self) -> RawObject {
+        let mut members = RawObject::new();
+        let flags = [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ];
+        for (name, _) in flags.into_iter().filter(|(_, on)| *on) {
+            members.set(name, true);
+        }
+        if !self.uris.is_empty() {
+            members.set("resourceSubscriptions", &self.uris);
+        }
+        if !self.task_ids.is_empty() {
+            members.set("taskIds", &self.task_ids);
+        }
+        members
+    }
+
+    /// The notification of a change; `None` where it isn't asked for.
+    fn message(&self, change: &Change, id: &Id) -> Option<bytes::Bytes> {
+        let (method, wanted, params) = match change {
+            Change::Tools => ("notifications/tools/list_changed", self.tools, RawObject::new()),
+            Change::Prompts => ("notifications/prompts/list_changed", self.prompts, RawObject::new()),
+            Change::Resources => ("notifications/resources/list_changed", self.resources, RawObject::new()),
+            Change::Resource(uri) => {
+                ("notifications/resources/updated", self.uris.contains(uri), RawObject::new().with("uri", uri))
+            }
+            _ => return None,
+        };
+        wanted.then(|| notification(method, id, params))
+    }
+}
+
+fn notification(method: &str, id: &Id, params: RawObject) -> bytes::Bytes {
+    encode_notification(method, Some(&params.with("_meta", subscription(id)).to_raw())).into()
+}
+
+fn subscription(id: &Id) -> RawObject {
+    let mut meta = RawObject::new();
+    meta.set_raw(SUBSCRIPTION_ID, raw(id.as_json().to_owned()));
+    meta
+}

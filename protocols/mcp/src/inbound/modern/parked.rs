@@ -1,0 +1,311 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use callboard_message::RawObject;
+use callboard_rpc::{RpcError, code};
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::client::Line;
+use super::desk::Delivered;
+use super::running::{Running, Step, cancelled};
+use super::seal::{Binding, Seal, State, random};
+use crate::inbound::options::InboundOptions;
+use crate::wire::code::OVERLOADED;
+
+/// Most outcomes that are kept for clients that repeat a retry.
+pub const OUTCOMES_KEPT_MAX: usize = 256;
+/// Largest outcome that is kept, in bytes.
+pub const OUTCOME_BYTES_MAX: usize = 64 * 1024;
+
+/// What a request comes to that isn't an error.
+#[derive(Clone)]
+pub(super) enum Reply {
+    /// To its result.
+    Complete(Box<RawValue>),
+    /// To its result, by way of questions.
+    Resumed(Box<RawValue>),
+    /// To questions.
+    InputRequired(Box<RawValue>),
+    /// To a task, which goes on with the call.
+    Task(Box<RawValue>),
+}
+
+/// Makes a task of a call whose questions are answered.
+pub(super) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
+
+/// The calls of one endpoint that wait for their clients' answers.
+pub(super) struct ParkedCalls {
+    table: Mutex<Table>,
+    seal: Seal,
+    began: Instant,
+    calls_max: usize,
+    parked_for: Duration,
+    /// How long a call may be gone on with.
+    runs_for: Duration,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<[u8; 16], Arc<Parked>>,
+    /// Those of them that have ended, oldest first.
+    ended: VecDeque<[u8; 16]>,
+}
+
+struct Parked {
+    id: [u8; 16],
+    expires: Mutex<Instant>,
+    /// Fires when it leaves the table.
+    gone: CancellationToken,
+    /// One retry at a time.
+    turn: tokio::sync::Mutex<Turn>,
+}
+
+struct Turn {
+    /// The round whose answers are awaited; past the last one where the call has ended.
+    round: u32,
+    /// `None` where it has ended, or is being gone on with by a request that may go away.
+    running: Option<Running>,
+    /// What the round before this one came to.
+    last: Option<Result<Reply, RpcError>>,
+}
+
+/// A retry, as far as it matters to a parked call.
+pub(super) struct Retry<'a> {
+    pub state: &'a str,
+    pub binding: &'a Binding,
+    pub capabilities: RawObject,
+    pub responses: RawObject,
+    pub line: Option<Line>,
+    /// For a call that becomes a task after its first questions.
+    pub adopt: Option<Adopt<'a>>,
+}
+
+impl ParkedCalls {
+    pub fn new(options: &InboundOptions) -> Arc<Self> {
+        Arc::new(Self {
+            table: Mutex::default(),
+            seal: Seal::new(),
+            began: Instant::now(),
+            calls_max: options.modern.parked_calls_max,
+            parked_for: options.modern.parked_for,
+            runs_for: options.call_deadline,
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a call that asks, until it is answered or expires.
+    ///
+    /// # Errors
+    /// `OVERLOADED` where too many wait: the call is cancelled.
+    pub fn park(self: &Arc<Self>, running: Running, requests: RawObject, binding: &Binding) -> Result<Reply, RpcError> {
+        let parked = Arc::new(Parked {
+            id: random(),
+            expires: Mutex::new(Instant::now()),
+            gone: CancellationToken::new(),
+            turn: tokio::sync::Mutex::new(Turn { round: 1, running: Some(running), last: None }),
+        });
+        let reply = self.asking(&parked, 1, requests, binding);
+        {
+            let mut table = self.table();
+            if table.calls.len() - table.ended.len() >= self.calls_max {
+                return Err(RpcError::new(OVERLOADED, "too many calls wait for answers: try again later"));
+            }
+            table.calls.insert(parked.id, parked.clone());
+        }
+        tokio::spawn(expire(Arc::downgrade(self), parked));
+        Ok(reply)
+    }
+
+    /// Goes on with a call that asked.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
+    pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
+        let Retry { state, binding, capabilities, responses, line, adopt } = retry;
+        let state = self.seal.open(state, binding).ok_or_else(|| {
+            RpcError::new(code::INVALID_PARAMS, "`requestState` isn't valid for this request: call again without it")
+        })?;
+        let expired = || RpcError::new(code::INVALID_PARAMS, "`requestState` has expired: call again without it");
+        if state.expires_ms <= self.now_ms() {
+            return Err(expired());
+        }
+        let parked = self.table().calls.get(&state.call).cloned().ok_or_else(expired)?;
+        let mut turn = tokio::select! {
+            turn = parked.turn.lock() => turn,
+            () = hung_up.cancelled() => return Err(cancelled()),
+        };
+        if state.round != turn.round {
+            let used = || RpcError::new(code::INVALID_PARAMS, "`requestState` was used before: call again without it");
+            let repeated = turn.last.clone().filter(|_| state.round.checked_add(1) == Some(turn.round));
+            return repeated.unwrap_or_else(|| Err(used()));
+        }
+        let mut running = turn.running.take().ok_or_else(expired)?;
+        running.client.turn_to(line);
+        match running.desk.deliver(capabilities, &responses) {
+            Ok(Delivered::GoesOn) => {}
+            Ok(Delivered::Nothing) => {
+                running.client.turn_to(None);
+                let requests = running.desk.requests().unwrap_or_default();
+                turn.running = Some(running);
+                return Ok(self.asking(&parked, state.round, requests, binding));
+            }
+            Err(key) => {
+                running.client.turn_to(None);
+                turn.running = Some(running);
+                let why = format!("the answer `inputResponses.{key}` doesn't fit its question");
+                return Err(RpcError::new(code::INVALID_PARAMS, why));
+            }
+        }
+        turn.round = state.round.saturating_add(1);
+        turn.last = None;
+        // Where this request goes away, the call does too.
+        let leaving = Leaving { calls: self, id: parked.id, stays: false };
+        parked.expire_after(self.runs_for + self.parked_for);
+        if let Some(adopt) = adopt {
+            running.client.turn_to(None);
+            let outcome = adopt(running).await.map(Reply::Task);
+            parked.expire_after(self.parked_for);
+            self.ended(parked.id);
+            leaving.stay();
+            turn.last = Some(keepable(&outcome));
+            return outcome;
+        }
+        let step = running.step(hung_up).await;
+        running.client.turn_to(None);
+        let outcome = match step {
+            Step::HungUp => return Err(cancelled()),
+            Step::Asks(requests) => {
+                turn.running = Some(running);
+                Ok(self.asking(&parked, turn.round, requests, binding))
+            }
+            Step::Ended(outcome) => {
+                parked.expire_after(self.parked_for);
+                self.ended(parked.id);
+                outcome.map(Reply::Resumed)
+            }
+        };
+        leaving.stay();
+        turn.last = Some(keepable(&outcome));
+        outcome
+    }
+
+    /// Ends all of them.
+    pub fn close(&self) {
+        let table = std::mem::take(&mut *self.table());
+        table.calls.values().for_each(|parked| parked.gone.cancel());
+    }
+
+    /// How many wait for answers.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        let table = self.table();
+        table.calls.len() - table.ended.len()
+    }
+
+    fn asking(&self, parked: &Parked, round: u32, requests: RawObject, binding: &Binding) -> Reply {
+        let expires_ms = self.ms(parked.expire_after(self.parked_for));
+        let state = self.seal.seal(State { call: parked.id, round, expires_ms }, binding);
+        Reply::InputRequired(RawObject::new().with("inputRequests", requests).with("requestState", state).to_raw())
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.ms(Instant::now())
+    }
+
+    fn ms(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A call has ended: it stays for a while, for clients that repeat their retry.
+    fn ended(&self, id: [u8; 16]) {
+        let mut table = self.table();
+        if !table.calls.contains_key(&id) {
+            return;
+        }
+        table.ended.push_back(id);
+        if table.ended.len() > OUTCOMES_KEPT_MAX
+            && let Some(oldest) = table.ended.pop_front()
+            && let Some(parked) = table.calls.remove(&oldest)
+        {
+            parked.gone.cancel();
+        }
+    }
+
+    fn remove(&self, id: &[u8; 16]) {
+        let mut table = self.table();
+        table.ended.retain(|ended| ended != id);
+        if let Some(parked) = table.calls.remove(id) {
+            parked.gone.cancel();
+        }
+    }
+}
+
+impl Parked {
+    fn expire_after(&self, delay: Duration) -> Instant {
+        let expires = Instant::now() + delay;
+        *self.expires.lock().unwrap_or_else(PoisonError::into_inner) = expires;
+        expires
+    }
+}
+
+/// What a repeated retry is told; a large result isn't kept.
+fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
+    match outcome {
+        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw) | Reply::Task(raw))
+            if raw.get().len() > OUTCOME_BYTES_MAX =>
+        {
+            Err(RpcError::new(
+                code::INVALID_PARAMS,
+                "`requestState` was used before, and its result was too large to keep",
+            ))
+        }
+        outcome => outcome.clone(),
+    }
+}
+
+/// Ends a parked call when nobody answers in time.
+async fn expire(calls: Weak<ParkedCalls>, parked: Arc<Parked>) {
+    loop {
+        let expires = *parked.expires.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() >= expires {
+            break;
+        }
+        tokio::select! {
+            () = sleep_until(expires) => {}
+            () = parked.gone.cancelled() => break,
+        }
+    }
+    if let Some(calls) = calls.upgrade() {
+        calls.remove(&parked.id);
+    }
+    // A request that goes on with it has taken it; else it is dropped here, which cancels it.
+    parked.turn.lock().await.running = None;
+}
+
+/// Takes a call out of the table unless it stays.
+struct Leaving<'a> {
+    calls: &'a ParkedCalls,
+    id: [u8; 16],
+    stays: bool,
+}
+
+impl Leaving<'_> {
+    fn stay(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.calls.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a request must be before its body is read: from this machine's own pages, to this machine, in JSON.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::web::Payload;
+use bytes::BytesMut;
+use callboard_message::Principal;
+use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError};
+use futures::StreamExt;
+use tokio::time::timeout;
+
+/// A request that never became a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) message: &'static str,
+    /// What `WWW-Authenticate` says, where a token would help.
+    pub(crate) challenge: Option<&'static str>,
+}
+
+pub(crate) const fn refused(status: StatusCode, message: &'static str) -> Refused {
+    Refused { status, message, challenge: None }
+}
+
+/// Keeps web pages away from a service that trusts its machine: foreign pages (`Origin`) and foreign names for this
+/// machine (`Host`: DNS rebinding). MCP 2025-11-25, transports, security warning.
+pub(crate) fn check_source(
+    request: &HttpRequest,
+    hosts: &AllowedHosts,
+    origins: &AllowedOrigins,
+) -> Result<(), Refused> {
+    let headers = request.headers();
+    let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
+    if origins.check(pages).is_err() {
+        return Err(refused(StatusCode::FORBIDDEN, "the page's origin is not allowed here"));
+    }
+    let target = request.uri().authority().map(|a| a.as_str().as_bytes());
+    let names = headers.get_all(header::HOST).map(|h| h.as_bytes()).chain(target);
+    if hosts.check(names, request.app_config().local_addr().ip()).is_err() {
+        return Err(refused(StatusCode::FORBIDDEN, "the host's name is not allowed here"));
+    }
+    Ok(())
+}
+
+/// Who is behind the request.
+pub(crate) fn principal(request: &HttpRequest, access: &Access) -> Result<Principal, Refused> {
+    let mut shown = request.headers().get_all(header::AUTHORIZATION);
+    let credential = Credential {
+        peer: request.peer_addr().map(|a| a.ip()),
+        local: Some(request.app_config().local_addr().ip()),
+        authorization: shown.next().map(|v| v.as_bytes()),
+    };
+    if shown.next().is_some() {
+        return Err(unproven(CredentialError::Malformed));
+    }
+    access.principal(&credential).map_err(unproven)
+}
+
+fn unproven(error: CredentialError) -> Refused {
+    let message = match error {
+        CredentialError::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
+        CredentialError::Missing => "a key is needed: send `Authorization: Bearer KEY`",
+        CredentialError::Malformed => "`Authorization` must be `Bearer` and one token",
+        CredentialError::Unavailable => "credentials can't be verified now",
+        _ => "the key or token is not valid",
+    };
+    let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
+    Refused { challenge: error.challenge(), ..refused(status, message) }
+}
+
+/// JSON in UTF-8, not compressed. A client that names no type is taken at its word.
+pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
+    if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(is_json)) {
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
+    }
+    if !headers.get_all(header::CONTENT_ENCODING).all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not accepted"));
+    }
+    Ok(())
+}
+
+const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
+
+/// The body, as far as it keeps to the limits.
+pub(crate) async fn read_body(
+    request: &HttpRequest,
+    payload: Payload,
+    bytes_max: usize,
+    body_timeout: Duration,
+) -> Result<BytesMut, Refused> {
+    let declared = declared_bytes(request.headers());
+    if declared.is_some_and(|declared| declared > bytes_max as u64) {
+        return Err(TOO_LARGE);
+    }
+    let late = refused(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    // What is declared is only believed as far as one read.
+    let room = declared.map_or(0, |declared| declared.min(ROOM_BYTES_MAX) as usize);
+    timeout(body_timeout, collect(payload, room, bytes_max)).await.map_err(|_| late)?
+}
+
+/// Most bytes that a body gets before any of it has arrived.
+const ROOM_BYTES_MAX: u64 = 16 * 1024;
+
+async fn collect(mut payload: Payload, room: usize, bytes_max: usize) -> Result<BytesMut, Refused> {
+    let mut body = BytesMut::with_capacity(room);
+    while let Some(chunk) = payload.next().await {
+        let chunk = chunk.map_err(|_| refused(StatusCode::BAD_REQUEST, "the body did not arrive whole"))?;
+        // Counted before it is kept: a body that lies about its length, or has none, costs no more than the limit.
+        if body.len() + chunk.len() > bytes_max {
+            return Err(TOO_LARGE);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// How many bytes the client says it sends.
+fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
+    let name: HeaderName = header::CONTENT_LENGTH;
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+fn is_json(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    is_json
+        && parts.all(|parameter| match parameter.split_once('=') {
+            Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
+                value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }
+            _ => true,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: JSON in UTF-8 and nothing else. Method: rows.
+    #[test]
+    fn content_types() {
+        for good in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
+            assert!(is_json(good), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "", "application/json; charset=utf-16", "x; application/json"] {
+            assert!(!is_json(bad), "{bad}");
+        }
+    }
+}
