@@ -2,6 +2,7 @@
 
 mod ask;
 mod demo;
+mod mcp;
 mod orderly;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
@@ -45,6 +46,9 @@ enum Command {
     Ask(AskArguments),
     /// Start what a topology file declares, until interrupted.
     Serve(ServeArguments),
+    /// Look at an MCP server, or use one of its tools.
+    #[command(subcommand)]
+    Mcp(mcp::McpCommand),
 }
 
 #[derive(Debug, clap::Args)]
@@ -90,6 +94,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Demo => demo::run(),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Mcp(command) => mcp::run(&command),
     })
 }
 
