@@ -23,6 +23,8 @@ struct Score {
     warnings: u64,
     /// The revision doesn't count it.
     beside: bool,
+    /// The checks that failed, by name.
+    failures: Vec<String>,
     /// `check: why`, of each check that failed or warned.
     complaints: Vec<String>,
 }
@@ -103,6 +105,7 @@ impl Score {
     fn note(&mut self, checks: &[Value]) {
         let of = |status: &'static str| checks.iter().filter(move |check| check["status"] == status);
         self.warnings = of("WARNING").count() as u64;
+        self.failures = of("FAILURE").filter_map(|check| check["id"].as_str().map(str::to_owned)).collect();
         for check in of("FAILURE").chain(of("WARNING")) {
             let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
             let why = check["errorMessage"].as_str().or_else(|| check["description"].as_str()).unwrap_or_default();
@@ -110,10 +113,11 @@ impl Score {
         }
     }
 
+    /// The scenario and the checks that failed in it; the table says why.
     fn complaint(&self) -> Option<String> {
-        (self.failed > 0).then(|| match self.complaints.is_empty() {
+        (self.failed > 0).then(|| match self.failures.is_empty() {
             true => format!("{}: {} checks failed", self.scenario, self.failed),
-            false => format!("{}: {}", self.scenario, self.complaints.join("; ")),
+            false => format!("{}: {}", self.scenario, self.failures.join(", ")),
         })
     }
 }
@@ -234,6 +238,7 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
         let mut sheet = Sheet::read(lines.lines());
         sheet.name_failures(&results, "server-").unwrap();
         let named: Vec<_> = sheet.scores.iter().flat_map(|score| score.complaints.clone()).collect();
+        assert!(sheet.verdict(3, 0).unwrap_err().contains("ping: right"));
         assert_eq!(named, ["right (FAILURE): no", "slashed (FAILURE): no", "twice (FAILURE): no"]);
         fs::remove_dir_all(&results).unwrap();
     }
