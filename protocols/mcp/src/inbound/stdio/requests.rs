@@ -69,6 +69,7 @@ impl Requests {
     pub(super) fn cancel_all(&self) {
         self.session.close();
         self.stateless.cancel_all();
+        self.endpoint.modern.close();
         self.endpoint.tasks.stop();
     }
 
