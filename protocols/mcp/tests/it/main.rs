@@ -22,3 +22,9 @@ mod tasks_legacy;
 mod tasks_modern;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
+// A server that the test plays, for the client.
+mod client_kit;
+// The client in the legacy era, in the modern one, and over channels that all calls share.
+mod client_channels;
+mod client_legacy;
+mod client_modern;
