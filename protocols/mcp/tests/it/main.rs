@@ -12,6 +12,8 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// What two hops of any eras hand on.
+mod bridge;
 // A client at the other end of a pipe, and an agent that does as the test says.
 mod pipe;
 // Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
