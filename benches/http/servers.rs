@@ -180,7 +180,8 @@ fn serve_callboard() -> Result<(), String> {
         let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let listen = ListenOptions { workers, ..ListenOptions::default() };
-        let serving = serve_agent(listener, system.spawn(CallboardEcho), options, &listen).map_err(|e| e.to_string())?;
+        let serving =
+            serve_agent(listener, system.spawn(CallboardEcho), options, &listen).map_err(|e| e.to_string())?;
         report(serving.address);
         serving.server.await.map_err(|e| e.to_string())
     })
