@@ -21,7 +21,7 @@ impl ConcurrentHandler<AskAll> for Fixture {
     fn handle(&mut self, _: AskAll, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let name = form(&cx, "user_name", "What is your name?", "name");
-            let greeting = cx.sample(Sample::prompt("Generate a greeting", 50));
+            let greeting = cx.sample(Sample::prompt("Generate a greeting", 50).key("greeting"));
             let (name, greeting, roots) = futures::try_join!(name, greeting, cx.roots())?;
             let greeting = greeting.written().unwrap_or_default();
             Ok(ToolResult::text(format!("{greeting} {name}, of {} folders", roots.roots().len())))

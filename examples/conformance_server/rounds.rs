@@ -34,7 +34,10 @@ struct AskModel;
 impl ConcurrentHandler<AskModel> for Fixture {
     fn handle(&mut self, _: AskModel, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
-            let written = cx.sample(Sample::prompt("What is the capital of France?", 100)).await?.written();
+            let written = cx
+                .sample(Sample::prompt("What is the capital of France?", 100).key("capital_question"))
+                .await?
+                .written();
             Ok(ToolResult::text(written.unwrap_or_default()))
         }
     }

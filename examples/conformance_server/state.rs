@@ -52,6 +52,6 @@ impl ConcurrentHandler<TwoSteps> for Fixture {
 
 async fn confirm(cx: Cx) -> Result<ToolResult, Failure> {
     let schema = json!({ "type": "object", "properties": { "ok": { "type": "boolean" } } });
-    let answer = cx.elicit(Elicitation::form("Please confirm", schema)).await?;
+    let answer = cx.elicit(Elicitation::form("Please confirm", schema).key("confirm")).await?;
     Ok(ToolResult::text(format!("state-ok: {}", told(&answer))))
 }

@@ -21,7 +21,8 @@ use syn::{Data, DeriveInput, Expr, ExprLit, Lit, LitBool, LitStr, Meta, Type, pa
 /// - `title = "…"`, `icon = "https://…"`: for people (MCP `title`, `icons`).
 /// - `read_only`, `idempotent`, `destructive = bool`, `open_world = bool`: hints for whoever lets a model use it (MCP
 ///   `annotations`).
-/// - `task = "optional"` or `"required"`: may, or must, run as a task (MCP `execution.taskSupport`).
+/// - `task = "optional"` or `"required"`: may, or must, run as a task (MCP `execution.taskSupport`);
+///   `"after_questions"`: the same as required, but where questions can't be asked live the first are asked before.
 ///
 /// The doc comment is the description that other agents read.
 #[proc_macro_derive(Message, attributes(message))]
@@ -57,7 +58,11 @@ impl Options {
             more.push(("annotations", format!("{{{}}}", hints.join(","))));
         }
         if let Some(task) = &self.task {
-            more.push(("execution", format!("{{\"taskSupport\":{}}}", quoted(task))));
+            let (support, asks_first) = if task == "after_questions" { ("required", true) } else { (&**task, false) };
+            more.push(("execution", format!("{{\"taskSupport\":{}}}", quoted(support))));
+            if asks_first {
+                more.push(("_meta", format!("{{\"callboard/task\":{}}}", quoted(task))));
+            }
         }
         more
     }
@@ -173,8 +178,9 @@ fn options(input: &DeriveInput) -> syn::Result<Options> {
                 options.icon = Some(meta.value()?.parse::<LitStr>()?.value());
             } else if meta.path.is_ident("task") {
                 let task: LitStr = meta.value()?.parse()?;
-                if !["optional", "required"].contains(&task.value().as_str()) {
-                    return Err(syn::Error::new_spanned(task, "a task is \"optional\" or \"required\""));
+                if !["optional", "required", "after_questions"].contains(&task.value().as_str()) {
+                    let why = "a task is \"optional\", \"required\" or \"after_questions\"";
+                    return Err(syn::Error::new_spanned(task, why));
                 }
                 options.task = Some(task.value());
             } else if meta.path.is_ident("read_only") {

@@ -11,6 +11,7 @@ pub(crate) mod link;
 pub(crate) mod modern;
 pub(crate) mod options;
 pub(crate) mod outcome;
+pub(crate) mod stdio;
 pub(crate) mod surface;
 pub(crate) mod tasks;
 #[cfg(test)]
@@ -32,3 +33,10 @@ pub use http::{
 pub use legacy::{QUESTIONS_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 
 pub use crate::listen::{ListenOptions, ServeError, Serving};
+pub use stdio::{
+    STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT, StdioOptions, serve_stdio,
+};
+pub use tasks::{
+    TASK_POLL_INTERVAL_DEFAULT, TASK_QUESTIONS_MAX, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN,
+    TASKS_MAX_DEFAULT, TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions,
+};

@@ -4,6 +4,7 @@ use callboard_message::RawObject;
 use callboard_rpc::Limits;
 
 use super::modern::options::ModernOptions;
+use super::tasks::TaskOptions;
 
 /// How long a call may take, questions included, by default.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
@@ -23,6 +24,8 @@ pub struct InboundOptions {
     pub page_items_max: usize,
     /// How the stateless era is served.
     pub modern: ModernOptions,
+    /// How calls run as tasks.
+    pub tasks: TaskOptions,
 }
 
 impl Default for InboundOptions {
@@ -33,6 +36,7 @@ impl Default for InboundOptions {
             call_deadline: CALL_DEADLINE_DEFAULT,
             page_items_max: PAGE_ITEMS_MAX_DEFAULT,
             modern: ModernOptions::default(),
+            tasks: TaskOptions::default(),
         }
     }
 }

@@ -71,13 +71,9 @@ impl Surface {
         self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
     }
 
-    /// Tells the agent that somebody watches a resource, where it wants to know.
-    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles::<Subscribe>() {
-            return Ok(());
-        }
-        let body = RawObject::new().with("uri", uri);
-        self.ask::<Subscribe>(body, call).await.map(|_| ()).map_err(|failure| error(failure))
+    /// Whether any tool may run as a task.
+    pub(crate) fn has_task_tools(&self) -> bool {
+        !self.lists_tools() && self.tools.has_tasks()
     }
 
     /// What the agent says of itself, where it does.
@@ -113,6 +109,21 @@ impl Surface {
     /// Whether there can be resources.
     pub(crate) fn has_resources(&self) -> bool {
         self.handles::<ListResources>() || self.handles::<ReadResource>()
+    }
+
+    /// Tells the agent that somebody wants to hear of a resource's changes, where it must know.
+    ///
+    /// # Errors
+    /// `METHOD_NOT_FOUND` for an agent without resources, else what the agent says.
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.has_resources() {
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
+        }
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
     }
 
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
@@ -242,12 +253,13 @@ impl Surface {
         Ok(call)
     }
 
-    /// Asks by name until the deadline. Dropped, it cancels whatever the call caused elsewhere.
+    /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
+    /// caused elsewhere.
     async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let patience = self.options.call_deadline;
-        let deadline = Instant::now() + patience;
+        let now = Instant::now();
+        let deadline = call.deadline.unwrap_or(now + self.options.call_deadline);
+        let patience = deadline.saturating_duration_since(now);
         let call = call.until(deadline);
-        let deadline = call.deadline.unwrap_or(deadline);
         let gone = call.cancel.clone().drop_guard();
         let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
         gone.disarm();

@@ -40,9 +40,16 @@ pub(crate) enum Reply {
 pub(crate) enum TaskSupport {
     #[default]
     Forbidden,
+    /// A call is a task where the client can do with one.
     Optional,
+    /// A call is always a task.
     Required,
+    /// Required, but in the era that has no live questions the first of them are asked before the call becomes a task.
+    AfterQuestions,
 }
+
+/// Member of a tool's `_meta` that says [`TaskSupport::AfterQuestions`]: MCP has no word for it.
+const TASK: &str = "callboard/task";
 
 /// Says that `structuredContent.result` is the reply itself.
 pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
@@ -54,6 +61,7 @@ pub(crate) struct Tools {
     /// Those of them that have no place in the modern era.
     legacy_only: Vec<String>,
     by_name: HashMap<String, Tool>,
+    has_tasks: bool,
 }
 
 impl Tools {
@@ -66,7 +74,9 @@ impl Tools {
                 Vec::new()
             });
             tools.order.push(spec.name.clone());
-            tools.by_name.insert(spec.name.clone(), Tool::of(spec, header_params));
+            let (name, tool) = (spec.name.clone(), Tool::of(spec, header_params));
+            tools.has_tasks |= tool.task != TaskSupport::Forbidden;
+            tools.by_name.insert(name, tool);
         }
         tools
     }
@@ -81,6 +91,11 @@ impl Tools {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
+    }
+
+    /// Whether any of them may run as a task.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.has_tasks
     }
 
     /// What a list says of each, from the `from`th on.
@@ -104,12 +119,17 @@ impl Tool {
         };
         let task = match spec.more.object("execution").and_then(|e| e.text("taskSupport")).as_deref() {
             Some("optional") => TaskSupport::Optional,
+            Some("required") if asks_first(&spec.more) => TaskSupport::AfterQuestions,
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
         let listed = [Era::Legacy, Era::Modern].map(|era| listed(&spec, reply, era).to_raw());
         Self { listed, reply, task, header_params }
     }
+}
+
+fn asks_first(more: &RawObject) -> bool {
+    more.object("_meta").and_then(|meta| meta.text(TASK)).as_deref() == Some("after_questions")
 }
 
 fn listed(spec: &MessageSpec, reply: Reply, era: Era) -> RawObject {

@@ -1,3 +1,38 @@
 //! The client: MCP servers elsewhere, as agents of this system.
+//!
+//! [`McpClient`] is the agent. Below it, from the outside in: `upstream` (one server, connected when it is needed),
+//! `session` (what both sides agreed on), the eras (`legacy`, `modern`), `conversation` (a request and all that comes
+//! before its response), `link/` (the transports: streamable HTTP, a child's pipes, WebSocket, HTTP+SSE).
+//!
+//! # Whose question is it?
+//!
+//! A legacy server asks in mid-call. Over streamable HTTP its question comes on the response stream of the call that
+//! caused it. Where all calls share one channel (a child, a WebSocket, HTTP+SSE, the GET stream) it is asked of the one
+//! call that is under way; while several are, it is refused, for it could be anyone's. Give each caller a client of its
+//! own where that matters.
 
+mod agent;
 pub mod auth;
+mod conversation;
+mod ear;
+mod legacy;
+mod link;
+mod listen;
+mod mirror;
+mod modern;
+mod options;
+mod questions;
+mod session;
+mod tool_book;
+mod unwrap;
+mod upstream;
+
+pub use agent::McpClient;
+pub use options::{
+    AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CHILD_END_GRACE, CONNECT_TIMEOUT_DEFAULT,
+    ChildCommand, ClientError, ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, HANDSHAKE_TIMEOUT_DEFAULT,
+    PAGES_MAX_DEFAULT, PROBE_TIMEOUT_DEFAULT, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, RETRY_DEFAULT, RETRY_MAX,
+    ROUNDS_MAX_DEFAULT, SUBSCRIPTIONS_MAX, TOOLS_REMEMBERED_MAX,
+};
+
+pub use crate::wire::{Era, Revision};

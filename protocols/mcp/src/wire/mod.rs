@@ -1,6 +1,7 @@
 //! Names, revisions and codes of MCP that both sides of the protocol share. Source: the specification's schemas.
 
 pub mod code;
+pub(crate) mod failure;
 pub mod header;
 pub mod meta;
 mod revision;

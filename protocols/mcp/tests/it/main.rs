@@ -20,3 +20,5 @@ mod legacy_session;
 mod http_streams;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
+// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+mod auth;

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::object;
+use crate::inbound::tasks;
 use crate::wire::{Era, Revision};
 
 /// What a session knows of its client.
@@ -67,6 +68,9 @@ pub(crate) fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) ->
     let mut capabilities = endpoint.surface.capabilities(about);
     if revision < Revision::V2025_03_26 {
         capabilities.remove("completions");
+    }
+    if let Some((name, tasks)) = tasks::capability(endpoint, revision) {
+        capabilities.set(name, tasks);
     }
     let mut result = RawObject::new().with("protocolVersion", revision.as_str()).with("capabilities", capabilities);
     match about.0.get("serverInfo") {

@@ -1,13 +1,13 @@
 //! One client of the legacy era, from `initialize` to its end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_notification, encode_response};
-use callboard_runtime::CallMeta;
+use callboard_runtime::{CallMeta, Caller};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -21,11 +21,13 @@ use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::outcome::raw;
 use crate::inbound::surface::object;
+use crate::inbound::tasks::{self, TaskRequest};
 use crate::wire::code as mcp;
 use crate::wire::{Revision, meta};
 
 /// A client's side of the state. A transport owns it, and closes it when the client is gone.
 pub(crate) struct Session {
+    number: u64,
     endpoint: Arc<Endpoint>,
     principal: Arc<Principal>,
     /// Where goes what no request caused.
@@ -50,7 +52,9 @@ struct State {
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
     pub(crate) fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn Link>) -> Arc<Self> {
+        static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         let session = Arc::new(Self {
+            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
             endpoint,
             principal,
             unsolicited,
@@ -73,6 +77,11 @@ impl Session {
     /// What both sides speak; `None` before `initialize`.
     pub(crate) fn revision(&self) -> Option<Revision> {
         self.client.get().map(|client| client.revision)
+    }
+
+    /// Tells it from every other session that there is or was in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Who opened it.
@@ -200,13 +209,45 @@ impl Session {
                 "logging/setLevel" => self.set_level(params),
                 "resources/subscribe" => self.subscribe(params, call).await,
                 "resources/unsubscribe" => self.unsubscribe(params),
-                _ => self.endpoint.surface.perform(method, params, revision, call).await,
+                _ => self.perform(method, params, revision, call, meta.as_ref()).await,
             }
         };
         tokio::select! {
             biased;
             () = cancel.cancelled() => None,
             outcome = work => Some(outcome),
+        }
+    }
+
+    /// Does a request that both eras have, or one about tasks.
+    async fn perform(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+        meta: Option<&RawObject>,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let surface = &self.endpoint.surface;
+        if !tasks::concerns(&self.endpoint, method) {
+            return surface.perform(method, params, revision, call).await;
+        }
+        let background = |over: CancellationToken| -> Option<Arc<dyn Caller>> {
+            Some(Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta)))
+        };
+        let request = TaskRequest {
+            method,
+            params,
+            revision,
+            call: &call,
+            session: Some(self.number()),
+            client: &self.abilities(),
+            background: &background,
+            unsolicited: Some(&self.unsolicited),
+        };
+        match tasks::intercept(&self.endpoint, request).await {
+            Some(outcome) => outcome,
+            None => surface.perform(method, params, revision, call).await,
         }
     }
 

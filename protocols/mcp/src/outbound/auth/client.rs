@@ -8,7 +8,6 @@ use secrecy::{ExposeSecret, SecretString};
 use url::form_urlencoded::byte_serialize;
 
 use super::AuthError;
-use super::discovery::Server;
 use super::keys::SigningKey;
 
 /// A client that an authorization server knows (RFC 6749, section 2.2).
@@ -55,13 +54,14 @@ impl Client {
         &self.id
     }
 
-    /// What a token request to `server` carries to say, and prove, who sends it.
-    pub(super) fn proven_to(&self, server: &Server) -> Result<Proven<'_>, AuthError> {
+    /// What a token request to `issuer` carries to say, and prove, who sends it; `methods` are those that it takes, if it
+    /// says so.
+    pub(super) fn proven_to(&self, issuer: &str, methods: Option<&[String]>) -> Result<Proven<'_>, AuthError> {
         let mut proven = Proven { id: Some(&self.id), secret: None, assertion: None, authorization: None };
         match &self.proof {
             Proof::None => {}
-            Proof::Key(key) => proven.assertion = Some(key.assertion(&self.id, &server.issuer)?),
-            Proof::Secret { secret, method } => match secret_method(method.as_deref(), server) {
+            Proof::Key(key) => proven.assertion = Some(key.assertion(&self.id, issuer)?),
+            Proof::Secret { secret, method } => match secret_method(method.as_deref(), methods) {
                 SecretMethod::Basic => {
                     proven.authorization = Some(basic(&self.id, secret)?);
                     proven.id = None;
@@ -104,8 +104,8 @@ enum SecretMethod {
 }
 
 /// What this client was told, else the safest that the server takes; a server that doesn't say takes Basic (RFC 8414).
-fn secret_method(told: Option<&str>, server: &Server) -> SecretMethod {
-    let offered = |method: &str| match (told, &server.authentication_methods) {
+fn secret_method(told: Option<&str>, methods: Option<&[String]>) -> SecretMethod {
+    let offered = |method: &str| match (told, methods) {
         (Some(told), _) => told == method,
         (None, Some(list)) => list.iter().any(|listed| listed == method),
         (None, None) => method == BASIC,
@@ -144,23 +144,7 @@ impl fmt::Debug for Proof {
 
 #[cfg(test)]
 mod tests {
-    use super::super::discovery::Server;
     use super::*;
-
-    fn server(methods: Option<&[&str]>) -> Server {
-        Server {
-            issuer: "https://a.example".to_owned(),
-            authorization_endpoint: None,
-            token_endpoint: "https://a.example/token".parse().expect("a URL"),
-            registration_endpoint: None,
-            offline_access: None,
-            authentication_methods: methods.map(|list| list.iter().map(|&method| method.to_owned()).collect()),
-            pkce_s256: true,
-            client_id_documents: false,
-            names_issuer: false,
-            refreshes: true,
-        }
-    }
 
     /// Goal: a secret goes the way that the server wants, Basic first. Method: a table of servers.
     #[test]
@@ -179,8 +163,8 @@ mod tests {
             (&told("none"), None, false, vec![("client_id", "me")]),
             (&Client::public("me"), None, false, vec![("client_id", "me")]),
         ] {
-            let server = server(methods);
-            let proven = client.proven_to(&server)?;
+            let listed = methods.map(|list| list.iter().map(|&method| method.to_owned()).collect::<Vec<_>>());
+            let proven = client.proven_to("https://a.example", listed.as_deref())?;
             assert_eq!(proven.authorization.is_some(), in_header, "{methods:?}");
             assert_eq!(proven.fields().collect::<Vec<_>>(), fields, "{methods:?}");
             assert!(!format!("{client:?} {:?}", proven.authorization).contains("s3cret"));

@@ -1,12 +1,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use callboard_rpc::Egress;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::reach::Reach;
 use super::{AuthError, Document};
 
 /// Where somebody consents to what we ask for: a browser in front of a person, as a rule.
@@ -77,12 +77,12 @@ pub struct HeadlessConsent {
 }
 
 impl HeadlessConsent {
-    /// With the redirect URI to name; nothing needs to listen there. `reach` says where the server may be.
+    /// With the redirect URI to name; nothing needs to listen there. `egress` says where the server may be.
     ///
     /// # Errors
     /// [`AuthError::Client`] if there is no HTTP client to be had.
-    pub fn new(redirect_uri: impl Into<String>, reach: Reach) -> Result<Self, AuthError> {
-        Ok(Self { fetch: Fetch::new(reach, REQUEST_TIMEOUT_DEFAULT)?, redirect_uri: redirect_uri.into() })
+    pub fn new(redirect_uri: impl Into<String>, egress: &Egress) -> Result<Self, AuthError> {
+        Ok(Self { fetch: Fetch::new(egress, REQUEST_TIMEOUT_DEFAULT)?, redirect_uri: redirect_uri.into() })
     }
 }
 

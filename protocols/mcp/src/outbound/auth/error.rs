@@ -1,5 +1,7 @@
 use std::fmt;
 
+use callboard_rpc::EgressError;
+
 /// Why a request couldn't be authorised. Each variant tells what to do next; none carries a secret, and of what the
 /// other side says only the error codes of the RFCs.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +23,15 @@ pub enum AuthError {
     #[error("can't build the HTTP client")]
     Client(#[source] reqwest::Error),
     /// Nothing was contacted: the other side names a URL that is not https, or an address that may not be reached. If
-    /// it is right, widen [`Reach`](super::Reach).
-    #[error("{0} is at a URL that may not be contacted")]
-    Unreachable(Document),
+    /// it is right, widen [`Egress`](callboard_rpc::Egress).
+    #[error("{document} is at a URL that may not be contacted")]
+    Unreachable {
+        /// What was to be asked for.
+        document: Document,
+        /// Why it wasn't.
+        #[source]
+        reason: EgressError,
+    },
     /// No answer from there: try again later. See the cause.
     #[error("{document} can't be fetched")]
     Http {
@@ -99,7 +107,13 @@ pub enum AuthError {
         /// Its reason.
         code: ErrorCode,
     },
-    /// The runtime is shutting down.
+    /// Another request has just tried to get a token, in vain: it knows why. Later ones try again.
+    #[error("another request's attempt at authorisation failed")]
+    FailedMeanwhile,
+    /// The operating system gives no random numbers: nothing can be kept secret.
+    #[error("no random numbers to be had")]
+    Randomness,
+    /// The runtime, or this client, is shutting down.
     #[error("interrupted")]
     Interrupted,
 }

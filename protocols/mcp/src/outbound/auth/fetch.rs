@@ -1,12 +1,11 @@
-use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_rpc::{Egress, EgressError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, StatusCode, Url, redirect};
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
 
-use super::reach::{GuardedResolver, Reach};
 use super::{AuthError, Document};
 
 /// How long a connection may take.
@@ -16,11 +15,11 @@ pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
 /// How large a metadata document, a registration or a token response may be.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// The only way in which this module reaches others: within [`Reach`], bounded in time and size, without redirects.
+/// The only way in which this module reaches others: where [`Egress`] lets it, bounded in time and size, without redirects.
 #[derive(Debug, Clone)]
 pub(super) struct Fetch {
     http: Client,
-    reach: Reach,
+    egress: Egress,
 }
 
 /// An answer with its body.
@@ -37,23 +36,24 @@ impl Answer {
 }
 
 impl Fetch {
-    pub(super) fn new(reach: Reach, request_timeout: Duration) -> Result<Self, AuthError> {
-        let http = Client::builder()
+    pub(super) fn new(egress: &Egress, request_timeout: Duration) -> Result<Self, AuthError> {
+        // Tokens and codes pass here.
+        let egress = egress.clone().https_only();
+        let http = egress
+            .client_builder()
             .connect_timeout(CONNECT_TIMEOUT_DEFAULT.min(request_timeout))
             .timeout(request_timeout)
-            // A redirect or a proxy of the environment's would take us, and secrets, where nobody checked.
+            // No document is elsewhere than it has to be, and a secret goes to one place only.
             .redirect(redirect::Policy::none())
-            .no_proxy()
-            .dns_resolver(Arc::new(GuardedResolver(reach)))
             .build()
             .map_err(AuthError::Client)?;
-        Ok(Self { http, reach })
+        Ok(Self { http, egress })
     }
 
     /// The URL that another side names, if it may be contacted.
     pub(super) fn url(&self, text: &str, document: Document) -> Result<Url, AuthError> {
         let url = Url::parse(text).map_err(|_| AuthError::Malformed(document))?;
-        if self.reach.permits(&url) { Ok(url) } else { Err(AuthError::Unreachable(document)) }
+        self.permit(&url, document).map(|()| url)
     }
 
     /// A document, `None` where there is none (404 and its like).
@@ -101,7 +101,7 @@ impl Fetch {
     }
 
     fn permit(&self, url: &Url, document: Document) -> Result<(), AuthError> {
-        if self.reach.permits(url) { Ok(()) } else { Err(AuthError::Unreachable(document)) }
+        self.egress.check(url).map_err(|reason| AuthError::Unreachable { document, reason })
     }
 
     async fn send(
@@ -130,5 +130,8 @@ impl Fetch {
 }
 
 fn network(document: Document, error: reqwest::Error) -> AuthError {
-    AuthError::Http { document, source: error.without_url() }
+    match EgressError::among_causes(&error) {
+        Some(reason) => AuthError::Unreachable { document, reason },
+        None => AuthError::Http { document, source: error.without_url() },
+    }
 }

@@ -23,7 +23,7 @@ const ASSERTION_LIFETIME_S: u64 = 60;
 /// 256 random bits as text that fits a URL.
 pub(super) fn random_text() -> Result<SecretString, AuthError> {
     let mut bytes = Zeroizing::new([0_u8; 32]);
-    SystemRandom::new().fill(bytes.as_mut()).map_err(|_| AuthError::Interrupted)?;
+    SystemRandom::new().fill(bytes.as_mut()).map_err(|_| AuthError::Randomness)?;
     Ok(SecretString::from(URL_SAFE_NO_PAD.encode(bytes.as_ref())))
 }
 

@@ -3,6 +3,20 @@
 //! The HTTP transports know [`Authorizer`] and nothing else of it: before each request they ask for the value of
 //! `Authorization`, and when the upstream refuses it they hand over the [`Challenge`] and learn whether to send the
 //! request again.
+//!
+//! ```no_run
+//! # async fn upstream() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//!
+//! use callboard_mcp::outbound::auth::{Grant, Identity, LoopbackConsent, OAuth, OAuthOptions};
+//!
+//! // Somebody at this machine consents in their browser.
+//! let consent = LoopbackConsent::bind(0, |url| eprintln!("Please open {url}")).await?;
+//! let grant = Grant::Consent { consent: Arc::new(consent), identity: Identity::default() };
+//! let authorizer = Arc::new(OAuth::new("https://mcp.example.com/mcp", grant, OAuthOptions::default())?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod assertion;
 mod authorizer;
@@ -11,13 +25,13 @@ mod client;
 mod consent;
 mod discovery;
 mod error;
+mod exchange;
 mod fallback;
 mod fetch;
 mod grant;
 mod keys;
 mod loopback;
 mod oauth;
-mod reach;
 mod registration;
 mod scopes;
 mod token;
@@ -28,11 +42,11 @@ pub use client::Client;
 pub use consent::{CONSENT_TIMEOUT_DEFAULT, Consent, HeadlessConsent, Redirected};
 pub use discovery::AUTHORIZATION_SERVERS_MAX;
 pub use error::{AuthError, Document, ErrorCode};
+pub use exchange::TokenExchange;
 pub use fetch::{BODY_BYTES_MAX, CONNECT_TIMEOUT_DEFAULT, REQUEST_TIMEOUT_DEFAULT};
 pub use grant::Grant;
 pub use keys::{SigningAlgorithm, SigningKey};
 pub use loopback::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_TIMEOUT, LoopbackConsent};
 pub use oauth::{OAuth, OAuthOptions, REFUSALS_MAX};
-pub use reach::Reach;
 pub use registration::{Identity, KnownClient};
 pub use scopes::SCOPES_MAX;

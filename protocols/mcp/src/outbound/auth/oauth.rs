@@ -1,11 +1,13 @@
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::Duration;
 
+use callboard_rpc::Egress;
 use futures::future::BoxFuture;
 use reqwest::Url;
 use secrecy::SecretString;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::authorizer::{Authorizer, Challenge};
@@ -15,7 +17,6 @@ use super::consent::CONSENT_TIMEOUT_DEFAULT;
 use super::discovery::{self, Resource, Server};
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
 use super::grant::Grant;
-use super::reach::Reach;
 use super::registration::Registrations;
 use super::scopes::Scopes;
 use super::token::{Ask, Because, Token};
@@ -27,8 +28,8 @@ pub const REFUSALS_MAX: u32 = 3;
 /// How an [`OAuth`] client behaves.
 #[derive(Debug, Clone)]
 pub struct OAuthOptions {
-    /// Which addresses it contacts because others name them.
-    pub reach: Reach,
+    /// Where it connects to because others name the place; over https alone, but for this machine.
+    pub egress: Egress,
     /// How long one request to an authorization server may take.
     pub request_timeout: Duration,
     /// How long somebody may take to consent.
@@ -41,7 +42,7 @@ pub struct OAuthOptions {
 impl Default for OAuthOptions {
     fn default() -> Self {
         Self {
-            reach: Reach::default(),
+            egress: Egress::public(),
             request_timeout: REQUEST_TIMEOUT_DEFAULT,
             consent_timeout: CONSENT_TIMEOUT_DEFAULT,
             fallback_2025_03_26: false,
@@ -68,7 +69,9 @@ struct Inner {
     options: OAuthOptions,
     fetch: Fetch,
     token: Lock<Option<Token>>,
-    flow: Mutex<Flow>,
+    flow: Arc<Mutex<Flow>>,
+    /// How many attempts to get a token have failed.
+    failures: AtomicU64,
     closed: CancellationToken,
 }
 
@@ -116,10 +119,19 @@ impl OAuth {
         }
         upstream.set_fragment(None);
         grant.check()?;
-        let fetch = Fetch::new(options.reach, options.request_timeout)?;
+        let fetch = Fetch::new(&options.egress, options.request_timeout)?;
         let closed = CancellationToken::new();
         let _open = closed.clone().drop_guard();
-        let inner = Inner { upstream, grant, options, fetch, token: Lock::default(), flow: Mutex::default(), closed };
+        let inner = Inner {
+            upstream,
+            grant,
+            options,
+            fetch,
+            token: Lock::default(),
+            flow: Arc::default(),
+            failures: AtomicU64::new(0),
+            closed,
+        };
         Ok(Self { inner: Arc::new(inner), _open })
     }
 }
@@ -129,8 +141,8 @@ impl Authorizer for OAuth {
         Box::pin(async {
             match self.inner.token() {
                 Some(token) if token.wants_renewal() => {
-                    let inner = self.inner.clone();
-                    self.inner.finish(async move { inner.renewed().await }).await
+                    let (inner, flow) = (self.inner.clone(), self.inner.flow.clone().lock_owned().await);
+                    self.inner.finish(async move { inner.renewed(flow).await }).await
                 }
                 token => Ok(token.map(|token| token.value)),
             }
@@ -151,8 +163,13 @@ impl Authorizer for OAuth {
             }
             let sent = challenge.sent.cloned();
             let refused = Refused { lacks_scope, bearer, sent, before: challenge.refused_before };
-            let inner = self.inner.clone();
-            self.inner.finish(async move { inner.answered(refused).await }).await
+            let failures = self.inner.failures.load(Ordering::Acquire);
+            let (inner, flow) = (self.inner.clone(), self.inner.flow.clone().lock_owned().await);
+            if inner.failures.load(Ordering::Acquire) != failures {
+                // Or each of those who wait would ask the same person again.
+                return Err(AuthError::FailedMeanwhile);
+            }
+            self.inner.finish(async move { inner.answered(refused, flow).await }).await
         })
     }
 }
@@ -183,8 +200,7 @@ impl Inner {
     }
 
     /// The value to send, after an attempt to renew the token without anybody's help.
-    async fn renewed(&self) -> Result<Option<SecretString>, AuthError> {
-        let mut flow = self.flow.lock().await;
+    async fn renewed(&self, mut flow: OwnedMutexGuard<Flow>) -> Result<Option<SecretString>, AuthError> {
         let Some(token) = self.token() else { return Ok(None) };
         let Some(session) = flow.session.clone().filter(|_| token.wants_renewal()) else {
             return Ok(Some(token.value));
@@ -220,8 +236,15 @@ impl Inner {
     }
 
     /// Gets the token that a refused request lacks. `Ok(false)`: there is none better.
-    async fn answered(&self, refused: Refused) -> Result<bool, AuthError> {
-        let mut flow = self.flow.lock().await;
+    async fn answered(&self, refused: Refused, mut flow: OwnedMutexGuard<Flow>) -> Result<bool, AuthError> {
+        let answer = self.better_token(refused, &mut flow).await;
+        if answer.is_err() {
+            self.failures.fetch_add(1, Ordering::Release);
+        }
+        answer
+    }
+
+    async fn better_token(&self, refused: Refused, flow: &mut Flow) -> Result<bool, AuthError> {
         let current = self.token();
         let outdated = |current: &Token| !refused.sent.as_ref().is_some_and(|sent| current.is(sent));
         if current.as_ref().is_some_and(outdated) {
@@ -252,7 +275,7 @@ impl Inner {
             let session = Session { server: server.clone(), resource: resource.identifier.clone(), ..session.clone() };
             let refresh = current.and_then(|token| token.refresh).filter(|_| same_scopes && refused.before == 0);
             if let Some(refresh) = refresh
-                && self.refreshed(&mut flow, session.clone(), &refresh).await?
+                && self.refreshed(flow, session.clone(), &refresh).await?
             {
                 return Ok(true);
             }
@@ -261,7 +284,7 @@ impl Inner {
                 return Ok(false);
             }
         }
-        self.granted(&mut flow, server, resource.identifier, requested).await?;
+        self.granted(flow, server, resource.identifier, requested).await?;
         Ok(true)
     }
 

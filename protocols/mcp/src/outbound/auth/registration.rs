@@ -31,7 +31,8 @@ pub struct KnownClient {
 pub struct Identity {
     /// Registered beforehand; then it is this or nothing.
     pub known: Option<KnownClient>,
-    /// An https URL with a path, at which we publish who we are (client-id metadata document).
+    /// An https URL with a path, at which you publish who we are (client-id metadata document), with this URL as its
+    /// `client_id` and the consent's redirect URI among its `redirect_uris`.
     pub document: Option<Url>,
     /// The name under which to register dynamically; `None`: never.
     pub register_as: Option<String>,

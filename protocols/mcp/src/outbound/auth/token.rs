@@ -76,7 +76,7 @@ impl Ask<'_> {
     /// Gets a token of the server.
     pub(super) async fn token(&self, fetch: &Fetch, because: Because<'_>) -> Result<Token, AuthError> {
         let document = Document::Token;
-        let proven = self.client.proven_to(self.server)?;
+        let proven = self.client.proven_to(&self.server.issuer, self.server.authentication_methods.as_deref())?;
         let scope = self.scopes.parameter();
         let mut fields: Vec<(&str, &str)> = because.fields();
         fields.extend(proven.fields());

@@ -1,0 +1,122 @@
+//! A client of few instructions, so that the server is what limits: one kept connection, one call at a time.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::Era;
+
+/// What is echoed.
+const TEXT: &str = "the quick brown fox jumps over the lazy dog, and the dog lets it";
+
+/// A connection that has said whatever comes before the first call.
+pub struct Connection {
+    stream: TcpStream,
+    /// The same call each time: ids may repeat once they are answered.
+    call: Vec<u8>,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects; in the era of sessions, begins one.
+    pub async fn open(address: SocketAddr, era: Era) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).await.map_err(|e| format!("can't connect: {e}"))?;
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        let mut connection = Self { stream, call: Vec::new(), received: Vec::with_capacity(4096) };
+        let arguments = json!({ "name": "echo", "arguments": { "text": TEXT } });
+        connection.call = match era {
+            Era::Sessions => {
+                let session = connection.initialize(address).await?;
+                let headers = format!("mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {session}\r\n");
+                post(address, &headers, &request("tools/call", arguments))
+            }
+            Era::Stateless => {
+                let headers =
+                    "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: echo\r\n".to_owned();
+                let mut params = arguments;
+                params["_meta"] = json!({
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1" },
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                });
+                post(address, &headers, &request("tools/call", params))
+            }
+        };
+        Ok(connection)
+    }
+
+    /// One call, and its answer read to the end.
+    pub async fn call(&mut self) -> Result<(), String> {
+        self.stream.write_all(&self.call).await.map_err(|e| format!("can't send: {e}"))?;
+        let end = self.answer().await?;
+        let answer = &self.received[..end];
+        match answer.starts_with(b"HTTP/1.1 200") && find(answer, TEXT.as_bytes()).is_some() {
+            true => Ok(()),
+            false => Err(format!("not an echo: {}", String::from_utf8_lossy(answer))),
+        }
+    }
+
+    async fn initialize(&mut self, address: SocketAddr) -> Result<String, String> {
+        let client = json!({ "name": "bench", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+        let begin = post(address, "", &request("initialize", params));
+        self.stream.write_all(&begin).await.map_err(|e| format!("can't send: {e}"))?;
+        let end = self.answer().await?;
+        let answer = String::from_utf8_lossy(&self.received[..end]).into_owned();
+        let session = header(&answer, "mcp-session-id").ok_or_else(|| format!("no session: {answer}"))?.to_owned();
+        let done = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+        let headers = format!("mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {session}\r\n");
+        self.stream.write_all(&post(address, &headers, &done)).await.map_err(|e| format!("can't send: {e}"))?;
+        self.answer().await?;
+        Ok(session)
+    }
+
+    /// Reads one response; where it ends. It is sized, in chunks, or has no body.
+    async fn answer(&mut self) -> Result<usize, String> {
+        self.received.clear();
+        loop {
+            let read = self.stream.read_buf(&mut self.received).await.map_err(|e| format!("can't receive: {e}"))?;
+            if read == 0 {
+                return Err(format!("closed after {}", String::from_utf8_lossy(&self.received)));
+            }
+            let Some(head) = find(&self.received, b"\r\n\r\n").map(|at| at + 4) else { continue };
+            let text = std::str::from_utf8(&self.received[..head]).map_err(|e| e.to_string())?;
+            let end = match header(text, "content-length").map(str::parse::<usize>) {
+                Some(Ok(length)) => Some(head + length),
+                Some(Err(e)) => return Err(e.to_string()),
+                None if header(text, "transfer-encoding").is_some() => {
+                    self.received.ends_with(b"0\r\n\r\n").then_some(self.received.len())
+                }
+                None => Some(head),
+            };
+            if let Some(end) = end.filter(|end| *end <= self.received.len()) {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+fn request(method: &str, params: Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+fn post(address: SocketAddr, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let lines = head.split("\r\n").skip(1);
+    let found = lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.trim())
+}
+
+fn find(within: &[u8], what: &[u8]) -> Option<usize> {
+    within.windows(what.len()).position(|window| window == what)
+}

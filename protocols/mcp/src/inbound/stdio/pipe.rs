@@ -1,0 +1,84 @@
+//! What waits to be written to the peer.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use callboard_rpc::encode_line;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use crate::inbound::link::Link;
+
+/// What a message costs of the queue at least, in bytes: many small ones are a queue too.
+const COST_MIN_BYTES: usize = 256;
+/// Messages that are written before the stream is flushed, at most.
+const FLUSH_EVERY: usize = 64;
+
+/// The way to the peer: bounded by bytes.
+pub(super) struct Pipe {
+    room: Arc<Semaphore>,
+    bytes_max: usize,
+    queue: mpsc::UnboundedSender<Queued>,
+}
+
+/// What is written next.
+pub(super) enum Queued {
+    Message(Bytes, OwnedSemaphorePermit),
+    End,
+}
+
+impl Pipe {
+    /// A pipe and its other end, for [`write_lines`].
+    pub(super) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Queued>) {
+        let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let (queue, queued) = mpsc::unbounded_channel();
+        (Arc::new(Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max, queue }), queued)
+    }
+
+    /// Sends what must arrive; waits for room.
+    pub(super) async fn deliver(&self, message: Vec<u8>) {
+        // Never closed; without the peer the queue is dropped, and so is this.
+        if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
+            let _ = self.queue.send(Queued::Message(message.into(), permit));
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self) {
+        let _ = self.queue.send(Queued::End);
+    }
+
+    fn cost(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.clamp(COST_MIN_BYTES, self.bytes_max)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Link for Pipe {
+    fn send(&self, message: Bytes) -> bool {
+        let Ok(permit) = self.room.clone().try_acquire_many_owned(self.cost(message.len())) else { return false };
+        self.queue.send(Queued::Message(message, permit)).is_ok()
+    }
+}
+
+/// Writes what the pipe is given, a line each, until its end.
+pub(super) async fn write_lines(
+    mut queue: mpsc::UnboundedReceiver<Queued>,
+    mut writer: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let mut next = Vec::with_capacity(FLUSH_EVERY);
+    while queue.recv_many(&mut next, FLUSH_EVERY).await > 0 {
+        let mut ended = false;
+        for queued in next.drain(..) {
+            match queued {
+                Queued::Message(message, _permit) => writer.write_all(&encode_line(message.into())).await?,
+                Queued::End => ended = true,
+            }
+        }
+        writer.flush().await?;
+        if ended {
+            break;
+        }
+    }
+    Ok(())
+}

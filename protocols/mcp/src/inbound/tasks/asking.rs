@@ -1,0 +1,75 @@
+//! Questions of a task, and what comes back.
+
+use callboard_message::{
+    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer,
+};
+use serde_json::value::RawValue;
+
+/// MCP's request for a question; `None` where MCP has none.
+pub(super) fn request(question: &Question) -> Option<(&'static str, Box<RawValue>)> {
+    Some(match question {
+        Question::Sample(sample) => ("sampling/createMessage", sample.0.to_raw()),
+        Question::Elicit(elicitation) => ("elicitation/create", elicitation.0.to_raw()),
+        Question::Roots(roots) => ("roots/list", roots.0.to_raw()),
+        _ => return None,
+    })
+}
+
+/// The answer to a question, from the result of its request.
+///
+/// # Errors
+/// `InvalidInput` where it is no object, or can't be an answer to that question.
+pub(super) fn answer(question: &Question, result: &RawValue) -> Result<Answer, Failure> {
+    let result = RawObject::parse(result).map_err(|_| Failure::invalid("the client's answer is no object"))?;
+    let fits = |member: &str| match result.has(member) {
+        true => Ok(()),
+        false => Err(Failure::invalid(format!("the client's answer has no `{member}`"))),
+    };
+    Ok(match question {
+        Question::Sample(_) => {
+            fits("content")?;
+            Answer::Sample(SampleAnswer(result))
+        }
+        Question::Elicit(_) => {
+            fits("action")?;
+            Answer::Elicit(ElicitAnswer(result))
+        }
+        _ => {
+            fits("roots")?;
+            Answer::Roots(RootsAnswer(result))
+        }
+    })
+}
+
+/// The same question, with a member more in its `_meta`.
+pub(super) fn with_meta(question: &Question, name: &str, value: &RawObject) -> Question {
+    let mut question = question.clone();
+    let body = match &mut question {
+        Question::Sample(sample) => &mut sample.0,
+        Question::Elicit(elicitation) => &mut elicitation.0,
+        Question::Roots(roots) => &mut roots.0,
+        _ => return question,
+    };
+    let meta = body.object("_meta").unwrap_or_default();
+    body.set("_meta", meta.with(name, value));
+    question
+}
+
+/// Whether the client declared that it can answer.
+pub(super) fn may_ask(question: &Question, abilities: &Abilities) -> bool {
+    match question {
+        Question::Sample(sample) => {
+            let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
+            let tools = || abilities.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
+            abilities.sampling() && (!with_tools || tools())
+        }
+        Question::Elicit(elicitation) if elicitation.address().is_some() => abilities.elicitation_url(),
+        Question::Elicit(_) => abilities.elicitation_form(),
+        Question::Roots(_) => abilities.roots(),
+        _ => false,
+    }
+}
+
+pub(super) fn nobody() -> Failure {
+    Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that")
+}

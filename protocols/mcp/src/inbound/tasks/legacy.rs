@@ -1,0 +1,214 @@
+//! Tasks of 2025-11-25: the client decides which calls are tasks, and collects their results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
+use callboard_rpc::{RpcError, code, encode_notification};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use serde_json::value::RawValue;
+
+use super::live::{Delivering, Live};
+use super::record::{OpenQuestion, Owner, TaskRecord};
+use super::view::{self, RELATED_TASK};
+use super::{Found, TaskRequest, asking};
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::link::Link;
+use crate::inbound::surface::{object, tool_name};
+use crate::inbound::tools::TaskSupport;
+use crate::wire::code as mcp;
+
+pub(super) fn capability() -> RawObject {
+    let empty = RawObject::new;
+    let calls = empty().with("tools", empty().with("call", empty()));
+    empty().with("list", empty()).with("cancel", empty()).with("requests", calls)
+}
+
+pub(super) async fn intercept(
+    endpoint: &Arc<Endpoint>,
+    request: TaskRequest<'_>,
+) -> Option<Result<Box<RawValue>, RpcError>> {
+    Some(match request.method {
+        "tools/call" => return call(endpoint, &request).await,
+        "tasks/get" => get(endpoint, &request).await,
+        "tasks/result" => result(endpoint, &request).await,
+        "tasks/list" => list(endpoint, &request).await,
+        "tasks/cancel" => cancel(endpoint, &request).await,
+        _ => return None,
+    })
+}
+
+async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
+    let support = endpoint.surface.task_support(&tool_name(request.params)?);
+    let wanted = match wanted(request.params) {
+        Ok(wanted) => wanted,
+        Err(error) => return Some(Err(error)),
+    };
+    let not_found = |why: &str| Some(Err(RpcError::new(code::METHOD_NOT_FOUND, why)));
+    match (support, wanted) {
+        (TaskSupport::Forbidden, Some(_)) => not_found("this tool can't be called as a task"),
+        (TaskSupport::Required | TaskSupport::AfterQuestions, None) => {
+            not_found("this tool can be called as a task only")
+        }
+        (TaskSupport::Forbidden | TaskSupport::Optional, None) => None,
+        (_, Some(Wanted { ttl })) => Some(begin(endpoint, request, ttl).await),
+    }
+}
+
+async fn begin(
+    endpoint: &Arc<Endpoint>,
+    request: &TaskRequest<'_>,
+    ttl: Option<Duration>,
+) -> Result<Box<RawValue>, RpcError> {
+    let poll = endpoint.tasks.options.poll_interval;
+    let task = endpoint.tasks.begin(endpoint, request, ttl).await?;
+    let created = RawObject::new().with("task", view::legacy(&task.seen.borrow(), poll));
+    if let Some(link) = request.unsolicited {
+        tokio::spawn(tell_steps(task, link.clone(), poll));
+    }
+    Ok(created.to_raw())
+}
+
+/// Tells the client of the steps of a task, as far as it keeps up, until its end.
+async fn tell_steps(mut task: Live, link: Arc<dyn Link>, poll: Duration) {
+    let mut told = TaskState::Working;
+    while task.seen.changed().await.is_ok() {
+        let now = task.seen.borrow_and_update().clone();
+        if now.state != told {
+            told = now.state;
+            let params = view::legacy(&now, poll).to_raw();
+            link.offer(encode_notification("notifications/tasks/status", Some(&params)).into());
+        }
+        if told.is_terminal() {
+            return;
+        }
+    }
+}
+
+/// What a client asks of the task that it wants.
+struct Wanted {
+    ttl: Option<Duration>,
+}
+
+fn wanted(params: Option<&RawValue>) -> Result<Option<Wanted>, RpcError> {
+    let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
+    let params = object(params)?;
+    let Some(task) = params.get("task") else { return Ok(None) };
+    let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
+    let Some(ttl) = task.get("ttl") else { return Ok(Some(Wanted { ttl: None })) };
+    let millis: f64 = serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
+    let ttl = Duration::try_from_secs_f64(millis / 1_000.0);
+    // More than a duration can hold is cut to what the server allows, like anything over that.
+    let ttl = if millis < 0.0 { Err(invalid("`ttl` must not be negative")) } else { Ok(ttl.unwrap_or(Duration::MAX)) };
+    Ok(Some(Wanted { ttl: Some(ttl?) }))
+}
+
+async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let found = endpoint.tasks.find(request).await?;
+    Ok(view::legacy(&found.record, endpoint.tasks.options.poll_interval).to_raw())
+}
+
+async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let found = endpoint.tasks.find(request).await?;
+    if !found.record.state.is_terminal() {
+        found.cancel().await;
+    }
+    let now = found.now();
+    if found.record.state.is_terminal() || now.state != TaskState::Canceled {
+        let status = view::legacy_status(&now);
+        return Err(RpcError::new(code::INVALID_PARAMS, format!("the task has ended: {status}")));
+    }
+    Ok(view::legacy(&now, endpoint.tasks.options.poll_interval).to_raw())
+}
+
+async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let tasks = &endpoint.tasks;
+    let after = object(request.params)?.get("cursor").filter(|raw| raw.get() != "null").map(after).transpose()?;
+    let owner = Owner::of(&request.call.principal, request.session);
+    let items_max = endpoint.options.page_items_max.max(1);
+    let (page, more) = tasks.store.page(&owner, after.unwrap_or(0), items_max).await;
+    let seen: Vec<_> = page.iter().map(|task| view::legacy(task, tasks.options.poll_interval)).collect();
+    let mut result = RawObject::new().with("tasks", seen);
+    if let Some(last) = page.last().filter(|_| more) {
+        result.set("nextCursor", URL_SAFE_NO_PAD.encode(format!("{CURSOR}{}", last.number)));
+    }
+    Ok(result.to_raw())
+}
+
+const CURSOR: &str = "task:";
+
+fn after(cursor: &RawValue) -> Result<u64, RpcError> {
+    let read = || {
+        let text: String = serde_json::from_str(cursor.get()).ok()?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        std::str::from_utf8(&bytes).ok()?.strip_prefix(CURSOR)?.parse().ok()
+    };
+    read().ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "invalid cursor: begin the list again without one"))
+}
+
+/// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
+async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let Found { record, live } = endpoint.tasks.find(request).await?;
+    let Some(mut live) = live else { return come_to(&record) };
+    let mut asked = FuturesUnordered::new();
+    loop {
+        let record = live.seen.borrow_and_update().clone();
+        if record.state.is_terminal() {
+            return come_to(&record);
+        }
+        for open in &record.open {
+            if let Some(delivering) = live.deliver(&open.key) {
+                asked.push(ask(request, &record, open, delivering));
+            }
+        }
+        tokio::select! {
+            changed = live.seen.changed() => {
+                // Without a step it was forgotten: its time is over.
+                changed.map_err(|_| RpcError::new(code::INVALID_PARAMS, "there is no such task"))?;
+            }
+            Some((key, answer, delivered)) = asked.next() => {
+                // Nobody could be asked here and now; somebody may at the next `tasks/result`.
+                if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {
+                    live.answer(key, answer).await;
+                }
+                drop(delivered);
+            }
+        }
+    }
+}
+
+type Asked = (String, Result<Answer, Failure>, Delivering);
+
+fn ask<'a>(
+    request: &'a TaskRequest<'_>,
+    task: &TaskRecord,
+    open: &OpenQuestion,
+    delivering: Delivering,
+) -> BoxFuture<'a, Asked> {
+    let question = asking::with_meta(&open.question, RELATED_TASK, &view::related(task));
+    let key = open.key.clone();
+    Box::pin(async move {
+        let answer = match &request.call.caller {
+            Some(caller) => caller.ask(question).await,
+            None => Err(asking::nobody()),
+        };
+        (key, answer, delivering)
+    })
+}
+
+/// Just what the call itself would have answered, and which task it belongs to.
+fn come_to(task: &TaskRecord) -> Result<Box<RawValue>, RpcError> {
+    match task.outcome.as_deref() {
+        Some(Ok(result)) => {
+            let mut result = RawObject::parse(result).unwrap_or_default();
+            let meta = result.object("_meta").unwrap_or_default();
+            result.set("_meta", meta.with(RELATED_TASK, view::related(task)));
+            Ok(result.to_raw())
+        }
+        Some(Err(error)) => Err(error.clone()),
+        None => Err(RpcError::new(mcp::CANCELLED, "the task was cancelled")),
+    }
+}

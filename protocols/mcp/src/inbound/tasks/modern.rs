@@ -1,0 +1,97 @@
+//! The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): the server decides which calls are tasks.
+
+use std::sync::Arc;
+
+use callboard_message::{Abilities, RawObject};
+use callboard_rpc::{RpcError, code};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{TaskRequest, asking, view};
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::surface::{object, tool_name};
+use crate::inbound::tools::TaskSupport;
+use crate::wire::code as mcp;
+
+/// The extension's name.
+pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+pub(super) async fn intercept(
+    endpoint: &Arc<Endpoint>,
+    request: TaskRequest<'_>,
+) -> Option<Result<Box<RawValue>, RpcError>> {
+    match request.method {
+        "tools/call" => call(endpoint, &request).await,
+        "tasks/get" | "tasks/update" | "tasks/cancel" if !declares(request.client) => Some(Err(undeclared())),
+        "tasks/get" => Some(get(endpoint, &request).await),
+        "tasks/update" => Some(update(endpoint, &request).await),
+        "tasks/cancel" => Some(cancel(endpoint, &request).await),
+        _ => None,
+    }
+}
+
+/// Whether a client declared the extension with its request.
+pub(crate) fn declares(client: &Abilities) -> bool {
+    client.0.object("extensions").is_some_and(|extensions| extensions.has(EXTENSION))
+}
+
+/// What a client is told that should have declared the extension.
+pub(crate) fn undeclared() -> RpcError {
+    let extensions = RawObject::new().with(EXTENSION, RawObject::new());
+    let data = RawObject::new().with("requiredCapabilities", RawObject::new().with("extensions", extensions));
+    let message = format!("declare the extension {EXTENSION} in the request's client capabilities");
+    RpcError { code: mcp::MISSING_CLIENT_CAPABILITY, message, data: to_raw_value(&data).ok() }
+}
+
+async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
+    let support = endpoint.surface.task_support(&tool_name(request.params)?);
+    match (support, declares(request.client)) {
+        (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
+        (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
+        (TaskSupport::AfterQuestions, true) => None,
+        (TaskSupport::Optional | TaskSupport::Required, true) => {
+            let begun = endpoint.tasks.begin(endpoint, request, None).await;
+            Some(begun.map(|task| {
+                let seen = view::modern(&task.seen.borrow(), endpoint.tasks.options.poll_interval);
+                let mut created = RawObject::new().with("resultType", "task");
+                seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
+                created.to_raw()
+            }))
+        }
+    }
+}
+
+async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let found = endpoint.tasks.find(request).await?;
+    Ok(view::detailed(&found.record, endpoint.tasks.options.poll_interval).to_raw())
+}
+
+async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    let found = endpoint.tasks.find(request).await?;
+    let responses = object(request.params)?.object("inputResponses");
+    let responses =
+        responses.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`inputResponses` must be an object"))?;
+    // All are read before one is taken.
+    let mut answers = Vec::new();
+    for open in &found.record.open {
+        let Some(response) = responses.get(&open.key) else { continue };
+        let answer = asking::answer(&open.question, response).map_err(|failure| {
+            RpcError::new(code::INVALID_PARAMS, format!("the response under a key doesn't fit: {}", failure.message))
+        })?;
+        answers.push((open.key.clone(), answer));
+    }
+    if let Some(live) = &found.live {
+        for (key, answer) in answers {
+            live.answer(key, Ok(answer)).await;
+        }
+    }
+    Ok(acknowledged())
+}
+
+async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+    endpoint.tasks.find(request).await?.cancel().await;
+    Ok(acknowledged())
+}
+
+fn acknowledged() -> Box<RawValue> {
+    crate::inbound::outcome::raw("{}".to_owned())
+}

@@ -1,0 +1,43 @@
+use std::time::Duration;
+
+/// How long a task is kept from its beginning, by default, where its client doesn't say.
+pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(600);
+/// Longest that a task is kept, by default, whatever its client says.
+pub const TASK_TTL_MAX_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+/// Shortest that a task is kept: whoever began it must be able to see it.
+pub const TASK_TTL_MIN: Duration = Duration::from_secs(1);
+/// How long clients are asked to wait between two looks, by default.
+pub const TASK_POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
+/// Most tasks of one endpoint that are kept, ended ones included, by default.
+pub const TASKS_MAX_DEFAULT: usize = 1_024;
+/// Most of them that belong to one owner, by default.
+pub const TASKS_OF_OWNER_MAX_DEFAULT: usize = 128;
+/// Most questions of one task that wait for an answer.
+pub const TASK_QUESTIONS_MAX: usize = 64;
+
+/// How calls run as tasks.
+#[derive(Debug, Clone)]
+pub struct TaskOptions {
+    /// How long a task is kept from its beginning where its client doesn't say. It is also its deadline.
+    pub ttl: Duration,
+    /// Longest that a client can have.
+    pub ttl_max: Duration,
+    /// How long clients are asked to wait between two looks.
+    pub poll_interval: Duration,
+    /// Most tasks that are kept, ended ones included.
+    pub tasks_max: usize,
+    /// Most of them that belong to one owner.
+    pub of_owner_max: usize,
+}
+
+impl Default for TaskOptions {
+    fn default() -> Self {
+        Self {
+            ttl: TASK_TTL_DEFAULT,
+            ttl_max: TASK_TTL_MAX_DEFAULT,
+            poll_interval: TASK_POLL_INTERVAL_DEFAULT,
+            tasks_max: TASKS_MAX_DEFAULT,
+            of_owner_max: TASKS_OF_OWNER_MAX_DEFAULT,
+        }
+    }
+}

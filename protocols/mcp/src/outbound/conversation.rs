@@ -1,0 +1,119 @@
+//! One request and all that comes before its response: progress, lines of the log, questions.
+
+use std::collections::HashMap;
+
+use callboard_message::{Failure, Log, Progress, RawObject};
+use callboard_rpc::{Id, Nulls, RpcError, encode_response};
+use callboard_runtime::Cx;
+use futures::StreamExt;
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::stream::FuturesUnordered;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::ear::Ear;
+use super::link::{Flight, Heard, Link, LinkError, Outgoing};
+use super::options::QUESTIONS_AT_ONCE_MAX;
+use super::questions;
+use crate::wire::failure;
+
+/// Sends a request of the call `cx` and waits for its response; whoever called is told and asked meanwhile.
+pub(super) async fn converse(
+    link: &Link,
+    ear: &Ear,
+    cx: &Cx,
+    outgoing: &Outgoing,
+    (mut flight, mut heard): (Flight, mpsc::Receiver<Heard>),
+) -> Result<Box<RawValue>, LinkError> {
+    let mut talk =
+        Talk { link, ear, cx, number: flight.number, open: HashMap::new(), answers: FuturesUnordered::new() };
+    let mut exchange = std::pin::pin!(link.exchange(outgoing, &mut flight));
+    loop {
+        tokio::select! {
+            biased;
+            Some(event) = heard.recv() => talk.take(event),
+            Some(()) = talk.answers.next() => {}
+            result = &mut exchange => {
+                // What was said before the response is told before it.
+                while let Ok(event) = heard.try_recv() {
+                    if let Heard::Notification { method, params } = event {
+                        talk.told(&method, params.as_deref());
+                    }
+                }
+                return result;
+            }
+        }
+    }
+}
+
+struct Talk<'a> {
+    link: &'a Link,
+    ear: &'a Ear,
+    cx: &'a Cx,
+    number: u64,
+    /// Questions without an answer yet, for the server to take back.
+    open: HashMap<Id, AbortHandle>,
+    answers: FuturesUnordered<BoxFuture<'a, ()>>,
+}
+
+impl<'a> Talk<'a> {
+    fn take(&mut self, heard: Heard) {
+        match heard {
+            Heard::Notification { method, params } => self.told(&method, params.as_deref()),
+            Heard::Request { id, method, params } => self.asked(id, &method, params.as_deref()),
+        }
+    }
+
+    fn told(&mut self, method: &str, params: Option<&RawValue>) {
+        if self.ear.changed(method, params) {
+            return;
+        }
+        let Some(params) = params.and_then(|p| RawObject::parse(p).ok()) else { return };
+        match method {
+            "notifications/progress" if params.read("progressToken") == Some(self.number) => {
+                let Some(done) = params.read("progress") else { return };
+                self.cx.progress(Progress { done, total: params.read("total"), message: params.text("message") });
+            }
+            "notifications/message" => self.cx.log(Log(params)),
+            "notifications/cancelled" => {
+                let taken_back =
+                    params.get("requestId").and_then(|raw| self.open.iter().find(|(id, _)| id.as_json() == raw.get()));
+                if let Some((_, question)) = taken_back {
+                    question.abort();
+                }
+            }
+            _ => tracing::debug!(method, "a notification that nobody needs"),
+        }
+    }
+
+    fn asked(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
+        let (link, cx) = (self.link, self.cx);
+        if let Some(answer) = self.ear.answer(&id, method) {
+            self.answers.push(Box::pin(send(link, answer)));
+            return;
+        }
+        self.open.retain(|_, question| !question.is_aborted());
+        let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
+            true => questions::read(method, params),
+            false => Err(Failure::new(callboard_message::FailureKind::Overloaded, "too many questions are open")),
+        };
+        let (abort, registration) = AbortHandle::new_pair();
+        let key = id.clone();
+        let answering = async move {
+            let answer = match question {
+                Ok(question) => questions::ask(cx, question).await,
+                Err(why) => Err(why),
+            };
+            let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
+            send(link, encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)).await;
+        };
+        self.answers.push(Box::pin(async move { drop(Abortable::new(answering, registration).await) }));
+        self.open.insert(key, abort);
+    }
+}
+
+async fn send(link: &Link, answer: Vec<u8>) {
+    if let Err(error) = link.send(answer).await {
+        tracing::warn!(%error, "the server doesn't get the answer to its question");
+    }
+}

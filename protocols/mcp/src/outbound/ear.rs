@@ -1,0 +1,139 @@
+//! What a server says that belongs to no request of ours, or says to all of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use callboard_message::{Change, RawObject};
+use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use callboard_runtime::Cx;
+use serde_json::value::RawValue;
+
+use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::tool_book::ToolBook;
+use crate::wire::{code as mcp, meta};
+
+/// Listens for one connection.
+pub(super) struct Ear {
+    flights: Arc<Flights>,
+    tools: Arc<ToolBook>,
+    /// The agent, whose followers are told of changes.
+    cx: Cx,
+    /// A modern server asks nothing this way, and gets no answer.
+    is_modern: AtomicBool,
+}
+
+impl Ear {
+    pub(super) fn new(tools: Arc<ToolBook>, cx: Cx) -> Self {
+        Self { flights: Arc::default(), tools, cx, is_modern: AtomicBool::new(false) }
+    }
+
+    pub(super) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    pub(super) fn set_modern(&self) {
+        self.is_modern.store(true, Relaxed);
+    }
+
+    pub(super) fn set_legacy(&self) {
+        self.is_modern.store(false, Relaxed);
+    }
+
+    /// Takes a message that came by a channel which is no single request's. What it gives back is to be sent.
+    pub(super) fn hear(&self, heard: Heard) -> Option<Vec<u8>> {
+        match heard {
+            Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
+                tracing::warn!(method, %id, "a request of a modern server's is dropped");
+                None
+            }
+            Heard::Request { id, method, params } => {
+                if let Some(answer) = self.answer(&id, &method) {
+                    return Some(answer);
+                }
+                let placed = self.flights.give_only_call(Heard::Request { id: id.clone(), method, params });
+                placed.err().map(|why| refusal(&id, why))
+            }
+            Heard::Notification { method, params } => {
+                self.note(method, params);
+                None
+            }
+        }
+    }
+
+    /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
+    pub(super) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
+        match method {
+            "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
+            "sampling/createMessage" | "elicitation/create" | "roots/list" => None,
+            _ => Some(error(id, &RpcError::new(code::METHOD_NOT_FOUND, "method not found"))),
+        }
+    }
+
+    fn note(&self, method: String, params: Option<Box<RawValue>>) {
+        if self.changed(&method, params.as_deref()) {
+            return;
+        }
+        if method == "notifications/cancelled" && self.is_modern.load(Relaxed) {
+            // A modern server ends a subscription so where there is no stream to close.
+            let number = params.as_deref().and_then(|p| RawObject::parse(p).ok()?.read("requestId"));
+            self.flights.answer(number, Err(LinkError::Broken("the server has ended the subscription")));
+            return;
+        }
+        let owner = owner(&method, params.as_deref());
+        let heard = Heard::Notification { method, params };
+        match (owner, &heard) {
+            (Some(number), _) => self.flights.give(number, heard),
+            (None, Heard::Notification { method, .. }) if method == "notifications/cancelled" => {
+                self.flights.give_all(&heard);
+            }
+            // A line that could be anyone's is nobody's.
+            _ => drop(self.flights.give_only_call(heard)),
+        }
+    }
+
+    /// Tells those who follow the agent of a change; `false` where it is no news of one.
+    pub(super) fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
+        let change = match method {
+            "notifications/tools/list_changed" => {
+                self.tools.forget();
+                Change::Tools
+            }
+            "notifications/prompts/list_changed" => Change::Prompts,
+            "notifications/resources/list_changed" => Change::Resources,
+            "notifications/resources/updated" => {
+                let uri = params.and_then(|p| RawObject::parse(p).ok()).and_then(|p| p.text("uri"));
+                match uri {
+                    Some(uri) => Change::Resource(uri),
+                    None => return true,
+                }
+            }
+            _ => return false,
+        };
+        self.cx.changed(change);
+        true
+    }
+}
+
+/// The request that a notification names: by its progress token, or by the subscription's id.
+fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
+    let params = RawObject::parse(params?).ok()?;
+    match method {
+        "notifications/progress" => params.read("progressToken"),
+        "notifications/subscriptions/acknowledged" => params.object("_meta")?.read(meta::SUBSCRIPTION_ID),
+        _ => None,
+    }
+}
+
+/// Why a question of a server's is asked of nobody.
+fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
+    let why = match why {
+        Unplaced::NoCall => "nobody to ask: no call of this client's is under way",
+        Unplaced::Several => "nobody to ask: several calls are under way, and it can't be told whose question it is",
+        Unplaced::Full => "nobody to ask: the call has too many questions open",
+    };
+    error(id, &RpcError::new(mcp::NOBODY_TO_ASK, why))
+}
+
+fn error(id: &Id, error: &RpcError) -> Vec<u8> {
+    encode_response(Some(id), Err(error), Nulls::Omit)
+}

@@ -1,0 +1,130 @@
+//! A server as a child process: a line a message on its standard input and output.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use callboard_rpc::{Line, LineDecoder, encode_line};
+use rustix::process::{Pid, Signal, kill_process_group};
+use secrecy::ExposeSecret;
+use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::LinkError;
+use super::duplex::{Duplex, Engine, Outbox};
+use crate::outbound::ear::Ear;
+use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
+
+/// Most bytes of a line of a child's standard error that go to the log; longer ones are left out.
+const STDERR_LINE_BYTES_MAX: usize = 4_096;
+
+/// Starts `command`. It ends with the link, with whatever it started itself.
+pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Duplex, LinkError> {
+    let inherited = command.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let mut start = Command::new(&command.program);
+    start
+        .args(&command.arguments)
+        .env_clear()
+        .envs(inherited)
+        .envs(command.set.iter().map(|(name, value)| (name, value.expose_secret())))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own: what it starts ends with it, and Ctrl-C at a terminal doesn't reach it.
+        .process_group(0)
+        .kill_on_drop(true);
+    if let Some(directory) = &command.directory {
+        start.current_dir(directory);
+    }
+    let mut child = start.spawn().map_err(|error| {
+        tracing::warn!(program = %command.program.to_string_lossy(), %error, "failed to start a server");
+        LinkError::Unreachable("the server's program can't be started")
+    })?;
+    let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(input), Some(output), Some(errors)) = pipes else {
+        return Err(LinkError::Unreachable("the server's program has no standard input and output"));
+    };
+    let (duplex, engine, outbox) = Duplex::new(ear, options.limits);
+    let name = command.program.to_string_lossy().into_owned();
+    let line_bytes_max = options.limits.body_bytes_max;
+    tokio::spawn(async move {
+        let stop = engine.stop.clone();
+        let why = tokio::select! {
+            why = hear(&engine, output, line_bytes_max) => why,
+            why = write(input, outbox) => why,
+            () = log(errors, &name) => "",
+            () = stop.cancelled() => "the client has ended",
+        };
+        engine.close(&LinkError::Broken(why));
+        // Its standard input is closed by now: a server that keeps to the specification ends.
+        end(child, group).await;
+    });
+    Ok(duplex)
+}
+
+async fn hear(engine: &Engine, mut output: ChildStdout, line_bytes_max: usize) -> &'static str {
+    let mut lines = LineDecoder::new(line_bytes_max);
+    loop {
+        match lines.read(&mut output).await {
+            Ok(Some(Line::Whole(line))) => engine.take(&line),
+            Ok(Some(Line::TooLong)) => engine.too_long(),
+            Ok(None) => return "the server's program has ended",
+            Err(_) => return "the server's standard output can't be read",
+        }
+    }
+}
+
+async fn write(mut input: ChildStdin, mut outbox: Outbox) -> &'static str {
+    while let Some(message) = outbox.recv().await {
+        if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
+            return "the server's standard input is closed";
+        }
+    }
+    "the client has ended"
+}
+
+/// What the server says of itself goes to the log, a line each. Never ends before the rest does.
+async fn log(mut errors: impl AsyncRead + Unpin, server: &str) {
+    let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
+    while let Ok(Some(line)) = lines.read(&mut errors).await {
+        if let Line::Whole(line) = line {
+            let line: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
+            tracing::info!(target: "callboard_mcp::stderr", server, "{line}");
+        }
+    }
+    std::future::pending().await
+}
+
+/// Lets it end in order; asks it to; kills it. Its group goes with it in any case.
+async fn end(mut child: Child, group: Group) {
+    for ask in [None, Some(Signal::TERM)] {
+        if let Some(signal) = ask {
+            group.send(signal);
+        }
+        if tokio::time::timeout(CHILD_END_GRACE, child.wait()).await.is_ok() {
+            return;
+        }
+    }
+    tracing::warn!("a server's program doesn't end and is killed");
+    group.send(Signal::KILL);
+    // Nothing outlives that.
+    let _ = child.wait().await;
+}
+
+/// The processes that a server's program is made of. Killed when dropped, whatever else happens.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn send(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // It may have ended just now.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.send(Signal::KILL);
+    }
+}

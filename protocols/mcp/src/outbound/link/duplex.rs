@@ -1,0 +1,128 @@
+//! One channel for all requests: a child's pipes, a WebSocket, HTTP+SSE.
+
+use std::sync::Arc;
+
+use callboard_rpc::Limits;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Flight, LinkError, Outgoing, Said, cancelled, number_of, read};
+use crate::outbound::ear::Ear;
+
+/// Messages that wait to be written; past that, whoever sends waits.
+pub(super) const OUTBOX_MAX: usize = 64;
+
+/// A channel that a task of its own reads and writes. Dropped, the task ends in order.
+pub(in crate::outbound) struct Duplex {
+    outbox: mpsc::Sender<Vec<u8>>,
+    closed: CancellationToken,
+    _stop: DropGuard,
+}
+
+/// What is to be written.
+pub(super) type Outbox = mpsc::Receiver<Vec<u8>>;
+
+/// The task's side of it.
+pub(super) struct Engine {
+    /// To be sent beside what others send.
+    replies: mpsc::Sender<Vec<u8>>,
+    /// Fires when nobody holds the channel any more.
+    pub(super) stop: CancellationToken,
+    ear: Arc<Ear>,
+    limits: Limits,
+    closed: CancellationToken,
+}
+
+impl Duplex {
+    pub(super) fn new(ear: Arc<Ear>, limits: Limits) -> (Self, Engine, Outbox) {
+        let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
+        let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
+        let engine = Engine { replies: sender.clone(), stop: stop.clone(), ear, limits, closed: closed.clone() };
+        (Self { outbox: sender, closed, _stop: stop.drop_guard() }, engine, outbox)
+    }
+
+    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
+        let mut unanswered =
+            Unanswered { outbox: &self.outbox, number: outgoing.cancellable.then_some(outgoing.number) };
+        self.send(outgoing.body.clone()).await?;
+        let answered = (&mut flight.response).await;
+        unanswered.number = None;
+        match answered {
+            Ok(Ok(outcome)) => outcome.map_err(|error| LinkError::Rpc { error, status: None }),
+            Ok(Err(why)) => Err(why),
+            Err(_) => Err(closed()),
+        }
+    }
+
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+        tokio::select! {
+            sent = self.outbox.send(body) => sent.map_err(|_| closed()),
+            () = self.closed.cancelled() => Err(closed()),
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+}
+
+/// Tells the server that nobody waits any more, where the response hasn't come when it is dropped.
+struct Unanswered<'a> {
+    outbox: &'a mpsc::Sender<Vec<u8>>,
+    number: Option<u64>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number
+            && self.outbox.try_send(cancelled(number)).is_err()
+        {
+            tracing::debug!("a server that reads nothing isn't told of a cancelled call");
+        }
+    }
+}
+
+impl Engine {
+    /// Takes one message of the server's.
+    pub(super) fn take(&self, message: &[u8]) {
+        match read(message, &self.limits) {
+            Ok(Said::Response { id, outcome }) => {
+                self.ear.flights().answer(id.as_ref().and_then(number_of), Ok(outcome))
+            }
+            Ok(Said::Event(heard)) => {
+                if let Some(reply) = self.ear.hear(heard)
+                    && self.replies.try_send(reply).is_err()
+                {
+                    tracing::warn!("a server that reads nothing gets no answer to its request");
+                }
+            }
+            Err(refusal) => {
+                tracing::warn!(bytes = message.len(), %refusal, "what the server says is no message and is skipped");
+            }
+        }
+    }
+
+    /// A message over the limit: whoever can only be meant learns of it.
+    pub(super) fn too_long(&self) {
+        tracing::warn!("a message of the server's is over the limit and dropped");
+        self.ear.flights().fail_only(LinkError::TooLarge);
+    }
+
+    /// Nothing more can come: whoever waits learns why.
+    pub(super) fn close(&self, why: &LinkError) {
+        self.closed.cancel();
+        self.ear.flights().close(why);
+    }
+}
+
+impl Drop for Engine {
+    // Also when its task is dropped with its runtime.
+    fn drop(&mut self) {
+        self.close(&closed());
+    }
+}
+
+fn closed() -> LinkError {
+    LinkError::Broken("the connection has ended")
+}

@@ -1,0 +1,386 @@
+//! Streamable HTTP: a POST a message, and for each request its own response, in one piece or as an event stream.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use callboard_rpc::{Limits, check};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::value::RawValue;
+
+use super::stream::{EventStream, Place};
+use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
+use crate::outbound::auth::Challenge;
+use crate::outbound::ear::Ear;
+use crate::outbound::options::{AUTH_REFUSALS_MAX, ClientError, ClientOptions};
+use crate::wire::Revision;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// How long saying goodbye to a server may take.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One MCP endpoint, and the session with it where there is one.
+#[derive(Clone)]
+pub(in crate::outbound) struct Http {
+    client: Client,
+    url: Url,
+    options: Arc<ClientOptions>,
+    ear: Arc<Ear>,
+    /// Given by a legacy server.
+    session: OnceLock<HeaderValue>,
+    /// Once it is known.
+    revision: OnceLock<Revision>,
+}
+
+/// How the stream of what belongs to no request ended.
+pub(in crate::outbound) enum Followed {
+    /// The server closed it; it may be opened again after this pause.
+    Ended(Duration),
+    /// The server has none.
+    NotOffered,
+}
+
+/// The HTTP client of one agent. It follows no redirects and no proxy variables: both would take data, and
+/// credentials, where nobody configured them to go.
+pub(in crate::outbound) fn client(options: &ClientOptions) -> Result<Client, ClientError> {
+    Client::builder()
+        .connect_timeout(options.connect_timeout)
+        .tcp_nodelay(true)
+        .redirect(redirect::Policy::none())
+        .no_proxy()
+        .build()
+        .map_err(ClientError::Client)
+}
+
+impl Http {
+    pub(in crate::outbound) fn new(client: Client, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
+        Self { client, url, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
+    }
+
+    pub(super) fn options(&self) -> &ClientOptions {
+        &self.options
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The same server at another URL.
+    pub(super) fn at(&self, url: Url) -> Self {
+        Self { url, ..self.clone() }
+    }
+
+    /// From here on requests say which revision they speak.
+    pub(in crate::outbound) fn speak(&self, revision: Revision) {
+        let _ = self.revision.set(revision);
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.options.limits
+    }
+
+    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
+        let is_legacy = matches!(outgoing.head, Head::Legacy);
+        // A modern server takes the end of the connection for it.
+        let mut unanswered =
+            Unanswered { http: self, number: (is_legacy && outgoing.cancellable).then_some(outgoing.number) };
+        let answered = self.answered(outgoing, flight, is_legacy).await;
+        unanswered.number = None;
+        answered
+    }
+
+    async fn answered(
+        &self,
+        outgoing: &Outgoing,
+        flight: &Flight,
+        is_legacy: bool,
+    ) -> Result<Box<RawValue>, LinkError> {
+        let response = self.post(outgoing.body.clone(), &outgoing.head, &outgoing.method).await?;
+        let status = response.status();
+        if is_legacy && status == StatusCode::NOT_FOUND && self.session.get().is_some() {
+            return Err(LinkError::SessionLost);
+        }
+        if outgoing.method == "initialize" && status.is_success() {
+            self.begin_session(response.headers());
+        }
+        if status.is_success() && is_stream(&response) {
+            return self.follow(EventStream::new(response, self.limits(), Place::default()), flight, is_legacy).await;
+        }
+        let body = self.read(response).await?;
+        let parts = self.parts(&body);
+        let mut outcome = None;
+        for part in parts {
+            match read(part, self.limits()) {
+                Ok(Said::Response { id, outcome: said }) => match id {
+                    Some(id) if number_of(&id) == Some(flight.number) => outcome = Some(said),
+                    // It couldn't read the id; on this connection it can only mean our request.
+                    None => outcome = outcome.or(Some(said)),
+                    Some(_) => self.ear.flights().count_unknown(),
+                },
+                // Whoever waits takes them before the outcome.
+                Ok(Said::Event(heard)) => drop(flight.events.send(heard).await),
+                Err(_) if !status.is_success() => return Err(LinkError::Status(status.as_u16())),
+                Err(refusal) => return Err(LinkError::Protocol(format!("the response {refusal}"))),
+            }
+        }
+        match outcome {
+            Some(Ok(result)) if status.is_success() => Ok(result),
+            Some(Err(error)) => Err(LinkError::Rpc { error, status: Some(status.as_u16()) }),
+            _ if !status.is_success() => Err(LinkError::Status(status.as_u16())),
+            _ => Err(LinkError::Protocol("the request was answered with no response".into())),
+        }
+    }
+
+    /// Reads the response off an event stream, taking it up again where it breaks off (legacy only).
+    async fn follow(
+        &self,
+        mut events: EventStream,
+        flight: &Flight,
+        is_legacy: bool,
+    ) -> Result<Box<RawValue>, LinkError> {
+        let broken = LinkError::Broken("the response's stream broke off");
+        loop {
+            while let Some(event) = events.next().await? {
+                match read(&event.data, self.limits()) {
+                    Ok(Said::Event(heard)) => drop(flight.events.send(heard).await),
+                    Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
+                        return outcome.map_err(|error| LinkError::Rpc { error, status: Some(200) });
+                    }
+                    Ok(Said::Response { .. }) => self.ear.flights().count_unknown(),
+                    Err(refusal) => tracing::warn!(%refusal, "an event that is no message is skipped"),
+                }
+            }
+            let place = events.into_place();
+            if !is_legacy || place.last_event_id().is_none() {
+                return Err(broken);
+            }
+            events = self.resume(place).await?;
+        }
+    }
+
+    /// Takes a stream up where it broke off, after the pause that the server wants.
+    async fn resume(&self, place: Place) -> Result<EventStream, LinkError> {
+        for _ in 0..=self.options.reconnects_max {
+            tokio::time::sleep(place.retry()).await;
+            match self.listen(place.last_event_id()).await {
+                Ok(Some(response)) => return Ok(EventStream::new(response, self.limits(), place)),
+                Ok(None) => break,
+                Err(LinkError::Unreachable(_) | LinkError::Broken(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Err(LinkError::Broken("the response's stream broke off and can't be taken up again"))
+    }
+
+    /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
+    pub(super) async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, LinkError> {
+        let place = last_event_id.and_then(|id| HeaderValue::from_str(id).ok());
+        let make = || {
+            let mut request = self.request(Method::GET).header(ACCEPT, STREAM);
+            if let Some(place) = &place {
+                request = request.header(LAST_EVENT_ID, place);
+            }
+            request
+        };
+        let response = self.authorized(make).await?;
+        match response.status() {
+            status if status.is_success() && is_stream(&response) => Ok(Some(response)),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
+            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(LinkError::SessionLost),
+            status => Err(LinkError::Status(status.as_u16())),
+        }
+    }
+
+    /// Follows the stream of what belongs to no request, to its end. `place`: where an earlier one broke off.
+    pub(in crate::outbound) async fn follow_get(
+        &self,
+        ear: &Ear,
+        place: &mut Option<Place>,
+    ) -> Result<Followed, LinkError> {
+        let from = place.take().unwrap_or_default();
+        let Some(response) = self.listen(from.last_event_id()).await? else { return Ok(Followed::NotOffered) };
+        let mut events = EventStream::new(response, self.limits(), from);
+        while let Some(event) = events.next().await? {
+            match read(&event.data, self.limits()) {
+                Ok(Said::Event(heard)) => {
+                    if let Some(reply) = ear.hear(heard)
+                        && let Err(error) = self.send(reply).await
+                    {
+                        tracing::warn!(%error, "the server doesn't get the answer to its request");
+                    }
+                }
+                Ok(Said::Response { .. }) => ear.flights().count_unknown(),
+                Err(refusal) => tracing::warn!(%refusal, "an event that is no message is skipped"),
+            }
+        }
+        let broke_off = events.into_place();
+        let pause = broke_off.retry();
+        *place = Some(broke_off);
+        Ok(Followed::Ended(pause))
+    }
+
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+        let response = self.post(body, &Head::Legacy, "").await?;
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(LinkError::SessionLost),
+            status => Err(LinkError::Status(status.as_u16())),
+        }
+    }
+
+    async fn post(&self, body: Vec<u8>, head: &Head, method: &str) -> Result<Response, LinkError> {
+        let body = bytes::Bytes::from(body);
+        let make = || {
+            let mut request = self.request(Method::POST).header(CONTENT_TYPE, JSON).header(ACCEPT, BOTH);
+            if let Head::Modern { name, params } = head {
+                request = request.header(VERSION, Revision::V2026_07_28.as_str()).header(METHOD, method);
+                if let Some(name) = name {
+                    request = request.header(NAME, name);
+                }
+                for (name, value) in params {
+                    request = request.header(name, value);
+                }
+            }
+            request.body(body.clone())
+        };
+        self.authorized(make).await
+    }
+
+    fn request(&self, method: Method) -> RequestBuilder {
+        let mut request = self.client.request(method, self.url.clone()).headers(self.options.headers.clone());
+        if let Some(session) = self.session.get() {
+            request = request.header(SESSION, session);
+        }
+        // The header came with 2025-06-18; modern requests say it themselves.
+        let said = self.revision.get().filter(|r| (Revision::V2025_06_18..Revision::V2026_07_28).contains(*r));
+        if let Some(revision) = said {
+            request = request.header(VERSION, revision.as_str());
+        }
+        request
+    }
+
+    /// Sends what `make` makes, authorised, and again where the authorizer got something better meanwhile.
+    async fn authorized(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, LinkError> {
+        let refused = |error| LinkError::Auth(Arc::new(error));
+        let mut refused_before = 0;
+        loop {
+            let sent: Option<SecretString> = match &self.options.authorizer {
+                Some(authorizer) => authorizer.authorization().await.map_err(refused)?,
+                None => None,
+            };
+            let mut request = make();
+            if let Some(value) = sent.as_ref().and_then(|s| HeaderValue::from_str(s.expose_secret()).ok()) {
+                let mut value = value;
+                value.set_sensitive(true);
+                request = request.header(AUTHORIZATION, value);
+            }
+            let response = request.send().await.map_err(|e| network(&e))?;
+            let status = response.status().as_u16();
+            let Some(authorizer) = self.options.authorizer.as_ref().filter(|_| Challenge::concerns(status)) else {
+                return Ok(response);
+            };
+            if refused_before >= AUTH_REFUSALS_MAX {
+                return Ok(response);
+            }
+            let told = response.headers().get_all(WWW_AUTHENTICATE).iter();
+            let told: Vec<&str> = told.filter_map(|value| value.to_str().ok()).collect();
+            let challenge = Challenge { status, www_authenticate: &told, sent: sent.as_ref(), refused_before };
+            if !authorizer.challenged(challenge).await.map_err(refused)? {
+                return Ok(response);
+            }
+            refused_before += 1;
+        }
+    }
+
+    fn begin_session(&self, headers: &HeaderMap) {
+        let given = headers.get(SESSION).filter(|id| id.as_bytes().iter().all(u8::is_ascii_graphic));
+        if let Some(mut id) = given.cloned() {
+            id.set_sensitive(true);
+            let _ = self.session.set(id);
+        }
+    }
+
+    /// The messages of a body: one, or several in a batch, which a server of 2025-03-26 may answer with.
+    fn parts<'a>(&self, body: &'a [u8]) -> Vec<&'a [u8]> {
+        let is_batch = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
+        if !is_batch || self.revision.get().is_some_and(|r| *r != Revision::V2025_03_26) {
+            return vec![body];
+        }
+        let parts = check(body, self.limits()).ok().and_then(|text| serde_json::from_str::<Vec<&RawValue>>(text).ok());
+        parts.map_or_else(|| vec![body], |parts| parts.iter().map(|part| part.get().as_bytes()).collect())
+    }
+
+    /// The body, held to its limit while it arrives.
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>, LinkError> {
+        let bytes_max = self.limits().body_bytes_max;
+        if response.content_length().is_some_and(|declared| declared > bytes_max as u64) {
+            return Err(LinkError::TooLarge);
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|e| network(&e))? {
+            if body.len() + chunk.len() > bytes_max {
+                return Err(LinkError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// Ends the session (legacy): the server needn't keep it any longer.
+    pub(in crate::outbound) fn end_session(&self) {
+        if self.session.get().is_none() {
+            return;
+        }
+        let http = self.clone();
+        in_background(async move {
+            // A server may not want to be told (405), or be gone.
+            let _ = http.authorized(|| http.request(Method::DELETE)).await;
+        });
+    }
+}
+
+/// Tells a legacy server that nobody waits any more, where the response hasn't come when it is dropped.
+struct Unanswered<'a> {
+    http: &'a Http,
+    number: Option<u64>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let http = self.http.clone();
+            in_background(async move {
+                if let Err(error) = http.send(cancelled(number)).await {
+                    tracing::debug!(%error, "the server isn't told of a cancelled call");
+                }
+            });
+        }
+    }
+}
+
+/// Runs a farewell that nobody waits for; not at all where no runtime is left.
+fn in_background(farewell: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(tokio::time::timeout(FAREWELL_TIMEOUT, farewell));
+    }
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+fn network(error: &reqwest::Error) -> LinkError {
+    match error.is_connect() {
+        true => LinkError::Unreachable("can't connect to the server"),
+        false => LinkError::Broken("the connection to the server broke"),
+    }
+}

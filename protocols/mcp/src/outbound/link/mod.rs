@@ -1,0 +1,219 @@
+//! The way to a server: four transports, one shape.
+//!
+//! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
+//! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`].
+
+mod child;
+mod duplex;
+mod flights;
+mod http;
+mod old_sse;
+mod stream;
+mod websocket;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use callboard_message::{Failure, FailureKind};
+use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, decode};
+use reqwest::header::{HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+pub(super) use duplex::Duplex;
+pub(super) use flights::{Flight, Flights, Unplaced};
+pub(super) use http::{Followed, Http, client};
+
+use super::auth::AuthError;
+use super::ear::Ear;
+use super::options::{ChildCommand, ClientOptions};
+use crate::wire::failure;
+
+/// What a server said that is no response.
+#[derive(Clone)]
+pub(super) enum Heard {
+    /// It asks.
+    Request { id: Id, method: String, params: Option<Box<RawValue>> },
+    /// It tells.
+    Notification { method: String, params: Option<Box<RawValue>> },
+}
+
+/// A response's result or error.
+pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
+
+/// One message of a server's, owned.
+pub(super) enum Said {
+    Response { id: Option<Id>, outcome: Outcome },
+    Event(Heard),
+}
+
+/// A request on its way out.
+pub(super) struct Outgoing {
+    /// The number of its flight: its id, and its progress token.
+    pub(super) number: u64,
+    pub(super) method: String,
+    /// The whole JSON-RPC message.
+    pub(super) body: Vec<u8>,
+    /// What HTTP says beside the body.
+    pub(super) head: Head,
+    /// Whether the server is told when nobody waits any more. Never of `initialize`.
+    pub(super) cancellable: bool,
+}
+
+/// What HTTP says beside a body.
+#[derive(Clone)]
+pub(super) enum Head {
+    /// Session and revision, as negotiated.
+    Legacy,
+    /// What a modern request mirrors into headers (2026-07-28, streamable HTTP, request metadata).
+    Modern { name: Option<HeaderValue>, params: Vec<(HeaderName, HeaderValue)> },
+}
+
+/// Why there is no result.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum LinkError {
+    /// The server answered with an error; `status` is HTTP's.
+    #[error("the server answered with an error")]
+    Rpc { error: RpcError, status: Option<u16> },
+    /// HTTP refused, and no JSON-RPC error says why.
+    #[error("the server answered with HTTP status {0}")]
+    Status(u16),
+    /// The server has forgotten the session: begin another.
+    #[error("the session is lost")]
+    SessionLost,
+    /// It can't be reached.
+    #[error("{0}")]
+    Unreachable(&'static str),
+    /// It was reached; whether it acted is unknown.
+    #[error("{0}")]
+    Broken(&'static str),
+    /// What came is no MCP.
+    #[error("{0}")]
+    Protocol(String),
+    /// What came is over a limit.
+    #[error("the server's message is over the limit")]
+    TooLarge,
+    /// Not in time.
+    #[error("no answer in {0:?}")]
+    TimedOut(Duration),
+    /// The request couldn't be authorised.
+    #[error("{0}")]
+    Auth(Arc<AuthError>),
+    /// A failure of this side's.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        let kind = match &error {
+            LinkError::Rpc { error, .. } => return failure::of_rpc(error),
+            LinkError::Failed(failure) => return failure.clone(),
+            LinkError::Status(401 | 403) | LinkError::Auth(_) => FailureKind::Denied,
+            LinkError::Status(413 | 429) | LinkError::TooLarge => FailureKind::Overloaded,
+            LinkError::Status(408 | 504) | LinkError::TimedOut(_) => FailureKind::TimedOut,
+            LinkError::Protocol(_) => FailureKind::Internal,
+            _ => FailureKind::Unavailable,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// An open way to a server.
+#[derive(Clone)]
+pub(super) enum Link {
+    /// Each request has a response stream of its own.
+    Http(Arc<Http>),
+    /// All share one channel.
+    Duplex(Arc<Duplex>),
+}
+
+impl Link {
+    /// Starts a child and speaks to it.
+    pub(super) fn child(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Self, LinkError> {
+        child::start(command, options, ear).map(|duplex| Self::Duplex(Arc::new(duplex)))
+    }
+
+    /// Opens the event stream of a server of 2024-11-05.
+    pub(super) async fn old_sse(http: Http, ear: Arc<Ear>) -> Result<Self, LinkError> {
+        old_sse::open(http, ear).await.map(|duplex| Self::Duplex(Arc::new(duplex)))
+    }
+
+    /// Opens a WebSocket.
+    pub(super) async fn websocket(
+        url: &reqwest::Url,
+        options: &ClientOptions,
+        ear: Arc<Ear>,
+    ) -> Result<Self, LinkError> {
+        websocket::open(url, options, ear).await.map(|duplex| Self::Duplex(Arc::new(duplex)))
+    }
+
+    /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
+    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
+        match self {
+            Self::Http(http) => http.exchange(outgoing, flight).await,
+            Self::Duplex(duplex) => duplex.exchange(outgoing, flight).await,
+        }
+    }
+
+    /// Sends what has no response: a notification, or a response of ours. Legacy only, but for cancellation.
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+        match self {
+            Self::Http(http) => http.send(body).await,
+            Self::Duplex(duplex) => duplex.send(body).await,
+        }
+    }
+
+    /// Whether nothing more can come of it.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Http(_) => false,
+            Self::Duplex(duplex) => duplex.is_closed(),
+        }
+    }
+
+    pub(super) fn http(&self) -> Option<&Arc<Http>> {
+        match self {
+            Self::Http(http) => Some(http),
+            Self::Duplex(_) => None,
+        }
+    }
+}
+
+/// Reads one message.
+pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
+    Ok(match decode(bytes, limits)? {
+        Incoming::Response(response) => {
+            Said::Response { id: response.id, outcome: response.outcome.map(RawValue::to_owned) }
+        }
+        Incoming::Request(request) => Said::Event(Heard::Request {
+            id: request.id,
+            method: request.method,
+            params: request.params.map(RawValue::to_owned),
+        }),
+        Incoming::Notification(told) => {
+            Said::Event(Heard::Notification { method: told.method, params: told.params.map(RawValue::to_owned) })
+        }
+    })
+}
+
+/// The number of one of our requests, from an id that came back.
+pub(super) fn number_of(id: &Id) -> Option<u64> {
+    id.as_json().parse().ok()
+}
+
+/// The id of our request `number`.
+pub(super) fn id_of(number: u64) -> Id {
+    Id::integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// `notifications/cancelled` for our request `number`.
+pub(super) fn cancelled(number: u64) -> Vec<u8> {
+    let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for it any more\"}}");
+    let params = RawValue::from_string(params).unwrap_or_default();
+    callboard_rpc::encode_notification("notifications/cancelled", Some(&params))
+}
+
+/// Locks; what a panic left behind is still whole, for nothing here panics in between.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,68 @@
+//! HTTP+SSE (2024-11-05): one event stream in, a POST a message out.
+
+use std::sync::Arc;
+
+use super::duplex::{Duplex, Engine, Outbox};
+use super::http::Http;
+use super::stream::{EventStream, Place};
+use super::{LinkError, Said, number_of, read};
+use crate::outbound::ear::Ear;
+
+/// Opens the event stream, whose first event says where to post.
+pub(super) async fn open(http: Http, ear: Arc<Ear>) -> Result<Duplex, LinkError> {
+    let limits = http.options().limits;
+    let Some(response) = http.listen(None).await? else {
+        return Err(LinkError::Status(405));
+    };
+    let mut events = EventStream::new(response, &limits, Place::default());
+    let first = tokio::time::timeout(http.options().connect_timeout, events.next());
+    let first = first.await.map_err(|_| LinkError::TimedOut(http.options().connect_timeout))??;
+    let first = first.filter(|event| event.kind() == "endpoint");
+    let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
+    let endpoint = endpoint.and_then(|said| http.url().join(said.trim()).ok());
+    let Some(endpoint) = endpoint else {
+        return Err(LinkError::Protocol("the event stream doesn't begin with an endpoint".into()));
+    };
+    // Another origin would get what was meant for this one.
+    if endpoint.origin() != http.url().origin() {
+        return Err(LinkError::Protocol("the event stream's endpoint has another origin".into()));
+    }
+    let post = http.at(endpoint);
+    let (duplex, engine, outbox) = Duplex::new(ear.clone(), limits);
+    tokio::spawn(speak(engine, outbox, events, post, ear));
+    Ok(duplex)
+}
+
+async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http, ear: Arc<Ear>) {
+    let hear = async {
+        loop {
+            match events.next().await {
+                Ok(Some(event)) if event.kind() == "message" => engine.take(&event.data),
+                Ok(Some(_)) => {}
+                Ok(None) => return LinkError::Broken("the server has closed the event stream"),
+                Err(error) => return error,
+            }
+        }
+    };
+    let write = async {
+        while let Some(message) = outbox.recv().await {
+            let number = match read(&message, &post.options().limits) {
+                Ok(Said::Event(super::Heard::Request { id, .. })) => number_of(&id),
+                _ => None,
+            };
+            match (post.send(message).await, number) {
+                (Err(error), Some(number)) => ear.flights().answer(Some(number), Err(error)),
+                (Err(error), None) => tracing::warn!(%error, "the server takes no message"),
+                (Ok(()), _) => {}
+            }
+        }
+        LinkError::Broken("the client has ended")
+    };
+    let stop = engine.stop.clone();
+    let why = tokio::select! {
+        why = hear => why,
+        why = write => why,
+        () = stop.cancelled() => LinkError::Broken("the client has ended"),
+    };
+    engine.close(&why);
+}

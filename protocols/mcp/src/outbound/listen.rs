@@ -1,0 +1,162 @@
+//! Hears of what changes at a server: the GET stream (legacy), `subscriptions/listen` (modern).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_message::RawObject;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::ear::Ear;
+use super::link::{Followed, Heard, Http, Link, LinkError, lock};
+use super::modern;
+use super::options::ClientOptions;
+use super::session::Session;
+use crate::wire::Era;
+
+/// The first pause before a listener that lost its stream listens again; doubled from time to time.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A stream that lived so long was a good one: counting begins again.
+const GOOD: Duration = Duration::from_secs(60);
+
+/// A listener that has begun.
+pub(super) struct Listener {
+    task: AbortOnDropHandle<()>,
+    /// Ends when the server has said what it will tell of, or that it won't.
+    ready: oneshot::Receiver<()>,
+}
+
+impl Listener {
+    /// Waits until it hears; then it takes the place of the one before.
+    pub(super) async fn replace(self, session: &Session) {
+        // An error means that the server won't tell: the task has logged that.
+        let _ = self.ready.await;
+        let before = lock(&session.listener).replace(self.task);
+        drop(before);
+    }
+
+    /// Lets it begin beside what follows.
+    pub(super) fn install(self, session: &Session) {
+        let before = lock(&session.listener).replace(self.task);
+        drop(before);
+    }
+}
+
+/// Listens for what `session`'s server tells of, with these resources among it. `None`: there is nothing to listen to.
+pub(super) fn start(session: &Session, resources: Vec<String>) -> Option<Listener> {
+    let (told, ready) = oneshot::channel();
+    let (link, ear, options) = (session.link.clone(), session.ear.clone(), session.options.clone());
+    let task = match (session.era(), session.link.http()) {
+        (Era::Legacy, Some(http)) if options.listen => tokio::spawn(follow_get(http.clone(), ear, options)),
+        (Era::Legacy, _) => return None,
+        (Era::Modern, _) => {
+            let filter = Some(filter(session, resources)).filter(|filter| !filter.is_empty())?;
+            tokio::spawn(subscribe(link, ear, options, filter, told))
+        }
+    };
+    Some(Listener { task: AbortOnDropHandle::new(task), ready })
+}
+
+fn filter(session: &Session, resources: Vec<String>) -> RawObject {
+    let mut filter = RawObject::new();
+    for (capability, member) in
+        [("tools", "toolsListChanged"), ("prompts", "promptsListChanged"), ("resources", "resourcesListChanged")]
+    {
+        if session.options.listen && session.can(capability, "listChanged") {
+            filter.set(member, true);
+        }
+    }
+    if !resources.is_empty() {
+        filter.set("resourceSubscriptions", resources);
+    }
+    filter
+}
+
+/// Follows the GET stream for as long as the server keeps one.
+async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>) {
+    let (mut place, mut failures) = (None, 0);
+    loop {
+        match http.follow_get(&ear, &mut place).await {
+            Ok(Followed::Ended(pause)) => {
+                failures = 0;
+                sleep(pause).await;
+            }
+            // The next call begins another session, with a listener of its own.
+            Ok(Followed::NotOffered) | Err(LinkError::SessionLost) => return,
+            Err(error) if failures >= options.reconnects_max => {
+                tracing::warn!(%error, "the server can't be listened to");
+                return;
+            }
+            Err(_) => {
+                sleep(pause(failures)).await;
+                failures += 1;
+            }
+        }
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    PAUSE_MIN.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(PAUSE_MAX)
+}
+
+/// Keeps a subscription open.
+async fn subscribe(
+    link: Link,
+    ear: Arc<Ear>,
+    options: Arc<ClientOptions>,
+    filter: RawObject,
+    ready: oneshot::Sender<()>,
+) {
+    let mut ready = Some(ready);
+    let mut failures = 0;
+    loop {
+        let began = Instant::now();
+        match listen_once(&link, &ear, &options, &filter, &mut ready).await {
+            // It doesn't offer that, whatever it said before.
+            Err(LinkError::Rpc { error, .. }) => {
+                tracing::warn!(code = error.code, "the server refuses to tell of changes");
+                return;
+            }
+            _ if link.is_closed() => return,
+            _ if began.elapsed() > GOOD => failures = 0,
+            _ if failures >= options.reconnects_max => {
+                tracing::warn!("the server can't be listened to");
+                return;
+            }
+            _ => {}
+        }
+        sleep(pause(failures)).await;
+        failures += 1;
+    }
+}
+
+/// One `subscriptions/listen`, to its end.
+async fn listen_once(
+    link: &Link,
+    ear: &Ear,
+    options: &ClientOptions,
+    filter: &RawObject,
+    ready: &mut Option<oneshot::Sender<()>>,
+) -> Result<(), LinkError> {
+    let (mut flight, mut heard) = ear.flights().open(false);
+    let params = RawObject::new().with("notifications", filter);
+    let outgoing = modern::request(flight.number, "subscriptions/listen", params, None, options, None);
+    let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
+    loop {
+        tokio::select! {
+            biased;
+            Some(event) = heard.recv() => {
+                let Heard::Notification { method, params } = event else { continue };
+                if method == "notifications/subscriptions/acknowledged" {
+                    drop(ready.take());
+                } else {
+                    ear.changed(&method, params.as_deref());
+                }
+            }
+            ended = &mut exchange => return ended.map(drop),
+        }
+    }
+}

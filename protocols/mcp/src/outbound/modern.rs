@@ -1,0 +1,232 @@
+//! The modern era: each request says everything, and a server's questions are results (2026-07-28).
+
+use std::sync::Arc;
+
+use callboard_message::{FailureKind, RawObject};
+use callboard_rpc::encode_request;
+use callboard_runtime::Cx;
+use futures::future::join_all;
+use serde_json::value::RawValue;
+
+use super::conversation::converse;
+use super::ear::Ear;
+use super::link::{Head, Link, LinkError, Outgoing, id_of};
+use super::mirror;
+use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
+use super::questions;
+use super::session::{Session, quietly, with_call_meta};
+use super::tool_book::ToolBook;
+use crate::wire::{Era, Revision, code, meta};
+
+/// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
+const MAY_ASK: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+/// Members of a `server/discover` result that say nothing of the server itself.
+const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
+
+/// What `server/discover` found.
+pub(super) enum Discovered {
+    /// A modern server, and what it says of itself.
+    Modern(RawObject),
+    /// One of the other era.
+    Legacy,
+}
+
+/// Asks a server what it is. Without an answer that only a modern server gives, it is a legacy one.
+pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) -> Result<Discovered, LinkError> {
+    // A server may refuse the first choice and name others; there is one to choose.
+    for again in [true, false] {
+        let asked =
+            quietly(link, ear, |number| request(number, "server/discover", RawObject::new(), None, options, None));
+        match asked.await {
+            Ok(result) => return about(&result),
+            Err(LinkError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
+                match choose(error.data.as_deref()) {
+                    Some(Era::Modern) if again => {}
+                    Some(Era::Legacy) => return Ok(Discovered::Legacy),
+                    _ => return Err(LinkError::Rpc { error, status: None }),
+                }
+            }
+            Err(LinkError::Rpc { error, status }) => {
+                return match error.code {
+                    code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY => Err(LinkError::Rpc { error, status }),
+                    _ => Ok(Discovered::Legacy),
+                };
+            }
+            // Who may ask is another matter than what it is.
+            Err(LinkError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(Discovered::Legacy),
+            Err(LinkError::Protocol(_)) => return Ok(Discovered::Legacy),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Discovered::Legacy)
+}
+
+fn about(result: &RawValue) -> Result<Discovered, LinkError> {
+    // Some legacy servers answer whatever they are asked.
+    let Some(mut about) = RawObject::parse(result).ok().filter(|r| r.has("supportedVersions")) else {
+        return Ok(Discovered::Legacy);
+    };
+    match era_of(&about.read::<Vec<String>>("supportedVersions").unwrap_or_default()) {
+        Some(Era::Modern) => {}
+        Some(Era::Legacy) => return Ok(Discovered::Legacy),
+        None => return Err(LinkError::Protocol("the server speaks no revision that is spoken here".into())),
+    }
+    for name in NOT_ABOUT {
+        about.remove(name);
+    }
+    if let Some(info) = about.object("_meta").and_then(|mut m| m.remove(meta::SERVER_INFO)) {
+        about.set_raw("serverInfo", info);
+    }
+    about.set("protocolVersion", Revision::V2026_07_28.as_str());
+    Ok(Discovered::Modern(about))
+}
+
+/// Which era to speak to a server that names what it speaks.
+fn choose(data: Option<&RawValue>) -> Option<Era> {
+    era_of(&RawObject::parse(data?).ok()?.read::<Vec<String>>("supported")?)
+}
+
+fn era_of(versions: &[String]) -> Option<Era> {
+    versions.iter().filter_map(|version| Revision::parse(version)).max().map(Revision::era)
+}
+
+/// A request of the modern era, of the call `cx` or of none.
+pub(super) fn request(
+    number: u64,
+    method: &str,
+    params: RawObject,
+    cx: Option<&Cx>,
+    options: &ClientOptions,
+    tools: Option<&ToolBook>,
+) -> Outgoing {
+    let can = cx.map(Cx::abilities).unwrap_or_default();
+    let mut params = match cx {
+        Some(cx) => with_call_meta(params, number, cx),
+        None => params,
+    };
+    let mut own = params.object("_meta").unwrap_or_default();
+    own.set(meta::PROTOCOL_VERSION, Revision::V2026_07_28.as_str());
+    own.set(meta::CLIENT_INFO, &options.info);
+    own.set(meta::CLIENT_CAPABILITIES, can);
+    let wants_log = cx.and_then(Cx::call).is_some_and(|call| call.caller.is_some());
+    if let Some(level) = options.log_level.filter(|_| wants_log && !own.has(meta::LOG_LEVEL)) {
+        own.set(meta::LOG_LEVEL, level);
+    }
+    params.set("_meta", own);
+    let named = match method {
+        "tools/call" | "prompts/get" => params.text("name"),
+        "resources/read" => params.text("uri"),
+        _ => None,
+    };
+    let known = named.as_deref().filter(|_| method == "tools/call").and_then(|tool| tools?.get(tool));
+    let mirrored = known.as_ref().and_then(|known| known.mirrors.as_deref()).unwrap_or_default();
+    let arguments = params.object("arguments").filter(|_| !mirrored.is_empty());
+    Outgoing {
+        number,
+        method: method.to_owned(),
+        body: encode_request(&id_of(number), method, &params.to_raw()),
+        head: Head::Modern {
+            name: named.as_deref().and_then(mirror::encode),
+            params: arguments.map(|arguments| mirror::headers(mirrored, &arguments)).unwrap_or_default(),
+        },
+        cancellable: true,
+    }
+}
+
+/// Does a request of the call `cx`, round by round, until the server has asked all that it wants to know.
+pub(super) async fn rounds(
+    session: &Session,
+    tools: &Arc<ToolBook>,
+    method: &str,
+    params: RawObject,
+    cx: &Cx,
+) -> Result<Box<RawValue>, LinkError> {
+    let mut next = params.clone();
+    for _ in 0..=session.options.rounds_max {
+        let flight = session.ear.flights().open(true);
+        let outgoing = request(flight.0.number, method, next, Some(cx), &session.options, Some(tools));
+        let result = converse(&session.link, &session.ear, cx, &outgoing, flight).await?;
+        let Ok(read) = RawObject::parse(&result) else { return Ok(result) };
+        match read.text("resultType").as_deref() {
+            None | Some("complete") => return Ok(result),
+            Some("input_required") if MAY_ASK.contains(&method) => {}
+            Some("input_required") => {
+                return Err(LinkError::Protocol(format!("the server answers {method} with questions")));
+            }
+            // Of an extension that the caller has declared; it knows what to make of it.
+            Some(_) if cx.abilities().0.has("extensions") => return Ok(result),
+            Some(_) => return Err(LinkError::Protocol("the server's result is of an unknown type".into())),
+        }
+        next = params.clone();
+        if let Some(asked) = read.get("inputRequests") {
+            let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
+            next.set("inputResponses", answers(&asked, cx).await?);
+        }
+        match (read.get("requestState"), read.has("inputRequests")) {
+            (Some(state), _) => next.set_raw("requestState", state.to_owned()),
+            (None, true) => {}
+            (None, false) => return Err(bad_questions()),
+        }
+    }
+    Err(LinkError::Failed(callboard_message::Failure::new(
+        FailureKind::Overloaded,
+        format!("the server asked more than {} times", session.options.rounds_max),
+    )))
+}
+
+/// Asks all that a server wants to know, at once.
+async fn answers(asked: &RawObject, cx: &Cx) -> Result<RawObject, LinkError> {
+    if asked.len() > QUESTIONS_AT_ONCE_MAX {
+        let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
+        return Err(LinkError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
+    }
+    let asking = asked.iter().map(|(key, request)| async move {
+        let request = RawObject::parse(request).map_err(|_| bad_questions())?;
+        let method = request.text("method").ok_or_else(bad_questions)?;
+        let question = questions::read(&method, request.get("params")).map_err(|_| bad_questions())?;
+        let answer = questions::ask(cx, question).await.map_err(LinkError::Failed)?;
+        Ok::<_, LinkError>((key.to_owned(), answer))
+    });
+    let mut answers = RawObject::new();
+    for answered in join_all(asking).await {
+        let (key, answer) = answered?;
+        answers.set_raw(&key, answer);
+    }
+    Ok(answers)
+}
+
+fn bad_questions() -> LinkError {
+    LinkError::Protocol("the server asks for input in a way that can't be read".into())
+}
+
+/// Whether the server found the headers of a request wrong: what is known of its tools may be out of date.
+pub(super) fn is_header_mismatch(error: &LinkError) -> bool {
+    matches!(error, LinkError::Rpc { error, .. } if error.code == code::HEADER_MISMATCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn raw(json: Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(&json).unwrap()
+    }
+
+    /// Goal: a server's own words say which era it is of. Method: results and errors of both kinds.
+    #[test]
+    fn eras_are_told_apart() {
+        let found = about(&raw(serde_json::json!({
+            "supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 1,
+            "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s" } }, "odd": 1.0
+        })));
+        let Ok(Discovered::Modern(about_it)) = found else { panic!("not modern") };
+        assert_eq!(about_it.object("serverInfo").unwrap().text("name").unwrap(), "s");
+        assert!(about_it.has("odd") && !about_it.has("ttlMs"));
+        assert!(matches!(about(&raw(serde_json::json!({"tools": []}))), Ok(Discovered::Legacy)));
+        assert!(about(&raw(serde_json::json!({"supportedVersions": ["2031-01-01"]}))).is_err());
+        assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))), Some(Era::Legacy));
+        assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))), Some(Era::Modern));
+        assert_eq!(choose(None), None);
+    }
+}

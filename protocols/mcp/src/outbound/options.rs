@@ -1,0 +1,255 @@
+//! How an MCP server is reached, and what bounds that.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_message::{Abilities, LogLevel, RawObject};
+use callboard_rpc::Limits;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::auth::Authorizer;
+use crate::wire::{Era, Revision};
+
+/// How long a connection may take, and a child its start, by default.
+pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// How long a handshake may take, by default: a child may have to be loaded first.
+pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long a server may leave `server/discover` unanswered before it is taken for one of the legacy era, by default.
+pub const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// How long a call may take that has no deadline of its own, questions included, by default.
+pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
+/// Most calls that one client has in flight; others wait in its mailbox.
+pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
+/// Most rounds of questions (`input_required`) of one call, by default.
+pub const ROUNDS_MAX_DEFAULT: u32 = 16;
+/// Most questions of one call that are open at once; more are refused.
+pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
+/// Most times in a row that a broken stream is taken up again without anything new on it, by default.
+pub const RECONNECTS_MAX_DEFAULT: u32 = 5;
+/// How long to wait before a broken stream is taken up again, where the server doesn't say.
+pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
+/// The longest wait that a server may ask for before a stream is taken up again.
+pub const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Most pages that are fetched of one list, by default: a server that never ends one is stopped there.
+pub const PAGES_MAX_DEFAULT: u32 = 100;
+/// Most resources whose changes one client is told of.
+pub const SUBSCRIPTIONS_MAX: usize = 1_000;
+/// Most tools of one server that are remembered (their names, and which arguments go into headers).
+pub const TOOLS_REMEMBERED_MAX: usize = 10_000;
+/// What of this process's environment a child gets, by default.
+pub const ENVIRONMENT_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
+/// Most times that one request is sent again because its authorization was refused.
+pub const AUTH_REFUSALS_MAX: u32 = 8;
+/// How long a child may take to end once its standard input is closed, and again after it was asked to.
+pub const CHILD_END_GRACE: Duration = Duration::from_secs(2);
+
+/// Where an MCP server is.
+#[derive(Debug, Clone)]
+pub enum Endpoint {
+    /// Streamable HTTP; a server of 2024-11-05 at the same URL is found too.
+    Http(Url),
+    /// HTTP+SSE (2024-11-05): the URL of the event stream. Legacy only.
+    Sse(Url),
+    /// WebSocket, subprotocol `mcp`.
+    WebSocket(Url),
+    /// A child process that speaks over its standard input and output.
+    Child(ChildCommand),
+}
+
+impl Endpoint {
+    /// The server at `url`: `http`, `https`, `ws` or `wss`.
+    ///
+    /// # Errors
+    /// [`ClientError::Url`].
+    pub fn url(url: &str) -> Result<Self, ClientError> {
+        let url = Url::parse(url).map_err(|_| ClientError::Url)?;
+        if !url.username().is_empty() || url.password().is_some() || !url.has_host() {
+            return Err(ClientError::Url);
+        }
+        match url.scheme() {
+            "http" | "https" => Ok(Self::Http(url)),
+            "ws" | "wss" => Ok(Self::WebSocket(url)),
+            _ => Err(ClientError::Url),
+        }
+    }
+
+    /// The server of 2024-11-05 whose event stream is at `url`.
+    ///
+    /// # Errors
+    /// [`ClientError::Url`].
+    pub fn sse(url: &str) -> Result<Self, ClientError> {
+        match Self::url(url)? {
+            Self::Http(url) => Ok(Self::Sse(url)),
+            _ => Err(ClientError::Url),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// For logs and policies: without query, which may hold a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(url) | Self::Sse(url) | Self::WebSocket(url) => {
+                write!(f, "{}://{}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+            }
+            Self::Child(child) => write!(f, "{}", child.program.to_string_lossy()),
+        }
+    }
+}
+
+/// A program that is an MCP server over standard input and output.
+#[derive(Clone)]
+pub struct ChildCommand {
+    /// Looked up in `PATH` where it has no slash.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Variables of this process that it gets; it gets no others but `set`.
+    pub inherit: Vec<String>,
+    /// Variables that it gets beside them.
+    pub set: Vec<(String, SecretString)>,
+    /// Where it runs; here by default.
+    pub directory: Option<PathBuf>,
+}
+
+impl ChildCommand {
+    /// `program` with `arguments`, in the environment of [`ENVIRONMENT_DEFAULT`].
+    pub fn new(program: impl Into<OsString>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            inherit: ENVIRONMENT_DEFAULT.map(String::from).to_vec(),
+            set: Vec::new(),
+            directory: None,
+        }
+    }
+}
+
+impl fmt::Debug for ChildCommand {
+    // Arguments and variables may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChildCommand")
+            .field("program", &self.program)
+            .field("arguments", &self.arguments.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which of the two MCPs a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EraChoice {
+    /// Asks the server (`server/discover`), and remembers.
+    #[default]
+    Auto,
+    /// This one only.
+    Only(Era),
+}
+
+/// How a client behaves.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// Which of the two MCPs.
+    pub era: EraChoice,
+    /// What `initialize` offers in the legacy era; the server may choose an older one.
+    pub revision: Revision,
+    /// What the client says of itself: MCP's `Implementation`.
+    pub info: RawObject,
+    /// What `initialize` says that a caller can answer, in the legacy era: there, it is said before any caller is known.
+    /// In the modern era each call says what its own caller can.
+    pub offers: Abilities,
+    /// The least grave lines that a server is asked to log; `None`: it isn't asked.
+    pub log_level: Option<LogLevel>,
+    /// Whether to listen for what changes at the server, where it tells.
+    pub listen: bool,
+    /// Sent with each HTTP request.
+    pub headers: HeaderMap,
+    /// What authorises each HTTP request.
+    pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// What a message from the server may measure.
+    pub limits: Limits,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long `server/discover` and `initialize` may take, together.
+    pub handshake_timeout: Duration,
+    /// How long `server/discover` may stay unanswered, where the era isn't known.
+    pub probe_timeout: Duration,
+    /// How long a call may take that has no deadline of its own.
+    pub call_timeout: Duration,
+    /// Most rounds of questions of one call.
+    pub rounds_max: u32,
+    /// Most times in a row that a broken stream is taken up again.
+    pub reconnects_max: u32,
+    /// Most pages of one list.
+    pub pages_max: u32,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            era: EraChoice::Auto,
+            revision: Revision::LATEST_LEGACY,
+            info: RawObject::new().with("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
+            offers: Abilities::all(),
+            log_level: Some(LogLevel::Info),
+            listen: true,
+            headers: HeaderMap::new(),
+            authorizer: None,
+            limits: Limits::default(),
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,
+            probe_timeout: PROBE_TIMEOUT_DEFAULT,
+            call_timeout: CALL_TIMEOUT_DEFAULT,
+            rounds_max: ROUNDS_MAX_DEFAULT,
+            reconnects_max: RECONNECTS_MAX_DEFAULT,
+            pages_max: PAGES_MAX_DEFAULT,
+        }
+    }
+}
+
+impl ClientOptions {
+    /// The same options with a header that goes with each HTTP request. Its value is never printed.
+    ///
+    /// # Errors
+    /// [`ClientError::Header`].
+    pub fn header(mut self, name: &str, value: &SecretString) -> Result<Self, ClientError> {
+        let name: HeaderName = name.parse().map_err(|_| ClientError::Header)?;
+        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| ClientError::Header)?;
+        value.set_sensitive(true);
+        self.headers.append(name, value);
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("era", &self.era)
+            .field("revision", &self.revision)
+            .field("listen", &self.listen)
+            .field("call_timeout", &self.call_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a client can't be configured so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Give a URL like `https://tools.example/mcp`, without user and password.
+    #[error("not an http, https, ws or wss URL without user and password")]
+    Url,
+    /// Give a header's name and a value of visible characters.
+    #[error("not a header")]
+    Header,
+    /// This transport has the legacy era only, or `revision` is none of it: choose another.
+    #[error("the era doesn't fit the transport or the revision")]
+    Era,
+    /// The HTTP client can't be built: see the cause.
+    #[error("can't build the HTTP client")]
+    Client(#[source] reqwest::Error),
+}

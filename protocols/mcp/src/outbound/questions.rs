@@ -1,0 +1,41 @@
+//! A server's questions as questions of the call that caused them.
+
+use callboard_message::{Answer, Elicitation, Failure, Question, RawObject, RootsRequest, Sample};
+use callboard_runtime::Cx;
+use serde_json::value::RawValue;
+
+/// The question that a request of the server's is.
+///
+/// # Errors
+/// `NotFound` where it is none, `InvalidInput` where its params are no object.
+pub(super) fn read(method: &str, params: Option<&RawValue>) -> Result<Question, Failure> {
+    let body = match params {
+        Some(params) => RawObject::parse(params).map_err(|_| Failure::invalid("`params` must be an object"))?,
+        None => RawObject::new(),
+    };
+    match method {
+        "sampling/createMessage" => Ok(Question::Sample(Sample(body))),
+        "elicitation/create" => Ok(Question::Elicit(Elicitation(body))),
+        "roots/list" => Ok(Question::Roots(RootsRequest(body))),
+        _ => Err(Failure::not_found("no such question")),
+    }
+}
+
+/// Asks whoever called. The answer is MCP's result, just as it was given: nothing is added to it.
+///
+/// # Errors
+/// Where nobody answers; the answerer's own failure.
+pub(super) async fn ask(cx: &Cx, question: Question) -> Result<Box<RawValue>, Failure> {
+    let sent = std::mem::discriminant(&question);
+    let fits = |asked: Question| std::mem::discriminant(&asked) == sent;
+    let (body, fits) = match cx.question(question).await? {
+        Answer::Sample(answer) => (answer.0, fits(Question::Sample(Sample::default()))),
+        Answer::Elicit(answer) => (answer.0, fits(Question::Elicit(Elicitation::default()))),
+        Answer::Roots(answer) => (answer.0, fits(Question::roots())),
+        _ => return Err(Failure::invalid("the answer doesn't fit the question")),
+    };
+    match fits {
+        true => Ok(body.to_raw()),
+        false => Err(Failure::invalid("the answer doesn't fit the question")),
+    }
+}

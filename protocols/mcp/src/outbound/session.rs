@@ -1,0 +1,129 @@
+//! A connection that both sides have agreed on, and what goes over it.
+
+use std::sync::{Arc, Mutex};
+
+use callboard_message::RawObject;
+use callboard_rpc::{encode_notification, encode_request};
+use callboard_runtime::Cx;
+use serde_json::value::RawValue;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::conversation::converse;
+use super::ear::Ear;
+use super::link::{Head, Heard, Link, LinkError, Outgoing, id_of};
+use super::options::ClientOptions;
+use crate::wire::{Era, Revision, meta};
+
+/// One session with a server (legacy), or what is known of it (modern).
+pub(super) struct Session {
+    pub(super) link: Link,
+    pub(super) ear: Arc<Ear>,
+    pub(super) options: Arc<ClientOptions>,
+    pub(super) revision: Revision,
+    /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
+    pub(super) about: RawObject,
+    /// Listens for changes.
+    pub(super) listener: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+impl Session {
+    pub(super) fn new(
+        link: Link,
+        ear: Arc<Ear>,
+        options: Arc<ClientOptions>,
+        revision: Revision,
+        about: RawObject,
+    ) -> Self {
+        Self { link, ear, options, revision, about, listener: Mutex::default() }
+    }
+
+    pub(super) fn era(&self) -> Era {
+        self.revision.era()
+    }
+
+    /// Whether the server said so of itself.
+    pub(super) fn can(&self, capability: &str, detail: &str) -> bool {
+        let offered = self.about.object("capabilities").and_then(|c| c.object(capability));
+        offered.is_some_and(|c| c.read(detail) == Some(true))
+    }
+
+    pub(super) fn has(&self, capability: &str) -> bool {
+        self.about.object("capabilities").is_some_and(|c| c.has(capability))
+    }
+
+    /// Sends a request of the call `cx` and waits for its response.
+    pub(super) async fn request(&self, method: &str, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+        let flight = self.ear.flights().open(true);
+        let outgoing = legacy_request(flight.0.number, method, with_call_meta(params, flight.0.number, cx));
+        converse(&self.link, &self.ear, cx, &outgoing, flight).await
+    }
+
+    /// Sends a request that belongs to no call.
+    pub(super) async fn request_quietly(&self, method: &str, params: RawObject) -> Result<Box<RawValue>, LinkError> {
+        quietly(&self.link, &self.ear, |number| legacy_request(number, method, params)).await
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(http) = self.link.http() {
+            http.end_session();
+        }
+    }
+}
+
+/// Sends a request that belongs to no call and waits for its response.
+pub(super) async fn quietly(
+    link: &Link,
+    ear: &Ear,
+    outgoing: impl FnOnce(u64) -> Outgoing,
+) -> Result<Box<RawValue>, LinkError> {
+    let (mut flight, mut heard) = ear.flights().open(false);
+    let outgoing = outgoing(flight.number);
+    let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
+    loop {
+        tokio::select! {
+            biased;
+            Some(event) = heard.recv() => match event {
+                Heard::Notification { method, params } => drop(ear.changed(&method, params.as_deref())),
+                asked => {
+                    if let Some(reply) = ear.hear(asked)
+                        && let Err(error) = link.send(reply).await
+                    {
+                        tracing::warn!(%error, "the server doesn't get the answer to its request");
+                    }
+                }
+            },
+            result = &mut exchange => return result,
+        }
+    }
+}
+
+/// A request of the legacy era.
+pub(super) fn legacy_request(number: u64, method: &str, params: RawObject) -> Outgoing {
+    Outgoing {
+        number,
+        method: method.to_owned(),
+        body: encode_request(&id_of(number), method, &params.to_raw()),
+        head: Head::Legacy,
+        cancellable: method != "initialize",
+    }
+}
+
+/// A notification without params.
+pub(super) fn notification(method: &str) -> Vec<u8> {
+    encode_notification(method, None)
+}
+
+/// The params with what a call adds to `_meta` in both eras: where progress goes, and the trace. Whatever else stands in
+/// it stays.
+pub(super) fn with_call_meta(mut params: RawObject, number: u64, cx: &Cx) -> RawObject {
+    let Some(call) = cx.call() else { return params };
+    let mut own = params.object("_meta").unwrap_or_default();
+    if call.caller.is_some() {
+        own.set(meta::PROGRESS_TOKEN, number);
+    }
+    own.set(meta::TRACEPARENT, call.trace.child());
+    params.set("_meta", own);
+    params
+}

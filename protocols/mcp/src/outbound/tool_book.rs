@@ -1,0 +1,128 @@
+//! What is remembered of a server's tools: which arguments go into headers, and whose value is wrapped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use callboard_message::RawObject;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::link::lock;
+use super::mirror::{ANNOTATION, Flaw, Mirror, mirrors};
+use super::options::TOOLS_REMEMBERED_MAX;
+
+/// Says that `structuredContent.result` is the reply itself: servers of this system write it.
+const WRAPPED: &str = "x-callboard-wrapped";
+
+/// The tools that a server has listed.
+#[derive(Default)]
+pub(super) struct ToolBook(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    tools: HashMap<String, Arc<Known>>,
+    /// The whole list has been read since it last changed.
+    whole: bool,
+}
+
+/// What is known of a tool.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Its value is member `result` of the structured content.
+    pub(super) wrapped: bool,
+    /// The arguments that go into headers, over HTTP in the modern era.
+    pub(super) mirrors: Option<Vec<Mirror>>,
+}
+
+impl ToolBook {
+    /// Remembers the tools on a page of `tools/list`. Gives the page back without tools that mustn't be used, where
+    /// there are such and `is_strict`.
+    pub(super) fn learn(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
+        let mut page = RawObject::parse(page).ok()?;
+        let listed: Vec<Box<RawValue>> = page.read("tools")?;
+        let mut kept = Vec::with_capacity(listed.len());
+        let before = listed.len();
+        for raw in listed {
+            match self.learn_tool(&raw) {
+                Err((tool, flaw)) if is_strict => tracing::warn!(tool, %flaw, "a tool is left out"),
+                _ => kept.push(raw),
+            }
+        }
+        (kept.len() < before).then(|| {
+            page.set("tools", kept);
+            page.to_raw()
+        })
+    }
+
+    fn learn_tool(&self, raw: &RawValue) -> Result<(), (String, Flaw)> {
+        let Ok(tool) = RawObject::parse(raw) else { return Ok(()) };
+        let Some(name) = tool.text("name") else { return Ok(()) };
+        // Most schemas say nothing of this: they aren't read.
+        let schema = |member: &str, mark: &str| {
+            tool.get(member).filter(|raw| raw.get().contains(mark)).and_then(|_| tool.read::<Value>(member))
+        };
+        let wrapped = schema("outputSchema", WRAPPED).is_some_and(|schema| schema[WRAPPED] == true);
+        let mirrors = schema("inputSchema", ANNOTATION).map_or_else(|| Ok(Vec::new()), |schema| mirrors(&schema));
+        let flaw = mirrors.as_ref().err().copied();
+        let mut state = lock(&self.0);
+        if state.tools.len() < TOOLS_REMEMBERED_MAX || state.tools.contains_key(&name) {
+            state.tools.insert(name.clone(), Arc::new(Known { wrapped, mirrors: mirrors.ok() }));
+        }
+        flaw.map_or(Ok(()), |flaw| Err((name, flaw)))
+    }
+
+    /// What is known of `tool`.
+    pub(super) fn get(&self, tool: &str) -> Option<Arc<Known>> {
+        lock(&self.0).tools.get(tool).cloned()
+    }
+
+    /// Whether every tool is known that there is.
+    pub(super) fn is_whole(&self) -> bool {
+        lock(&self.0).whole
+    }
+
+    /// The last page has been read.
+    pub(super) fn set_whole(&self) {
+        lock(&self.0).whole = true;
+    }
+
+    /// Something has changed: what is known may be wrong.
+    pub(super) fn forget(&self) {
+        *lock(&self.0) = State::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    /// Goal: a tool with flawed annotations is left out, the others stay byte for byte. Method: a page with one of each.
+    #[test]
+    fn flawed_tools_are_left_out() {
+        let page = raw(concat!(
+            r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0},"#,
+            r#"{"name":"bad","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":""}}}}],"ttlMs":5}"#
+        ));
+        let book = ToolBook::default();
+        assert!(book.learn(&page, false).is_none());
+        let kept = book.learn(&page, true).unwrap();
+        assert_eq!(kept.get(), r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#);
+        assert!(book.get("bad").unwrap().mirrors.is_none());
+        assert_eq!(book.get("good").unwrap().mirrors, Some(vec![]));
+    }
+
+    /// Goal: a server can't fill this process with names. Method: one tool more than the bound.
+    #[test]
+    fn the_book_is_bounded() {
+        let book = ToolBook::default();
+        for n in 0..=TOOLS_REMEMBERED_MAX {
+            let _ = book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
+        }
+        assert!(book.get(&format!("t{}", TOOLS_REMEMBERED_MAX - 1)).is_some());
+        assert!(book.get(&format!("t{TOOLS_REMEMBERED_MAX}")).is_none());
+    }
+}

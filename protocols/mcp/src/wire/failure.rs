@@ -1,0 +1,103 @@
+//! A server's errors as failures, whole, so that they can be passed on as they came.
+
+use callboard_message::{Failure, FailureKind};
+use callboard_rpc::{RpcError, code};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+use super::code as mcp;
+
+/// Most characters of a server's sentence that stand in a failure's; `data.rpc.message` has all of it.
+const MESSAGE_CHARS_MAX: usize = 500;
+
+/// The failure that a server's error is here. `data.rpc` is the error as it came: `code`, `message`, `data`.
+pub(crate) fn of_rpc(error: &RpcError) -> Failure {
+    let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
+    let mut rpc = json!({ "code": error.code, "message": error.message });
+    if let Some(data) = &error.data {
+        rpc["data"] = serde_json::from_str(data.get()).unwrap_or(Value::Null);
+    }
+    Failure::new(kind_of(error.code), message).with_data(json!({ "rpc": rpc }))
+}
+
+/// What can be done about an error of this code.
+pub(crate) fn kind_of(error_code: i64) -> FailureKind {
+    match error_code {
+        code::INVALID_PARAMS => FailureKind::InvalidInput,
+        code::METHOD_NOT_FOUND | mcp::RESOURCE_NOT_FOUND_LEGACY => FailureKind::NotFound,
+        code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR | mcp::HEADER_MISMATCH => {
+            FailureKind::Internal
+        }
+        mcp::MISSING_CLIENT_CAPABILITY | mcp::URL_ELICITATION_REQUIRED | mcp::NOBODY_TO_ASK => FailureKind::NobodyToAsk,
+        mcp::BLOCKED => FailureKind::Blocked,
+        mcp::DENIED => FailureKind::Denied,
+        mcp::OVERLOADED => FailureKind::Overloaded,
+        mcp::UNAVAILABLE => FailureKind::Unavailable,
+        mcp::TIMED_OUT => FailureKind::TimedOut,
+        mcp::CANCELLED => FailureKind::Cancelled,
+        _ => FailureKind::Rejected,
+    }
+}
+
+/// The error that a failure of ours is to a peer. One that came from another peer goes on as it came; a bug's message
+/// stays here, because a panic or a parser may have put data in it.
+pub(crate) fn to_rpc(failure: Failure) -> RpcError {
+    if let Some(theirs) = sent_by_peer(&failure) {
+        return theirs;
+    }
+    let error_code = match failure.kind {
+        FailureKind::InvalidInput => code::INVALID_PARAMS,
+        FailureKind::NotFound => code::METHOD_NOT_FOUND,
+        FailureKind::Blocked => mcp::BLOCKED,
+        FailureKind::Denied => mcp::DENIED,
+        FailureKind::Overloaded => mcp::OVERLOADED,
+        FailureKind::Unavailable => mcp::UNAVAILABLE,
+        FailureKind::TimedOut => mcp::TIMED_OUT,
+        FailureKind::Rejected => mcp::REJECTED,
+        FailureKind::NobodyToAsk => mcp::NOBODY_TO_ASK,
+        FailureKind::Cancelled => mcp::CANCELLED,
+        _ => return RpcError::new(code::INTERNAL_ERROR, "internal error"),
+    };
+    RpcError { code: error_code, message: failure.message, data: failure.data.and_then(|d| to_raw_value(&d).ok()) }
+}
+
+fn sent_by_peer(failure: &Failure) -> Option<RpcError> {
+    let rpc = failure.data.as_ref()?.get("rpc")?;
+    let data = rpc.get("data").and_then(|data| to_raw_value(data).ok());
+    Some(RpcError { code: rpc.get("code")?.as_i64()?, message: rpc.get("message")?.as_str()?.to_owned(), data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::value::RawValue;
+
+    /// Goal: an error can be passed on as it came. Method: a code, a sentence and data that nobody here knows.
+    #[test]
+    fn errors_travel_whole() {
+        let data = RawValue::from_string(r#"{"elicitations":[{"url":"https://a.example"}]}"#.into()).unwrap();
+        let failure = of_rpc(&RpcError { code: -32042, message: "visit\nfirst".into(), data: Some(data) });
+        assert_eq!(failure.kind, FailureKind::NobodyToAsk);
+        assert_eq!(failure.message, "visitfirst");
+        let rpc = &failure.data.unwrap()["rpc"];
+        assert_eq!(rpc["code"], -32042);
+        assert_eq!(rpc["message"], "visit\nfirst");
+        assert_eq!(rpc["data"]["elicitations"][0]["url"], "https://a.example");
+    }
+
+    /// Goal: what a sender can do about a failure follows from the code. Method: a code of each kind, and an unknown one.
+    #[test]
+    fn kinds_follow_codes() {
+        for (error_code, kind) in [
+            (-32602, FailureKind::InvalidInput),
+            (-32601, FailureKind::NotFound),
+            (-32002, FailureKind::NotFound),
+            (-32603, FailureKind::Internal),
+            (-32021, FailureKind::NobodyToAsk),
+            (-2, FailureKind::Denied),
+            (4_711, FailureKind::Rejected),
+        ] {
+            assert_eq!(of_rpc(&RpcError::new(error_code, "m")).kind, kind, "{error_code}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Against a scripted authorization server, over loopback HTTP.
+
+mod consent;
+mod flow;
+mod hostile;
+mod site;
