@@ -22,3 +22,5 @@ mod http_streams;
 mod http_guards;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
+// WebSocket and HTTP+SSE, as far as they are wanted.
+mod http_compat;
