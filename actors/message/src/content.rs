@@ -67,6 +67,13 @@ impl ResourceContent {
     }
 }
 
+#[derive(Serialize)]
+struct TextBlock<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+}
+
 /// A reply in blocks, for a message whose answer is more than a value: the result of MCP `tools/call`, whole.
 ///
 /// A message with this reply has no output schema.
@@ -81,12 +88,13 @@ impl ToolResult {
     }
 
     /// One block of text.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::of([Content::text(text)])
+    pub fn text(text: impl AsRef<str>) -> Self {
+        // Most results are this: written in one go.
+        Self(RawObject::new().with("content", [TextBlock { kind: "text", text: text.as_ref() }]))
     }
 
     /// What went wrong, for the model that called: it may try again otherwise.
-    pub fn error(text: impl Into<String>) -> Self {
+    pub fn error(text: impl AsRef<str>) -> Self {
         Self(Self::text(text).0.with("isError", true))
     }
 

@@ -307,7 +307,7 @@ impl<A: Agent> AnyCell for Cell<A> {
     ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
         let kind = self.kind.clone();
         let agent = crate::agent_ref::AgentRef(self);
-        if let Some(op) = kind.handlers.ops.iter().find(|op| op.name() == named.name && op.spec().is_some()) {
+        if let Some(op) = kind.handlers.ops.iter().find(|op| op.name() == named.name && op.has_wire()) {
             return op.ask_named(agent, named.payload, call);
         }
         Box::pin(async move {

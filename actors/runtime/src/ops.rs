@@ -66,6 +66,8 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     fn message(&self) -> TypeId;
     fn name(&self) -> &'static str;
     fn spec(&self) -> Option<MessageSpec>;
+    /// Whether the message can be written as JSON, so that it can be asked by name.
+    fn has_wire(&self) -> bool;
     /// How many handlers of this kind may be suspended at once; `None` for those that have the agent to themselves.
     fn in_flight_max(&self) -> Option<u32>;
     /// Begins on the head of `lane`.
@@ -98,6 +100,10 @@ macro_rules! op {
 
             fn spec(&self) -> Option<MessageSpec> {
                 M::wire().map(|wire| wire.spec())
+            }
+
+            fn has_wire(&self) -> bool {
+                M::wire().is_some()
             }
 
             fn in_flight_max(&self) -> Option<u32> {

@@ -80,6 +80,13 @@ pub(crate) struct Listening {
     number: u64,
 }
 
+impl Listening {
+    /// Its place among those who listen at the endpoint: no other has or had it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         let mut state = self.hub.state();

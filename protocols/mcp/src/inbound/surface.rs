@@ -76,6 +76,15 @@ impl Surface {
         !self.lists_tools() && self.tools.has_tasks()
     }
 
+    /// Tells the agent that somebody watches a resource, where it wants to know.
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
+    }
+
     /// What the agent says of itself, where it does.
     pub(crate) async fn about(&self, call: CallMeta) -> About {
         if !self.handles::<Describe>() {

@@ -12,6 +12,18 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// What two hops of any eras hand on.
+mod bridge;
+// A client at the other end of a pipe, and an agent that does as the test says.
+mod pipe;
+// Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
+mod stdio;
+// A call as a task, in the words of 2025-11-25.
+mod tasks_legacy;
+// A call as a task, in the words of the extension of 2026-07-28.
+mod tasks_modern;
+// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+mod auth;
 // An agent that shows everything, a server of the full protocol around it, and a raw client of the legacy era.
 mod mcp_kit;
 // What a legacy session does between `initialize` and its end.

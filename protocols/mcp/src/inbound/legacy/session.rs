@@ -1,7 +1,7 @@
 //! One client of the legacy era, from `initialize` to its end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
@@ -27,7 +27,6 @@ use crate::wire::{Revision, meta};
 
 /// A client's side of the state. A transport owns it, and closes it when the client is gone.
 pub(crate) struct Session {
-    number: u64,
     endpoint: Arc<Endpoint>,
     principal: Arc<Principal>,
     /// Where goes what no request caused.
@@ -52,9 +51,7 @@ struct State {
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
     pub(crate) fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn Link>) -> Arc<Self> {
-        static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         let session = Arc::new(Self {
-            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1,
             endpoint,
             principal,
             unsolicited,
@@ -79,9 +76,9 @@ impl Session {
         self.client.get().map(|client| client.revision)
     }
 
-    /// Tells it from every other session that there is or was in this process.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
+    /// Its place among the sessions of its endpoint: no other has or had it.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.listening.get().map(Listening::number)
     }
 
     /// Who opened it.
@@ -240,7 +237,7 @@ impl Session {
             params,
             revision,
             call: &call,
-            session: Some(self.number()),
+            session: self.number(),
             client: &self.abilities(),
             background: &background,
             unsolicited: Some(&self.unsolicited),

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject};
 use callboard_rpc::encode_notification;
@@ -15,6 +15,8 @@ pub(super) struct Client {
     line: Mutex<Option<Line>>,
     /// `None` where the request can't be answered with questions.
     desk: Option<Arc<Desk>>,
+    /// Who has taken the call over; then it alone hears and is asked.
+    successor: OnceLock<Arc<dyn Caller>>,
 }
 
 /// Where what happens during one request goes.
@@ -37,12 +39,17 @@ impl Line {
 
 impl Client {
     pub fn new(line: Option<Line>, desk: Option<Arc<Desk>>) -> Self {
-        Self { line: Mutex::new(line), desk }
+        Self { line: Mutex::new(line), desk, successor: OnceLock::new() }
     }
 
     /// The next request of the same call, or none: nothing may be sent for one that was answered.
     pub fn turn_to(&self, line: Option<Line>) {
         *self.line() = line;
+    }
+
+    /// Puts somebody in the client's place, once.
+    pub fn hand_over(&self, successor: Arc<dyn Caller>) {
+        let _ = self.successor.set(successor);
     }
 
     fn line(&self) -> MutexGuard<'_, Option<Line>> {
@@ -52,6 +59,9 @@ impl Client {
 
 impl Caller for Client {
     fn progress(&self, progress: Progress) {
+        if let Some(successor) = self.successor.get() {
+            return successor.progress(progress);
+        }
         let mut line = self.line();
         let Some(Line { link, token: Some(token), done, .. }) = &mut *line else { return };
         // Each report says more than the one before it (basic/patterns/progress).
@@ -72,6 +82,9 @@ impl Caller for Client {
     }
 
     fn log(&self, log: Log) {
+        if let Some(successor) = self.successor.get() {
+            return successor.log(log);
+        }
         let line = self.line();
         let Some(Line { link, level: Some(level), .. }) = &*line else { return };
         if log.level() >= *level {
@@ -80,6 +93,9 @@ impl Caller for Client {
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        if let Some(successor) = self.successor.get() {
+            return successor.ask(question);
+        }
         match &self.desk {
             Some(desk) => Box::pin(desk.ask(question)),
             None => Box::pin(async { Err(nobody()) }),
@@ -87,6 +103,9 @@ impl Caller for Client {
     }
 
     fn abilities(&self) -> Abilities {
+        if let Some(successor) = self.successor.get() {
+            return successor.abilities();
+        }
         self.desk.as_ref().map(|desk| desk.abilities()).unwrap_or_default()
     }
 }

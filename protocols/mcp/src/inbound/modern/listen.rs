@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use callboard_message::{Change, Principal, RawObject};
+use callboard_message::{Abilities, Change, Principal, RawObject};
 use callboard_rpc::{Id, RpcError, code, encode_notification};
 use callboard_runtime::CallMeta;
+use futures::stream::StreamExt;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use crate::inbound::changes::Watching;
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::outcome::raw;
+use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
 use crate::wire::meta::SUBSCRIPTION_ID;
 
@@ -25,6 +27,8 @@ struct Filter {
     prompts: bool,
     resources: bool,
     uris: Vec<String>,
+    /// Tasks whose steps it wants to hear of.
+    task_ids: Vec<String>,
 }
 
 /// `subscriptions/listen`: stays open until its client hangs up, or the agent or the endpoint ends.
@@ -33,6 +37,7 @@ pub(super) async fn listen(
     principal: Arc<Principal>,
     id: &Id,
     params: Option<&RawValue>,
+    client: &Abilities,
     link: Arc<dyn Link>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
@@ -45,6 +50,11 @@ pub(super) async fn listen(
     let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
     let about = endpoint.surface.about(CallMeta::new(principal.clone())).await;
     filter.narrow(&endpoint.surface.capabilities(&about));
+    if !filter.task_ids.is_empty() && !tasks::declares(client) {
+        return Err(tasks::undeclared());
+    }
+    let (task_ids, mut steps) = tasks::follow(endpoint, &principal, std::mem::take(&mut filter.task_ids));
+    filter.task_ids = task_ids;
 
     let lost = CancellationToken::new();
     let (told, mut changes) = mpsc::channel(CHANGES_WAITING_MAX);
@@ -69,6 +79,12 @@ pub(super) async fn listen(
             () = hung_up.cancelled() => return Err(cancelled()),
             () = lost.cancelled() => break,
             () = endpoint.modern.closing.cancelled() => break,
+            Some(step) = steps.next() => {
+                if !link.send(notification("notifications/tasks", id, step)) {
+                    return Err(cancelled());
+                }
+                continue;
+            }
             change = changes.recv() => change,
             _ = endpoint.surface.agent().ended() => None,
         };
@@ -106,19 +122,20 @@ impl Filter {
             Some("true") => Ok(true),
             Some(_) => Err(invalid(format!("`{name}` must be true or false"))),
         };
-        let uris: Vec<String> = match wanted.get("resourceSubscriptions") {
-            None => Vec::new(),
-            Some(raw) => serde_json::from_str(raw.get())
-                .map_err(|_| invalid("`resourceSubscriptions` must be a list of strings".into()))?,
+        let list = |name: &str| -> Result<Vec<String>, RpcError> {
+            let list: Vec<String> = match wanted.get(name) {
+                None => Vec::new(),
+                Some(raw) => serde_json::from_str(raw.get())
+                    .map_err(|_| invalid(format!("`{name}` must be a list of strings")))?,
+            };
+            if list.len() > uris_max { Err(invalid(format!("more than {uris_max} `{name}`"))) } else { Ok(list) }
         };
-        if uris.len() > uris_max {
-            return Err(invalid(format!("more than {uris_max} `resourceSubscriptions`")));
-        }
         Ok(Self {
             tools: flag("toolsListChanged")?,
             prompts: flag("promptsListChanged")?,
             resources: flag("resourcesListChanged")?,
-            uris,
+            uris: list("resourceSubscriptions")?,
+            task_ids: list("taskIds")?,
         })
     }
 
@@ -145,6 +162,9 @@ impl Filter {
         }
         if !self.uris.is_empty() {
             members.set("resourceSubscriptions", &self.uris);
+        }
+        if !self.task_ids.is_empty() {
+            members.set("taskIds", &self.task_ids);
         }
         members
     }

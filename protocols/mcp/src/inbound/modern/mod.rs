@@ -13,12 +13,15 @@ pub(crate) mod options;
 mod parked;
 mod running;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{Request, RpcError, code};
 use callboard_runtime::CallMeta;
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -30,13 +33,14 @@ use self::desk::Desk;
 use self::head::Head;
 pub(crate) use self::headers::{Field, check_headers};
 use self::options::CacheHint;
-use self::parked::{ParkedCalls, Reply, Retry};
+use self::parked::{Adopt, ParkedCalls, Reply, Retry};
 use self::running::{Running, Step, cancelled};
 use self::seal::Binding;
 use super::endpoint::Endpoint;
 use super::link::Link;
 use super::options::InboundOptions;
 use super::outcome::REQUIRED_CAPABILITIES;
+use super::tasks::{self, Adoption, TaskRequest};
 use crate::wire::{Revision, code as mcp};
 
 const REVISION: Revision = Revision::V2026_07_28;
@@ -99,9 +103,17 @@ pub(crate) async fn request(
         Ok(head) => head,
         Err(error) => return Answer::error_with(400, Some(&id), &error),
     };
+    let about_task = match tasks::concerns(endpoint, &method) && head.state.is_none() {
+        true => task(endpoint, &principal, &method, params, &head).await,
+        false => None,
+    };
     let replied = match method.as_str() {
+        _ if about_task.is_some() => about_task.unwrap_or_else(|| Err(cancelled())).map(Reply::Complete),
         "server/discover" => discover(endpoint, call(principal, &head)).await,
-        "subscriptions/listen" => listen::listen(endpoint, principal, &id, params, link, &hung_up).await,
+        "subscriptions/listen" => {
+            let client = Abilities(head.capabilities);
+            listen::listen(endpoint, principal, &id, params, &client, link, &hung_up).await
+        }
         "tools/call" | "prompts/get" | "resources/read" => {
             may_ask(endpoint, principal, &method, params, head, link, &hung_up).await
         }
@@ -126,6 +138,7 @@ pub(crate) async fn request(
                 Reply::Complete(result) => ("complete", cache_hint(endpoint, &method, false), result),
                 Reply::Resumed(result) => ("complete", cache_hint(endpoint, &method, true), result),
                 Reply::InputRequired(result) => ("input_required", None, result),
+                Reply::Task(result) => ("task", None, result),
             };
             Answer { status: 200, body: endpoint.modern.members().response(&id, kind, cache, result) }
         }
@@ -139,11 +152,38 @@ fn call(principal: Arc<Principal>, head: &Head<'_>) -> CallMeta {
     call
 }
 
+/// A request about tasks, or one that begins a task; `None` where it is neither.
+async fn task(
+    endpoint: &Arc<Endpoint>,
+    principal: &Arc<Principal>,
+    method: &str,
+    params: Option<&RawValue>,
+    head: &Head<'_>,
+) -> Option<Result<Box<RawValue>, RpcError>> {
+    let request = TaskRequest {
+        method,
+        params,
+        revision: REVISION,
+        call: &call(principal.clone(), head),
+        session: None,
+        client: &Abilities(head.capabilities.clone()),
+        background: &|_| None,
+        unsolicited: None,
+    };
+    tasks::intercept(endpoint, request).await
+}
+
 async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
     let about = endpoint.surface.about(call).await;
+    let mut capabilities = endpoint.surface.capabilities(&about);
+    if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
+        let mut extensions = capabilities.object("extensions").unwrap_or_default();
+        tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
+        capabilities.set("extensions", extensions);
+    }
     let mut result = RawObject::new()
         .with("supportedVersions", head::spoken().collect::<Vec<_>>())
-        .with("capabilities", endpoint.surface.capabilities(&about));
+        .with("capabilities", capabilities);
     let instructions = about.0.text("instructions").or_else(|| endpoint.options.info.instructions.clone());
     if let Some(instructions) = instructions {
         result.set("instructions", instructions);
@@ -165,7 +205,18 @@ async fn may_ask(
     if let Some(state) = &head.state {
         let binding = Binding::of(&principal, method, params);
         let (capabilities, responses) = (head.capabilities, head.responses.unwrap_or_default());
-        let retry = Retry { state, binding: &binding, capabilities, responses, line };
+        let client = Abilities(capabilities.clone());
+        let adopt = |running: Running| -> BoxFuture<'_, _> {
+            let Running { outcome: work, client: peer, .. } = running;
+            let hand_over = Box::new(move |successor| peer.hand_over(successor));
+            Box::pin(tasks::adopt(
+                endpoint,
+                Adoption { principal: &principal, client: client.clone(), work, hand_over },
+            ))
+        };
+        let becomes_task = method == "tools/call" && tasks::asks_first(endpoint, params, &client);
+        let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
+        let retry = Retry { state, binding: &binding, capabilities, responses, line, adopt };
         return endpoint.modern.calls.resume(retry, hung_up).await;
     }
     let meta = call(principal.clone(), &head);

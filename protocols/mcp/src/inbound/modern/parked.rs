@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use callboard_message::RawObject;
 use callboard_rpc::{RpcError, code};
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,12 @@ pub(super) enum Reply {
     Resumed(Box<RawValue>),
     /// To questions.
     InputRequired(Box<RawValue>),
+    /// To a task, which goes on with the call.
+    Task(Box<RawValue>),
 }
+
+/// Makes a task of a call whose questions are answered.
+pub(super) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
 
 /// The calls of one endpoint that wait for their clients' answers.
 pub(super) struct ParkedCalls {
@@ -74,6 +80,8 @@ pub(super) struct Retry<'a> {
     pub capabilities: RawObject,
     pub responses: RawObject,
     pub line: Option<Line>,
+    /// For a call that becomes a task after its first questions.
+    pub adopt: Option<Adopt<'a>>,
 }
 
 impl ParkedCalls {
@@ -120,7 +128,7 @@ impl ParkedCalls {
     /// # Errors
     /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
     pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
-        let Retry { state, binding, capabilities, responses, line } = retry;
+        let Retry { state, binding, capabilities, responses, line, adopt } = retry;
         let state = self.seal.open(state, binding).ok_or_else(|| {
             RpcError::new(code::INVALID_PARAMS, "`requestState` isn't valid for this request: call again without it")
         })?;
@@ -160,6 +168,15 @@ impl ParkedCalls {
         // Where this request goes away, the call does too.
         let leaving = Leaving { calls: self, id: parked.id, stays: false };
         parked.expire_after(self.runs_for + self.parked_for);
+        if let Some(adopt) = adopt {
+            running.client.turn_to(None);
+            let outcome = adopt(running).await.map(Reply::Task);
+            parked.expire_after(self.parked_for);
+            self.ended(parked.id);
+            leaving.stay();
+            turn.last = Some(keepable(&outcome));
+            return outcome;
+        }
         let step = running.step(hung_up).await;
         running.client.turn_to(None);
         let outcome = match step {
@@ -241,7 +258,7 @@ impl Parked {
 /// What a repeated retry is told; a large result isn't kept.
 fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
     match outcome {
-        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw))
+        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw) | Reply::Task(raw))
             if raw.get().len() > OUTCOME_BYTES_MAX =>
         {
             Err(RpcError::new(

@@ -72,8 +72,8 @@ pub async fn serve_stdio(
     let StdioOptions { inbound, principal, requests_max, queue_bytes_max, drain } = options;
     let limits = inbound.limits;
     let endpoint = Endpoint::new(agent, inbound);
-    // Nobody comes back for the tasks of a pipe.
-    let tasks = StopsTasks(endpoint.clone());
+    // Nobody comes back for the tasks of a pipe, nor for what is parked.
+    let ends = Ends(endpoint.clone());
     let (pipe, queue) = Pipe::new(queue_bytes_max);
     let mut requests = Requests::new(endpoint, Arc::new(principal), pipe.clone(), requests_max);
     let mut lines = LineDecoder::new(limits.body_bytes_max);
@@ -91,7 +91,7 @@ pub async fn serve_stdio(
         }
     };
     requests.cancel_all();
-    drop(tasks);
+    drop(ends);
     let finish = async {
         requests.finish().await;
         pipe.end();
@@ -106,11 +106,12 @@ pub async fn serve_stdio(
     ended.and(gone_is_fine(written))
 }
 
-/// Stops the tasks of an endpoint when it goes out of scope.
-struct StopsTasks(Arc<Endpoint>);
+/// Ends what an endpoint keeps when it goes out of scope.
+struct Ends(Arc<Endpoint>);
 
-impl Drop for StopsTasks {
+impl Drop for Ends {
     fn drop(&mut self) {
+        self.0.modern.close();
         self.0.tasks.stop();
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, Progress, Question};
-use callboard_runtime::{CallMeta, Caller};
+use callboard_rpc::RpcError;
+use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,7 +16,6 @@ use super::asking::{may_ask, nobody};
 use super::options::TASK_QUESTIONS_MAX;
 use super::record::{OpenQuestion, Step, TaskRecord};
 use crate::inbound::endpoint::Endpoint;
-use crate::wire::Revision;
 
 /// Events that wait for a task to take them; then whoever has one waits, and what may be lost is.
 const EVENTS_WAITING_MAX: usize = 64;
@@ -137,27 +137,29 @@ impl Drop for Look<'_> {
     }
 }
 
+/// The call of a task, until it ends. Dropped, it is cancelled.
+pub(super) type Work = BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
+
 /// What a task is made of.
-pub(super) struct Begin {
+pub(super) struct Begin<'a> {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) record: Arc<TaskRecord>,
-    pub(super) params: Option<Box<RawValue>>,
-    pub(super) revision: Revision,
-    pub(super) call: CallMeta,
     pub(super) abilities: Abilities,
     pub(super) told: Option<Arc<dyn Caller>>,
+    /// Begins the call, or goes on with it: it gets its caller, and until when it may take.
+    pub(super) work: Box<dyn FnOnce(Arc<dyn Caller>, Instant) -> Work + Send + 'a>,
 }
 
 /// Begins a task that the store has. It runs, and stays until its time is over, in a tokio task of its own.
-pub(super) fn begin(begin: Begin) -> Live {
-    let Begin { endpoint, record, params, revision, call, abilities, told } = begin;
+pub(super) fn begin(begin: Begin<'_>) -> Live {
+    let Begin { endpoint, record, abilities, told, work } = begin;
     let (events, happening) = mpsc::channel(EVENTS_WAITING_MAX);
     let expiry = Instant::now() + record.ttl;
     let caller = TaskCaller { events: events.clone(), abilities, told };
-    let call = call.with_caller(Arc::new(caller)).until(expiry);
+    let work = work(Arc::new(caller), expiry);
     let (seen, watched) = watch::channel(record);
     let task = Task { endpoint, seen, waiting: HashMap::new(), keys: HashSet::new() };
-    tokio::spawn(task.live(happening, params, revision, call, expiry));
+    tokio::spawn(task.live(happening, work, expiry));
     Live { events, seen: watched, delivering: Arc::default() }
 }
 
@@ -171,31 +173,23 @@ struct Task {
 }
 
 impl Task {
-    async fn live(
-        mut self,
-        mut happening: mpsc::Receiver<Event>,
-        params: Option<Box<RawValue>>,
-        revision: Revision,
-        call: CallMeta,
-        expiry: Instant,
-    ) {
+    async fn live(mut self, mut happening: mpsc::Receiver<Event>, work: Work, expiry: Instant) {
         let endpoint = self.endpoint.clone();
         let stopped = endpoint.tasks.stopped();
-        let call_over = call.cancel.clone().drop_guard();
         {
-            let mut work = Box::pin(endpoint.surface.perform("tools/call", params.as_deref(), revision, call));
+            let mut work = work;
             while !self.record().state.is_terminal() {
                 tokio::select! {
                     biased;
-                    Some(event) = happening.recv() => self.take(event).await,
-                    outcome = &mut work => self.step(Step::Ended(Arc::new(outcome))).await,
+                    // Before its call, which has the same deadline: a task is gone then, not failed.
                     () = sleep_until(expiry) => break,
                     () = stopped.cancelled() => break,
+                    Some(event) = happening.recv() => self.take(event).await,
+                    outcome = &mut work => self.step(Step::Ended(Arc::new(outcome))).await,
                 }
             }
         }
-        // Whatever the call still does elsewhere is cancelled; what comes now finds the task ended.
-        drop(call_over);
+        // Whatever the call still does elsewhere is cancelled by now; what comes finds the task ended.
         drop(happening);
         self.waiting.clear();
         tokio::select! {

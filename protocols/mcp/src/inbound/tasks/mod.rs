@@ -30,11 +30,11 @@ use super::link::Link;
 use super::options::InboundOptions;
 use crate::wire::code as mcp;
 use crate::wire::{Era, Revision};
-use live::{Begin, Live};
+use live::{Begin, Live, Work};
 use record::{Owner, TaskRecord};
 use store::{MemoryTasks, TaskStore};
 
-pub(crate) use modern::EXTENSION;
+pub(crate) use modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
 pub use options::{
     TASK_POLL_INTERVAL_DEFAULT, TASK_QUESTIONS_MAX, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN,
     TASKS_MAX_DEFAULT, TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions,
@@ -126,7 +126,7 @@ impl TaskState {
         wanted.unwrap_or(self.options.ttl).clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN))
     }
 
-    /// Begins a call as a task. When this returns, anybody who may can find it.
+    /// Begins the call that a request asks for as a task. When this returns, anybody who may can find it.
     ///
     /// # Errors
     /// `OVERLOADED` where too many are kept.
@@ -136,10 +136,34 @@ impl TaskState {
         request: &TaskRequest<'_>,
         ttl: Option<Duration>,
     ) -> Result<Live, RpcError> {
+        let owner = Owner::of(&request.call.principal, request.session);
+        // A call of its own: the request's ends with its answer.
+        let mut call = CallMeta::new(request.call.principal.clone());
+        call.trace = request.call.trace.clone();
+        let told = (request.background)(call.cancel.clone());
+        let (params, revision) = (request.params.map(RawValue::to_owned), request.revision);
+        let surface = endpoint.clone();
+        let work = Box::new(move |caller, expiry| -> Work {
+            let call = call.with_caller(caller).until(expiry);
+            Box::pin(async move { surface.surface.perform("tools/call", params.as_deref(), revision, call).await })
+        });
+        self.run(owner, ttl, |record| {
+            let (endpoint, abilities) = (endpoint.clone(), request.client.clone());
+            Begin { endpoint, record, abilities, told, work }
+        })
+        .await
+    }
+
+    async fn run<'a>(
+        &self,
+        owner: Owner,
+        ttl: Option<Duration>,
+        begin: impl FnOnce(Arc<TaskRecord>) -> Begin<'a>,
+    ) -> Result<Live, RpcError> {
         let now = SystemTime::now();
         let record = Arc::new(TaskRecord {
             id: Uuid::new_v4().to_string(),
-            owner: Owner::of(&request.call.principal, request.session),
+            owner,
             number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
             created: now,
             updated: now,
@@ -150,18 +174,7 @@ impl TaskState {
             outcome: None,
         });
         self.store.begin(record.clone()).await.map_err(|full| RpcError::new(mcp::OVERLOADED, full.to_string()))?;
-        // A call of its own: the request's ends with its answer.
-        let mut call = CallMeta::new(request.call.principal.clone());
-        call.trace = request.call.trace;
-        let begun = live::begin(Begin {
-            endpoint: endpoint.clone(),
-            record: record.clone(),
-            params: request.params.map(RawValue::to_owned),
-            revision: request.revision,
-            abilities: request.client.clone(),
-            told: (request.background)(call.cancel.clone()),
-            call,
-        });
+        let begun = live::begin(begin(record.clone()));
         self.live().insert(record.id.clone(), begun.clone());
         Ok(begun)
     }

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use callboard_message::{Abilities, RawObject};
+use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
+use callboard_runtime::Caller;
+use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::live::{Begin, Live, Work};
+use super::record::Owner;
 use super::{TaskRequest, asking, view};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::{object, tool_name};
@@ -50,14 +54,79 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Res
         (TaskSupport::AfterQuestions, true) => None,
         (TaskSupport::Optional | TaskSupport::Required, true) => {
             let begun = endpoint.tasks.begin(endpoint, request, None).await;
-            Some(begun.map(|task| {
-                let seen = view::modern(&task.seen.borrow(), endpoint.tasks.options.poll_interval);
-                let mut created = RawObject::new().with("resultType", "task");
-                seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
-                created.to_raw()
-            }))
+            Some(begun.map(|task| created(endpoint, &task)))
         }
     }
+}
+
+/// `CreateTaskResult`.
+fn created(endpoint: &Endpoint, task: &Live) -> Box<RawValue> {
+    let seen = view::modern(&task.seen.borrow(), endpoint.tasks.options.poll_interval);
+    let mut created = RawObject::new().with("resultType", "task");
+    seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
+    created.to_raw()
+}
+
+/// Whether the call of this tool becomes a task once its first questions are answered.
+pub(crate) fn asks_first(endpoint: &Endpoint, params: Option<&RawValue>, client: &Abilities) -> bool {
+    endpoint.surface.has_task_tools()
+        && tool_name(params).is_some_and(|t| endpoint.surface.task_support(&t) == TaskSupport::AfterQuestions)
+        && declares(client)
+}
+
+/// A call that runs already, and becomes a task.
+pub(crate) struct Adoption<'a> {
+    pub(crate) principal: &'a Principal,
+    pub(crate) client: Abilities,
+    /// The call. It keeps its own deadline.
+    pub(crate) work: Work,
+    /// Puts somebody in the place of its caller.
+    pub(crate) hand_over: Box<dyn FnOnce(Arc<dyn Caller>) + Send + 'a>,
+}
+
+/// Makes a task of a call: `CreateTaskResult`.
+///
+/// # Errors
+/// `OVERLOADED` where too many are kept: the call is cancelled.
+pub(crate) async fn adopt(endpoint: &Arc<Endpoint>, adoption: Adoption<'_>) -> Result<Box<RawValue>, RpcError> {
+    let Adoption { principal, client, work, hand_over } = adoption;
+    let begun = endpoint.tasks.run(Owner::of(principal, None), None, |record| Begin {
+        endpoint: endpoint.clone(),
+        record,
+        abilities: client,
+        told: None,
+        work: Box::new(|caller, _| {
+            hand_over(caller);
+            work
+        }),
+    });
+    Ok(created(endpoint, &begun.await?))
+}
+
+/// Those of `ids` that are tasks of the principal's, and a stream of `notifications/tasks` params for each of their steps.
+pub(crate) fn follow(
+    endpoint: &Endpoint,
+    principal: &Principal,
+    ids: Vec<String>,
+) -> (Vec<String>, BoxStream<'static, RawObject>) {
+    let (owner, poll) = (Owner::of(principal, None), endpoint.tasks.options.poll_interval);
+    let live = endpoint.tasks.live();
+    let theirs = ids.into_iter().filter_map(|id| {
+        let live = live.get(&id).filter(|live| live.seen.borrow().owner == owner)?;
+        Some((id, live.seen.clone()))
+    });
+    let (ids, seen): (Vec<_>, Vec<_>) = theirs.unzip();
+    let steps = seen.into_iter().map(|mut seen| {
+        // What it is at the beginning is told too: it may have moved since the client looked.
+        seen.mark_changed();
+        stream::unfold(seen, move |mut seen| async move {
+            seen.changed().await.ok()?;
+            let told = view::detailed(&seen.borrow_and_update(), poll);
+            Some((told, seen))
+        })
+        .boxed()
+    });
+    (ids, stream::select_all(steps).boxed())
 }
 
 async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {

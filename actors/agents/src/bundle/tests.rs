@@ -1,0 +1,248 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::surface::{
+    About, CallTool, Complete, CompleteResult, Describe, GetPrompt, GetPromptResult, ListPrompts, ListTools,
+    ReadResource, ReadResourceResult,
+};
+use callboard_message::{
+    Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker, ToolResult,
+};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::{BUNDLE_MEMBERS_MAX, Bundle, BundleError};
+
+/// How many.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = u32, task = "optional")]
+struct Count {}
+
+/// Who asks.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = Seen, fallible, title = "Who", read_only)]
+struct Who {}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Seen {
+    principal: String,
+}
+
+struct Typed(u32);
+
+impl Agent for Typed {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Count>().sync::<Who>();
+    }
+}
+
+impl SyncHandler<Count> for Typed {
+    fn handle(&mut self, _: Count, cx: &mut Cx) -> u32 {
+        cx.changed(Change::Tools);
+        self.0
+    }
+}
+
+impl SyncHandler<Who> for Typed {
+    fn handle(&mut self, _: Who, cx: &mut Cx) -> Result<Seen, Failure> {
+        Ok(Seen { principal: cx.principal().id.clone() })
+    }
+}
+
+/// Lists its tools itself, in pages of one; has a resource and a prompt.
+struct Listing;
+
+impl Agent for Listing {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<ListTools>().sync::<CallTool>().sync::<ReadResource>().sync::<ListPrompts>().sync::<GetPrompt>();
+        on.sync::<Complete>().sync::<Describe>();
+    }
+}
+
+const LONG: &str = "a_tool_with_a_name_that_is_much_too_long_to_be_put_behind_another_one";
+
+impl SyncHandler<ListTools> for Listing {
+    fn handle(&mut self, message: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+        let tool = |name: &str| json!({ "name": name, "inputSchema": {}, "execution": {}, "x-kept": 1.0 });
+        Ok(match message.0.text("cursor").as_deref() {
+            None => RawObject::new().with("tools", [tool("count")]).with("nextCursor", "two"),
+            _ => RawObject::new().with("tools", [tool(LONG)]),
+        })
+    }
+}
+
+impl SyncHandler<CallTool> for Listing {
+    fn handle(&mut self, message: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
+        Ok(ToolResult::text(format!("{} {}", message.0.text("name").unwrap(), message.0.get("arguments").unwrap())))
+    }
+}
+
+impl SyncHandler<ReadResource> for Listing {
+    fn handle(&mut self, message: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+        match message.uri().as_str() {
+            "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+            _ => Err(Failure::not_found("not here")),
+        }
+    }
+}
+
+impl SyncHandler<ListPrompts> for Listing {
+    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
+        Ok(RawObject::new().with("prompts", json!([{ "name": "greet" }])))
+    }
+}
+
+impl SyncHandler<GetPrompt> for Listing {
+    fn handle(&mut self, message: GetPrompt, _: &mut Cx) -> Result<GetPromptResult, Failure> {
+        Ok(GetPromptResult::of([(Speaker::User, Content::text(message.name()))]))
+    }
+}
+
+impl SyncHandler<Complete> for Listing {
+    fn handle(&mut self, message: Complete, _: &mut Cx) -> Result<CompleteResult, Failure> {
+        Ok(CompleteResult::of([message.0.object("ref").unwrap().text("name").unwrap_or_default()]))
+    }
+}
+
+impl SyncHandler<Describe> for Listing {
+    fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
+        Ok(About(RawObject::new().with("instructions", "Ask nicely.")))
+    }
+}
+
+fn bundle(system: &System) -> AgentRef {
+    let one = system.spawn(Typed(1));
+    let two = system.spawn(Typed(2));
+    let listing = system.spawn(Listing);
+    let members = [("one".to_owned(), one), ("two".to_owned(), two), ("upstream".to_owned(), listing)];
+    system.spawn(Bundle::new(members).unwrap())
+}
+
+async fn ask(bundle: &AgentRef, message: &str, body: Value) -> Result<Value, Failure> {
+    let call = CallMeta::new(Arc::new(Principal::agent("somebody")));
+    let body: Box<RawValue> = to_raw_value(&body).unwrap();
+    let reply = bundle.ask_named(format!("callboard.{message}"), body, Some(Arc::new(call))).await?;
+    Ok(serde_json::from_str(reply.get()).unwrap())
+}
+
+async fn call(bundle: &AgentRef, tool: &str) -> Result<Value, Failure> {
+    ask(bundle, "tools.call", json!({ "name": tool, "arguments": { "a": 1.0 } })).await
+}
+
+/// Goal: all tools are in one list, each under a name of its own, as it was said. Method: two agents of one type, and one
+/// that lists its tools itself.
+#[test]
+fn tools_of_all_in_one_list() {
+    paused(async |system| {
+        let bundle = bundle(system);
+        let listed = ask(&bundle, "tools.list", json!({})).await.unwrap();
+        let tools = listed["tools"].as_array().unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names[..5], ["one.count", "one.who", "two.count", "two.who", "upstream.count"]);
+        assert!(names[5].len() == 64 && names[5].starts_with("upstream.a_tool_with"), "{}", names[5]);
+        assert_eq!(names.len(), 6);
+        assert_eq!(tools[0]["outputSchema"]["properties"]["result"]["type"], "integer");
+        assert_eq!((&tools[1]["title"], &tools[1]["annotations"]["readOnlyHint"]), (&json!("Who"), &json!(true)));
+        assert!(tools.iter().all(|tool| tool.get("execution").is_none()));
+        assert_eq!(tools[4]["x-kept"].to_string(), "1.0");
+        assert_eq!(
+            ask(&bundle, "tools.list", json!({ "cursor": "x" })).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: a call reaches the one that the name means, for who asked. Method: each name, and one that nobody has.
+#[test]
+fn calls_reach_whom_they_mean() {
+    paused(async |system| {
+        let bundle = bundle(system);
+        for (tool, result) in [("one.count", 1), ("two.count", 2)] {
+            let called = call(&bundle, tool).await.unwrap();
+            assert_eq!(called["structuredContent"], json!({ "result": result }));
+        }
+        let seen = call(&bundle, "two.who").await.unwrap();
+        assert_eq!(seen["structuredContent"], json!({ "principal": "somebody" }));
+        assert_eq!(call(&bundle, "upstream.count").await.unwrap()["content"][0]["text"], r#"count {"a":1.0}"#);
+        let listed = ask(&bundle, "tools.list", json!({})).await.unwrap();
+        let cut = call(&bundle, listed["tools"][5]["name"].as_str().unwrap()).await.unwrap();
+        assert_eq!(cut["content"][0]["text"], format!("{LONG} {{\"a\":1.0}}"));
+        assert_eq!(call(&bundle, "count").await.unwrap_err().kind, FailureKind::InvalidInput);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: resources, prompts, completion and instructions are the members'. Method: one of each.
+#[test]
+fn more_than_tools() {
+    paused(async |system| {
+        let bundle = bundle(system);
+        let about = ask(&bundle, "describe", json!({})).await.unwrap();
+        assert_eq!(about["instructions"], "upstream: Ask nicely.");
+        let can: Vec<_> = about["capabilities"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(can.len(), 5, "{can:?}");
+        let read = ask(&bundle, "resources.read", json!({ "uri": "test://a" })).await.unwrap();
+        assert_eq!(read["contents"][0]["text"], "a");
+        let missing = ask(&bundle, "resources.read", json!({ "uri": "test://b" })).await.unwrap_err();
+        assert_eq!((missing.kind, &*missing.message), (FailureKind::NotFound, "not here"));
+        let prompts = ask(&bundle, "prompts.list", json!({})).await.unwrap();
+        assert_eq!(prompts["prompts"][0]["name"], "upstream.greet");
+        let prompt = ask(&bundle, "prompts.get", json!({ "name": "upstream.greet" })).await.unwrap();
+        assert_eq!(prompt["messages"][0]["content"]["text"], "greet");
+        let reference = json!({ "ref": { "type": "ref/prompt", "name": "upstream.greet" }, "argument": {} });
+        let completed = ask(&bundle, "complete", reference).await.unwrap();
+        assert_eq!(completed["completion"]["values"], json!(["greet"]));
+        let resources = ask(&bundle, "resources.list", json!({})).await.unwrap();
+        assert_eq!(resources, json!({ "resources": [] }));
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+struct Follower(tokio::sync::mpsc::UnboundedSender<Change>);
+
+impl Agent for Follower {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Changed>();
+    }
+}
+
+impl SyncHandler<Changed> for Follower {
+    fn handle(&mut self, changed: Changed, _: &mut Cx) {
+        self.0.send(changed.change).unwrap();
+    }
+}
+
+/// Goal: who follows a bundle hears of its members' changes. Method: a member that changes when it is called.
+#[test]
+fn changes_of_members_are_the_bundles() {
+    paused(async |system| {
+        let bundle = bundle(system);
+        let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+        let follower = system.spawn(Follower(sender));
+        bundle.follow(follower.recipient().unwrap());
+        call(&bundle, "one.count").await.unwrap();
+        let change = tokio::time::timeout(Duration::from_secs(5), changes.recv()).await.unwrap();
+        assert_eq!(change, Some(Change::Tools));
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: members that can't be told apart, and one more than allowed, are refused. Method: both.
+#[test]
+fn bundles_that_cannot_be() {
+    paused(async |system| {
+        let agent = system.spawn(Listing);
+        let named = |name: &str| (name.to_owned(), agent.clone());
+        assert_eq!(Bundle::new([named("a b"), named("a_b")]).unwrap_err(), BundleError::SameName("a_b".into()));
+        let many = |n: usize| (0..n).map(|n| named(&format!("m{n}"))).collect::<Vec<_>>();
+        assert!(Bundle::new(many(BUNDLE_MEMBERS_MAX)).is_ok());
+        assert_eq!(Bundle::new(many(BUNDLE_MEMBERS_MAX + 1)).unwrap_err(), BundleError::TooMany);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}

@@ -1,0 +1,304 @@
+//! A client at the other end of a pipe, and an agent that does as the test says.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_mcp::inbound::{StdioOptions, serve_stdio};
+use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Progress, ToolResult};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::kit::{Event, soon};
+
+/// What fits into the pipe unread, in bytes.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// Says it again.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String)]
+pub struct Echo {
+    pub text: String,
+}
+
+/// Who asks?
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String)]
+pub struct WhoAsks {}
+
+/// Works until the test lets it go.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, task = "optional")]
+pub struct Work {}
+
+/// Asks before it deletes.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible, task = "required")]
+pub struct ConfirmDelete {
+    pub file: String,
+}
+
+/// Asks two things at once.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible, task = "required")]
+pub struct TwoQuestions {}
+
+/// Asks, then works until the test lets it go.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible, task = "after_questions")]
+pub struct AskThenWork {}
+
+/// Fails as it is told.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = (), fallible, task = "optional")]
+pub struct FailAs {
+    pub kind: FailureKind,
+}
+
+#[derive(Clone)]
+pub struct Worker {
+    events: mpsc::Sender<Event>,
+    go: Arc<Notify>,
+}
+
+impl Agent for Worker {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>().sync::<WhoAsks>().sync::<FailAs>().concurrent::<Work>(64);
+        on.concurrent::<ConfirmDelete>(64).concurrent::<TwoQuestions>(64).concurrent::<AskThenWork>(64);
+    }
+}
+
+impl SyncHandler<Echo> for Worker {
+    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+        message.text
+    }
+}
+
+impl SyncHandler<WhoAsks> for Worker {
+    fn handle(&mut self, _: WhoAsks, cx: &mut Cx) -> String {
+        cx.principal().id.clone()
+    }
+}
+
+impl SyncHandler<FailAs> for Worker {
+    fn handle(&mut self, message: FailAs, _: &mut Cx) -> Result<(), Failure> {
+        Err(Failure::new(message.kind, "as told"))
+    }
+}
+
+impl Worker {
+    /// Tells the test, and works until it is let go or cancelled.
+    async fn work(self, cx: Cx) {
+        self.events.send(Event::Began).await.unwrap();
+        cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some("halfway".into()) });
+        tokio::select! {
+            () = self.go.notified() => {}
+            () = cx.cancelled() => self.events.send(Event::Cancelled).await.unwrap(),
+        }
+    }
+}
+
+impl ConcurrentHandler<Work> for Worker {
+    fn handle(&mut self, _: Work, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+        let worker = self.clone();
+        async move {
+            worker.work(cx).await;
+            "done".to_owned()
+        }
+    }
+}
+
+fn form(message: &str) -> Elicitation {
+    Elicitation::form(message, json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } }))
+}
+
+impl ConcurrentHandler<ConfirmDelete> for Worker {
+    fn handle(
+        &mut self,
+        message: ConfirmDelete,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let answer = cx.elicit(form(&format!("Delete {}?", message.file)).key("confirm")).await?;
+            Ok(ToolResult::text(match answer.action() {
+                ElicitAction::Accept => "deleted",
+                _ => "kept",
+            }))
+        }
+    }
+}
+
+impl ConcurrentHandler<TwoQuestions> for Worker {
+    fn handle(
+        &mut self,
+        _: TwoQuestions,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
+            let (one, two) = (one?.content(), two?.content());
+            Ok(ToolResult::text(format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default())))
+        }
+    }
+}
+
+impl ConcurrentHandler<AskThenWork> for Worker {
+    fn handle(&mut self, _: AskThenWork, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let worker = self.clone();
+        async move {
+            let answer = cx.elicit(form("Who?").key("who")).await?;
+            let who = answer.content().map_or_else(|| "nobody".to_owned(), |content| content["who"].to_string());
+            worker.work(cx).await;
+            Ok(ToolResult::text(who))
+        }
+    }
+}
+
+/// An agent behind a pipe, and its client.
+pub struct Pipe {
+    lines: tokio::io::Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    serving: JoinHandle<io::Result<()>>,
+    events: mpsc::Receiver<Event>,
+    go: Arc<Notify>,
+    last_id: i64,
+    /// What came while something else was waited for.
+    pub aside: VecDeque<Value>,
+}
+
+impl Pipe {
+    pub fn open(system: &System) -> Self {
+        Self::with(system, StdioOptions::default())
+    }
+
+    pub fn with(system: &System, options: StdioOptions) -> Self {
+        let (sender, events) = mpsc::channel(256);
+        let go = Arc::new(Notify::new());
+        let agent = system.spawn(Worker { events: sender, go: go.clone() });
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (reader, writer) = tokio::io::split(theirs);
+        let serving = tokio::spawn(serve_stdio(agent, options, reader, writer));
+        let (reader, writer) = tokio::io::split(ours);
+        let lines = BufReader::new(reader).lines();
+        Self { lines, writer, serving, events, go, last_id: 0, aside: VecDeque::new() }
+    }
+
+    /// The same after `initialize`, with a client that can be asked by forms.
+    pub async fn legacy(system: &System) -> Self {
+        let mut pipe = Self::open(system);
+        pipe.initialize("2025-11-25").await;
+        pipe
+    }
+
+    pub async fn initialize(&mut self, version: &str) -> Value {
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": { "elicitation": {} }, "clientInfo": client });
+        let answer = self.ask("initialize", params).await;
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        answer["result"].clone()
+    }
+
+    pub async fn send(&mut self, message: &Value) {
+        self.send_raw(format!("{message}\n").as_bytes()).await;
+    }
+
+    pub async fn send_raw(&mut self, bytes: &[u8]) {
+        soon(self.writer.write_all(bytes)).await.unwrap();
+    }
+
+    /// The next line, whatever it is.
+    pub async fn next(&mut self) -> Value {
+        let line = soon(self.lines.next_line()).await.unwrap().expect("closed");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
+    }
+
+    /// Sends a request and says its id.
+    pub async fn request(&mut self, method: &str, params: Value) -> i64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        id
+    }
+
+    /// The response to a request of ours; anything else is put aside.
+    pub async fn response(&mut self, id: i64) -> Value {
+        let is_it = |message: &Value| message["id"] == id && message["method"].is_null();
+        if let Some(at) = self.aside.iter().position(is_it) {
+            return self.aside.remove(at).unwrap();
+        }
+        loop {
+            let message = self.next().await;
+            if is_it(&message) {
+                return message;
+            }
+            self.aside.push_back(message);
+        }
+    }
+
+    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.request(method, params).await;
+        self.response(id).await
+    }
+
+    /// The result of a tool's call.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// Sends a request of the stateless era: `capabilities` are the client's.
+    pub async fn modern(&mut self, method: &str, mut params: Value, capabilities: Value) -> Value {
+        params["_meta"] = meta(capabilities);
+        self.ask(method, params).await
+    }
+
+    /// The next message with that method, of those put aside and those to come.
+    pub async fn heard(&mut self, method: &str) -> Value {
+        if let Some(at) = self.aside.iter().position(|message| message["method"] == method) {
+            return self.aside.remove(at).unwrap();
+        }
+        loop {
+            let message = self.next().await;
+            if message["method"] == method {
+                return message;
+            }
+            self.aside.push_back(message);
+        }
+    }
+
+    pub async fn event(&mut self) -> Event {
+        soon(self.events.recv()).await.expect("the worker is gone")
+    }
+
+    /// Lets one piece of work go on.
+    pub fn go(&self) {
+        self.go.notify_one();
+    }
+
+    /// Closes our side and waits for the server's end.
+    pub async fn close(mut self) -> mpsc::Receiver<Event> {
+        soon(self.writer.shutdown()).await.unwrap();
+        soon(self.serving).await.unwrap().unwrap();
+        self.events
+    }
+}
+
+/// What a request of the stateless era says of itself.
+pub fn meta(capabilities: Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
+/// Ends what a test began.
+pub async fn end(system: &System) {
+    system.shutdown(Duration::from_secs(5)).await;
+}
