@@ -36,3 +36,9 @@ mod http_guards;
 mod auth;
 // WebSocket and HTTP+SSE, as far as they are wanted.
 mod http_compat;
+// A server that the test plays, for the client.
+mod client_kit;
+// The client in the legacy era, in the modern one, and over channels that all calls share.
+mod client_channels;
+mod client_legacy;
+mod client_modern;

@@ -1,0 +1,67 @@
+//! The client that the official MCP suite tests: it does what each scenario wants by asking an agent. The suite names
+//! the scenario in the environment and gives the server's URL as the last argument.
+
+mod answers;
+mod auth;
+
+use std::env;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard::message::surface::{CallTool, GetPrompt, ListPrompts, ListResources, ListTools, ReadResource};
+use callboard::message::{Failure, RawObject};
+use callboard::{AgentRef, CallEvent, Message, System};
+use serde_json::{Value, json};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Outcome<()> {
+    let url = env::args().next_back().ok_or("the URL is the last argument")?;
+    let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
+    let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or("{}".into()))?;
+    let is_modern = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").is_ok_and(|version| *version >= *"2026");
+    let mut options = ClientOptions::default();
+    options.era = EraChoice::Only(if is_modern { Era::Modern } else { Era::Legacy });
+    if scenario.starts_with("auth/") {
+        options.authorizer = Some(Arc::new(auth::authorizer(&url, &scenario, &context)?));
+    }
+    let client = McpClient::new(Endpoint::url(&url)?, options)?;
+    let system = System::start(1)?;
+    let done = play(&system.spawn_with(move || client.clone()), &scenario, &context).await;
+    system.shutdown(Duration::from_secs(1)).await;
+    done
+}
+
+async fn play(server: &AgentRef, scenario: &str, context: &Value) -> Outcome<()> {
+    let tools: Vec<RawObject> = call(server, ListTools::default()).await?.read("tools").unwrap_or_default();
+    if scenario == "http-standard-headers" {
+        call(server, ListResources::default()).await?;
+        call(server, ReadResource(RawObject::new().with("uri", "file:///path/to/file%20name.txt"))).await?;
+        call(server, ListPrompts::default()).await?;
+        call(server, GetPrompt(RawObject::new().with("name", "test_prompt"))).await?;
+    }
+    let schema = tools.first().and_then(|tool| tool.get("inputSchema"));
+    let arguments = json!({ "a": 2, "b": 3, "region": "eu", "schema": schema });
+    let calls: Vec<CallTool> = match context["toolCalls"].as_array() {
+        Some(calls) => serde_json::from_value(calls.clone().into())?,
+        None => tools.iter().filter_map(|tool| Some(CallTool::new(&tool.text("name")?, &arguments))).collect(),
+    };
+    for tool in calls {
+        call(server, tool).await?;
+    }
+    Ok(())
+}
+
+async fn call<T, M: Message<Reply = Result<T, Failure>>>(server: &AgentRef, message: M) -> Outcome<T> {
+    let mut call = server.call(message).start();
+    while let Some(event) = call.next().await {
+        if let CallEvent::Question(pending) = event {
+            let answer = answers::to(&pending.question);
+            pending.answer(answer);
+        }
+    }
+    Ok(call.reply().await??)
+}

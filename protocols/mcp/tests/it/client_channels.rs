@@ -1,0 +1,285 @@
+//! The client over channels that all calls share: a child process, a WebSocket, HTTP+SSE.
+
+use std::path::Path;
+use std::time::Duration;
+
+use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
+use callboard_message::{Answer, ElicitAnswer, FailureKind};
+use callboard_runtime::testkit::eventually;
+use callboard_runtime::{CallEvent, CallMeta};
+use futures::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+
+use crate::client_kit::{Client, Peer, auto, joined, only, tool};
+use crate::kit::{SOON, soon};
+
+const CALL: &str = "callboard.tools.call";
+
+/// What every scripted server begins with. `hear` reads a line and its id, `say` answers the line last heard.
+const SHELL: &str = r#"
+hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"p","version":"1"}}'; hear; }
+"#;
+
+fn child(script: &str) -> Endpoint {
+    Endpoint::Child(ChildCommand::new("sh", ["-c".to_owned(), format!("{SHELL}{script}")]))
+}
+
+fn legacy(script: &str) -> Client {
+    Client::of(child(script), only(Era::Legacy))
+}
+
+fn process_is_gone(id: u64) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat"));
+    // What nobody has waited for yet has ended all the same.
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
+/// Goal: a child speaks a line a message; what else it prints is skipped; it has the environment that was named and no
+/// other. Method: a script that prints noise and tells its environment.
+#[tokio::test]
+async fn children_speak_lines() {
+    let script = r#"
+        echo starting up; initialize; echo '{"half":'; echo >&2 "a line for the log"
+        hear; say "$id" "{\"content\":[],\"sent\":$line,\"environment\":\"$(env | cut -d= -f1 | sort | tr '\n' ' ')\"}"; hear
+    "#;
+    let Endpoint::Child(mut command) = child(script) else { panic!() };
+    command.inherit = vec!["PATH".into()];
+    command.set = vec![("NAMED".into(), "value".to_owned().into())];
+    let client = Client::of(Endpoint::Child(command), only(Era::Legacy));
+    let result = joined(client.ask(CALL, tool("t", json!({ "text": "two\nlines" })))).await.unwrap();
+    assert_eq!(result["sent"]["params"], tool("t", json!({ "text": "two\nlines" })));
+    let variables: Vec<&str> = result["environment"].as_str().unwrap().split(' ').collect();
+    assert!(variables.contains(&"NAMED") && variables.contains(&"PATH"));
+    assert!(!variables.contains(&"HOME") && !variables.iter().any(|v| v.starts_with("CARGO")), "{variables:?}");
+    client.stop().await;
+}
+
+/// Goal: a child ends with its client, and so does what it started, even where both cling to life. Method: a script that
+/// ignores the end of its input and SIGTERM; stop the agent, then the whole system.
+#[tokio::test]
+async fn children_end_with_the_client() {
+    for whole_system in [false, true] {
+        let script = r#"
+            trap '' TERM; sleep 600 & other=$!
+            initialize; hear; say "$id" "{\"content\":[],\"pids\":[$$,$other]}"
+            while :; do sleep 600; done
+        "#;
+        let client = legacy(script);
+        let result = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+        let pids: Vec<u64> = serde_json::from_value(result["pids"].clone()).unwrap();
+        assert!(pids.iter().all(|pid| !process_is_gone(*pid)));
+        match whole_system {
+            false => client.agent.kill(),
+            true => drop(client.system.shutdown(Duration::ZERO).await),
+        }
+        eventually("the child and its child have ended", SOON, || pids.iter().all(|pid| process_is_gone(*pid))).await;
+        client.stop().await;
+    }
+}
+
+/// Goal: a child that ends fails the calls under way, and the next call starts another. Method: a script that serves one
+/// call a life.
+#[tokio::test]
+async fn children_are_started_again() {
+    let client = legacy(r#"initialize; hear; case "$line" in *die*) exit 1;; esac; say "$id" '{"content":[]}'; hear"#);
+    let failed = joined(client.ask(CALL, tool("die", json!({})))).await.unwrap_err();
+    assert_eq!(failed.kind, FailureKind::Unavailable);
+    joined(client.ask(CALL, tool("live", json!({})))).await.unwrap();
+    client.stop().await;
+    let missing = Client::of(Endpoint::Child(ChildCommand::new("/no/such/program", [""])), auto());
+    let failed = joined(missing.ask(CALL, tool("t", json!({})))).await.unwrap_err();
+    assert_eq!(failed.kind, FailureKind::Unavailable);
+    missing.stop().await;
+}
+
+/// Goal: servers of both eras are found over pipes. Method: one that says nothing to the probe, one that ends over it, one
+/// that is modern.
+#[tokio::test]
+async fn eras_are_found_over_pipes() {
+    let serve = r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
+    let silent = format!("hear; initialize; {serve}");
+    let fragile = format!(r#"hear; case "$line" in *discover*) exit 1;; esac
+        say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#);
+    let modern = format!(r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#);
+    for (script, is_modern) in [(silent, false), (fragile, false), (modern, true)] {
+        let options = ClientOptions { probe_timeout: Duration::from_millis(300), ..auto() };
+        let client = Client::of(child(&script), options);
+        let result = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+        let has_meta = result["sent"]["params"]["_meta"].is_object();
+        assert_eq!(has_meta, is_modern, "{script}");
+        client.stop().await;
+    }
+}
+
+/// Goal: on a shared channel a question is asked of the only call under way, and refused while there are two. Method: a
+/// script that asks in both moments and tells what it heard.
+#[tokio::test]
+async fn questions_are_never_guessed() {
+    let script = r#"
+        ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m"}}\n'; }
+        initialize
+        hear; call=$id; ask; hear; say "$call" "{\"content\":[],\"heard\":$line}"
+        hear; one=$id; hear; two=$id; ask; hear
+        say "$one" "{\"content\":[],\"heard\":$line}"; say "$two" '{"content":[]}'; hear
+    "#;
+    let client = legacy(script);
+    let mut call = client.call(CALL, tool("only", json!({})));
+    let answering = tokio::spawn(async move {
+        while let Some(event) = soon(call.next()).await {
+            if let CallEvent::Question(pending) = event {
+                pending.answer(Answer::Elicit(ElicitAnswer::decline()));
+            }
+        }
+        call.reply().await.unwrap().unwrap()
+    });
+    let heard: Value = serde_json::from_str(joined(answering).await.get()).unwrap();
+    assert_eq!(heard["heard"], json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } }));
+    let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
+    let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
+    let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
+    assert_eq!(heard["error"]["code"], -7);
+    assert!(heard["error"]["message"].as_str().unwrap().contains("several calls"), "{heard}");
+    client.stop().await;
+}
+
+/// Goal: the server is told when nobody waits any more, and what it answers too late is dropped. Method: cancel; the
+/// script answers all the same, then the next call.
+#[tokio::test]
+async fn cancelled_calls_are_told() {
+    let script = r#"
+        initialize; hear; late=$id; echo "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"
+        hear; told=$line; say "$late" '{"content":[]}'
+        hear; say "$id" "{\"content\":[],\"told\":$told}"; hear
+    "#;
+    let client = legacy(script);
+    let (follower, mut began) =
+        callboard_runtime::testkit::Probe::<callboard_runtime::Changed>::spawn(&client.system, |_| ());
+    client.agent.follow(follower.recipient().unwrap());
+    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let cancel = meta.cancel.clone();
+    let asked = client.ask_in(CALL, tool("t", json!({})), meta);
+    soon(began.recv()).await.unwrap();
+    cancel.cancel();
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    let result = joined(client.ask(CALL, tool("next", json!({})))).await.unwrap();
+    assert_eq!(result["told"]["method"], "notifications/cancelled");
+    assert_eq!(soon(client.agent.observe()).await["unknown_responses"], 1);
+    client.stop().await;
+}
+
+/// Goal: a line over the limit costs the call that it can only be meant for, and the channel goes on. Method: one byte
+/// more than the limit; then a small line.
+#[tokio::test]
+async fn long_lines_are_dropped() {
+    let script = r#"
+        long() { printf '{"jsonrpc":"2.0","id":%s,"result":{"fill":"' "$id"; head -c "$1" /dev/zero | tr '\0' x; printf '"}}\n'; }
+        initialize; hear; long 955; hear; long 956; hear; say "$id" '{"content":[]}'; hear
+    "#;
+    let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
+    let client = Client::of(child(script), ClientOptions { limits, ..only(Era::Legacy) });
+    // {"jsonrpc":"2.0","id":2,"result":{"fill":""}} has 45 bytes.
+    joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+    let failed = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap_err();
+    assert_eq!(failed.kind, FailureKind::Overloaded);
+    joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: MCP goes over a WebSocket of its subprotocol. Method: a server that echoes what it was sent, and closes.
+#[tokio::test]
+async fn websockets_speak() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/mcp", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        #[expect(clippy::result_large_err, reason = "the callback's type is the library's")]
+        let accept = |request: &Request, mut response: Response| {
+            assert_eq!(request.headers()["sec-websocket-protocol"], "mcp");
+            assert_eq!(request.headers()["x-extra"], "e");
+            response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
+            Ok(response)
+        };
+        let mut socket = tokio_tungstenite::accept_hdr_async(stream, accept).await.unwrap();
+        while let Some(Ok(Message::Text(text))) = socket.next().await {
+            let sent: Value = serde_json::from_str(&text).unwrap();
+            let result = match sent["method"].as_str() {
+                Some("initialize") => {
+                    json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } })
+                }
+                Some("tools/call") if sent["params"]["name"] == "close" => break,
+                Some("tools/call") => json!({ "content": [], "sent": sent["params"] }),
+                _ => continue,
+            };
+            let response = json!({ "jsonrpc": "2.0", "id": sent["id"], "result": result });
+            socket.send(Message::text(response.to_string())).await.unwrap();
+        }
+        let _ = socket.close(None).await;
+    });
+    let options = only(Era::Legacy).header("X-Extra", &"e".to_owned().into()).unwrap();
+    let client = Client::at(&url, options);
+    let result = joined(client.ask(CALL, tool("t", json!({ "x": 1 })))).await.unwrap();
+    assert_eq!(result["sent"], tool("t", json!({ "x": 1 })));
+    let failed = joined(client.ask(CALL, tool("close", json!({})))).await.unwrap_err();
+    assert_eq!(failed.kind, FailureKind::Unavailable);
+    joined(server).await;
+    client.stop().await;
+}
+
+/// Goal: a server of 2024-11-05 is found behind a URL that takes no POST, and spoken to. Method: refuse the handshake,
+/// serve the event stream.
+#[tokio::test]
+async fn old_servers_are_found() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.expect("initialize").await.empty(405).await;
+    let hit = peer.hit().await;
+    assert_eq!((hit.method.as_str(), hit.header("accept")), ("GET", Some("text/event-stream")));
+    let mut events = hit.stream().await;
+    events.raw("event: endpoint\ndata: /messages?session=1\n\n").await;
+    let hit = peer.expect("initialize").await;
+    assert_eq!(hit.target, "/messages?session=1");
+    let result = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    events.say(hit.response(Ok(result))).await;
+    hit.empty(202).await;
+    peer.expect("notifications/initialized").await.empty(202).await;
+    let hit = peer.expect("tools/call").await;
+    events.say(hit.response(Ok(json!({ "content": [] })))).await;
+    hit.empty(202).await;
+    joined(asked).await.unwrap();
+    let refused = client.ask(CALL, tool("t", json!({})));
+    peer.expect("tools/call").await.empty(400).await;
+    assert_eq!(joined(refused).await.unwrap_err().kind, FailureKind::Unavailable);
+    client.stop().await;
+}
+
+/// Goal: an event stream can't send messages, and credentials, elsewhere. Method: an endpoint of another origin.
+#[tokio::test]
+async fn foreign_endpoints_are_refused() {
+    let mut peer = Peer::start().await;
+    let client = Client::of(Endpoint::sse(&peer.url).unwrap(), auto());
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.hit().await.stream().await;
+    events.raw("event: endpoint\ndata: http://elsewhere.example/messages\n\n").await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    client.stop().await;
+}
+
+/// Goal: what can't be is refused where it is configured. Method: URLs and options that don't fit.
+#[test]
+fn configurations_are_checked() {
+    for url in ["ftp://a.example/", "http://user@a.example/", "http://u:p@a.example/", "nonsense", "ws:"] {
+        assert!(Endpoint::url(url).is_err(), "{url}");
+    }
+    assert!(Endpoint::sse("wss://a.example/").is_err());
+    let sse = Endpoint::sse("http://a.example/sse").unwrap();
+    assert!(McpClient::new(sse, only(Era::Modern)).is_err());
+    let options = only(Era::Legacy);
+    assert!(options.clone().header("bad name", &"v".to_owned().into()).is_err());
+    let options = options.header("X-Key", &"s3cret".to_owned().into()).unwrap();
+    assert!(!format!("{options:?} {:?}", Endpoint::url("https://a.example/mcp?key=s3cret").unwrap().to_string()).contains("s3cret"));
+}

@@ -1,0 +1,429 @@
+//! The client over streamable HTTP in the legacy era.
+
+use callboard_macros::Message;
+use callboard_mcp::outbound::{ClientOptions, Era, RECONNECTS_MAX_DEFAULT};
+use callboard_message::{Answer, ElicitAnswer, FailureKind, Question};
+use callboard_runtime::{CallEvent, CallMeta};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client_kit::{Client, Peer, joined, only, tool};
+use crate::kit::soon;
+
+const CALL: &str = "callboard.tools.call";
+
+/// Adds two numbers.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = u32)]
+struct Add {
+    a: u32,
+    b: u32,
+}
+
+async fn connected(session: Option<&str>) -> (Peer, Client) {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let first = client.ask(CALL, tool("first", json!({})));
+    peer.initialize("2025-11-25", session).await;
+    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    joined(first).await.unwrap();
+    (peer, client)
+}
+
+/// Goal: the handshake offers what the options say, and what both sides agreed on goes with each request after it.
+/// Method: look at every header and param on the way.
+#[tokio::test]
+async fn handshake_then_session_and_version() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let asked = client.ask(CALL, json!({ "name": "t", "arguments": { "x": 1.0 }, "odd": [null], "_meta": { "a.b/c": 1 } }));
+    let params = peer.initialize("2025-06-18", Some("s-1")).await;
+    assert_eq!(params["protocolVersion"], "2025-11-25");
+    assert_eq!(params["clientInfo"]["name"], "callboard");
+    assert!(params["capabilities"]["elicitation"]["form"].is_object(), "{params}");
+    let hit = peer.expect("tools/call").await;
+    assert_eq!(hit.header("mcp-session-id"), Some("s-1"));
+    assert_eq!(hit.header("mcp-protocol-version"), Some("2025-06-18"));
+    assert_eq!(hit.header("accept"), Some("application/json, text/event-stream"));
+    assert_eq!(hit.header("mcp-method"), None);
+    let sent = r#""params":{"name":"t","arguments":{"x":1.0},"odd":[null],"_meta":{"a.b/c":1}}"#;
+    assert!(hit.text.contains(sent), "{}", hit.text);
+    let result = json!({ "content": [{ "type": "hologram", "x": 1 }], "odd": { "z": 1, "a": 2 } });
+    hit.result(result.clone()).await;
+    assert_eq!(joined(asked).await.unwrap(), result);
+    client.stop().await;
+}
+
+/// Goal: revisions without that header don't see it. Method: a server of 2025-03-26, which may answer with a batch.
+#[tokio::test]
+async fn older_revisions_and_batches() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Legacy));
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.initialize("2025-03-26", None).await;
+    let hit = peer.expect("tools/call").await;
+    assert_eq!(hit.header("mcp-protocol-version"), None);
+    let told = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": 1 } });
+    let batch = json!([told, hit.response(Ok(json!({ "content": [] })))]);
+    hit.write(200, "", "application/json", &batch.to_string()).await;
+    assert_eq!(joined(asked).await.unwrap(), json!({ "content": [] }));
+    client.stop().await;
+}
+
+/// Goal: a revision that isn't spoken here ends the handshake. Method: one from the future, and the modern one.
+#[tokio::test]
+async fn unknown_revisions_are_refused() {
+    for revision in ["2031-01-01", "2026-07-28"] {
+        let mut peer = Peer::start().await;
+        let client = Client::at(&peer.url, only(Era::Legacy));
+        let asked = client.ask(CALL, tool("t", json!({})));
+        let result = json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+        peer.expect("initialize").await.result(result).await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+        client.stop().await;
+    }
+}
+
+/// Goal: a typed ask of a remote agent looks like a local one. Method: a number, plain, then wrapped by a server of ours,
+/// whose tool list says so.
+#[tokio::test]
+async fn typed_asks_read_plain_values() {
+    let (mut peer, client) = connected(None).await;
+    let agent = client.agent.clone();
+    let plain = tokio::spawn(async move { agent.ask(Add { a: 2, b: 3 }).await.unwrap() });
+    let hit = peer.expect("tools/call").await;
+    assert_eq!(hit.body["params"], json!({ "name": Add::NAME_OF_TOOL, "arguments": { "a": 2, "b": 3 } }));
+    hit.result(json!({ "content": [{ "type": "text", "text": "5" }] })).await;
+    assert_eq!(joined(plain).await, 5);
+
+    let agent = client.agent.clone();
+    let wrapped = tokio::spawn(async move { agent.ask(Add { a: 2, b: 3 }).await.unwrap() });
+    peer.expect("tools/call").await.result(json!({ "content": [], "structuredContent": { "result": 5 } })).await;
+    let schema = json!({ "type": "object", "x-callboard-wrapped": true });
+    let listed = json!({ "name": Add::NAME_OF_TOOL, "inputSchema": {}, "outputSchema": schema });
+    peer.expect("tools/list").await.result(json!({ "tools": [listed] })).await;
+    assert_eq!(joined(wrapped).await, 5);
+    client.stop().await;
+}
+
+impl Add {
+    const NAME_OF_TOOL: &'static str = <Self as callboard_message::Message>::NAME;
+}
+
+/// Goal: a server's error travels whole, and a tool's error is a failure. Method: both, with data that nobody here knows.
+#[tokio::test]
+async fn errors_are_failures() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let error = json!({ "code": -32602, "message": "no such tool", "data": { "x": [1] } });
+    peer.expect("tools/call").await.error(200, error.clone()).await;
+    let failure = joined(asked).await.unwrap_err();
+    assert_eq!((failure.kind, failure.data), (FailureKind::InvalidInput, Some(json!({ "rpc": error }))));
+    let asked = client.ask("add", json!({}));
+    let result = json!({ "content": [{ "type": "text", "text": "no" }], "isError": true });
+    peer.expect("tools/call").await.result(result).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Rejected);
+    client.stop().await;
+}
+
+/// Goal: each question goes to the call on whose stream it came, and the answer goes back as it was given. Method: two
+/// calls at once, each asked.
+#[tokio::test]
+async fn questions_go_to_their_own_call() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let mut calls = Vec::new();
+    for name in ["one", "two"] {
+        let call = client.call(CALL, tool(name, json!({})));
+        let asking = tokio::spawn(async move {
+            let mut call = call;
+            while let Some(event) = soon(call.next()).await {
+                if let CallEvent::Question(pending) = event {
+                    let Question::Elicit(form) = &pending.question else { panic!("{:?}", pending.question) };
+                    let answer = ElicitAnswer::accept(json!({ "said": format!("{name} to {}", form.message()) }));
+                    pending.answer(Answer::Elicit(answer));
+                }
+            }
+            call.reply().await.unwrap()
+        });
+        calls.push((name, peer.expect("tools/call").await.stream().await, asking));
+    }
+    for (name, events, _) in &mut calls {
+        let params = json!({ "message": *name, "requestedSchema": { "odd": 1.0 } });
+        events.ask(json!(format!("q-{name}")), "elicitation/create", params).await;
+    }
+    for _ in 0..2 {
+        let answer = peer.hit().await;
+        let name = answer.body["id"].as_str().unwrap()[2..].to_owned();
+        let expected = json!({ "action": "accept", "content": { "said": format!("{name} to {name}") } });
+        assert_eq!(answer.body["result"], expected);
+        assert_eq!(answer.header("mcp-session-id"), Some("s"));
+        answer.empty(202).await;
+    }
+    for (name, events, asking) in calls {
+        events.result(json!({ "content": [], "for": name })).await;
+        assert!(joined(asking).await.unwrap().get().contains(name));
+    }
+    client.stop().await;
+}
+
+/// Goal: the server learns that nobody can be asked, that it may not ask so, and that we live. Method: a question without
+/// a caller, a method that no client has, a ping.
+#[tokio::test]
+async fn what_nobody_answers_is_refused() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    for (method, code) in [("roots/list", -7), ("sampling/other", -32601), ("ping", 0)] {
+        events.ask(json!(7), method, json!({})).await;
+        let answer = peer.hit().await;
+        assert_eq!(answer.body["error"]["code"].as_i64().unwrap_or(0), code, "{method}: {}", answer.text);
+        assert_eq!(answer.body["id"], 7);
+        answer.empty(202).await;
+    }
+    events.result(json!({ "content": [] })).await;
+    joined(asked).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: progress and lines of the log reach the caller, in order and before the result. Method: both on one stream, and
+/// progress under a token that isn't ours.
+#[tokio::test]
+async fn callers_are_told() {
+    let (mut peer, client) = connected(None).await;
+    let mut call = client.call(CALL, tool("t", json!({})));
+    let next = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while let Some(event) = soon(call.next()).await {
+            seen.push(match event {
+                CallEvent::Progress(p) => format!("{} of {:?}: {:?}", p.done, p.total, p.message),
+                CallEvent::Log(log) => format!("{:?} {}", log.level(), log.0.get("odd").unwrap()),
+                _ => "asked".into(),
+            });
+        }
+        seen
+    });
+    let mut events = peer.expect("tools/call").await.stream().await;
+    let token = events.token.clone();
+    events.notify("notifications/progress", json!({ "progressToken": 99_999, "progress": 9 })).await;
+    events.notify("notifications/progress", json!({ "progressToken": token, "progress": 1, "total": 2.5, "message": "m" })).await;
+    events.notify("notifications/message", json!({ "level": "warning", "data": "d", "odd": 1 })).await;
+    events.result(json!({ "content": [] })).await;
+    assert_eq!(joined(next).await, ["1 of Some(2.5): Some(\"m\")", "Warning 1"]);
+    client.stop().await;
+}
+
+/// Goal: a server that forgot the session is greeted once more, and the call repeated; twice is a failure. Method: 404
+/// once, then twice in a row.
+#[tokio::test]
+async fn lost_sessions_begin_again_once() {
+    let (mut peer, client) = connected(Some("a")).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.expect("tools/call").await.empty(404).await;
+    // The session that is lost is taken leave of, and nobody minds.
+    let next = peer.hit().await;
+    let next = if next.method == "DELETE" { next.empty(404).await; peer.hit().await } else { next };
+    assert_eq!(next.body["method"], "initialize");
+    assert_eq!(next.header("mcp-session-id"), None);
+    let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let body = next.response(Ok(result)).to_string();
+    next.write(200, "Mcp-Session-Id: b\r\n", "application/json", &body).await;
+    let mut refused = 0;
+    let mut lost_again = 0;
+    while lost_again == 0 {
+        let hit = peer.hit().await;
+        match (hit.method.as_str(), hit.body["method"].as_str()) {
+            (_, Some("tools/call")) => {
+                assert_eq!(hit.header("mcp-session-id"), Some("b"));
+                lost_again += 1;
+                hit.empty(404).await;
+            }
+            (_, Some(_)) => hit.empty(202).await,
+            _ => {
+                refused += 1;
+                hit.empty(405).await;
+            }
+        }
+    }
+    assert!(refused <= 1);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    client.stop().await;
+}
+
+/// Goal: a stream that breaks off is taken up where it broke off, after the pause that the server wants. Method: an
+/// event with an id and a pause, the end, and the rest on a GET stream.
+#[tokio::test]
+async fn broken_streams_are_resumed() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    let began = std::time::Instant::now();
+    events.raw("id: e-1\nretry: 150\ndata:\n\n").await;
+    let id = events.id.clone();
+    drop(events);
+    let again = peer.hit().await;
+    assert!(began.elapsed().as_millis() >= 150);
+    assert_eq!((again.method.as_str(), again.header("last-event-id")), ("GET", Some("e-1")));
+    assert_eq!(again.header("mcp-session-id"), Some("s"));
+    let mut events = again.stream().await;
+    events.say(json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [], "late": true } })).await;
+    assert_eq!(joined(asked).await.unwrap()["late"], true);
+    client.stop().await;
+}
+
+/// Goal: a stream that can't be taken up again ends the call. Method: one without an event id; one whose server refuses.
+#[tokio::test]
+async fn streams_without_a_place_fail() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    drop(peer.expect("tools/call").await.stream().await);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    events.raw("id: e-1\nretry: 1\ndata:\n\n").await;
+    drop(events);
+    peer.hit().await.empty(405).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    client.stop().await;
+}
+
+/// Goal: taking a stream up again is tried so often and no more. Method: a server that drops every attempt.
+#[tokio::test]
+async fn reconnects_are_bounded() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    events.raw("id: e-1\nretry: 1\ndata:\n\n").await;
+    drop(events);
+    for _ in 0..=RECONNECTS_MAX_DEFAULT {
+        drop(peer.hit().await);
+    }
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert!(peer.is_quiet());
+    client.stop().await;
+}
+
+/// Goal: the server is told when nobody waits any more. Method: cancel the call under way.
+#[tokio::test]
+async fn cancelled_calls_are_told() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let cancel = meta.cancel.clone();
+    let asked = client.ask_in(CALL, tool("t", json!({})), meta);
+    let hit = peer.expect("tools/call").await;
+    cancel.cancel();
+    let told = peer.expect("notifications/cancelled").await;
+    assert_eq!(told.body["params"]["requestId"], hit.body["id"]);
+    told.empty(202).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    client.stop().await;
+}
+
+/// Goal: responses are held to their limit while they arrive, declared or not. Method: one byte more than the limit, as
+/// a body and as an event; the limit itself passes.
+#[tokio::test]
+async fn large_responses_are_refused() {
+    let mut peer = Peer::start().await;
+    let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
+    let client = Client::at(&peer.url, ClientOptions { limits, ..only(Era::Legacy) });
+    let result = |bytes: usize| json!({ "content": [], "fill": "x".repeat(bytes) });
+    let mut first = true;
+    for (more, as_stream, passes) in [(0, false, true), (1, false, false), (0, true, true), (1, true, false)] {
+        let asked = client.ask(CALL, tool("t", json!({})));
+        if std::mem::take(&mut first) {
+            peer.initialize("2025-11-25", None).await;
+        }
+        let hit = peer.expect("tools/call").await;
+        let bare = hit.response(Ok(result(0))).to_string().len();
+        let body = hit.response(Ok(result(1_000 - bare + more))).to_string();
+        // An event may have a little beside its message.
+        let body = if more == 1 && as_stream { format!("{body}{}", " ".repeat(1_024)) } else { body };
+        match as_stream {
+            false => hit.write(200, "", "application/json", &body).await,
+            true => {
+                let mut events = hit.stream().await;
+                events.raw(&format!("data: {body}\n\n")).await;
+            }
+        }
+        let outcome = joined(asked).await;
+        assert_eq!(outcome.is_ok(), passes, "{more} {as_stream} {outcome:?}");
+        if let Err(failure) = outcome {
+            assert_eq!(failure.kind, FailureKind::Overloaded);
+        }
+    }
+    client.stop().await;
+}
+
+/// Goal: a response that isn't ours is no answer. Method: another id, no response at all, no JSON.
+#[tokio::test]
+async fn foreign_responses_are_no_answer() {
+    let (mut peer, client) = connected(None).await;
+    for body in [r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, r#"{"jsonrpc":"2.0","id":9999,"result":{}}"#, "", "<html>"] {
+        let asked = client.ask(CALL, tool("t", json!({})));
+        peer.expect("tools/call").await.write(200, "", "application/json", body).await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal, "{body}");
+    }
+    let seen = soon(client.agent.observe()).await;
+    assert_eq!(seen["unknown_responses"], 2, "{seen}");
+    client.stop().await;
+}
+
+/// Goal: the session ends with the client. Method: stop the agent, look for DELETE.
+#[tokio::test]
+async fn sessions_are_ended() {
+    let (mut peer, client) = connected(Some("s")).await;
+    client.agent.stop();
+    let hit = peer.hit().await;
+    assert_eq!((hit.method.as_str(), hit.header("mcp-session-id")), ("DELETE", Some("s")));
+    hit.empty(200).await;
+    client.stop().await;
+}
+
+/// Goal: HTTP's own refusals say what can be done. Method: a status of each kind.
+#[tokio::test]
+async fn statuses_are_failures() {
+    let (mut peer, client) = connected(None).await;
+    for (status, kind) in [
+        (401, FailureKind::Denied),
+        (403, FailureKind::Denied),
+        (413, FailureKind::Overloaded),
+        (429, FailureKind::Overloaded),
+        (504, FailureKind::TimedOut),
+        (500, FailureKind::Unavailable),
+        // Followed nowhere: data would go where nobody configured it to go.
+        (307, FailureKind::Unavailable),
+    ] {
+        let asked = client.ask(CALL, tool("t", json!({})));
+        let headers = "Location: http://127.0.0.1:9/elsewhere\r\n";
+        peer.expect("tools/call").await.write(status, headers, "text/plain", "no").await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, kind, "{status}");
+    }
+    client.stop().await;
+}
+
+/// Goal: what a server says of itself is there to be read, and requests that nobody here knows pass, but not those of
+/// the connection. Method: describe; forward one of each.
+#[tokio::test]
+async fn the_rest_is_forwarded() {
+    let (mut peer, client) = connected(None).await;
+    let about = joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    assert_eq!(about["serverInfo"]["name"], "p");
+    for (name, payload, method, params) in [
+        ("callboard.forward", json!({ "method": "odd/method", "params": { "x": 1 } }), "odd/method", json!({ "x": 1 })),
+        ("callboard.resources.read", json!({ "uri": "a:b" }), "resources/read", json!({ "uri": "a:b" })),
+        ("callboard.resources.templates.list", json!({}), "resources/templates/list", json!({})),
+        ("callboard.complete", json!({ "ref": 1 }), "completion/complete", json!({ "ref": 1 })),
+        ("callboard.resources.subscribe", json!({ "uri": "a:b" }), "resources/subscribe", json!({ "uri": "a:b" })),
+    ] {
+        let asked = client.ask(name, payload);
+        let hit = peer.expect(method).await;
+        assert_eq!(hit.body["params"], params);
+        hit.result(json!({ "y": 2 })).await;
+        assert_eq!(joined(asked).await.unwrap(), json!({ "y": 2 }));
+    }
+    let refused = joined(client.ask("callboard.forward", json!({ "method": "initialize" }))).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Rejected);
+    let unknown: Value = joined(client.ask("callboard.odd", json!({}))).await.unwrap_err().message.into();
+    assert_eq!(unknown, "no MCP server has such a message");
+    client.stop().await;
+}

@@ -1,0 +1,362 @@
+//! The client over streamable HTTP in the modern era, and how it finds out which era a server is of.
+
+use std::sync::Arc;
+
+use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard_message::{Answer, Change, ElicitAnswer, FailureKind, Question, RootsAnswer};
+use callboard_runtime::testkit::Probe;
+use callboard_runtime::{CallEvent, CallMeta, Changed, System};
+use serde_json::{Value, json};
+
+use crate::client_kit::{Client, Peer, auto, joined, only, tool};
+use crate::kit::soon;
+
+const CALL: &str = "callboard.tools.call";
+const META: &str = "io.modelcontextprotocol/";
+
+async fn connected(tools: Value) -> (Peer, Client) {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Modern));
+    let asked = client.ask("callboard.tools.list", json!({}));
+    peer.discover(json!({ "tools": {} })).await;
+    peer.expect("tools/list").await.result(json!({ "resultType": "complete", "tools": tools })).await;
+    joined(asked).await.unwrap();
+    (peer, client)
+}
+
+fn done() -> Value {
+    json!({ "resultType": "complete", "content": [] })
+}
+
+/// Goal: each request says everything, in the body and in the headers, and the rest goes as it came. Method: look at one
+/// without and one with a caller.
+#[tokio::test]
+async fn requests_say_everything() {
+    let (mut peer, client) = connected(json!([])).await;
+    let own = json!({ "a.b/c": 1, "progressToken": "theirs" });
+    let asked = client.ask(CALL, json!({ "name": "Größe", "arguments": { "x": 1 }, "_meta": own, "odd": 1 }));
+    let hit = peer.expect("tools/call").await;
+    assert_eq!(hit.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(hit.header("mcp-method"), Some("tools/call"));
+    assert_eq!(hit.header("mcp-name"), Some("=?base64?R3LDtsOfZQ==?="));
+    assert_eq!(hit.header("mcp-session-id"), None);
+    let params = &hit.body["params"];
+    assert_eq!((&params["odd"], &params["_meta"]["a.b/c"]), (&json!(1), &json!(1)));
+    assert_eq!(params["_meta"][format!("{META}protocolVersion")], "2026-07-28");
+    assert_eq!(params["_meta"][format!("{META}clientInfo")]["name"], "callboard");
+    assert_eq!(params["_meta"][format!("{META}clientCapabilities")], json!({}));
+    hit.result(done()).await;
+    assert_eq!(joined(asked).await.unwrap(), done());
+
+    let _call = client.call(CALL, tool("t", json!({})));
+    let mut call = _call;
+    let next = tokio::spawn(async move { soon(call.next()).await.is_none() });
+    let hit = peer.expect("tools/call").await;
+    let can = &hit.body["params"]["_meta"][format!("{META}clientCapabilities")];
+    assert!(can["elicitation"]["form"].is_object() && can["roots"].is_object(), "{can}");
+    assert_eq!(hit.body["params"]["_meta"]["progressToken"], hit.body["id"]);
+    assert!(hit.body["params"]["_meta"]["traceparent"].as_str().unwrap().starts_with("00-"));
+    hit.result(done()).await;
+    assert!(joined(next).await);
+    client.stop().await;
+}
+
+/// Goal: a server's questions are asked at once, and the retry carries answers and state just as they were, under a new
+/// id. Method: two questions and a state with odd bytes; then a round with neither state nor answers of the first.
+#[tokio::test]
+async fn rounds_of_questions() {
+    let (mut peer, client) = connected(json!([])).await;
+    let mut call = client.call(CALL, tool("t", json!({ "x": 1 })));
+    let answering = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Some(event) = soon(call.next()).await {
+            let CallEvent::Question(pending) = event else { continue };
+            held.push(pending);
+            // Both are open before either is answered.
+            if held.len() == 2 {
+                for pending in held.drain(..) {
+                    let answer = match &pending.question {
+                        Question::Elicit(_) => Answer::Elicit(ElicitAnswer::accept(json!({ "n": 1 }))),
+                        _ => Answer::Roots(RootsAnswer::of(vec![])),
+                    };
+                    pending.answer(answer);
+                }
+            }
+        }
+        call.reply().await.unwrap()
+    });
+    let first = peer.expect("tools/call").await;
+    let (id, params) = (first.body["id"].clone(), first.body["params"].clone());
+    let questions = json!({
+        "b": { "method": "elicitation/create", "params": { "message": "m", "requestedSchema": {} } },
+        "a": { "method": "roots/list" },
+    });
+    let state = r#""\u00e9 opaque ""#;
+    let result = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required","inputRequests":{questions},"requestState":{state}}}}}"#
+    );
+    first.write(200, "", "application/json", &result).await;
+    let second = peer.expect("tools/call").await;
+    assert_ne!(second.body["id"], id);
+    assert!(second.text.contains(&format!(r#""requestState":{state}"#)), "{}", second.text);
+    let answers = &second.body["params"]["inputResponses"];
+    assert_eq!(answers, &json!({ "b": { "action": "accept", "content": { "n": 1 } }, "a": { "roots": [] } }));
+    assert_eq!(second.body["params"]["arguments"], params["arguments"]);
+    second.result(json!({ "resultType": "input_required", "requestState": "only" })).await;
+    let third = peer.expect("tools/call").await;
+    assert_eq!(third.body["params"]["requestState"], "only");
+    assert!(third.body["params"].get("inputResponses").is_none());
+    third.result(done()).await;
+    joined(answering).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: a server can't ask for ever, nor for nothing, nor where it mustn't. Method: one round more than the limit; a
+/// round without anything; a list that asks; a type nobody knows.
+#[tokio::test]
+async fn rounds_are_bounded() {
+    let mut peer = Peer::start().await;
+    let options = ClientOptions { rounds_max: 2, ..only(Era::Modern) };
+    let client = Client::at(&peer.url, options);
+    let state = json!({ "resultType": "input_required", "requestState": "s" });
+    for (replies, kind) in [
+        (vec![state.clone(), state.clone(), done()], None),
+        (vec![state.clone(), state.clone(), state.clone()], Some(FailureKind::Overloaded)),
+        (vec![json!({ "resultType": "input_required" })], Some(FailureKind::Internal)),
+        (vec![json!({ "resultType": "odd" })], Some(FailureKind::Internal)),
+        (vec![json!({ "content": [] })], None),
+    ] {
+        let asked = client.ask(CALL, tool("t", json!({})));
+        for reply in replies {
+            let hit = loop {
+                let hit = peer.hit().await;
+                match hit.body["method"].as_str() {
+                    Some("server/discover") => {
+                        hit.result(json!({ "supportedVersions": ["2026-07-28"], "capabilities": {} })).await;
+                    }
+                    Some("tools/list") => hit.result(json!({ "tools": [] })).await,
+                    _ => break hit,
+                }
+            };
+            hit.result(reply).await;
+        }
+        assert_eq!(joined(asked).await.err().map(|f| f.kind), kind);
+    }
+    let asked = client.ask("callboard.prompts.list", json!({}));
+    peer.expect("prompts/list").await.result(state).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    client.stop().await;
+}
+
+/// Goal: what nobody can answer ends the call with the reason. Method: a question without a caller.
+#[tokio::test]
+async fn nobody_to_ask() {
+    let (mut peer, client) = connected(json!([])).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let question = json!({ "q": { "method": "roots/list" } });
+    peer.expect("tools/call").await.result(json!({ "resultType": "input_required", "inputRequests": question })).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::NobodyToAsk);
+    client.stop().await;
+}
+
+/// Goal: arguments that a tool's schema sends into headers are there, known before the first call and learned anew where
+/// the server says that they are wrong; flawed tools are neither listed nor called. Method: a server that changes its
+/// schema.
+#[tokio::test]
+async fn arguments_are_mirrored() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, only(Era::Modern));
+    let listed = |header: &str| {
+        let good = json!({ "name": "good", "inputSchema": { "properties": { "r": { "type": "string", "x-mcp-header": header } } } });
+        let bad = json!({ "name": "bad", "inputSchema": { "properties": { "r": { "type": "number", "x-mcp-header": "R" } } } });
+        json!({ "resultType": "complete", "tools": [good, bad] })
+    };
+    let asked = client.ask(CALL, tool("good", json!({ "r": "eu" })));
+    peer.discover(json!({ "tools": {} })).await;
+    peer.expect("tools/list").await.result(listed("Old")).await;
+    let hit = peer.expect("tools/call").await;
+    assert_eq!(hit.header("mcp-param-old"), Some("eu"));
+    hit.error(400, json!({ "code": -32020, "message": "header mismatch" })).await;
+    peer.expect("tools/list").await.result(listed("New")).await;
+    let hit = peer.expect("tools/call").await;
+    assert_eq!((hit.header("mcp-param-new"), hit.header("mcp-param-old")), (Some("eu"), None));
+    hit.result(done()).await;
+    joined(asked).await.unwrap();
+
+    let asked = client.ask("callboard.tools.list", json!({}));
+    peer.expect("tools/list").await.result(listed("New")).await;
+    let tools = joined(asked).await.unwrap()["tools"].clone();
+    assert_eq!(tools.as_array().unwrap().len(), 1, "{tools}");
+    let refused = joined(client.ask(CALL, tool("bad", json!({ "r": 1 })))).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Rejected);
+    assert!(peer.is_quiet());
+    client.stop().await;
+}
+
+/// Goal: a server whose list never ends is read so far and no further. Method: a cursor on every page.
+#[tokio::test]
+async fn pages_are_bounded() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, ClientOptions { pages_max: 3, ..only(Era::Modern) });
+    let asked = client.ask(CALL, tool("t", json!({})));
+    peer.discover(json!({})).await;
+    for page in 0..3 {
+        let hit = peer.expect("tools/list").await;
+        assert_eq!(hit.body["params"]["cursor"], if page == 0 { Value::Null } else { json!("more") });
+        hit.result(json!({ "tools": [], "nextCursor": "more" })).await;
+    }
+    peer.expect("tools/call").await.result(done()).await;
+    joined(asked).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: cancelling closes the connection, which is how a modern server learns of it. Method: cancel before and within
+/// the response's stream.
+#[tokio::test]
+async fn cancelling_closes_the_stream() {
+    let (mut peer, client) = connected(json!([])).await;
+    let meta = CallMeta::new(Arc::new(callboard_message::Principal::local_operator()));
+    let cancel = meta.cancel.clone();
+    let asked = client.ask_in(CALL, tool("t", json!({})), meta);
+    let mut events = peer.expect("tools/call").await.stream().await;
+    cancel.cancel();
+    events.closed().await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    assert!(peer.is_quiet());
+    client.stop().await;
+}
+
+/// Goal: which era a server is of is found out once and remembered. Method: servers that answer the probe in their own
+/// ways; then a fresh incarnation of the client.
+#[tokio::test]
+async fn legacy_servers_are_found() {
+    for (status, body) in [
+        (404, ""),
+        (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#),
+        (200, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"what?"}}"#),
+        (200, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+        (400, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}"#),
+        (500, "oops"),
+    ] {
+        let mut peer = Peer::start().await;
+        let system = System::start(1).unwrap();
+        let client = McpClient::new(Endpoint::url(&peer.url).unwrap(), auto()).unwrap();
+        let again = client.clone();
+        let client = Client { agent: system.spawn(client), system };
+        let asked = client.ask(CALL, tool("t", json!({})));
+        peer.expect("server/discover").await.write(status, "", "application/json", body).await;
+        peer.initialize("2025-11-25", None).await;
+        peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+        joined(asked).await.unwrap();
+        let second = Client { agent: client.system.spawn(again), system: client.system.clone() };
+        let asked = second.ask(CALL, tool("t", json!({})));
+        peer.initialize("2025-11-25", None).await;
+        peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+        joined(asked).await.unwrap();
+        client.stop().await;
+    }
+}
+
+/// Goal: a modern server is never taken for a legacy one. Method: it refuses the first choice of revision and names the
+/// same; it has only revisions from the future.
+#[tokio::test]
+async fn modern_servers_are_found() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, auto());
+    let asked = client.ask("callboard.describe", json!({}));
+    let error = json!({ "code": -32022, "message": "v", "data": { "supported": ["2026-07-28"] } });
+    peer.expect("server/discover").await.error(400, error).await;
+    peer.discover(json!({ "tools": {} })).await;
+    assert_eq!(joined(asked).await.unwrap()["protocolVersion"], "2026-07-28");
+    client.stop().await;
+
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, auto());
+    let asked = client.ask("callboard.describe", json!({}));
+    let error = json!({ "code": -32022, "message": "v", "data": { "supported": ["2031-01-01"] } });
+    peer.expect("server/discover").await.error(400, error).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Rejected);
+    assert!(peer.is_quiet());
+    client.stop().await;
+}
+
+/// Goal: an era that isn't wanted isn't spoken. Method: a legacy server, a client that wants the modern one.
+#[tokio::test]
+async fn unwanted_eras_are_refused() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, ClientOptions { era: EraChoice::Only(Era::Modern), ..auto() });
+    let asked = client.ask("callboard.describe", json!({}));
+    peer.expect("server/discover").await.empty(404).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    client.stop().await;
+}
+
+/// Goal: who follows the agent learns of changes, of lists and of the resources that were asked for. Method: a server
+/// that offers them; a subscription in place of the first; a change on each.
+#[tokio::test]
+async fn changes_are_told() {
+    let mut peer = Peer::start().await;
+    let client = Client::at(&peer.url, ClientOptions { listen: true, ..only(Era::Modern) });
+    let (follower, mut seen) = Probe::<Changed>::spawn(&client.system, |_| ());
+    client.agent.follow(follower.recipient().unwrap());
+    let asked = client.ask("callboard.describe", json!({}));
+    peer.discover(json!({ "tools": { "listChanged": true }, "resources": { "listChanged": false } })).await;
+    joined(asked).await.unwrap();
+    let hit = peer.expect("subscriptions/listen").await;
+    assert_eq!(hit.body["params"]["notifications"], json!({ "toolsListChanged": true }));
+    let mut first = hit.stream().await;
+    first.notify("notifications/subscriptions/acknowledged", json!({ "notifications": {} })).await;
+    first.notify("notifications/tools/list_changed", json!({})).await;
+    assert_eq!(soon(seen.recv()).await.unwrap().change, Change::Tools);
+
+    let asked = client.ask("callboard.resources.subscribe", json!({ "uri": "a:b" }));
+    let hit = peer.expect("subscriptions/listen").await;
+    assert_eq!(hit.body["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]));
+    let mut second = hit.stream().await;
+    second.notify("notifications/subscriptions/acknowledged", json!({ "notifications": {} })).await;
+    joined(asked).await.unwrap();
+    first.closed().await;
+    second.notify("notifications/resources/updated", json!({ "uri": "a:b" })).await;
+    assert_eq!(soon(seen.recv()).await.unwrap().change, Change::Resource("a:b".into()));
+    client.stop().await;
+}
+
+/// Goal: a refused request is sent again with what the authorizer got meanwhile, and not for ever. Method: an authorizer
+/// that counts; a server that refuses twice, then always.
+#[tokio::test]
+async fn refusals_go_to_the_authorizer() {
+    use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
+    use futures::future::BoxFuture;
+    use secrecy::SecretString;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    struct Counting(AtomicU32);
+    impl Authorizer for Counting {
+        fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
+            Box::pin(async { Ok(Some(format!("Bearer t{}", self.0.load(SeqCst)).into())) })
+        }
+        fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+            assert_eq!(challenge.www_authenticate, ["Bearer error=\"x\""]);
+            self.0.fetch_add(1, SeqCst);
+            Box::pin(async { Ok(true) })
+        }
+    }
+    let mut peer = Peer::start().await;
+    let options = ClientOptions { authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))), ..only(Era::Modern) };
+    let client = Client::at(&peer.url, options);
+    let asked = client.ask("callboard.describe", json!({}));
+    let told = "WWW-Authenticate: Bearer error=\"x\"\r\n";
+    for n in 0..2 {
+        let hit = peer.expect("server/discover").await;
+        assert_eq!(hit.header("authorization"), Some(format!("Bearer t{n}").as_str()));
+        hit.write(401, told, "text/plain", "").await;
+    }
+    peer.discover(json!({})).await;
+    joined(asked).await.unwrap();
+    let asked = client.ask("callboard.prompts.list", json!({}));
+    for _ in 0..=callboard_mcp::outbound::AUTH_REFUSALS_MAX {
+        peer.expect("prompts/list").await.write(403, told, "text/plain", "").await;
+    }
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Denied);
+    client.stop().await;
+}
