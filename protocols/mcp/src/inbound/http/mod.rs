@@ -29,11 +29,13 @@ mod post;
 mod reply;
 mod sessions;
 mod sse_compat;
+mod websocket;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
 use callboard_runtime::AgentRef;
@@ -91,6 +93,7 @@ impl McpServer {
         let resource = web::resource(&options.path)
             .app_data(self.server.clone())
             .route(web::post().to(post::post))
+            .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
             .route(web::get().to(get::get))
             .route(web::delete().to(get::delete))
             .default_service(web::to(get::other));
@@ -117,6 +120,13 @@ impl Server {
         }
         permits.push(Permit::take(&self.open_streams, self.options.streams.streams_max).ok_or(SERVER_FULL)?);
         Ok(permits)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.endpoint.modern.close();
+        self.endpoint.tasks.stop();
     }
 }
 
