@@ -18,11 +18,6 @@ pub(crate) mod tasks;
 mod tests;
 pub(crate) mod tools;
 
-pub use modern::options::{
-    CacheHint, CacheScope, DISCOVER_TTL_DEFAULT, LIST_TTL_DEFAULT, ModernOptions, PARKED_CALLS_MAX_DEFAULT,
-    PARKED_FOR_DEFAULT, SUBSCRIPTION_URIS_MAX_DEFAULT, SUBSCRIPTIONS_MAX_DEFAULT,
-};
-pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
 pub use http::{
     BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServer, McpServerOptions, PATH_DEFAULT,
     REPLAY_BYTES_MAX_DEFAULT, REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT,
@@ -30,6 +25,11 @@ pub use http::{
     STREAM_EVENTS_MAX_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamLimits, StreamOptions, serve, serve_all,
 };
 pub use legacy::{QUESTIONS_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+pub use modern::options::{
+    CacheHint, CacheScope, DISCOVER_TTL_DEFAULT, LIST_TTL_DEFAULT, ModernOptions, PARKED_CALLS_MAX_DEFAULT,
+    PARKED_FOR_DEFAULT, SUBSCRIPTION_URIS_MAX_DEFAULT, SUBSCRIPTIONS_MAX_DEFAULT,
+};
+pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
 
 pub use crate::listen::{ListenOptions, ServeError, Serving};
 pub use stdio::{

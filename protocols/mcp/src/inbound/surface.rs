@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::surface::{
     About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, ReadResource, Subscribe, Unsubscribe,
+    ListTools, ReadResource, Subscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, RawObject};
 use callboard_rpc::{RpcError, code};
@@ -76,6 +76,15 @@ impl Surface {
         !self.lists_tools() && self.tools.has_tasks()
     }
 
+    /// Tells the agent that somebody watches a resource, where it wants to know.
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
+    }
+
     /// What the agent says of itself, where it does.
     pub(crate) async fn about(&self, call: CallMeta) -> About {
         if !self.handles::<Describe>() {
@@ -94,7 +103,7 @@ impl Surface {
         if self.lists_tools() || !self.tools.is_empty() {
             can.set("tools", changing());
         }
-        if self.handles::<ListResources>() || self.handles::<ReadResource>() {
+        if self.has_resources() {
             can.set("resources", RawObject::new().with("subscribe", true).with("listChanged", true));
         }
         if self.handles::<ListPrompts>() {
@@ -106,21 +115,9 @@ impl Surface {
         can
     }
 
-    /// Tells the agent that somebody wants to hear of a resource's changes (`on`), or no more, where it must know.
-    ///
-    /// # Errors
-    /// `METHOD_NOT_FOUND` for an agent without resources, else what the agent says.
-    pub(crate) async fn subscribe(&self, on: bool, mut params: RawObject, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles::<ListResources>() && !self.handles::<ReadResource>() {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
-        }
-        meta::strip_hop(&mut params);
-        let asked = match on {
-            true if self.handles::<Subscribe>() => self.ask::<Subscribe>(params, call).await,
-            false if self.handles::<Unsubscribe>() => self.ask::<Unsubscribe>(params, call).await,
-            _ => return Ok(()),
-        };
-        asked.map(drop).map_err(error)
+    /// Whether there can be resources.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.handles::<ListResources>() || self.handles::<ReadResource>()
     }
 
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.

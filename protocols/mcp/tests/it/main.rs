@@ -12,6 +12,8 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// What two hops of any eras hand on.
+mod bridge;
 // A client at the other end of a pipe, and an agent that does as the test says.
 mod pipe;
 // Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
@@ -22,3 +24,11 @@ mod tasks_legacy;
 mod tasks_modern;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
+// An agent that shows everything, a server of the full protocol around it, and a raw client of the legacy era.
+mod mcp_kit;
+// What a legacy session does between `initialize` and its end.
+mod legacy_session;
+// Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.
+mod http_streams;
+// What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
+mod http_guards;

@@ -227,7 +227,7 @@ const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6A
 
 /// Names that are this machine's, whatever a name service says (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
-    let last_label = name.strip_suffix('.').unwrap_or(name).rsplit('.').next().unwrap_or_default();
+    let last_label = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     last_label.eq_ignore_ascii_case("localhost")
 }
 

@@ -107,6 +107,7 @@ async fn no_spelling_leads_inside() {
         "localhost",
         "LOCALHOST",
         "localhost.",
+        "localhost..",
         "a.localhost",
         "ｌocalhost",
         "public.example@127.0.0.1",

@@ -28,6 +28,7 @@ mod options;
 mod post;
 mod reply;
 mod sessions;
+mod sse_compat;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub use options::{
 
 use self::body::Permit;
 use self::sessions::{HttpSession, Sessions};
+use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
 use crate::listen::guard::{Refused, refused};
 use crate::listen::{self, ListenOptions, ServeError, Serving};
@@ -65,6 +67,7 @@ struct Server {
     options: McpServerOptions,
     sessions: Sessions,
     open_streams: Arc<AtomicUsize>,
+    sse: SseSessions,
 }
 
 impl McpServer {
@@ -75,20 +78,30 @@ impl McpServer {
             endpoint: Endpoint::new(agent, options.inbound.clone()),
             sessions: Sessions::new(options.sessions.clone(), options.streams.limits),
             open_streams: Arc::default(),
+            sse: SseSessions::default(),
             options,
         };
         Self { server: Data::new(server) }
     }
 
-    /// Adds the one resource to an application, at [`McpServerOptions::path`].
+    /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
+    /// beside it.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        let resource = web::resource(&self.server.options.path)
+        let options = &self.server.options;
+        let resource = web::resource(&options.path)
             .app_data(self.server.clone())
             .route(web::post().to(post::post))
             .route(web::get().to(get::get))
             .route(web::delete().to(get::delete))
             .default_service(web::to(get::other));
         config.service(resource);
+        if options.compat.sse {
+            let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
+            let messages = web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
+            config.service(stream.app_data(self.server.clone()).default_service(web::to(get::other)));
+            config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
+        }
     }
 }
 

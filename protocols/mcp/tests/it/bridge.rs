@@ -1,0 +1,300 @@
+//! Two hops: a client, a server of ours that stands for another server, and that server. Each hop of either era.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard_message::surface::{CallTool, ListTools};
+use callboard_message::{
+    Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject,
+    Root, RootsAnswer, Sample, SampleAnswer, ToolResult,
+};
+use callboard_runtime::{Agent, AgentRef, CallEvent, Cx, Handler, Handlers, SyncHandler, System};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::value::RawValue;
+
+use crate::kit::soon;
+
+const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// At the far end: keeps what it is called with, asks what it is told to, answers what it is told to.
+#[derive(Default)]
+struct Far {
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Default)]
+struct Script {
+    called: Vec<RawObject>,
+    asks: Vec<Question>,
+    answered: Vec<Result<Answer, Failure>>,
+    result: RawObject,
+    tools: RawObject,
+}
+
+impl Agent for Far {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.exclusive::<CallTool>().sync::<ListTools>();
+    }
+}
+
+impl SyncHandler<ListTools> for Far {
+    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+        Ok(self.script.lock().unwrap().tools.clone())
+    }
+}
+
+impl Handler<CallTool> for Far {
+    async fn handle(&mut self, call: CallTool, cx: &mut Cx) -> Result<ToolResult, Failure> {
+        let asks = {
+            let mut script = self.script.lock().unwrap();
+            script.called.push(call.0);
+            script.asks.clone()
+        };
+        for question in asks {
+            cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some("half".into()) });
+            cx.log(Log::new(LogLevel::Warning, "far", "asking"));
+            let answer = cx.question(question).await;
+            self.script.lock().unwrap().answered.push(answer);
+        }
+        Ok(ToolResult(self.script.lock().unwrap().result.clone()))
+    }
+}
+
+/// The whole way, on free ports of this machine.
+struct Way {
+    near: AgentRef,
+    script: Arc<Mutex<Script>>,
+    system: System,
+    servers: Vec<actix_web::dev::ServerHandle>,
+}
+
+impl Way {
+    /// `near` is the era of the client and the server in the middle, `far` that of the middle and the far end.
+    fn lay(near: Era, far: Era) -> Self {
+        let system = System::start(1).unwrap();
+        let script = Arc::new(Mutex::new(Script::default()));
+        let mut servers = Vec::new();
+        let end = system.spawn(Far { script: script.clone() });
+        let middle = connect(&system, expose(end, &mut servers), far);
+        let near = connect(&system, expose(middle, &mut servers), near);
+        Self { near, script, system, servers }
+    }
+
+    async fn end(self) {
+        self.system.shutdown(Duration::ZERO).await;
+        for server in self.servers {
+            server.stop(false).await;
+        }
+    }
+}
+
+fn expose(agent: AgentRef, servers: &mut Vec<actix_web::dev::ServerHandle>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let serving = serve(listener, agent, McpServerOptions::default(), &ListenOptions::default()).unwrap();
+    servers.push(serving.server.handle());
+    tokio::spawn(serving.server);
+    format!("http://{}/mcp", serving.address)
+}
+
+fn connect(system: &System, url: String, era: Era) -> AgentRef {
+    let options = ClientOptions { era: EraChoice::Only(era), offers: Abilities::all(), ..ClientOptions::default() };
+    let client = McpClient::new(Endpoint::url(&url).unwrap(), options).unwrap();
+    system.spawn_with(move || client.clone())
+}
+
+/// JSON of any shape, as text: numbers that no double holds, escapes that needn't be.
+fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        any::<bool>().prop_map(|b| b.to_string()),
+        any::<i64>().prop_map(|n| n.to_string()),
+        Just("1.0".to_owned()),
+        Just("-0".to_owned()),
+        Just("1.50E+3".to_owned()),
+        Just("123456789012345678901234567890".to_owned()),
+        Just(r#""\u00e9\/\n\ud83d\ude00""#.to_owned()),
+        "[^\"\\\\\\p{Cc}]{0,12}".prop_map(|text| format!("\"{text}\"")),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let member = ("[a-z]{1,6}", inner.clone());
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::btree_map(member.0, member.1, 0..4).prop_map(|members| {
+                let members = members.iter().map(|(name, value)| format!("\"{name}\":{value}"));
+                format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+            }),
+        ]
+    })
+}
+
+fn raw(json: &str) -> Box<RawValue> {
+    RawValue::from_string(json.to_owned()).unwrap()
+}
+
+fn object(json: &str) -> RawObject {
+    serde_json::from_str(json).unwrap()
+}
+
+/// Every member of `sent` stands in `came`, byte for byte; in `_meta` the hops may add their own.
+#[track_caller]
+fn assert_kept(sent: &RawObject, came: &RawObject) {
+    for (name, value) in sent.iter() {
+        match name {
+            "_meta" => assert_kept(&sent.object(name).unwrap(), &came.object(name).unwrap()),
+            _ => assert_eq!(came.get(name).map(RawValue::get), Some(value.get()), "{name}"),
+        }
+    }
+}
+
+/// Goal: what a hop doesn't know it hands on, byte for byte. Method: random members in params, result, `_meta`, content
+/// and annotations, over every pair of eras.
+#[tokio::test]
+async fn nothing_is_lost() {
+    const CASES: usize = 24;
+    let mut runner = TestRunner::deterministic();
+    let mut any = || json().new_tree(&mut runner).unwrap().current();
+    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+        let way = Way::lay(near, far);
+        for _ in 0..CASES {
+            let mut params = object(r#"{"name":"t"}"#);
+            params.set_raw("arguments", raw(&format!("{{\"a\":{},\"b\":{}}}", any(), any())));
+            params.set_raw("unheardOf", raw(&any()));
+            params.set_raw("_meta", raw(&format!("{{\"example.com/x\":{},\"y\":{}}}", any(), any())));
+            let block = format!(
+                r#"{{"type":"text","text":"t","annotations":{{"audience":["user"],"new":{}}},"more":{}}}"#,
+                any(),
+                any()
+            );
+            let mut result = RawObject::new();
+            result.set_raw("content", raw(&format!("[{block},{{\"type\":\"hologram\",\"data\":{}}}]", any())));
+            result.set_raw("structuredContent", raw(&format!("{{\"z\":{}}}", any())));
+            result.set_raw("unheardOf", raw(&any()));
+            result.set_raw("_meta", raw(&format!("{{\"example.com/r\":{}}}", any())));
+            way.script.lock().unwrap().result = result.clone();
+            let came = soon(way.near.ask(CallTool(params.clone()))).await.unwrap().unwrap();
+            let called = way.script.lock().unwrap().called.pop().unwrap();
+            assert_kept(&params, &called);
+            assert_kept(&result, &came.0);
+        }
+        way.end().await;
+    }
+}
+
+/// Goal: what a tool's definition says reaches the client, unknown members and keywords too. Method: the members on
+/// which others lose data (`execution`, `icons`, schema keywords), over every pair of eras.
+#[tokio::test]
+async fn definitions_are_kept() {
+    let tools = r##"{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object","$schema":
+        "https://json-schema.org/draft/2020-12/schema","$defs":{"a":{"$anchor":"x","type":"string","contentEncoding":
+        "base64"}},"properties":{"p":{"$ref":"#/$defs/a","x-unknown":1.0}},"unevaluatedProperties":false,
+        "dependentSchemas":{"p":{}}},"outputSchema":{"type":"object","x-out":[1e2]},"annotations":{"readOnlyHint":true,
+        "newHint":{"a":1}},"icons":[{"src":"https://example.com/i.png","theme":"dark"}],"execution":{"taskSupport":
+        "optional","new":0},"_meta":{"example.com/t":1.50},"unheardOf":[null]}],"unheardOf":{"list":true}}"##;
+    let tools = object(&tools.replace("\n        ", ""));
+    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+        let way = Way::lay(near, far);
+        way.script.lock().unwrap().tools = tools.clone();
+        let came = soon(way.near.ask(ListTools::default())).await.unwrap().unwrap();
+        assert_kept(&tools, &came);
+        way.end().await;
+    }
+}
+
+/// Goal: a tool that asks in mid-call gets its answers from whoever called two hops away, whatever era each hop speaks,
+/// and both are as they were sent; so do progress and log lines. Method: a sample, a form and roots with members that
+/// nobody knows.
+#[tokio::test]
+async fn questions_cross_the_eras() {
+    let questions = [
+        Question::Sample(Sample(object(
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":"Hi","new":1.0}}],"maxTokens":7,
+            "modelPreferences":{"hints":[{"name":"m"}],"costPriority":0.50},"unheardOf":{"a":1e1}}"#,
+        ))),
+        Question::Elicit(Elicitation(object(
+            r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string","x-new":1.0}},
+            "required":["name"],"x-form":[]},"unheardOf":0}"#,
+        ))),
+        Question::roots(),
+    ];
+    let answers = [
+        Answer::Sample(SampleAnswer(SampleAnswer::text("model", "Hello", Some("endTurn")).0.with("unheardOf", 1))),
+        Answer::Elicit(ElicitAnswer(ElicitAnswer::accept(serde_json::json!({ "name": "Ann" })).0.with("unheardOf", 2))),
+        Answer::Roots(RootsAnswer::of(vec![Root { uri: "file:///tmp".into(), name: Some("tmp".into()) }])),
+    ];
+    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+        let way = Way::lay(near, far);
+        {
+            let mut script = way.script.lock().unwrap();
+            script.asks = questions.to_vec();
+            script.result = ToolResult::text("done").0;
+        }
+        let mut call = way.near.call(CallTool::new("t", serde_json::json!({}))).start();
+        let (mut asked, mut progress, mut lines) = (Vec::new(), 0, 0);
+        while let Some(event) = soon(call.next()).await {
+            match event {
+                CallEvent::Question(pending) => {
+                    let answer = answers[asked.len()].clone();
+                    asked.push(pending.question.clone());
+                    pending.answer(answer);
+                }
+                CallEvent::Progress(_) => progress += 1,
+                CallEvent::Log(_) => lines += 1,
+                _ => {}
+            }
+        }
+        let result = soon(call.reply()).await.unwrap().unwrap();
+        assert_eq!(result.texts(), "done", "{near:?} {far:?}");
+        assert_eq!(asked.len(), 3, "{near:?} {far:?}");
+        for (sent, came) in questions.iter().zip(&asked) {
+            assert_kept(body(sent), body(came));
+        }
+        let answered = std::mem::take(&mut way.script.lock().unwrap().answered);
+        for (sent, came) in answers.iter().zip(&answered) {
+            assert_kept(answer_body(sent), answer_body(came.as_ref().unwrap()));
+        }
+        assert!(progress >= 1 && lines >= 1, "{near:?} {far:?}: {progress} reports, {lines} lines");
+        way.end().await;
+    }
+}
+
+/// Goal: nobody is asked who can't answer, and a tool hears so. Method: a plain ask, without a caller, over every pair.
+#[tokio::test]
+async fn nobody_to_ask_is_said() {
+    for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
+        let way = Way::lay(near, far);
+        {
+            let mut script = way.script.lock().unwrap();
+            script.asks = vec![Question::elicit("Who?", serde_json::json!({ "type": "object", "properties": {} }))];
+            script.result = ToolResult::text("done").0;
+        }
+        let result = soon(way.near.ask(CallTool::new("t", serde_json::json!({})))).await.unwrap().unwrap();
+        assert_eq!(result.texts(), "done", "{near:?} {far:?}");
+        let answered = way.script.lock().unwrap().answered.pop().unwrap();
+        let kind = answered.unwrap_err().kind;
+        assert!(matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected), "{near:?} {far:?}: {kind}");
+        way.end().await;
+    }
+}
+
+fn body(question: &Question) -> &RawObject {
+    match question {
+        Question::Sample(body) => &body.0,
+        Question::Elicit(body) => &body.0,
+        Question::Roots(body) => &body.0,
+        _ => unreachable!(),
+    }
+}
+
+fn answer_body(answer: &Answer) -> &RawObject {
+    match answer {
+        Answer::Sample(body) => &body.0,
+        Answer::Elicit(body) => &body.0,
+        Answer::Roots(body) => &body.0,
+        _ => unreachable!(),
+    }
+}
