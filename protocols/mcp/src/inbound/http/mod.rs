@@ -140,10 +140,21 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
+    serve_all(listener, vec![McpServer::new(agent, options)], listen)
+}
+
+/// Serves several agents on one bound listener, each at its own [`McpServerOptions::path`].
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve_all(
+    listener: TcpListener,
+    servers: Vec<McpServer>,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if !options.access.may_listen_on(address.ip()) {
+    if !servers.iter().all(|server| server.server.options.access.may_listen_on(address.ip())) {
         return Err(ServeError::OpenBeyondLoopback { address });
     }
-    let server = McpServer::new(agent, options);
-    listen::serve(listener, listen, move |config| server.configure(config))
+    listen::serve(listener, listen, move |config| servers.iter().for_each(|server| server.configure(config)))
 }
