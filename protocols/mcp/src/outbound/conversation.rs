@@ -107,7 +107,10 @@ impl<'a> Talk<'a> {
             let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
             send(link, encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)).await;
         };
-        self.answers.push(Box::pin(async move { drop(Abortable::new(answering, registration).await) }));
+        self.answers.push(Box::pin(async move {
+            // Aborted, there is nobody left to answer.
+            let _ = Abortable::new(answering, registration).await;
+        }));
         self.open.insert(key, abort);
     }
 }
