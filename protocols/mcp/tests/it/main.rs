@@ -17,6 +17,7 @@ mod client_kit;
 // The client in the legacy era, in the modern one, and over channels that all calls share.
 mod client_channels;
 mod client_legacy;
+mod client_lossless;
 mod client_modern;
 // What two hops of any eras hand on.
 mod bridge;
