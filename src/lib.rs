@@ -20,4 +20,4 @@ mod node;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};
-pub use node::{Node, NodeError};
+pub use node::{Listening, Node, NodeError};

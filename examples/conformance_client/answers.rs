@@ -13,5 +13,7 @@ pub fn to(question: &Question) -> Answer {
 
 fn defaults(schema: &Value) -> Value {
     let fields = schema["properties"].as_object().into_iter().flatten();
-    Value::Object(fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect::<Map<_, _>>())
+    Value::Object(
+        fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect::<Map<_, _>>(),
+    )
 }

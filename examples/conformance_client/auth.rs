@@ -15,10 +15,9 @@ const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
 pub fn authorizer(url: &str, scenario: &str, context: &Value) -> Result<OAuth, Box<dyn Error>> {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let known = text("client_id").zip(text("client_secret")).map(|(id, secret)| KnownClient {
-        client: Client::with_secret(id, secret.into()),
-        issuer: text("issuer"),
-    });
+    let known = text("client_id")
+        .zip(text("client_secret"))
+        .map(|(id, secret)| KnownClient { client: Client::with_secret(id, secret.into()), issuer: text("issuer") });
     let grant = match known {
         Some(known) if scenario == "auth/client-credentials-basic" => Grant::Client(known),
         known => Grant::Consent {

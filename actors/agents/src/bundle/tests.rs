@@ -6,7 +6,9 @@ use callboard_message::surface::{
     About, CallTool, Complete, CompleteResult, Describe, GetPrompt, GetPromptResult, ListPrompts, ListTools,
     ReadResource, ReadResourceResult,
 };
-use callboard_message::{Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker, ToolResult};
+use callboard_message::{
+    Change, Content, Failure, FailureKind, Principal, RawObject, ResourceContent, Speaker, ToolResult,
+};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
@@ -148,7 +150,10 @@ fn tools_of_all_in_one_list() {
         assert_eq!((&tools[1]["title"], &tools[1]["annotations"]["readOnlyHint"]), (&json!("Who"), &json!(true)));
         assert!(tools.iter().all(|tool| tool.get("execution").is_none()));
         assert_eq!(tools[4]["x-kept"].to_string(), "1.0");
-        assert_eq!(ask(&bundle, "tools.list", json!({ "cursor": "x" })).await.unwrap_err().kind, FailureKind::InvalidInput);
+        assert_eq!(
+            ask(&bundle, "tools.list", json!({ "cursor": "x" })).await.unwrap_err().kind,
+            FailureKind::InvalidInput
+        );
         system.shutdown(Duration::from_secs(1)).await;
     });
 }

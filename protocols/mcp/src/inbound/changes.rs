@@ -60,7 +60,7 @@ impl Changes {
     pub(crate) async fn watch(&self, surface: &Surface, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         if !self.0.state().watched.contains_key(uri) {
             // Of two that come first at once both ask: a second subscription changes nothing.
-            surface.subscribe(true, RawObject::new().with("uri", uri), call).await?;
+            surface.subscribe(uri, call).await?;
         }
         *self.0.state().watched.entry(uri.to_owned()).or_default() += 1;
         Ok(Watching { hub: self.0.clone(), uri: uri.to_owned() })
@@ -78,6 +78,13 @@ impl Hub {
 pub(crate) struct Listening {
     hub: Arc<Hub>,
     number: u64,
+}
+
+impl Listening {
+    /// Its place among those who listen at the endpoint: no other has or had it.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 impl Drop for Listening {

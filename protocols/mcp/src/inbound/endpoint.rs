@@ -3,7 +3,6 @@ use std::sync::Arc;
 use callboard_runtime::AgentRef;
 
 use super::changes::Changes;
-use super::legacy::LegacyState;
 use super::modern::ModernState;
 use super::options::InboundOptions;
 use super::surface::Surface;
@@ -17,8 +16,6 @@ pub(crate) struct Endpoint {
     pub(crate) options: Arc<InboundOptions>,
     /// Who is told what changes.
     pub(crate) changes: Changes,
-    /// Sessions and their streams.
-    pub(crate) legacy: LegacyState,
     /// Parked calls and subscriptions.
     pub(crate) modern: ModernState,
     /// Tasks of both eras.
@@ -31,7 +28,6 @@ impl Endpoint {
         Arc::new(Self {
             changes: Changes::of(agent.clone()),
             surface: Surface::new(agent, options.clone()),
-            legacy: LegacyState::new(&options),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,

@@ -7,9 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::surface::{
     About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, ReadResource, Subscribe, Unsubscribe,
+    ListTools, ReadResource, Subscribe,
 };
-use callboard_message::{Failure, FailureKind, Message, RawObject};
+use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
 use serde::Deserialize;
@@ -76,6 +76,15 @@ impl Surface {
         !self.lists_tools() && self.tools.has_tasks()
     }
 
+    /// Tells the agent that somebody watches a resource, where it wants to know.
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
+    }
+
     /// What the agent says of itself, where it does.
     pub(crate) async fn about(&self, call: CallMeta) -> About {
         if !self.handles::<Describe>() {
@@ -94,7 +103,7 @@ impl Surface {
         if self.lists_tools() || !self.tools.is_empty() {
             can.set("tools", changing());
         }
-        if self.handles::<ListResources>() || self.handles::<ReadResource>() {
+        if self.has_resources() {
             can.set("resources", RawObject::new().with("subscribe", true).with("listChanged", true));
         }
         if self.handles::<ListPrompts>() {
@@ -106,21 +115,24 @@ impl Surface {
         can
     }
 
-    /// Tells the agent that somebody wants to hear of a resource's changes (`on`), or no more, where it must know.
+    /// Whether there can be resources.
+    pub(crate) fn has_resources(&self) -> bool {
+        self.handles::<ListResources>() || self.handles::<ReadResource>()
+    }
+
+    /// Tells the agent that somebody wants to hear of a resource's changes, where it must know.
     ///
     /// # Errors
     /// `METHOD_NOT_FOUND` for an agent without resources, else what the agent says.
-    pub(crate) async fn subscribe(&self, on: bool, mut params: RawObject, call: CallMeta) -> Result<(), RpcError> {
-        if !self.handles::<ListResources>() && !self.handles::<ReadResource>() {
+    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
+        if !self.has_resources() {
             return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
         }
-        meta::strip_hop(&mut params);
-        let asked = match on {
-            true if self.handles::<Subscribe>() => self.ask::<Subscribe>(params, call).await,
-            false if self.handles::<Unsubscribe>() => self.ask::<Unsubscribe>(params, call).await,
-            _ => return Ok(()),
-        };
-        asked.map(drop).map_err(error)
+        if !self.handles::<Subscribe>() {
+            return Ok(());
+        }
+        let body = RawObject::new().with("uri", uri);
+        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
     }
 
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
@@ -178,6 +190,7 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let named = read_tool_params(params)?;
+        let call = for_purpose(params, call)?;
         let arguments = named.arguments.map_or_else(|| raw("{}".into()), RawValue::to_owned);
         if self.handles::<CallTool>() {
             let (mut whole, tool) = (object(params)?, named.name.into_owned());
@@ -262,6 +275,17 @@ impl Surface {
         gone.disarm();
         asked.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))))
     }
+}
+
+/// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
+fn for_purpose(params: Option<&RawValue>, mut call: CallMeta) -> Result<CallMeta, RpcError> {
+    let Some(stated) = meta::purpose(params) else { return Ok(call) };
+    let purpose = stated.ok_or_else(|| {
+        let why = format!("`_meta[\"{}\"]` must be a string of 1 to {} bytes", meta::PURPOSE, meta::PURPOSE_BYTES_MAX);
+        RpcError::new(code::INVALID_PARAMS, why)
+    })?;
+    call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
+    Ok(call)
 }
 
 fn read_about(raw: &RawValue) -> About {

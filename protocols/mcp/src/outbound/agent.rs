@@ -11,6 +11,7 @@ use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject}
 use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use super::link::LinkError;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint, EraChoice};
@@ -39,6 +40,8 @@ pub struct McpClient {
     http: reqwest::Client,
     /// Which era the server was found to be of.
     remembered: Arc<Mutex<Option<Era>>>,
+    /// What ended clients have left to do.
+    farewells: TaskTracker,
     /// Of this incarnation; made when it starts, so that it ends with it.
     upstream: Option<Arc<Upstream>>,
 }
@@ -54,7 +57,21 @@ impl McpClient {
             return Err(ClientError::Era);
         }
         let http = http_client(&options)?;
-        Ok(Self { endpoint, options: Arc::new(options), http, remembered: Arc::default(), upstream: None })
+        Ok(Self {
+            endpoint,
+            options: Arc::new(options),
+            http,
+            remembered: Arc::default(),
+            farewells: TaskTracker::new(),
+            upstream: None,
+        })
+    }
+
+    /// Ends when all that clients like this one (its clones) had to end has ended: children, sessions with servers. Call
+    /// it once the agents have been stopped, on a clone kept for that.
+    pub async fn said_goodbye(&self) {
+        self.farewells.close();
+        self.farewells.wait().await;
     }
 }
 
@@ -65,7 +82,13 @@ impl Agent for McpClient {
 
     fn started(&mut self, cx: &mut Cx) {
         let (endpoint, options, http) = (self.endpoint.clone(), self.options.clone(), self.http.clone());
-        self.upstream = Some(Arc::new(Upstream::new(endpoint, options, http, self.remembered.clone(), cx.clone())));
+        self.upstream = Some(Arc::new(Upstream::new(
+            endpoint,
+            options,
+            http,
+            (self.remembered.clone(), self.farewells.clone()),
+            cx.clone(),
+        )));
     }
 
     fn observe(&self) -> serde_json::Value {

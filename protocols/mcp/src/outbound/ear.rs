@@ -7,6 +7,7 @@ use callboard_message::{Change, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
 use callboard_runtime::Cx;
 use serde_json::value::RawValue;
+use tokio_util::task::TaskTracker;
 
 use super::link::{Flights, Heard, LinkError, Unplaced};
 use super::tool_book::ToolBook;
@@ -18,17 +19,23 @@ pub(super) struct Ear {
     tools: Arc<ToolBook>,
     /// The agent, whose followers are told of changes.
     cx: Cx,
+    /// What is left to do when the client ends: children that end, sessions that are taken leave of.
+    farewells: TaskTracker,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
 
 impl Ear {
-    pub(super) fn new(tools: Arc<ToolBook>, cx: Cx) -> Self {
-        Self { flights: Arc::default(), tools, cx, is_modern: AtomicBool::new(false) }
+    pub(super) fn new(tools: Arc<ToolBook>, cx: Cx, farewells: TaskTracker) -> Self {
+        Self { flights: Arc::default(), tools, cx, farewells, is_modern: AtomicBool::new(false) }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
         &self.flights
+    }
+
+    pub(super) fn farewells(&self) -> &TaskTracker {
+        &self.farewells
     }
 
     pub(super) fn set_modern(&self) {

@@ -129,7 +129,8 @@ pub(super) fn request(
             name: named.as_deref().and_then(mirror::encode),
             params: arguments.map(|arguments| mirror::headers(mirrored, &arguments)).unwrap_or_default(),
         },
-        cancellable: true,
+        // A legacy server, which leaves this unanswered, would make nothing of being told.
+        cancellable: method != "server/discover",
     }
 }
 

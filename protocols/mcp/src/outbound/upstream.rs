@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::ear::Ear;
 use super::legacy;
@@ -38,6 +38,7 @@ struct Core {
     resources: Mutex<BTreeSet<String>>,
     /// Which era the server was found to be of; outlasts this incarnation.
     remembered: Arc<Mutex<Option<Era>>>,
+    farewells: TaskTracker,
 }
 
 type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>, LinkError>>>;
@@ -53,11 +54,11 @@ impl Upstream {
         endpoint: Endpoint,
         options: Arc<ClientOptions>,
         http: reqwest::Client,
-        remembered: Arc<Mutex<Option<Era>>>,
+        (remembered, farewells): (Arc<Mutex<Option<Era>>>, TaskTracker),
         cx: Cx,
     ) -> Self {
         let (tools, resources) = (Arc::default(), Mutex::default());
-        let core = Arc::new(Core { endpoint, options, http, cx, tools, resources, remembered });
+        let core = Arc::new(Core { endpoint, options, http, cx, tools, resources, remembered, farewells });
         Self { core, state: Mutex::new(State::Apart) }
     }
 
@@ -276,7 +277,7 @@ impl Upstream {
 
 impl Core {
     fn ear(&self) -> Arc<Ear> {
-        Arc::new(Ear::new(self.tools.clone(), self.cx.clone()))
+        Arc::new(Ear::new(self.tools.clone(), self.cx.clone(), self.farewells.clone()))
     }
 
     async fn connect(&self) -> Result<Arc<Session>, LinkError> {

@@ -102,8 +102,10 @@ async fn children_are_started_again() {
 async fn eras_are_found_over_pipes() {
     let serve = r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
     let silent = format!("hear; initialize; {serve}");
-    let fragile = format!(r#"hear; case "$line" in *discover*) exit 1;; esac
-        say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#);
+    let fragile = format!(
+        r#"hear; case "$line" in *discover*) exit 1;; esac
+        say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#
+    );
     let modern = format!(r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#);
     for (script, is_modern) in [(silent, false), (fragile, false), (modern, true)] {
         let options = ClientOptions { probe_timeout: Duration::from_millis(300), ..auto() };
@@ -243,7 +245,8 @@ async fn old_servers_are_found() {
     events.raw("event: endpoint\ndata: /messages?session=1\n\n").await;
     let hit = peer.expect("initialize").await;
     assert_eq!(hit.target, "/messages?session=1");
-    let result = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let result =
+        json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
     events.say(hit.response(Ok(result))).await;
     hit.empty(202).await;
     peer.expect("notifications/initialized").await.empty(202).await;
@@ -281,5 +284,8 @@ fn configurations_are_checked() {
     let options = only(Era::Legacy);
     assert!(options.clone().header("bad name", &"v".to_owned().into()).is_err());
     let options = options.header("X-Key", &"s3cret".to_owned().into()).unwrap();
-    assert!(!format!("{options:?} {:?}", Endpoint::url("https://a.example/mcp?key=s3cret").unwrap().to_string()).contains("s3cret"));
+    assert!(
+        !format!("{options:?} {:?}", Endpoint::url("https://a.example/mcp?key=s3cret").unwrap().to_string())
+            .contains("s3cret")
+    );
 }

@@ -47,11 +47,15 @@ impl Client {
 
     /// Asks by name in a task, so that the test can play the server meanwhile.
     pub fn ask(&self, name: &str, payload: Value) -> tokio::task::JoinHandle<Result<Value, Failure>> {
+        let asked = self.ask_raw(name, &payload.to_string());
+        tokio::spawn(async move { Ok(serde_json::from_str(asked.await.unwrap()?.get()).unwrap()) })
+    }
+
+    /// The same, to the byte.
+    pub fn ask_raw(&self, name: &str, payload: &str) -> tokio::task::JoinHandle<Result<Box<RawValue>, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
-        tokio::spawn(async move {
-            let raw = soon(agent.ask_named(name, to_raw_value(&payload).unwrap(), None)).await?;
-            Ok(serde_json::from_str(raw.get()).unwrap())
-        })
+        let payload = RawValue::from_string(payload.to_owned()).unwrap();
+        tokio::spawn(async move { soon(agent.ask_named(name, payload, None)).await })
     }
 
     /// Calls a tool raw, as a call whose caller is told and asked.
@@ -61,7 +65,12 @@ impl Client {
     }
 
     /// Asks as a call with nobody behind it, which can be cancelled.
-    pub fn ask_in(&self, name: &str, payload: Value, call: CallMeta) -> tokio::task::JoinHandle<Result<Box<RawValue>, Failure>> {
+    pub fn ask_in(
+        &self,
+        name: &str,
+        payload: Value,
+        call: CallMeta,
+    ) -> tokio::task::JoinHandle<Result<Box<RawValue>, Failure>> {
         let (agent, name) = (self.agent.clone(), name.to_owned());
         tokio::spawn(async move { agent.ask_named(name, to_raw_value(&payload).unwrap(), Some(Arc::new(call))).await })
     }
@@ -130,7 +139,8 @@ impl Peer {
     pub async fn initialize(&mut self, revision: &str, session: Option<&str>) -> Value {
         let hit = self.expect("initialize").await;
         let params = hit.body["params"].clone();
-        let result = json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+        let result =
+            json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
         let header = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
         let body = hit.response(Ok(result));
         hit.write(200, &header, "application/json", &body.to_string()).await;
@@ -223,7 +233,11 @@ impl Hit {
     pub async fn stream(mut self) -> Events {
         let head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         self.stream.write_all(head.as_bytes()).await.unwrap();
-        Events { id: self.body["id"].clone(), token: self.body["params"]["_meta"]["progressToken"].clone(), stream: self.stream }
+        Events {
+            id: self.body["id"].clone(),
+            token: self.body["params"]["_meta"]["progressToken"].clone(),
+            stream: self.stream,
+        }
     }
 }
 

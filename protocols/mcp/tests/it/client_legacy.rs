@@ -37,7 +37,8 @@ async fn connected(session: Option<&str>) -> (Peer, Client) {
 async fn handshake_then_session_and_version() {
     let mut peer = Peer::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
-    let asked = client.ask(CALL, json!({ "name": "t", "arguments": { "x": 1.0 }, "odd": [null], "_meta": { "a.b/c": 1 } }));
+    let sent = r#"{"name":"t","arguments":{"x":1.0,"\u00e9":1e2},"odd":[null],"_meta":{"a.b/c":1}}"#;
+    let asked = client.ask_raw(CALL, sent);
     let params = peer.initialize("2025-06-18", Some("s-1")).await;
     assert_eq!(params["protocolVersion"], "2025-11-25");
     assert_eq!(params["clientInfo"]["name"], "callboard");
@@ -47,11 +48,11 @@ async fn handshake_then_session_and_version() {
     assert_eq!(hit.header("mcp-protocol-version"), Some("2025-06-18"));
     assert_eq!(hit.header("accept"), Some("application/json, text/event-stream"));
     assert_eq!(hit.header("mcp-method"), None);
-    let sent = r#""params":{"name":"t","arguments":{"x":1.0},"odd":[null],"_meta":{"a.b/c":1}}"#;
-    assert!(hit.text.contains(sent), "{}", hit.text);
-    let result = json!({ "content": [{ "type": "hologram", "x": 1 }], "odd": { "z": 1, "a": 2 } });
-    hit.result(result.clone()).await;
-    assert_eq!(joined(asked).await.unwrap(), result);
+    assert!(hit.text.contains(&format!("\"params\":{sent}")), "{}", hit.text);
+    let result = r#"{"odd":{"z":1,"a":12345678901234567890},"content":[{"type":"hologram","x":1.0}]}"#;
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, hit.body["id"]);
+    hit.write(200, "", "application/json", &body).await;
+    assert_eq!(joined(asked).await.unwrap().get(), result);
     client.stop().await;
 }
 
@@ -78,7 +79,8 @@ async fn unknown_revisions_are_refused() {
         let mut peer = Peer::start().await;
         let client = Client::at(&peer.url, only(Era::Legacy));
         let asked = client.ask(CALL, tool("t", json!({})));
-        let result = json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+        let result =
+            json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
         peer.expect("initialize").await.result(result).await;
         assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
         client.stop().await;
@@ -206,7 +208,12 @@ async fn callers_are_told() {
     let mut events = peer.expect("tools/call").await.stream().await;
     let token = events.token.clone();
     events.notify("notifications/progress", json!({ "progressToken": 99_999, "progress": 9 })).await;
-    events.notify("notifications/progress", json!({ "progressToken": token, "progress": 1, "total": 2.5, "message": "m" })).await;
+    events
+        .notify(
+            "notifications/progress",
+            json!({ "progressToken": token, "progress": 1, "total": 2.5, "message": "m" }),
+        )
+        .await;
     events.notify("notifications/message", json!({ "level": "warning", "data": "d", "odd": 1 })).await;
     events.result(json!({ "content": [] })).await;
     assert_eq!(joined(next).await, ["1 of Some(2.5): Some(\"m\")", "Warning 1"]);
@@ -222,10 +229,16 @@ async fn lost_sessions_begin_again_once() {
     peer.expect("tools/call").await.empty(404).await;
     // The session that is lost is taken leave of, and nobody minds.
     let next = peer.hit().await;
-    let next = if next.method == "DELETE" { next.empty(404).await; peer.hit().await } else { next };
+    let next = if next.method == "DELETE" {
+        next.empty(404).await;
+        peer.hit().await
+    } else {
+        next
+    };
     assert_eq!(next.body["method"], "initialize");
     assert_eq!(next.header("mcp-session-id"), None);
-    let result = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
+    let result =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
     let body = next.response(Ok(result)).to_string();
     next.write(200, "Mcp-Session-Id: b\r\n", "application/json", &body).await;
     let mut refused = 0;
@@ -358,7 +371,9 @@ async fn large_responses_are_refused() {
 #[tokio::test]
 async fn foreign_responses_are_no_answer() {
     let (mut peer, client) = connected(None).await;
-    for body in [r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, r#"{"jsonrpc":"2.0","id":9999,"result":{}}"#, "", "<html>"] {
+    for body in
+        [r#"{"jsonrpc":"2.0","id":"1","result":{}}"#, r#"{"jsonrpc":"2.0","id":9999,"result":{}}"#, "", "<html>"]
+    {
         let asked = client.ask(CALL, tool("t", json!({})));
         peer.expect("tools/call").await.write(200, "", "application/json", body).await;
         assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal, "{body}");

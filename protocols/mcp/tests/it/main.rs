@@ -24,6 +24,18 @@ mod tasks_legacy;
 mod tasks_modern;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
+// An agent that shows everything, a server of the full protocol around it, and a raw client of the legacy era.
+mod mcp_kit;
+// What a legacy session does between `initialize` and its end.
+mod legacy_session;
+// Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.
+mod http_streams;
+// What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
+mod http_guards;
+// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
+mod auth;
+// WebSocket and HTTP+SSE, as far as they are wanted.
+mod http_compat;
 // A server that the test plays, for the client.
 mod client_kit;
 // The client in the legacy era, in the modern one, and over channels that all calls share.

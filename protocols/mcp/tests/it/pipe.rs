@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_mcp::inbound::{StdioOptions, serve_stdio};
-use callboard_message::{Elicitation, ElicitAction, Failure, FailureKind, Progress, ToolResult};
+use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Progress, ToolResult};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,11 +150,7 @@ impl ConcurrentHandler<TwoQuestions> for Worker {
 }
 
 impl ConcurrentHandler<AskThenWork> for Worker {
-    fn handle(
-        &mut self,
-        _: AskThenWork,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, _: AskThenWork, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         let worker = self.clone();
         async move {
             let answer = cx.elicit(form("Who?").key("who")).await?;

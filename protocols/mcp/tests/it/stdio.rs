@@ -205,7 +205,10 @@ fn both_eras_on_one_pipe() {
         pipe.initialize("2025-11-25").await;
         assert_eq!(pipe.call("who_asks", json!({})).await["result"]["content"][0]["text"], "operator");
         let who = pipe.modern("tools/call", json!({ "name": "who_asks" }), json!({})).await;
-        assert_eq!((&who["result"]["resultType"], &who["result"]["content"][0]["text"]), (&json!("complete"), &json!("operator")));
+        assert_eq!(
+            (&who["result"]["resultType"], &who["result"]["content"][0]["text"]),
+            (&json!("complete"), &json!("operator"))
+        );
         pipe.close().await;
         end(system).await;
     });

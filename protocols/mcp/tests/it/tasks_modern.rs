@@ -128,7 +128,10 @@ fn questions_are_answered_by_updates() {
             assert_eq!(told["result"]["resultType"], "complete", "{told}");
             let now = get(&mut pipe, &id).await;
             let keys: Vec<_> = now["inputRequests"].as_object().unwrap().keys().cloned().collect();
-            assert_eq!((keys, &now["status"]), (left.into_iter().map(str::to_owned).collect(), &json!("input_required")));
+            assert_eq!(
+                (keys, &now["status"]),
+                (left.into_iter().map(str::to_owned).collect(), &json!("input_required"))
+            );
         }
         // An answer that can't be one is told so, and the question stays.
         let params = json!({ "taskId": id, "inputResponses": { "q1": 5 } });

@@ -28,11 +28,14 @@ mod options;
 mod post;
 mod reply;
 mod sessions;
+mod sse_compat;
+mod websocket;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
 use callboard_runtime::AgentRef;
@@ -46,6 +49,7 @@ pub use options::{
 
 use self::body::Permit;
 use self::sessions::{HttpSession, Sessions};
+use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
 use crate::listen::guard::{Refused, refused};
 use crate::listen::{self, ListenOptions, ServeError, Serving};
@@ -65,6 +69,7 @@ struct Server {
     options: McpServerOptions,
     sessions: Sessions,
     open_streams: Arc<AtomicUsize>,
+    sse: SseSessions,
 }
 
 impl McpServer {
@@ -75,20 +80,31 @@ impl McpServer {
             endpoint: Endpoint::new(agent, options.inbound.clone()),
             sessions: Sessions::new(options.sessions.clone(), options.streams.limits),
             open_streams: Arc::default(),
+            sse: SseSessions::default(),
             options,
         };
         Self { server: Data::new(server) }
     }
 
-    /// Adds the one resource to an application, at [`McpServerOptions::path`].
+    /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
+    /// beside it.
     pub fn configure(&self, config: &mut ServiceConfig) {
-        let resource = web::resource(&self.server.options.path)
+        let options = &self.server.options;
+        let resource = web::resource(&options.path)
             .app_data(self.server.clone())
             .route(web::post().to(post::post))
+            .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
             .route(web::get().to(get::get))
             .route(web::delete().to(get::delete))
             .default_service(web::to(get::other));
         config.service(resource);
+        if options.compat.sse {
+            let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
+            let messages = web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
+            config.service(stream.app_data(self.server.clone()).default_service(web::to(get::other)));
+            config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
+        }
     }
 }
 
@@ -107,6 +123,13 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.endpoint.modern.close();
+        self.endpoint.tasks.stop();
+    }
+}
+
 /// Serves `agent` over MCP on a bound listener, with every timeout set. Call it within a tokio runtime.
 ///
 /// # Errors
@@ -117,10 +140,21 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
+    serve_all(listener, vec![McpServer::new(agent, options)], listen)
+}
+
+/// Serves several agents on one bound listener, each at its own [`McpServerOptions::path`].
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve_all(
+    listener: TcpListener,
+    servers: Vec<McpServer>,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if !options.access.may_listen_on(address.ip()) {
+    if !servers.iter().all(|server| server.server.options.access.may_listen_on(address.ip())) {
         return Err(ServeError::OpenBeyondLoopback { address });
     }
-    let server = McpServer::new(agent, options);
-    listen::serve(listener, listen, move |config| server.configure(config))
+    listen::serve(listener, listen, move |config| servers.iter().for_each(|server| server.configure(config)))
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderMap;
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
@@ -16,7 +15,7 @@ use super::post::{BROKEN, Exchange};
 use super::reply;
 use crate::inbound::link::Link;
 use crate::inbound::modern::{self, Field};
-use crate::listen::guard::{Refused, refused};
+use crate::listen::guard::Refused;
 
 /// Whether a message's `_meta` names a revision.
 pub(super) fn is_modern(message: &Incoming<'_>) -> bool {
@@ -33,25 +32,26 @@ pub(super) async fn post(
     principal: Principal,
     request: &HttpRequest,
 ) -> Result<HttpResponse, Refused> {
-    let Incoming::Request(Request { id, method, params }) = message else {
-        return match message {
-            Incoming::Notification(_) => Ok(reply::accepted()),
-            _ => Err(refused(StatusCode::BAD_REQUEST, "a response that nobody waits for")),
-        };
+    let Request { id, method, params } = match message {
+        Incoming::Request(request) => request,
+        Incoming::Notification(_) => return Ok(reply::accepted()),
+        Incoming::Response(_) => {
+            let refused = modern::response_refused();
+            return Ok(reply::json(refused.status, refused.body));
+        }
     };
-    let headers = |name: &str| field(request.headers(), name);
-    if let Err(error) = modern::check_headers(&exchange.server.endpoint, headers, &method, params) {
+    let endpoint = exchange.server.endpoint.clone();
+    let field = |name: &str| field(request.headers(), name);
+    if let Err(error) = modern::check_headers(&endpoint, field, &method, params) {
         return Ok(reply::json(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
     }
     let options = &exchange.server.options.streams;
     let log = EventLog::new(0, Kind::Once, exchange.accepts.events, options.limits);
-    let (endpoint, link) = (exchange.server.endpoint.clone(), log.clone() as Arc<dyn Link>);
+    let link: Arc<dyn Link> = log.clone();
     let params = params.map(ToOwned::to_owned);
     let running = async move {
         let request = Request { id, method, params: params.as_deref() };
-        let cancel = CancellationToken::new();
-        let _gone = cancel.clone().drop_guard();
-        let answer = modern::request(&endpoint, Arc::new(principal), request, link, cancel).await;
+        let answer = modern::request(&endpoint, Arc::new(principal), request, link, CancellationToken::new()).await;
         Done { status: answer.status, body: Some(answer.body) }
     };
     let mut work = Work::new(running.boxed(), None);
@@ -59,12 +59,12 @@ pub(super) async fn post(
         return exchange.whole(done, &log);
     }
     let permits = exchange.server.permits(None)?;
-    let held = Held::new(exchange.busy, permits, None);
     let reader = log.read(None).map_err(|_| BROKEN)?;
+    let held = Held::new(exchange.busy, permits, None);
     Ok(reply::events(SseBody::new(reader, options.keep_alive, held).driving(work)))
 }
 
-/// A header by its name.
+/// A header by its name, in bytes.
 fn field<'h>(headers: &'h HeaderMap, name: &str) -> Field<'h> {
     let mut values = headers.get_all(name);
     match (values.next(), values.next()) {

@@ -85,7 +85,7 @@ pub struct StreamOptions {
 pub struct Compat {
     /// WebSocket, subprotocol `mcp`, at the server's path.
     pub websocket: bool,
-    /// HTTP+SSE (2024-11-05), at `/sse` and `/messages`.
+    /// HTTP+SSE (2024-11-05), at `sse` and `messages` beside the server's path.
     pub sse: bool,
 }
 

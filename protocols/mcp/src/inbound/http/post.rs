@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::admit::{self, Accepts, SESSION_ID, Version};
 use super::body::{Done, Held, SseBody, Work};
-use super::log::EventLog;
+use super::log::{EventLog, Kind};
 use super::sessions::HttpSession;
 use super::{Server, modern, reply};
 use crate::inbound::legacy::batch;
@@ -132,7 +132,7 @@ impl Exchange<'_> {
             Some(_) => Some(self.server.sessions.admit(session.clone()).ok_or(FULL)?),
             None => None,
         };
-        let log = session.new_stream(false);
+        let log = EventLog::new(0, Kind::Once, false, self.server.options.streams.limits);
         let mut response = self.whole(Done { status: 200, body }, &log)?;
         if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
             response.headers_mut().insert(HeaderName::from_static(SESSION_ID), id);

@@ -1,11 +1,14 @@
 //! Answers over HTTP.
 
+use std::io;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use bytes::Bytes;
 use callboard_rpc::{Nulls, Refusal, RpcError, code, encode_response};
+use futures::Stream;
 
-use super::body::SseBody;
 use crate::listen::guard::Refused;
 use crate::wire::code as mcp;
 
@@ -24,7 +27,7 @@ pub(super) fn json(status: u16, body: Vec<u8>) -> HttpResponse {
 }
 
 /// An event stream.
-pub(super) fn events(body: SseBody) -> HttpResponse {
+pub(super) fn events(body: impl Stream<Item = io::Result<Bytes>> + 'static) -> HttpResponse {
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/event-stream"))
         .insert_header((CACHE_CONTROL, "no-store"))

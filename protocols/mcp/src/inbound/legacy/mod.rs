@@ -5,13 +5,11 @@
 
 mod batch;
 mod caller;
-mod changes;
 mod handshake;
 mod questions;
 mod session;
 
 pub(crate) use batch::batch;
-pub(crate) use changes::LegacyState;
 pub(crate) use session::Session;
 
 /// Most requests of one session that run at once.

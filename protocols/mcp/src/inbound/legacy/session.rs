@@ -1,13 +1,12 @@
 //! One client of the legacy era, from `initialize` to its end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bytes::Bytes;
 use callboard_message::surface::{Abilities, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
-use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_response};
+use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_notification, encode_response};
 use callboard_runtime::{CallMeta, Caller};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,6 +16,7 @@ use super::caller::SessionCaller;
 use super::handshake::{Client, welcome};
 use super::questions::Questions;
 use super::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use crate::inbound::changes::{Listening, Watching};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::outcome::raw;
@@ -37,14 +37,14 @@ pub(crate) struct Session {
     log_level: AtomicU8,
     questions: Questions,
     state: Mutex<State>,
-    /// Its place among the sessions that hear of changes.
-    number: OnceLock<u64>,
+    /// Hears what changes.
+    listening: OnceLock<Listening>,
 }
 
 #[derive(Default)]
 struct State {
     in_flight: HashMap<Id, CancellationToken>,
-    subscriptions: HashSet<String>,
+    subscriptions: HashMap<String, Watching>,
     closed: bool,
 }
 
@@ -59,10 +59,15 @@ impl Session {
             log_level: AtomicU8::new(LogLevel::Info as u8),
             questions: Questions::default(),
             state: Mutex::default(),
-            number: OnceLock::new(),
+            listening: OnceLock::new(),
         });
-        let number = session.endpoint.legacy.enter(session.endpoint.surface.agent(), &session);
-        let _ = session.number.set(number);
+        let weak = Arc::downgrade(&session);
+        let listening = session.endpoint.changes.listen(move |change| {
+            if let Some(session) = weak.upgrade() {
+                session.changed(change);
+            }
+        });
+        let _ = session.listening.set(listening);
         session
     }
 
@@ -73,7 +78,7 @@ impl Session {
 
     /// Its place among the sessions of its endpoint: no other has or had it.
     pub(crate) fn number(&self) -> Option<u64> {
-        self.number.get().copied()
+        self.listening.get().map(Listening::number)
     }
 
     /// Who opened it.
@@ -137,29 +142,31 @@ impl Session {
 
     /// Cancels what runs and fails what it asked. Nothing begins any more.
     pub(crate) fn close(&self) {
-        let in_flight = {
-            let mut state = self.state();
-            state.closed = true;
-            std::mem::take(&mut state.in_flight)
-        };
+        let State { in_flight, subscriptions, .. } =
+            std::mem::replace(&mut *self.state(), State { closed: true, ..State::default() });
         for cancel in in_flight.into_values() {
             cancel.cancel();
         }
+        drop(subscriptions);
         self.questions.close();
-        self.leave();
     }
 
     /// Tells the client of a change, where it wants to know.
-    pub(super) fn changed(&self, change: &Change, notification: Bytes) {
-        if self.client.get().is_none() {
+    fn changed(&self, change: &Change) {
+        let (method, uri) = match change {
+            Change::Tools => ("notifications/tools/list_changed", None),
+            Change::Prompts => ("notifications/prompts/list_changed", None),
+            Change::Resources => ("notifications/resources/list_changed", None),
+            Change::Resource(uri) => ("notifications/resources/updated", Some(uri)),
+            _ => return,
+        };
+        let wanted =
+            |state: MutexGuard<'_, State>| !state.closed && uri.is_none_or(|uri| state.subscriptions.contains_key(uri));
+        if self.client.get().is_none() || !wanted(self.state()) {
             return;
         }
-        if let Change::Resource(uri) = change
-            && !self.state().subscriptions.contains(uri)
-        {
-            return;
-        }
-        self.unsolicited.offer(notification);
+        let params = uri.map(|uri| RawObject::new().with("uri", uri).to_raw());
+        self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
     }
 
     async fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
@@ -198,7 +205,7 @@ impl Session {
             match method {
                 "logging/setLevel" => self.set_level(params),
                 "resources/subscribe" => self.subscribe(params, call).await,
-                "resources/unsubscribe" => self.unsubscribe(params, call).await,
+                "resources/unsubscribe" => self.unsubscribe(params),
                 _ => self.perform(method, params, revision, call, meta.as_ref()).await,
             }
         };
@@ -270,42 +277,40 @@ impl Session {
     }
 
     async fn subscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
-        let (params, uri) = uri_of(params)?;
-        {
-            let mut state = self.state();
-            if state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains(&uri) {
-                return Err(RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session"));
-            }
-            // Before the agent hears of it: what changes from then on is told.
-            state.subscriptions.insert(uri.clone());
+        let uri = self.resource(params)?;
+        let is_full =
+            |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
+        let full = || RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session");
+        if is_full(&self.state()) {
+            return Err(full());
         }
-        let subscribed = self.endpoint.surface.subscribe(true, params, call).await;
-        if subscribed.is_err() {
-            self.state().subscriptions.remove(&uri);
+        let watching = self.endpoint.changes.watch(&self.endpoint.surface, &uri, call).await?;
+        let mut state = self.state();
+        if state.closed || is_full(&state) {
+            return Err(full());
         }
-        subscribed.map(|()| empty())
+        state.subscriptions.insert(uri, watching);
+        Ok(empty())
     }
 
-    async fn unsubscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
-        let (params, uri) = uri_of(params)?;
-        self.state().subscriptions.remove(&uri);
-        self.endpoint.surface.subscribe(false, params, call).await.map(|()| empty())
+    fn unsubscribe(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let uri = self.resource(params)?;
+        let watching = self.state().subscriptions.remove(&uri);
+        drop(watching);
+        Ok(empty())
+    }
+
+    /// Which resource is meant.
+    fn resource(&self, params: Option<&RawValue>) -> Result<String, RpcError> {
+        if !self.endpoint.surface.has_resources() {
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
+        }
+        let uri = object(params)?.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
+        uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of at most 8 KiB"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn leave(&self) {
-        if let Some(number) = self.number.get() {
-            self.endpoint.legacy.leave(*number);
-        }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.leave();
     }
 }
 
@@ -323,11 +328,4 @@ impl Drop for Running<'_> {
 
 fn empty() -> Box<RawValue> {
     raw("{}".to_owned())
-}
-
-fn uri_of(params: Option<&RawValue>) -> Result<(RawObject, String), RpcError> {
-    let params = object(params)?;
-    let uri = params.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
-    let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of reasonable length"))?;
-    Ok((params, uri))
 }

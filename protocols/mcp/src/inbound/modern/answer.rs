@@ -114,3 +114,47 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
         out.extend_from_slice(part.as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn response(result: &str, cache: Option<CacheHint>) -> String {
+        let members = Members::new(&ModernOptions::default(), RawObject::new().with("name", "s").with("version", "1"));
+        let result = RawValue::from_string(result.to_owned()).unwrap();
+        String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
+    }
+
+    /// Goal: what the agent wrote keeps its bytes, what it lacks is put in once. Method: results with each of our names,
+    /// plain, nested, and hidden by an escape.
+    #[test]
+    fn a_result_keeps_its_bytes() {
+        let head = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;
+        assert_eq!(response("{}", None), format!("{head}}}}}"));
+        assert_eq!(response("{ }", None), format!("{head} }}}}"));
+        let odd = r#"{ "b":1.0,"a":123456789012345678901234567890, "c" : [ 1e2 ]}"#;
+        assert_eq!(response(odd, None), format!("{head},{}}}", &odd[1..]));
+        let cache = Some(CacheHint::private(Duration::from_millis(5)));
+        for (result, kept) in [
+            (r#"{"resultType":"task","n":1.0}"#, json!({ "resultType": "task" })),
+            (r#"{"_meta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#, json!({ "ttlMs": 9, "cacheScope": "public" })),
+            (r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#, json!({ "ttlMs": 5, "cacheScope": "private" })),
+        ] {
+            let text = response(result, cache);
+            let parsed: Value = serde_json::from_str(&text).unwrap();
+            assert!(text.contains("\"n\":1.0"), "{text}");
+            for (name, value) in kept.as_object().unwrap() {
+                assert_eq!(&parsed["result"][name], value, "{text}");
+            }
+            assert_eq!(parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
+            let object: RawObject = serde_json::from_str(&text).unwrap();
+            assert!(object.object("result").is_some(), "no member stands twice: {text}");
+        }
+    }
+}

@@ -13,6 +13,8 @@ pub(crate) mod options;
 mod parked;
 mod running;
 mod seal;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
@@ -207,7 +209,10 @@ async fn may_ask(
         let adopt = |running: Running| -> BoxFuture<'_, _> {
             let Running { outcome: work, client: peer, .. } = running;
             let hand_over = Box::new(move |successor| peer.hand_over(successor));
-            Box::pin(tasks::adopt(endpoint, Adoption { principal: &principal, client: client.clone(), work, hand_over }))
+            Box::pin(tasks::adopt(
+                endpoint,
+                Adoption { principal: &principal, client: client.clone(), work, hand_over },
+            ))
         };
         let becomes_task = method == "tools/call" && tasks::asks_first(endpoint, params, &client);
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);

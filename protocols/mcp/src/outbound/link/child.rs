@@ -44,10 +44,11 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(LinkError::Unreachable("the server's program has no standard input and output"));
     };
+    let farewells = ear.farewells().clone();
     let (duplex, engine, outbox) = Duplex::new(ear, options.limits);
     let name = command.program.to_string_lossy().into_owned();
     let line_bytes_max = options.limits.body_bytes_max;
-    tokio::spawn(async move {
+    farewells.spawn(async move {
         let stop = engine.stop.clone();
         let why = tokio::select! {
             why = hear(&engine, output, line_bytes_max) => why,

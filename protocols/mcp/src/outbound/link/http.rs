@@ -340,7 +340,7 @@ impl Http {
             return;
         }
         let http = self.clone();
-        in_background(async move {
+        in_background(&self.ear, async move {
             // A server may not want to be told (405), or be gone.
             let _ = http.authorized(|| http.request(Method::DELETE)).await;
         });
@@ -357,7 +357,7 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             let http = self.http.clone();
-            in_background(async move {
+            in_background(&self.http.ear, async move {
                 if let Err(error) = http.send(cancelled(number)).await {
                     tracing::debug!(%error, "the server isn't told of a cancelled call");
                 }
@@ -367,9 +367,9 @@ impl Drop for Unanswered<'_> {
 }
 
 /// Runs a farewell that nobody waits for; not at all where no runtime is left.
-fn in_background(farewell: impl Future<Output = ()> + Send + 'static) {
+fn in_background(ear: &Ear, farewell: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(tokio::time::timeout(FAREWELL_TIMEOUT, farewell));
+        ear.farewells().spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
     }
 }
 

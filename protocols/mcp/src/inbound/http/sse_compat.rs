@@ -1,0 +1,147 @@
+//! HTTP+SSE, the transport of 2024-11-05: everything for the client goes by one event stream, everything from it is
+//! posted to the address that the stream names first. The end of the stream ends the session.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
+use callboard_message::Principal;
+use callboard_rpc::{
+    Body, Incoming, Nulls, Request, RpcError, SseEvent, decode, decode_body, encode_event, encode_response,
+};
+use futures::Stream;
+use uuid::Uuid;
+
+use super::admit::{self, Accepts};
+use super::body::{Held, SseBody};
+use super::log::{EventLog, Kind};
+use super::{Server, reply};
+use crate::inbound::legacy::{Session, batch};
+use crate::inbound::link::Link;
+use crate::listen::guard::{self, Refused, refused};
+use crate::listen::idle::{self, Busy};
+use crate::wire::Revision;
+
+/// The streams that are open, by the names of their sessions.
+#[derive(Default)]
+pub(super) struct SseSessions(Mutex<HashMap<String, Arc<SseSession>>>);
+
+struct SseSession {
+    session: Arc<Session>,
+    log: Arc<EventLog>,
+}
+
+impl SseSessions {
+    fn get(&self, name: &str, principal: &Principal) -> Option<Arc<SseSession>> {
+        let found = self.table().get(name).cloned()?;
+        (**found.session.principal() == *principal).then_some(found)
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SseSession>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+    let busy = idle::busy(&request);
+    open(&request, &server, busy).unwrap_or_else(reply::refuse)
+}
+
+fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
+    const GONE: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
+    let principal = admit::principal(request, server)?;
+    let accepts = Accepts::of(request.headers());
+    if !accepts.events {
+        return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
+    }
+    let permits = server.permits(None)?;
+    let log = EventLog::new(0, Kind::Once, true, server.options.streams.limits);
+    let session = Session::open(server.endpoint.clone(), Arc::new(principal), log.clone());
+    // 122 random bits, and the principal is checked besides.
+    let name = Uuid::new_v4().simple().to_string();
+    let folder = request.path().strip_suffix("sse").unwrap_or("/");
+    let endpoint = SseEvent {
+        event: Some("endpoint".into()),
+        data: format!("{folder}messages?session={name}").into(),
+        ..SseEvent::default()
+    };
+    let reader = log.read(None).map_err(|_| GONE)?;
+    server.sse.table().insert(name.clone(), Arc::new(SseSession { session, log }));
+    let held = Held::new(busy, permits, None);
+    let body = SseBody::new(reader, server.options.streams.keep_alive, held)
+        .starting_with(Some(encode_event(&endpoint).into()));
+    Ok(reply::events(Open { body, name, server: server.clone() }))
+}
+
+/// The stream of a session; its end is the session's.
+struct Open {
+    body: SseBody,
+    name: String,
+    server: Data<Server>,
+}
+
+impl Stream for Open {
+    type Item = std::io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Pin::new(&mut self.body).poll_next(cx)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let ended = self.server.sse.table().remove(&self.name);
+        if let Some(ended) = ended {
+            ended.session.close();
+        }
+    }
+}
+
+pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+    let _busy = idle::busy(&request);
+    take(&request, payload, &server).await.unwrap_or_else(reply::refuse)
+}
+
+async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) -> Result<HttpResponse, Refused> {
+    const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
+    let principal = admit::principal(request, server)?;
+    guard::check_content(request.headers())?;
+    let limits = server.options.inbound.limits;
+    let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
+    let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
+    let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
+    if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
+        actix_web::rt::spawn(async move {
+            let link: Arc<dyn Link> = found.log.clone();
+            let answer = match decode_body(&body, &limits) {
+                Ok(Body::Batch(entries)) => batch(&found.session, entries, &link).await,
+                Ok(Body::One(_)) => None,
+                Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
+            };
+            if let Some(answer) = answer {
+                link.send(answer.into());
+            }
+        });
+        return Ok(reply::accepted());
+    }
+    match decode(&body, &limits) {
+        Ok(Incoming::Request(Request { id, method, params })) => {
+            let params = params.map(ToOwned::to_owned);
+            actix_web::rt::spawn(async move {
+                let request = Request { id, method, params: params.as_deref() };
+                if let Some(answer) = found.session.request(request, found.log.clone()).await {
+                    found.log.send(answer.into());
+                }
+            });
+        }
+        Ok(Incoming::Notification(notification)) => found.session.notification(notification),
+        Ok(Incoming::Response(response)) => found.session.response(response),
+        Err(refusal) => return Ok(reply::malformed(&refusal)),
+    }
+    Ok(reply::accepted())
+}

@@ -1,0 +1,346 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use callboard_macros::Message;
+use callboard_message::surface::{
+    Change, GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
+};
+use callboard_message::{
+    Content, Elicitation, Failure, Log, LogLevel, Principal, Progress, Question, RawObject, ResourceContent, Sample,
+    Speaker, ToolResult,
+};
+use callboard_rpc::{Incoming, Limits, decode};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::link::Link;
+use crate::inbound::modern;
+use crate::inbound::options::InboundOptions;
+
+/// Says a text back.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+pub struct Echo {
+    /// What.
+    #[serde(default)]
+    #[schemars(extend("x-mcp-header" = "Text"))]
+    pub text: String,
+    /// How often.
+    #[serde(default)]
+    #[schemars(extend("x-mcp-header" = "Times"))]
+    pub times: i64,
+}
+
+/// No header can be called so.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+pub struct Misnamed {
+    /// It.
+    #[schemars(extend("x-mcp-header" = "no name"))]
+    pub text: String,
+}
+
+/// Asks for a name, then does something once.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+pub struct AskName {
+    #[serde(default)]
+    pub greeting: String,
+}
+
+/// Asks for three things at once.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+pub struct AskThree {}
+
+/// Asks twice, without keys.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+pub struct AskTwice {}
+
+/// Tells how far it has come, and of its course.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+pub struct Tell {}
+
+/// Never ends, unless it is cancelled.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+pub struct Hang {}
+
+/// Changes what the agent shows.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ())]
+pub struct Touch {}
+
+#[derive(Clone, Default)]
+pub struct Counts {
+    /// How often a name was greeted.
+    pub greeted: Arc<AtomicUsize>,
+    /// How many calls were told that nobody wants them.
+    pub cancelled: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Default)]
+pub struct Fixture {
+    pub counts: Counts,
+}
+
+impl Agent for Fixture {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>().sync::<Misnamed>().sync::<Tell>().sync::<Touch>();
+        on.sync::<ListPrompts>().sync::<ListResources>();
+        on.concurrent::<AskName>(64).concurrent::<AskThree>(64).concurrent::<AskTwice>(64).concurrent::<Hang>(64);
+        on.concurrent::<ReadResource>(64).concurrent::<GetPrompt>(64);
+    }
+}
+
+pub fn form(key: &str) -> Elicitation {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+    Elicitation::form("What is your name?", schema).key(key)
+}
+
+async fn name(cx: &Cx, key: &str) -> Result<String, Failure> {
+    let answer = cx.elicit(form(key)).await?;
+    Ok(answer.content().and_then(|c| c["name"].as_str().map(str::to_owned)).unwrap_or_default())
+}
+
+impl SyncHandler<Echo> for Fixture {
+    fn handle(&mut self, message: Echo, _: &mut Cx) -> ToolResult {
+        ToolResult::text(message.text)
+    }
+}
+
+impl SyncHandler<Misnamed> for Fixture {
+    fn handle(&mut self, message: Misnamed, _: &mut Cx) -> ToolResult {
+        ToolResult::text(message.text)
+    }
+}
+
+impl SyncHandler<Tell> for Fixture {
+    fn handle(&mut self, _: Tell, cx: &mut Cx) -> ToolResult {
+        for done in [0.0, 50.0, 50.0, 40.0, 100.0] {
+            cx.progress(Progress { done, total: Some(100.0), message: None });
+        }
+        for level in [LogLevel::Debug, LogLevel::Warning, LogLevel::Error] {
+            cx.log(Log::new(level, "tell", "a line"));
+        }
+        ToolResult::text("told")
+    }
+}
+
+impl SyncHandler<Touch> for Fixture {
+    fn handle(&mut self, _: Touch, cx: &mut Cx) {
+        for change in
+            [Change::Tools, Change::Prompts, Change::Resource("test://a".into()), Change::Resource("x".into())]
+        {
+            cx.changed(change);
+        }
+    }
+}
+
+impl SyncHandler<ListPrompts> for Fixture {
+    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
+        Ok(RawObject::new().with("prompts", json!([])))
+    }
+}
+
+impl SyncHandler<ListResources> for Fixture {
+    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
+        Ok(RawObject::new().with("resources", json!([])).with("ttlMs", 7).with("cacheScope", "public"))
+    }
+}
+
+impl ConcurrentHandler<AskName> for Fixture {
+    fn handle(&mut self, m: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let counts = self.counts.clone();
+        async move {
+            let name = tokio::select! {
+                name = name(&cx, "user_name") => name?,
+                () = cx.cancelled() => {
+                    counts.cancelled.fetch_add(1, Ordering::SeqCst);
+                    return Ok(ToolResult::text("cancelled"));
+                }
+            };
+            counts.greeted.fetch_add(1, Ordering::SeqCst);
+            cx.progress(Progress { done: 1.0, total: None, message: Some("greeted".into()) });
+            Ok(ToolResult::text(format!("{} {name}", m.greeting)))
+        }
+    }
+}
+
+impl ConcurrentHandler<AskThree> for Fixture {
+    fn handle(&mut self, _: AskThree, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let roots = cx.question(Question::roots().key("folders"));
+            let asked = futures::join!(name(&cx, "who"), cx.sample(Sample::prompt("Greet", 50).key("greeting")), roots);
+            let said = match asked {
+                (Ok(name), Ok(greeting), Ok(_)) => format!("{} {name}", greeting.written().unwrap_or_default()),
+                (name, greeting, roots) => format!("{} {} {}", name.is_ok(), greeting.is_ok(), roots.is_ok()),
+            };
+            Ok(ToolResult::text(said))
+        }
+    }
+}
+
+impl ConcurrentHandler<AskTwice> for Fixture {
+    fn handle(&mut self, _: AskTwice, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let first = name(&cx, "").await?;
+            let second = name(&cx, "").await?;
+            Ok(ToolResult::text(format!("{first} {second}")))
+        }
+    }
+}
+
+impl ConcurrentHandler<Hang> for Fixture {
+    fn handle(&mut self, _: Hang, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+        let counts = self.counts.clone();
+        async move {
+            cx.cancelled().await;
+            counts.cancelled.fetch_add(1, Ordering::SeqCst);
+            ToolResult::text("cancelled")
+        }
+    }
+}
+
+impl ConcurrentHandler<ReadResource> for Fixture {
+    fn handle(
+        &mut self,
+        m: ReadResource,
+        cx: Cx,
+    ) -> impl Future<Output = Result<ReadResourceResult, Failure>> + Send + 'static {
+        async move {
+            match m.uri().as_str() {
+                "test://a" => Ok(ReadResourceResult::of([ResourceContent::text("test://a", "text/plain", "a")])),
+                "test://asks" => {
+                    let name = name(&cx, "user_name").await?;
+                    Ok(ReadResourceResult::of([ResourceContent::text("test://asks", "text/plain", name)]))
+                }
+                _ => Err(Failure::not_found("no such resource")),
+            }
+        }
+    }
+}
+
+impl ConcurrentHandler<GetPrompt> for Fixture {
+    fn handle(
+        &mut self,
+        _: GetPrompt,
+        cx: Cx,
+    ) -> impl Future<Output = Result<GetPromptResult, Failure>> + Send + 'static {
+        async move { Ok(GetPromptResult::of([(Speaker::User, Content::text(name(&cx, "user_name").await?))])) }
+    }
+}
+
+/// Runs a test with a peer, and time paused.
+pub fn with_peer(test: impl AsyncFnOnce(Peer)) {
+    with_options(InboundOptions::default(), test);
+}
+
+pub fn with_options(options: InboundOptions, test: impl AsyncFnOnce(Peer)) {
+    paused(async |system| {
+        test(Peer::new(system, options)).await;
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// What was sent on a link.
+#[derive(Default)]
+pub struct Sent(Mutex<Vec<Value>>);
+
+impl Link for Sent {
+    fn send(&self, message: Bytes) -> bool {
+        self.0.lock().unwrap().push(serde_json::from_slice(&message).unwrap());
+        true
+    }
+}
+
+impl Sent {
+    pub fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A client without state.
+pub struct Peer {
+    pub endpoint: Arc<Endpoint>,
+    pub counts: Counts,
+    pub principal: Arc<Principal>,
+    pub link: Arc<Sent>,
+    pub hung_up: CancellationToken,
+}
+
+impl Peer {
+    fn new(system: &System, options: InboundOptions) -> Self {
+        let fixture = Fixture::default();
+        let counts = fixture.counts.clone();
+        let endpoint = Endpoint::new(system.spawn(fixture), options);
+        let principal = Arc::new(Principal::anonymous());
+        Self { endpoint, counts, principal, link: Arc::default(), hung_up: CancellationToken::new() }
+    }
+
+    /// The same server, as somebody else.
+    pub fn other(&self, id: &str) -> Self {
+        Self {
+            endpoint: self.endpoint.clone(),
+            counts: self.counts.clone(),
+            principal: Arc::new(Principal::agent(id)),
+            link: Arc::default(),
+            hung_up: CancellationToken::new(),
+        }
+    }
+
+    /// Status and response.
+    pub async fn send(&self, body: &Value) -> (u16, Value) {
+        let text = body.to_string();
+        let Ok(Incoming::Request(request)) = decode(text.as_bytes(), &Limits::default()) else { panic!("no request") };
+        let answer =
+            modern::request(&self.endpoint, self.principal.clone(), request, self.link.clone(), self.hung_up.clone());
+        let answer = answer.await;
+        (answer.status, serde_json::from_slice(&answer.body).unwrap())
+    }
+
+    /// A request of a client that can answer everything.
+    pub async fn post(&self, method: &str, params: Value) -> (u16, Value) {
+        self.post_as(method, params, json!({ "sampling": {}, "elicitation": {}, "roots": {} })).await
+    }
+
+    pub async fn post_as(&self, method: &str, mut params: Value, capabilities: Value) -> (u16, Value) {
+        let mut meta = params.get("_meta").cloned().unwrap_or_else(|| json!({}));
+        meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+        meta["io.modelcontextprotocol/clientCapabilities"] = capabilities;
+        params["_meta"] = meta;
+        self.send(&json!({ "jsonrpc": "2.0", "id": "r1", "method": method, "params": params })).await
+    }
+
+    /// The result of a `tools/call`.
+    pub async fn tool(&self, name: &str, more: Value) -> Value {
+        let (_, mut response) = self.call(name, more).await;
+        response["result"].take()
+    }
+
+    pub async fn call(&self, name: &str, more: Value) -> (u16, Value) {
+        let mut params = json!({ "name": name, "arguments": {} });
+        for (member, value) in more.as_object().unwrap() {
+            params[member] = value.clone();
+        }
+        self.post("tools/call", params).await
+    }
+}
+
+/// An answer to [`form`].
+pub fn named(name: &str) -> Value {
+    json!({ "action": "accept", "content": { "name": name } })
+}
+
+pub fn error_code(response: &Value) -> i64 {
+    response["error"]["code"].as_i64().unwrap_or_default()
+}

@@ -1,0 +1,324 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_mcp::inbound::{McpServerOptions, SessionOptions, StreamLimits, StreamOptions};
+use callboard_message::Principal;
+use callboard_rpc::{Access, BearerVerifier, CredentialError};
+use serde_json::{Value, json};
+
+use crate::kit::{header, soon};
+use crate::mcp_kit::{BOTH, Event, Seen, Served, initialize};
+
+fn streams(streams: StreamOptions) -> McpServerOptions {
+    McpServerOptions { streams, ..McpServerOptions::default() }
+}
+
+/// Goal: a stream begins with where to go on from, in the revision that knows it. Method: a call with progress, by
+/// revision.
+#[tokio::test]
+async fn priming_event() {
+    let server = Served::start().await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut stream = client.call("count", json!({ "steps": 1 })).await;
+    assert_eq!(header(&stream.head, "content-type"), Some("text/event-stream"));
+    assert_eq!(header(&stream.head, "cache-control"), Some("no-store"));
+    let first = stream.event().await.unwrap();
+    assert_eq!(first, Event { id: Some("1-0".into()), retry: Some(1_000), ..Event::default() });
+    for id in ["1-1", "1-2", "1-3"] {
+        assert_eq!(stream.event().await.unwrap().id.as_deref(), Some(id));
+    }
+    assert_eq!(stream.event().await, None);
+    let mut older = server.session("2025-06-18", json!({})).await;
+    let mut stream = older.call("count", json!({ "steps": 0 })).await;
+    assert_eq!(stream.event().await.unwrap().id.as_deref(), Some("1-1"));
+    server.stop().await;
+}
+
+/// Goal: whatever was missed comes again, once, and the rest follows live. Method: a reader that goes away after each
+/// event of a running call and comes back, while the call ends in between.
+#[tokio::test]
+async fn resumed_without_loss_or_duplicates() {
+    let mut server = Served::start().await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut stream = client.call("linger", json!({ "progress": true })).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    let primed = stream.event().await.unwrap().id.unwrap();
+    let progress = stream.event().await.unwrap();
+    drop(stream);
+    let mut again = client.get(Some(&primed)).await;
+    assert_eq!(again.event().await.unwrap(), progress);
+    drop(again);
+    // A call survives its connection.
+    server.go_on.send(true).unwrap();
+    assert_eq!(server.seen().await, Seen::Finished);
+    let rest = client.get(progress.id.as_deref()).await.messages().await;
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0]["result"]["content"][0]["text"], "went on");
+    // All of it once more, and of no other stream.
+    let mut other = client.call("count", json!({ "steps": 0 })).await;
+    while other.event().await.is_some() {}
+    let whole = client.get(Some(&primed)).await.messages().await;
+    assert_eq!(whole.len(), 2);
+    assert_eq!((&whole[0], &whole[1]), (&progress.json(), &rest[0]));
+    server.stop().await;
+}
+
+/// Goal: one reader a stream: whoever comes later takes it over, and nothing comes twice. Method: two readers.
+#[tokio::test]
+async fn a_later_reader_takes_over() {
+    let server = Served::start().await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut first = client.get(None).await;
+    first.event().await.unwrap();
+    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "tools" } })).await;
+    let told = first.event().await.unwrap();
+    let mut second = client.get(None).await;
+    assert_eq!(first.event().await, None);
+    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "prompts" } })).await;
+    second.event().await.unwrap();
+    assert_eq!(second.event().await.unwrap().json()["method"], "notifications/prompts/list_changed");
+    // What came while nobody listened is not lost.
+    drop(second);
+    client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "resources" } })).await;
+    let mut third = client.get(told.id.as_deref()).await;
+    for name in ["prompts", "resources"] {
+        let wanted = format!("notifications/{name}/list_changed");
+        assert_eq!(third.message().await["method"], wanted);
+    }
+    server.stop().await;
+}
+
+/// Goal: a long call's connection is closed, its stream isn't. Method: close after 50 ms; the client comes back for each
+/// part (2025-11-25 only).
+#[tokio::test]
+async fn polling() {
+    let poll_after = Some(Duration::from_millis(50));
+    let options = StreamOptions { poll_after, after: Duration::from_millis(10), ..StreamOptions::default() };
+    let server = Served::with(streams(options)).await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut stream = client.call("linger", json!({})).await;
+    let primed = stream.event().await.unwrap();
+    assert!(primed.retry.is_some() && primed.data.is_empty());
+    assert_eq!(stream.event().await, None);
+    let mut again = client.get(primed.id.as_deref()).await;
+    assert_eq!(again.event().await, None);
+    server.go_on.send(true).unwrap();
+    let rest = client.get(primed.id.as_deref()).await.messages().await;
+    assert_eq!(rest.len(), 1, "{rest:?}");
+    assert_eq!(rest[0]["id"], 1);
+    server.stop().await;
+}
+
+/// Goal: a late answer comes by a stream that shows it lives. Method: a call that waits, keep-alive every 20 ms.
+#[tokio::test]
+async fn idle_streams_show_that_they_live() {
+    let options = StreamOptions {
+        after: Duration::from_millis(1),
+        keep_alive: Duration::from_millis(20),
+        ..StreamOptions::default()
+    };
+    let server = Served::with(streams(options)).await;
+    let mut client = server.session("2025-06-18", json!({})).await;
+    let request = client.request("tools/call", json!({ "name": "linger", "arguments": {} }));
+    let mut stream = client.stream(&request).await;
+    let mut alive = String::new();
+    while alive.len() < 6 {
+        alive.push_str(&stream.chunk().await);
+    }
+    assert_eq!(alive.replace(":\n\n", ""), "");
+    server.go_on.send(true).unwrap();
+    assert_eq!(stream.message().await["result"]["content"][0]["text"], "went on");
+    server.stop().await;
+}
+
+/// Goal: nothing is resumed from nowhere. Method: ids that were never given, of another session, and beyond what is kept.
+#[tokio::test]
+async fn nothing_to_resume() {
+    let limits = StreamLimits { events_max: 2, ..StreamLimits::default() };
+    let server = Served::with(streams(StreamOptions { limits, ..StreamOptions::default() })).await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut stream = client.call("count", json!({ "steps": 0 })).await;
+    while stream.event().await.is_some() {}
+    let other = server.session("2025-11-25", json!({})).await;
+    for id in ["", "x", "1", "1-", "-1", "9-0", "1-9", "1-0-0", "18446744073709551616-0", "1-99999999999999999999"] {
+        assert_eq!(client.get(Some(id)).await.status, 400, "{id}");
+    }
+    assert_eq!(other.get(Some("1-0")).await.status, 400);
+    assert_eq!(client.get(Some("1-0")).await.status, 200);
+    for _ in 0..3 {
+        client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "tools" } })).await;
+    }
+    // Of three changes two are kept: the gap is told.
+    assert_eq!(client.get(Some("0-0")).await.status, 400);
+    assert_eq!(client.get(Some("0-1")).await.status, 200);
+    server.stop().await;
+}
+
+/// Goal: only the last finished streams are kept. Method: the bound, and one more.
+#[tokio::test]
+async fn finished_streams_kept() {
+    let sessions = SessionOptions { replay_streams_max: 2, ..SessionOptions::default() };
+    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    for _ in 0..4 {
+        let mut stream = client.call("count", json!({ "steps": 0 })).await;
+        while stream.event().await.is_some() {}
+    }
+    // The one that makes room is kept beside the two that were finished when it began.
+    assert_eq!(client.get(Some("1-0")).await.status, 400);
+    for kept in ["2-0", "3-0", "4-0"] {
+        assert_eq!(client.get(Some(kept)).await.status, 200, "{kept}");
+    }
+    server.stop().await;
+}
+
+/// Goal: a reader that doesn't read is cut, and costs no more than its stream's bound. Method: calls whose answers
+/// overflow it, read late.
+#[tokio::test]
+async fn slow_readers_are_cut() {
+    let limits = StreamLimits { bytes_max: 64 * 1024, replay_bytes_max: 1024, ..StreamLimits::default() };
+    let server = Served::with(streams(StreamOptions { limits, ..StreamOptions::default() })).await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let stream = client.get(None).await;
+    // More than the socket's buffers and the stream's bound together hold.
+    let uri = format!("test://{}", "u".repeat(7_000));
+    client.ask("resources/subscribe", json!({ "uri": uri })).await;
+    for _ in 0..1_500 {
+        client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": uri } })).await;
+    }
+    let body = soon(stream.rest()).await;
+    assert!(body.len() < 1_500 * uri.len(), "{} bytes", body.len());
+    // The session itself goes on.
+    assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
+    server.stop().await;
+}
+
+/// Goal: open streams are bounded, by session and by server, and the bound is exact. Method: calls that wait.
+#[tokio::test]
+async fn open_streams_are_bounded() {
+    let mut server = Served::with(McpServerOptions {
+        sessions: SessionOptions { streams_max: 2, ..SessionOptions::default() },
+        streams: StreamOptions { streams_max: 3, ..StreamOptions::default() },
+        ..McpServerOptions::default()
+    })
+    .await;
+    let mut first = server.session("2025-11-25", json!({})).await;
+    let mut second = server.session("2025-11-25", json!({})).await;
+    let a = first.call("linger", json!({ "progress": true })).await;
+    let b = first.get(None).await;
+    assert_eq!((a.status, b.status), (200, 200));
+    let over = first.call("linger", json!({ "progress": true })).await;
+    assert_eq!((over.status, header(&over.head, "retry-after").is_some()), (429, true));
+    let c = second.get(None).await;
+    assert_eq!(c.status, 200);
+    let over = second.call("linger", json!({ "progress": true })).await;
+    assert_eq!(over.status, 503);
+    assert_eq!(second.ask("ping", json!({})).await["result"], json!({}));
+    for _ in 0..3 {
+        assert_eq!(server.seen().await, Seen::Began);
+    }
+    drop((a, b));
+    // Their places are free once the server has noticed.
+    let freed = async {
+        loop {
+            let again = second.get(None).await;
+            if again.status == 200 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(freed).await;
+    server.stop().await;
+}
+
+/// Goal: sessions are bounded, expire when idle, and end by DELETE. Method: the bound and one more; an idle time of zero.
+#[tokio::test]
+async fn sessions_come_to_an_end() {
+    let sessions = SessionOptions { sessions_max: 2, ..SessionOptions::default() };
+    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let mut first = server.session("2025-11-25", json!({})).await;
+    let _second = server.session("2025-11-25", json!({})).await;
+    let full = server.connect().await.post_with(BOTH, initialize("2025-11-25", &json!({})).to_string()).await;
+    assert_eq!((full.status, full.code()), (503, -3));
+    let mut stream = first.get(None).await;
+    stream.event().await.unwrap();
+    assert_eq!(first.delete().await.status, 204);
+    assert_eq!(stream.event().await, None);
+    for status in [first.get(None).await.status, first.delete().await.status] {
+        assert_eq!(status, 404);
+    }
+    let ping = first.request("ping", json!({}));
+    assert_eq!(first.post(&ping).await.status, 404);
+    let _third = server.session("2025-11-25", json!({})).await;
+    server.stop().await;
+
+    let sessions = SessionOptions { idle_max: Duration::ZERO, ..SessionOptions::default() };
+    let server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let mut connection = server.connect().await;
+    let body = initialize("2025-11-25", &json!({})).to_string();
+    let reply = connection.post_with(BOTH, body).await;
+    let session = header(&reply.head, "mcp-session-id").unwrap();
+    let headers = format!("{}Mcp-Session-Id: {session}\r\n", BOTH);
+    let late = connection.post_with(&headers, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
+    assert_eq!(late.status, 404);
+    server.stop().await;
+}
+
+/// Goal: a running call keeps its session from expiring. Method: a call that waits, until a session beside it has expired.
+#[tokio::test]
+async fn busy_sessions_do_not_expire() {
+    let sessions = SessionOptions { idle_max: Duration::from_millis(200), ..SessionOptions::default() };
+    let mut server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
+    let mut client = server.session("2025-11-25", json!({})).await;
+    let mut stream = client.call("linger", json!({ "progress": true })).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    let idle = server.session("2025-11-25", json!({})).await;
+    let primed = stream.event().await.unwrap().id;
+    drop(stream);
+    // Looking for a stream that never was doesn't count as use.
+    let gone = async { while idle.get(Some("x")).await.status != 404 {} };
+    soon(gone).await;
+    let again = client.get(primed.as_deref()).await;
+    assert_eq!(again.status, 200);
+    server.go_on.send(true).unwrap();
+    assert_eq!(again.messages().await.len(), 2);
+    server.stop().await;
+}
+
+/// Takes any token for a name.
+struct ByName;
+
+impl BearerVerifier for ByName {
+    fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+        Some(Ok(Principal::agent(String::from_utf8_lossy(token))))
+    }
+}
+
+/// Goal: a session is its principal's: to anybody else its id is as unknown as any. Method: every request with another's
+/// token, a forged id, and none.
+#[tokio::test]
+async fn sessions_belong_to_their_principal() {
+    let access = Access::Bearer(Arc::new([Box::new(ByName) as Box<dyn BearerVerifier>]));
+    let server = Served::with(McpServerOptions { access, ..McpServerOptions::default() }).await;
+    let ana = "Authorization: Bearer ana\r\n";
+    let body = initialize("2025-11-25", &json!({})).to_string();
+    assert_eq!(server.connect().await.post_with(BOTH, &body).await.status, 401);
+    let reply = server.connect().await.post_with(&format!("{BOTH}{ana}"), &body).await;
+    let session = header(&reply.head, "mcp-session-id").unwrap();
+    let mut client = server.client(session, ana);
+    assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
+    let forged: String = session.chars().rev().collect();
+    for (session, token) in [(session, "bob"), (&*forged, "ana")] {
+        let mut other = server.client(session, &format!("Authorization: Bearer {token}\r\n"));
+        let ping = other.request("ping", json!({}));
+        let reply = other.post(&ping).await;
+        assert_eq!((reply.status, reply.code(), reply.json()["id"].clone()), (404, -32600, Value::Null));
+        assert_eq!((other.get(None).await.status, other.delete().await.status), (404, 404));
+    }
+    let mut nobody = server.client(session, "Authorization: Bearer ana\r\nAuthorization: Bearer bob\r\n");
+    let ping = nobody.request("ping", json!({}));
+    assert_eq!(nobody.post(&ping).await.status, 400);
+    assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
+    server.stop().await;
+}
