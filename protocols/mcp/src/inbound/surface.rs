@@ -120,21 +120,6 @@ impl Surface {
         self.handles::<ListResources>() || self.handles::<ReadResource>()
     }
 
-    /// Tells the agent that somebody wants to hear of a resource's changes, where it must know.
-    ///
-    /// # Errors
-    /// `METHOD_NOT_FOUND` for an agent without resources, else what the agent says.
-    pub(crate) async fn subscribe(&self, uri: &str, call: CallMeta) -> Result<(), RpcError> {
-        if !self.has_resources() {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
-        }
-        if !self.handles::<Subscribe>() {
-            return Ok(());
-        }
-        let body = RawObject::new().with("uri", uri);
-        self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
-    }
-
     /// Does a request that both eras have: lists, `tools/call`, `resources/read`, `prompts/get`, `completion/complete`.
     ///
     /// # Errors
