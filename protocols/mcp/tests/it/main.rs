@@ -39,13 +39,5 @@ mod legacy_session;
 mod http_streams;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
-// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
-mod auth;
 // WebSocket and HTTP+SSE, as far as they are wanted.
 mod http_compat;
-// A server that the test plays, for the client.
-mod client_kit;
-// The client in the legacy era, in the modern one, and over channels that all calls share.
-mod client_channels;
-mod client_legacy;
-mod client_modern;
