@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use callboard::mcp::outbound::auth::{Client, Grant, HeadlessConsent, Identity, KnownClient, OAuth, OAuthOptions};
-use callboard_rpc::Egress;
+use callboard::rpc::Egress;
 use serde_json::Value;
 
 /// Named only: nothing listens there.
@@ -14,11 +14,11 @@ const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
 pub fn authorizer(url: &str, scenario: &str, context: &Value) -> Result<OAuth, Box<dyn Error>> {
     let text = |name: &str| context[name].as_str().map(str::to_owned);
+    // The suite's servers are on this machine.
+    let egress = Egress::public().with_loopback();
     let known = text("client_id")
         .zip(text("client_secret"))
         .map(|(id, secret)| KnownClient { client: Client::with_secret(id, secret.into()), issuer: text("issuer") });
-    // The suite's servers are on this machine.
-    let egress = Egress::public().with_loopback();
     let grant = match known {
         Some(known) if scenario == "auth/client-credentials-basic" => Grant::Client(known),
         known => Grant::Consent {

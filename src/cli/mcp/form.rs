@@ -84,11 +84,23 @@ impl Field {
             prompt += " several, with commas";
         }
         match &self.default {
-            Some(default) => prompt += &format!(" [{}]", shown(default)),
+            Some(default) => prompt += &format!(" [{}]", self.called(default)),
             None if !self.is_required => prompt += " [nothing]",
             None => {}
         }
         prompt + ": "
+    }
+
+    /// A value by the name that its choice has.
+    fn called(&self, value: &Value) -> String {
+        match (&self.kind, value) {
+            (Kind::One(choices) | Kind::Several(choices), value) if !value.is_array() => {
+                let choice = choices.iter().find(|(of, _)| of == value);
+                choice.map_or_else(|| shown(value), |(_, called)| called.clone())
+            }
+            (_, Value::Array(values)) => values.iter().map(|v| self.called(v)).collect::<Vec<_>>().join(", "),
+            (_, value) => shown(value),
+        }
     }
 
     /// The value of a line, or what is wrong with it.

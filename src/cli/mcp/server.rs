@@ -31,7 +31,7 @@ impl Server {
     /// Connects when it is first asked. `caller` is told and asked by the server.
     pub(super) fn new(arguments: &ServerArguments, caller: Option<Arc<dyn Caller>>) -> Result<Self, Stopped> {
         let can = caller.as_ref().map(|caller| caller.abilities()).unwrap_or_default();
-        let client = McpClient::new(endpoint(arguments)?, options(arguments, can)?)?;
+        let client = McpClient::new(endpoint(arguments)?, options(arguments, can, caller.clone())?)?;
         let system = System::start(1)?;
         let spawned = client.clone();
         let agent = system.prepare_with(move || spawned.clone()).label("server").spawn();
@@ -106,11 +106,17 @@ fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, Stopped> {
     Ok(Endpoint::Child(command))
 }
 
-fn options(arguments: &ServerArguments, can: Abilities) -> Result<ClientOptions, Stopped> {
+fn options(
+    arguments: &ServerArguments,
+    can: Abilities,
+    only_caller: Option<Arc<dyn Caller>>,
+) -> Result<ClientOptions, Stopped> {
     let mut options = ClientOptions {
         era: arguments.era.choice(),
         offers: can,
-        listen: false,
+        // Only for the questions that no call causes; nobody follows what changes.
+        listen: only_caller.is_some(),
+        only_caller,
         connect_timeout: Duration::from_secs(arguments.connect_timeout),
         call_timeout: Duration::from_secs(arguments.timeout),
         ..ClientOptions::default()

@@ -48,10 +48,6 @@ impl Surface {
         &self.agent
     }
 
-    pub(crate) fn options(&self) -> &Arc<InboundOptions> {
-        &self.options
-    }
-
     fn handles<M: Message>(&self) -> bool {
         self.outside || self.handles.iter().any(|name| name == M::NAME)
     }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use callboard_message::{Failure, Log, Progress, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, encode_response};
 use callboard_runtime::Cx;
-use futures::StreamExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -101,13 +101,14 @@ impl<'a> Talk<'a> {
         let key = id.clone();
         let answering = async move {
             let answer = match question {
-                Ok(question) => questions::ask(cx, question).await,
+                Ok(question) => questions::ask_in(cx, question).await,
                 Err(why) => Err(why),
             };
             let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
             send(link, encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)).await;
         };
-        self.answers.push(Box::pin(async move { drop(Abortable::new(answering, registration).await) }));
+        // Aborted, the server wants no answer any more.
+        self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| ())));
         self.open.insert(key, abort);
     }
 }

@@ -3,15 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use callboard_message::{Change, RawObject};
+use callboard_message::{Change, Log, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use callboard_runtime::Cx;
+use callboard_runtime::{Caller, Cx};
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::options::QUESTIONS_AT_ONCE_MAX;
+use super::questions;
 use super::tool_book::ToolBook;
-use crate::wire::{code as mcp, meta};
+use crate::wire::{code as mcp, failure, meta};
+
+/// What a message from the server calls for.
+pub(super) enum Reply {
+    None,
+    /// To be sent back.
+    Now(Vec<u8>),
+    /// To be waited for, then sent back.
+    Later(BoxFuture<'static, Vec<u8>>),
+}
 
 /// Listens for one connection.
 pub(super) struct Ear {
@@ -21,13 +34,23 @@ pub(super) struct Ear {
     cx: Cx,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
     farewells: TaskTracker,
+    /// Who is meant by what no call caused, where this client is for one caller only.
+    only_caller: Option<Arc<dyn Caller>>,
+    /// For the questions that are asked of them.
+    places: Arc<Semaphore>,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
 
 impl Ear {
-    pub(super) fn new(tools: Arc<ToolBook>, cx: Cx, farewells: TaskTracker) -> Self {
-        Self { flights: Arc::default(), tools, cx, farewells, is_modern: AtomicBool::new(false) }
+    pub(super) fn new(
+        tools: Arc<ToolBook>,
+        cx: Cx,
+        farewells: TaskTracker,
+        only_caller: Option<Arc<dyn Caller>>,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
+        Self { flights: Arc::default(), tools, cx, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
@@ -46,25 +69,47 @@ impl Ear {
         self.is_modern.store(false, Relaxed);
     }
 
-    /// Takes a message that came by a channel which is no single request's. What it gives back is to be sent.
-    pub(super) fn hear(&self, heard: Heard) -> Option<Vec<u8>> {
+    /// Takes a message that came by a channel which is no single request's.
+    pub(super) fn hear(&self, heard: Heard) -> Reply {
         match heard {
             Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
                 tracing::warn!(method, %id, "a request of a modern server's is dropped");
-                None
+                Reply::None
             }
             Heard::Request { id, method, params } => {
                 if let Some(answer) = self.answer(&id, &method) {
-                    return Some(answer);
+                    return Reply::Now(answer);
                 }
-                let placed = self.flights.give_only_call(Heard::Request { id: id.clone(), method, params });
-                placed.err().map(|why| refusal(&id, why))
+                let asked = Heard::Request { id: id.clone(), method: method.clone(), params: params.clone() };
+                match self.flights.give_only_call(asked) {
+                    Ok(()) => Reply::None,
+                    Err(Unplaced::Full) => Reply::Now(refusal(&id, Unplaced::Full)),
+                    Err(why) => self.ask_the_only_caller(id, &method, params.as_deref(), why),
+                }
             }
             Heard::Notification { method, params } => {
                 self.note(method, params);
-                None
+                Reply::None
             }
         }
+    }
+
+    /// Asks whoever this client is for, where it is for one caller only.
+    fn ask_the_only_caller(&self, id: Id, method: &str, params: Option<&RawValue>, why: Unplaced) -> Reply {
+        let Some(caller) = self.only_caller.clone() else { return Reply::Now(refusal(&id, why)) };
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return Reply::Now(refusal(&id, Unplaced::Full));
+        };
+        let question = questions::read(method, params);
+        Reply::Later(Box::pin(async move {
+            let answer = match question {
+                Ok(question) => questions::ask(&*caller, question).await,
+                Err(why) => Err(why),
+            };
+            drop(place);
+            let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
+            encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)
+        }))
     }
 
     /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
@@ -93,8 +138,17 @@ impl Ear {
             (None, Heard::Notification { method, .. }) if method == "notifications/cancelled" => {
                 self.flights.give_all(&heard);
             }
-            // A line that could be anyone's is nobody's.
-            _ => drop(self.flights.give_only_call(heard)),
+            // A line that could be anyone's is nobody's, unless there is but one.
+            _ => {
+                let unplaced = self.flights.give_only_call(heard.clone()).is_err();
+                if let (Heard::Notification { method, params: Some(params) }, Some(caller), true) =
+                    (&heard, &self.only_caller, unplaced)
+                    && method == "notifications/message"
+                    && let Ok(line) = RawObject::parse(params)
+                {
+                    caller.log(Log(line));
+                }
+            }
         }
     }
 

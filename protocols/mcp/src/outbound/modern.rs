@@ -185,7 +185,7 @@ async fn answers(asked: &RawObject, cx: &Cx) -> Result<RawObject, LinkError> {
         let request = RawObject::parse(request).map_err(|_| bad_questions())?;
         let method = request.text("method").ok_or_else(bad_questions)?;
         let question = questions::read(&method, request.get("params")).map_err(|_| bad_questions())?;
-        let answer = questions::ask(cx, question).await.map_err(LinkError::Failed)?;
+        let answer = questions::ask_in(cx, question).await.map_err(LinkError::Failed)?;
         Ok::<_, LinkError>((key.to_owned(), answer))
     });
     let mut answers = RawObject::new();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use callboard_message::{Abilities, LogLevel, RawObject};
 use callboard_rpc::Limits;
+use callboard_runtime::Caller;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -170,6 +171,9 @@ pub struct ClientOptions {
     pub headers: HeaderMap,
     /// What authorises each HTTP request.
     pub authorizer: Option<Arc<dyn Authorizer>>,
+    /// Who is told and asked what no call, or none for sure, has caused (legacy): for a client that serves one caller
+    /// only. `None`: such questions are refused.
+    pub only_caller: Option<Arc<dyn Caller>>,
     /// What a message from the server may measure.
     pub limits: Limits,
     /// How long a connection may take.
@@ -199,6 +203,7 @@ impl Default for ClientOptions {
             listen: true,
             headers: HeaderMap::new(),
             authorizer: None,
+            only_caller: None,
             limits: Limits::default(),
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             handshake_timeout: HANDSHAKE_TIMEOUT_DEFAULT,

@@ -1,7 +1,7 @@
 //! A server's questions as questions of the call that caused them.
 
-use callboard_message::{Answer, Elicitation, Failure, Question, RawObject, RootsRequest, Sample};
-use callboard_runtime::Cx;
+use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, RawObject, RootsRequest, Sample};
+use callboard_runtime::{Caller, Cx};
 use serde_json::value::RawValue;
 
 /// The question that a request of the server's is.
@@ -25,10 +25,10 @@ pub(super) fn read(method: &str, params: Option<&RawValue>) -> Result<Question, 
 ///
 /// # Errors
 /// Where nobody answers; the answerer's own failure.
-pub(super) async fn ask(cx: &Cx, question: Question) -> Result<Box<RawValue>, Failure> {
+pub(super) async fn ask(caller: &dyn Caller, question: Question) -> Result<Box<RawValue>, Failure> {
     let sent = std::mem::discriminant(&question);
     let fits = |asked: Question| std::mem::discriminant(&asked) == sent;
-    let (body, fits) = match cx.question(question).await? {
+    let (body, fits) = match caller.ask(question).await? {
         Answer::Sample(answer) => (answer.0, fits(Question::Sample(Sample::default()))),
         Answer::Elicit(answer) => (answer.0, fits(Question::Elicit(Elicitation::default()))),
         Answer::Roots(answer) => (answer.0, fits(Question::roots())),
@@ -37,5 +37,16 @@ pub(super) async fn ask(cx: &Cx, question: Question) -> Result<Box<RawValue>, Fa
     match fits {
         true => Ok(body.to_raw()),
         false => Err(Failure::invalid("the answer doesn't fit the question")),
+    }
+}
+
+/// Asks whoever made the call `cx`.
+///
+/// # Errors
+/// Like [`ask`]; `NobodyToAsk` where nobody did.
+pub(super) async fn ask_in(cx: &Cx, question: Question) -> Result<Box<RawValue>, Failure> {
+    match cx.call().and_then(|call| call.caller.clone()) {
+        Some(caller) => ask(&*caller, question).await,
+        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conversation::converse;
-use super::ear::Ear;
+use super::ear::{Ear, Reply};
 use super::link::{Head, Heard, Link, LinkError, Outgoing, id_of};
 use super::options::ClientOptions;
 use crate::wire::{Era, Revision, meta};
@@ -87,9 +87,12 @@ pub(super) async fn quietly(
             Some(event) = heard.recv() => match event {
                 Heard::Notification { method, params } => drop(ear.changed(&method, params.as_deref())),
                 asked => {
-                    if let Some(reply) = ear.hear(asked)
-                        && let Err(error) = link.send(reply).await
-                    {
+                    let reply = match ear.hear(asked) {
+                        Reply::None => continue,
+                        Reply::Now(reply) => reply,
+                        Reply::Later(answering) => answering.await,
+                    };
+                    if let Err(error) = link.send(reply).await {
                         tracing::warn!(%error, "the server doesn't get the answer to its request");
                     }
                 }

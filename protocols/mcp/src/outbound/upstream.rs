@@ -277,7 +277,12 @@ impl Upstream {
 
 impl Core {
     fn ear(&self) -> Arc<Ear> {
-        Arc::new(Ear::new(self.tools.clone(), self.cx.clone(), self.farewells.clone()))
+        Arc::new(Ear::new(
+            self.tools.clone(),
+            self.cx.clone(),
+            self.farewells.clone(),
+            self.options.only_caller.clone(),
+        ))
     }
 
     async fn connect(&self) -> Result<Arc<Session>, LinkError> {

@@ -1,12 +1,14 @@
 //! The client over channels that all calls share: a child process, a WebSocket, HTTP+SSE.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
-use callboard_message::{Answer, ElicitAnswer, FailureKind};
+use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Progress, Question};
 use callboard_runtime::testkit::eventually;
-use callboard_runtime::{CallEvent, CallMeta};
+use callboard_runtime::{CallEvent, CallMeta, Caller};
+use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -145,6 +147,63 @@ async fn questions_are_never_guessed() {
     let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
     assert_eq!(heard["error"]["code"], -7);
     assert!(heard["error"]["message"].as_str().unwrap().contains("several calls"), "{heard}");
+    client.stop().await;
+}
+
+/// Says no to whatever it is asked, and keeps what it is told.
+#[derive(Default)]
+struct Sayer(std::sync::Mutex<Vec<String>>);
+
+impl Caller for Sayer {
+    fn progress(&self, _: Progress) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async { Ok(Answer::Elicit(ElicitAnswer::decline())) })
+    }
+
+    fn log(&self, line: Log) {
+        self.0.lock().unwrap().extend(line.0.text("data"));
+    }
+}
+
+/// Goal: a client that serves one caller only asks and tells them what no call caused. Method: a script that asks between
+/// the calls, and while there are two.
+#[tokio::test]
+async fn an_only_caller_is_always_meant() {
+    let script = r#"
+        ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m"}}\n'; }
+        initialize; echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"idle"}}'
+        ask; hear; first=$line; case "$first" in *'"id":"q"'*) hear;; *) call=$id; hear; first=$line; id=$call;; esac
+        one=$id; hear; two=$id; ask; hear
+        say "$one" "{\"content\":[],\"heard\":[$first,$line]}"; say "$two" '{"content":[]}'; hear
+    "#;
+    let sayer = Arc::new(Sayer::default());
+    let client = Client::of(child(script), ClientOptions { only_caller: Some(sayer.clone()), ..only(Era::Legacy) });
+    joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
+    let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
+    let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
+    let declined = json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } });
+    assert_eq!(heard, &json!([declined, declined]));
+    assert_eq!(*sayer.0.lock().unwrap(), ["idle"]);
+    client.stop().await;
+}
+
+/// Goal: whoever ends a client can wait until its server has ended, in order. Method: a script that leaves a mark when its
+/// input closes.
+#[tokio::test]
+async fn ends_can_be_waited_for() {
+    let folder = std::env::temp_dir().join(format!("callboard-{}", std::process::id()));
+    let script = format!("initialize; while read -r line; do :; done; sleep 0.2; echo over > '{}'", folder.display());
+    let client = McpClient::new(child(&script), only(Era::Legacy)).unwrap();
+    let (kept, system) = (client.clone(), callboard_runtime::System::start(1).unwrap());
+    let client = Client { agent: system.spawn(client), system };
+    joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    client.agent.stop();
+    soon(client.agent.ended()).await;
+    soon(kept.said_goodbye()).await;
+    assert_eq!(std::fs::read_to_string(&folder).unwrap(), "over\n");
+    std::fs::remove_file(&folder).unwrap();
     client.stop().await;
 }
 

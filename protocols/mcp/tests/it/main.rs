@@ -12,6 +12,13 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// A server that the test plays, for the client.
+mod client_kit;
+// The client in the legacy era, in the modern one, and over channels that all calls share.
+mod client_channels;
+mod client_legacy;
+mod client_lossless;
+mod client_modern;
 // What two hops of any eras hand on.
 mod bridge;
 // A client at the other end of a pipe, and an agent that does as the test says.
@@ -32,13 +39,5 @@ mod legacy_session;
 mod http_streams;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
-// Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
-mod auth;
 // WebSocket and HTTP+SSE, as far as they are wanted.
 mod http_compat;
-// A server that the test plays, for the client.
-mod client_kit;
-// The client in the legacy era, in the modern one, and over channels that all calls share.
-mod client_channels;
-mod client_legacy;
-mod client_modern;

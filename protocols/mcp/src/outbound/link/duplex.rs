@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Flight, LinkError, Outgoing, Said, cancelled, number_of, read};
-use crate::outbound::ear::Ear;
+use crate::outbound::ear::{Ear, Reply};
 
 /// Messages that wait to be written; past that, whoever sends waits.
 pub(super) const OUTBOX_MAX: usize = 64;
@@ -91,10 +91,18 @@ impl Engine {
                 self.ear.flights().answer(id.as_ref().and_then(number_of), Ok(outcome))
             }
             Ok(Said::Event(heard)) => {
-                if let Some(reply) = self.ear.hear(heard)
-                    && self.replies.try_send(reply).is_err()
-                {
-                    tracing::warn!("a server that reads nothing gets no answer to its request");
+                match self.ear.hear(heard) {
+                    Reply::None => {}
+                    Reply::Now(reply) => {
+                        if self.replies.try_send(reply).is_err() {
+                            tracing::warn!("a server that reads nothing gets no answer to its request");
+                        }
+                    }
+                    Reply::Later(answering) => {
+                        let replies = self.replies.clone();
+                        // Where the channel is closed by then, nobody waits for it.
+                        tokio::spawn(async move { replies.send(answering.await).await });
+                    }
                 }
             }
             Err(refusal) => {

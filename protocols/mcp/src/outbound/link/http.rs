@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::stream::{EventStream, Place};
 use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
 use crate::outbound::auth::Challenge;
-use crate::outbound::ear::Ear;
+use crate::outbound::ear::{Ear, Reply};
 use crate::outbound::options::{AUTH_REFUSALS_MAX, ClientError, ClientOptions};
 use crate::wire::Revision;
 
@@ -210,13 +210,14 @@ impl Http {
         let mut events = EventStream::new(response, self.limits(), from);
         while let Some(event) = events.next().await? {
             match read(&event.data, self.limits()) {
-                Ok(Said::Event(heard)) => {
-                    if let Some(reply) = ear.hear(heard)
-                        && let Err(error) = self.send(reply).await
-                    {
-                        tracing::warn!(%error, "the server doesn't get the answer to its request");
+                Ok(Said::Event(heard)) => match ear.hear(heard) {
+                    Reply::None => {}
+                    Reply::Now(reply) => self.answer(reply).await,
+                    Reply::Later(answering) => {
+                        let http = self.clone();
+                        tokio::spawn(async move { http.answer(answering.await).await });
                     }
-                }
+                },
                 Ok(Said::Response { .. }) => ear.flights().count_unknown(),
                 Err(refusal) => tracing::warn!(%refusal, "an event that is no message is skipped"),
             }
@@ -225,6 +226,12 @@ impl Http {
         let pause = broke_off.retry();
         *place = Some(broke_off);
         Ok(Followed::Ended(pause))
+    }
+
+    async fn answer(&self, reply: Vec<u8>) {
+        if let Err(error) = self.send(reply).await {
+            tracing::warn!(%error, "the server doesn't get the answer to its request");
+        }
     }
 
     pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
