@@ -158,6 +158,7 @@ impl Caller for Sayer {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        self.0.lock().unwrap().push("asked".into());
         Box::pin(async { Ok(Answer::Elicit(ElicitAnswer::decline())) })
     }
 
@@ -173,19 +174,20 @@ async fn an_only_caller_is_always_meant() {
     let script = r#"
         ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m"}}\n'; }
         initialize; echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"idle"}}'
-        ask; hear; first=$line; case "$first" in *'"id":"q"'*) hear;; *) call=$id; hear; first=$line; id=$call;; esac
+        ask; hear; first=$line; hear
         one=$id; hear; two=$id; ask; hear
         say "$one" "{\"content\":[],\"heard\":[$first,$line]}"; say "$two" '{"content":[]}'; hear
     "#;
     let sayer = Arc::new(Sayer::default());
     let client = Client::of(child(script), ClientOptions { only_caller: Some(sayer.clone()), ..only(Era::Legacy) });
     joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    eventually("asked without a call", SOON, || sayer.0.lock().unwrap().len() == 2).await;
     let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
     let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
     let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
     let declined = json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } });
     assert_eq!(heard, &json!([declined, declined]));
-    assert_eq!(*sayer.0.lock().unwrap(), ["idle"]);
+    assert_eq!(*sayer.0.lock().unwrap(), ["idle", "asked", "asked"]);
     client.stop().await;
 }
 
