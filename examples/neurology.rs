@@ -43,9 +43,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// The registry with the addresses that the clinics got.
 fn found(declared: &Registry, nodes: &[Node]) -> Result<Registry, Box<dyn Error>> {
     let mut clinics = declared.clinics().to_vec();
-    for (id, address) in nodes.iter().flat_map(Node::listeners) {
-        let of = clinics.iter_mut().find(|clinic| clinic.id == *id).ok_or("a clinic that the host doesn't know")?;
-        *of = ClinicEntry { url: format!("http://{address}/mcp"), ..of.clone() };
+    for listening in nodes.iter().flat_map(Node::listeners) {
+        let of = clinics
+            .iter_mut()
+            .find(|clinic| clinic.id == listening.agent)
+            .ok_or("a clinic that the host doesn't know")?;
+        *of = ClinicEntry { url: listening.url.clone(), ..of.clone() };
     }
     Ok(Registry::try_from(clinics)?)
 }

@@ -35,14 +35,14 @@ pub enum AgentDeclaration {
 }
 
 impl AgentDeclaration {
-    fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         match self {
             Self::Clinic(clinic) => &clinic.id,
         }
     }
 }
 
-/// A socket in front of an agent.
+/// A socket in front of agents.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
@@ -53,10 +53,66 @@ pub struct Listener {
     /// Where to listen; port 0 is a free one.
     pub bind: SocketAddr,
     /// The agent's id.
-    pub agent: String,
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// The ids of several, for [`Dialect::Mcp`]. Neither this nor `agent` is all that the file declares.
+    #[serde(default)]
+    pub agents: Vec<String>,
     /// What a peer without a credential is.
     #[serde(default)]
     pub trust: Trust,
+    /// The key file: every request must have one of its keys. Relative to the topology file.
+    #[serde(default)]
+    pub keys: Option<PathBuf>,
+    /// Names (`Host`) under which this machine may be reached, beside its own.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Web pages (`Origin`) that may send requests, beside this machine's own.
+    #[serde(default)]
+    pub origins: Vec<String>,
+    /// Transports beside streamable HTTP.
+    #[serde(default)]
+    pub compat: Vec<CompatTransport>,
+}
+
+/// A transport that isn't MCP's any more, or never was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompatTransport {
+    /// WebSocket.
+    Websocket,
+    /// HTTP+SSE, of 2024-11-05.
+    Sse,
+}
+
+impl Listener {
+    /// What the dialect needs, or hasn't got.
+    fn check(&self) -> Result<(), &'static str> {
+        let only_mcp =
+            self.keys.is_some() || !self.hosts.is_empty() || !self.origins.is_empty() || !self.compat.is_empty();
+        match self.dialect {
+            Dialect::Bare if self.agent.is_none() => Err("the dialect \"bare\" needs `agent`"),
+            Dialect::Bare if only_mcp || !self.agents.is_empty() => {
+                Err("`agents`, `keys`, `hosts`, `origins` and `compat` are for the dialect \"mcp\"")
+            }
+            Dialect::Mcp if self.agent.is_some() && !self.agents.is_empty() => {
+                Err("write `agent` or `agents`, not both")
+            }
+            Dialect::Mcp if self.keys.is_some() && self.trust != Trust::Anonymous => {
+                Err("with `keys` nobody comes in without one: leave `trust` out")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The ids of the agents behind it.
+    pub(crate) fn agents<'a>(&'a self, declared: &'a [AgentDeclaration]) -> Vec<&'a str> {
+        match (&self.agent, self.agents.is_empty()) {
+            (Some(agent), _) => vec![agent],
+            (None, false) => self.agents.iter().map(String::as_str).collect(),
+            (None, true) => declared.iter().map(AgentDeclaration::id).collect(),
+        }
+    }
 }
 
 /// A protocol for listeners.
@@ -73,6 +129,8 @@ pub enum Protocol {
 pub enum Dialect {
     /// One JSON-RPC `tools/call` a POST, without handshake or session.
     Bare,
+    /// All of it, both eras, over streamable HTTP.
+    Mcp,
 }
 
 /// What a peer without a credential is taken for.
@@ -145,6 +203,23 @@ pub enum ConfigError {
         /// The agent it names.
         agent: String,
     },
+    /// Name one that is declared.
+    #[error("there is no agent {agent} in the topology")]
+    UnknownAgent {
+        /// Who was asked for.
+        agent: String,
+    },
+    /// Add an `[[agent]]`.
+    #[error("the topology declares no agent")]
+    NoAgents,
+    /// Correct the listener.
+    #[error("the listener on {bind}: {why}")]
+    Listener {
+        /// Where it would listen.
+        bind: SocketAddr,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Correct the `[[clinic]]` named.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -185,17 +260,36 @@ impl Topology {
                 return Err(ConfigError::SameId { id: agent.id().to_owned() });
             }
         }
-        for listener in &file.listeners {
-            if !agents.iter().any(|agent| agent.id() == listener.agent) {
-                return Err(ConfigError::NoSuchAgent { bind: listener.bind, agent: listener.agent.clone() });
+        let mut listeners = file.listeners;
+        for listener in &mut listeners {
+            let bind = listener.bind;
+            let wrong = |why: &str| ConfigError::Listener { bind, why: why.to_owned() };
+            listener.check().map_err(wrong)?;
+            let ids = listener.agents(&agents);
+            if let Some(unknown) = ids.iter().find(|id| !agents.iter().any(|agent| agent.id() == **id)) {
+                return Err(ConfigError::NoSuchAgent { bind, agent: (*unknown).to_owned() });
             }
+            if listener.dialect == Dialect::Mcp {
+                if ids.is_empty() {
+                    return Err(wrong("there is no agent to serve"));
+                }
+                if let Some(id) = ids.iter().find(|id| !fits_into_a_path(id)) {
+                    return Err(wrong(&format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .")));
+                }
+            }
+            listener.keys = listener.keys.take().map(|keys| folder.join(keys));
         }
         for AgentDeclaration::Clinic(clinic) in &mut agents {
             clinic.seed = folder.join(&clinic.seed);
         }
         let registry = Registry::try_from(file.clinics)?;
-        Ok(Self { name: file.node.name, agents, listeners: file.listeners, registry })
+        Ok(Self { name: file.node.name, agents, listeners, registry })
     }
+}
+
+fn fits_into_a_path(id: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !id.is_empty() && !id.chars().all(|c| c == '.') && id.chars().all(is_fine)
 }
 
 /// Where and what, without the excerpt that the parser draws.

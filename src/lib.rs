@@ -11,6 +11,7 @@ pub use callboard_runtime::*;
 
 pub use callboard_agents as agents;
 pub use callboard_mcp as mcp;
+pub use callboard_rpc as rpc;
 
 pub mod cli;
 pub mod clinics;
@@ -20,4 +21,4 @@ mod node;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};
-pub use node::{Node, NodeError};
+pub use node::{Listening, Node, NodeError};

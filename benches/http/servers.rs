@@ -1,12 +1,16 @@
 //! The contestants: this program again, as a server that says what CPU time it has used.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
+use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve as serve_agent};
+use callboard::message::ToolResult;
+use callboard::{Agent, Cx, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{Access, Trust};
 use cpu_time::ProcessTime;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -147,6 +151,38 @@ fn serve_rmcp() -> Result<(), String> {
     })
 }
 
+/// Answers the text it gets.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+struct Echo {
+    text: String,
+}
+
+struct CallboardEcho;
+
+impl Agent for CallboardEcho {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>();
+    }
+}
+
+impl SyncHandler<Echo> for CallboardEcho {
+    fn handle(&mut self, Echo { text }: Echo, _: &mut Cx) -> ToolResult {
+        ToolResult::text(text)
+    }
+}
+
+/// With as many workers as rmcp's runtime has.
 fn serve_callboard() -> Result<(), String> {
-    Err("not yet".to_owned())
+    actix_web::rt::System::new().block_on(async {
+        let system = System::start(1).map_err(|e| e.to_string())?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+        let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let listen = ListenOptions { workers, ..ListenOptions::default() };
+        let serving =
+            serve_agent(listener, system.spawn(CallboardEcho), options, &listen).map_err(|e| e.to_string())?;
+        report(serving.address);
+        serving.server.await.map_err(|e| e.to_string())
+    })
 }

@@ -6,6 +6,7 @@ mod changes;
 mod content;
 mod embedded;
 mod fields;
+mod fixture;
 mod forms;
 mod jobs;
 mod many;
@@ -19,34 +20,32 @@ mod stateless;
 mod tasks;
 mod waiting;
 
-use callboard::{Agent, Handlers};
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use callboard::System;
+use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard_rpc::{Access, Trust};
+
+pub use fixture::Fixture;
 
 /// A picture of one red dot.
 pub const PIXEL: &[u8] = include_bytes!("pixel.png");
 /// Most calls of one tool that run at the same time.
 pub const AT_ONCE_MAX: u32 = 64;
 
-/// All of it is one agent: each of its messages is a tool.
-pub struct Fixture;
+/// How long the server keeps a call's stream open before the caller has to come back for the rest.
+const POLL_AFTER: Duration = Duration::from_millis(500);
 
-impl Agent for Fixture {
-    fn handlers(on: &mut Handlers<Self>) {
-        content::register(on);
-        embedded::register(on);
-        waiting::register(on);
-        asking::register(on);
-        forms::register(on);
-        rounds::register(on);
-        state::register(on);
-        many::register(on);
-        stateless::register(on);
-        changes::register(on);
-        tasks::register(on);
-        slow::register(on);
-        jobs::register(on);
-        required::register(on);
-        resources::register(on);
-        prompts::register(on);
-    }
+#[actix_web::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let port: u16 = std::env::var("PORT")?.parse()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let system = System::start(1)?;
+    let mut options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
+    options.streams.poll_after = Some(POLL_AFTER);
+    let serving = serve(listener, system.spawn(Fixture), options, &ListenOptions::default())?;
+    println!("listening http://{}/mcp", serving.address);
+    Ok(serving.server.await?)
 }
-fn main() {}

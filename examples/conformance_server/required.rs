@@ -25,7 +25,7 @@ impl SyncHandler<ProtocolErrorJob> for Fixture {
 
 /// Asks for a name, then greets in the background.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(name = "test_tool_with_task", reply = ToolResult, fallible, task = "required")]
+#[message(name = "test_tool_with_task", reply = ToolResult, fallible, task = "after_questions")]
 struct ToolWithTask;
 
 impl ConcurrentHandler<ToolWithTask> for Fixture {

@@ -2,11 +2,13 @@
 
 mod ask;
 mod demo;
+mod keys;
 mod mcp;
 mod orderly;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
+mod stdio;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +51,10 @@ enum Command {
     /// Look at an MCP server, or use one of its tools.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
+    /// Serve what a topology file declares to one MCP client over standard input and output.
+    Stdio(StdioArguments),
+    /// Make, list and revoke the keys with which peers show who they are.
+    Keys(KeysArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -82,9 +88,53 @@ struct ServeArguments {
     lifeline: bool,
 }
 
+#[derive(Debug, clap::Args)]
+struct StdioArguments {
+    /// The topology file (TOML or YAML), or `example:NAME` for one that comes with callboard. Its listeners stay closed.
+    #[arg(value_name = "FILE")]
+    topology: String,
+    /// Which of its agents; without it, all of them as one.
+    #[arg(long, value_name = "ID")]
+    agent: Vec<String>,
+    /// Where agents keep their data. Without it, beside the file; an example's is thrown away at the end.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct KeysArguments {
+    /// The key file. Without it, the one that the topology's listeners name.
+    #[arg(long, value_name = "FILE", global = true)]
+    keys: Option<PathBuf>,
+    /// The topology file whose listeners name the key file.
+    #[arg(long, value_name = "FILE", global = true)]
+    topology: Option<PathBuf>,
+    #[command(subcommand)]
+    action: KeysAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysAction {
+    /// Make a key and show it, this once.
+    Add {
+        /// Names the key, and whoever has it.
+        name: String,
+        /// What its bearer may do, in the words of the agents, for example `patient.identity`. May be repeated.
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+    },
+    /// Show the keys' names, states and scopes, never the keys.
+    List,
+    /// Make a key count no more.
+    Revoke {
+        /// The key's name.
+        name: String,
+    },
+}
+
 /// Runs a command to its end.
 pub fn run(arguments: Arguments) -> ExitCode {
-    let log_default = if matches!(arguments.command, Command::Serve(_)) { "warn" } else { "error" };
+    let log_default = if matches!(arguments.command, Command::Serve(_) | Command::Stdio(_)) { "warn" } else { "error" };
     let log = arguments.log.as_deref().unwrap_or(log_default);
     if let Err(error) = crate::telemetry::start(log, arguments.log_json) {
         show::complain(error);
@@ -95,6 +145,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Mcp(command) => mcp::run(&command),
+        Command::Stdio(arguments) => stdio::run(&arguments),
+        Command::Keys(arguments) => keys::run(&arguments),
     })
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
 use crate::config::Topology;
 use crate::examples;
-use crate::node::{Node, NodeError};
+use crate::node::{Listening, Node, NodeError};
 
 /// The last line before a node serves: whoever started it may go on.
 pub(crate) const READY: &str = "ready";
@@ -30,28 +30,33 @@ pub(super) fn run(arguments: &ServeArguments) -> u8 {
     }
 }
 
-struct Start {
-    topology: Topology,
-    state: PathBuf,
+/// A topology, and where its agents keep their data.
+pub(super) struct Start {
+    pub(super) topology: Topology,
+    pub(super) state: PathBuf,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
 }
 
-fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
-    if let Some(name) = arguments.topology.strip_prefix("example:") {
+/// Reads a topology file, or an example that comes with callboard.
+pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError> {
+    if let Some(name) = file.strip_prefix("example:") {
         let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
-        let state = arguments.state.clone().unwrap_or_else(|| scratch.path().to_owned());
+        let state = state.unwrap_or(scratch.path()).to_owned();
         return Ok(Start { topology: Topology::read(&file)?, state, _scratch: Some(scratch) });
     }
-    let file = Path::new(&arguments.topology);
-    let beside = file.parent().unwrap_or(Path::new("")).to_owned();
-    let state = arguments.state.clone().unwrap_or(beside);
-    let topology = Topology::read(file)?;
-    if topology.listeners.is_empty() {
-        return Err(NodeError::NothingToServe { path: file.to_owned() });
+    let file = Path::new(file);
+    let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();
+    Ok(Start { topology: Topology::read(file)?, state, _scratch: None })
+}
+
+fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
+    let start = read(&arguments.topology, arguments.state.as_deref())?;
+    match start.topology.listeners.is_empty() {
+        true => Err(NodeError::NothingToServe { path: PathBuf::from(&arguments.topology) }),
+        false => Ok(start),
     }
-    Ok(Start { topology, state, _scratch: None })
 }
 
 async fn serve(
@@ -75,8 +80,8 @@ async fn serve(
 
 fn announce(node: &Node) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for (agent, address) in node.listeners() {
-        writeln!(out, "{LISTENING} {agent} http://{address}{}", callboard_mcp::bare::PATH_DEFAULT)?;
+    for Listening { agent, url } in node.listeners() {
+        writeln!(out, "{LISTENING} {agent} {url}")?;
     }
     writeln!(out, "{READY}")?;
     out.flush()

@@ -7,8 +7,12 @@ mod kit;
 mod ask;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
+// `callboard keys`: shown once, revoked for good.
+mod keys;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.
 mod hostile;
+// `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
+mod mcp_node;
 // A third clinic is two files and no code.
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.

@@ -35,7 +35,7 @@ const EXAMPLE_LINES_MAX: usize = 60;
 /// Files that may be longer, each with its reason.
 const LONGER: &[(&str, usize, &str)] = &[];
 /// Endings of text files that are searched for paths that only one machine has.
-const TEXT: &[&str] = &["rs", "toml", "md", "json", "yaml", "yml", "sql", "html", "sh", "py"];
+const TEXT: &[&str] = &["rs", "toml", "md", "json", "yaml", "yml", "sql", "html", "sh", "py", "mjs"];
 
 /// A file of the repository: path from the root with `/`, and text.
 struct File {

@@ -17,7 +17,13 @@ pub fn run(rounds: Option<&str>) -> Outcome {
     let header = header()?;
     let mut table = vec!["bench", "--bench", "mailbox_table", "--"];
     table.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
-    let tables = [printed(&table)?, printed(&["bench", "--bench", "mailbox_memory"])?, instructions::table()?];
+    let tables = [
+        printed(&table)?,
+        printed(&["bench", "--bench", "mailbox_memory"])?,
+        instructions::table()?,
+        printed(&["bench", "--bench", "wire"])?,
+        printed(&["bench", "--bench", "http"])?,
+    ];
     let readme = replaced(&readme, &format!("{header}\n\n{}", tables.join("\n")))?;
     fs::write(&path, readme).map_err(|e| format!("{README} can't be written: {e}"))
 }

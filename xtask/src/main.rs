@@ -19,7 +19,7 @@ usage: cargo xtask TASK
   test                 everything that must hold: format, lints, build, tests, model check, examples, conformance,
                        instructions
   conformance [SIDE]   the official MCP suite against our server, our client, or both
-  bench [--rounds N]   the mailbox tables, written to benches/README.md
+  bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,

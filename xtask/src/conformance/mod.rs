@@ -41,7 +41,7 @@ const RUNS: &[Run] = &[
         name: "server 2025-06-18",
         side: Side::Server,
         selection: &["--suite", "all", "--spec-version", "2025-06-18"],
-        required: 26,
+        required: 27,
         beside: 0,
     },
     Run {
@@ -113,14 +113,22 @@ pub fn steps(tally: &mut Tally, sides: &[Side]) {
     };
     let mut sheets = Vec::new();
     for side in sides {
-        tally.step(&format!("build {}", side.example()), || run(cargo(&["build", "--example", side.example()])));
+        let mut built = false;
+        tally.step(&format!("build {}", side.example()), || {
+            run(cargo(&["build", "--example", side.example()]))?;
+            built = true;
+            Ok(())
+        });
+        if !built {
+            tally.skip(format!("conformance of the {}: it doesn't build", side.word()));
+            continue;
+        }
         for run in RUNS.iter().filter(|run| run.side == *side) {
             tally.tests(&format!("conformance of the {}", run.name), |counted| {
                 let sheet = play(run, &peers)?;
-                let (passed, failed) = sheet.scenarios_passed_and_failed();
-                (counted.passed, counted.failed) = (passed, failed);
+                (counted.passed, counted.failed) = sheet.scenarios_passed_and_failed(run.beside > 0);
                 let verdict = sheet.verdict(run.required, run.beside);
-                sheets.push((run.name, sheet));
+                sheets.push((run.name, run.beside > 0, sheet));
                 verdict
             });
         }

@@ -6,6 +6,7 @@ use callboard_runtime::Cx;
 use serde_json::value::RawValue;
 
 use super::member::Member;
+use super::names::may_be_cut;
 use super::{BUNDLE_PAGE_ITEMS_MAX, Parts};
 
 /// Most pages of one member's list in which a name is looked for that had to be cut.
@@ -138,10 +139,10 @@ impl Parts {
     /// Which member a shown name belongs to, and the member's own name for it.
     pub(super) async fn find<M: Message>(&self, what: What, shown: &str, cx: &Cx) -> Option<(&Member, String)> {
         let listing = || self.members.iter().filter(|member| what.is_listed_by(member));
-        if let Some(found) = listing().find_map(|member| Some((member, member.own_name(shown)?.to_owned()))) {
-            return Some(found);
+        if !may_be_cut(shown) {
+            return listing().find_map(|member| Some((member, member.own_name(shown)?.to_owned())));
         }
-        // Perhaps it was cut: then only the lists tell.
+        // Only the lists tell what a name that was cut stands for.
         for member in listing() {
             let mut params = RawObject::new();
             for _ in 0..PAGES_SEARCHED_MAX {

@@ -19,6 +19,11 @@ pub(super) fn joined(member: &str, name: &str) -> String {
     }
 }
 
+/// Whether a name is as long as those that were cut.
+pub(super) fn may_be_cut(name: &str) -> bool {
+    name.chars().count() == NAME_CHARS_MAX
+}
+
 /// A member's name in the characters that names of tools have.
 pub(super) fn plain(member: &str) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

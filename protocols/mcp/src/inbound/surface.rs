@@ -9,7 +9,7 @@ use callboard_message::surface::{
     About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, ReadResource, Subscribe,
 };
-use callboard_message::{Failure, FailureKind, Message, RawObject};
+use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
 use serde::Deserialize;
@@ -46,10 +46,6 @@ impl Surface {
 
     pub(crate) fn agent(&self) -> &AgentRef {
         &self.agent
-    }
-
-    pub(crate) fn options(&self) -> &Arc<InboundOptions> {
-        &self.options
     }
 
     fn handles<M: Message>(&self) -> bool {
@@ -175,6 +171,7 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let named = read_tool_params(params)?;
+        let call = for_purpose(params, call)?;
         let arguments = named.arguments.map_or_else(|| raw("{}".into()), RawValue::to_owned);
         if self.handles::<CallTool>() {
             let (mut whole, tool) = (object(params)?, named.name.into_owned());
@@ -259,6 +256,17 @@ impl Surface {
         gone.disarm();
         asked.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))))
     }
+}
+
+/// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
+fn for_purpose(params: Option<&RawValue>, mut call: CallMeta) -> Result<CallMeta, RpcError> {
+    let Some(stated) = meta::purpose(params) else { return Ok(call) };
+    let purpose = stated.ok_or_else(|| {
+        let why = format!("`_meta[\"{}\"]` must be a string of 1 to {} bytes", meta::PURPOSE, meta::PURPOSE_BYTES_MAX);
+        RpcError::new(code::INVALID_PARAMS, why)
+    })?;
+    call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
+    Ok(call)
 }
 
 fn read_about(raw: &RawValue) -> About {

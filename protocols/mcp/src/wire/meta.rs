@@ -22,6 +22,11 @@ pub const TRACEPARENT: &str = "traceparent";
 /// A failure of ours behind a tool error: `kind` and `data`.
 pub const FAILURE: &str = "callboard/failure";
 
+/// Why the caller asks, for policies that look at it: a string.
+pub const PURPOSE: &str = "callboard/purpose";
+/// Most bytes of a purpose.
+pub const PURPOSE_BYTES_MAX: usize = 64;
+
 /// Members that mean something to this hop only: never forwarded.
 const OF_THIS_HOP: &[&str] =
     &[PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, PROGRESS_TOKEN, TRACEPARENT];
@@ -47,4 +52,14 @@ pub fn strip_hop(params: &mut RawObject) {
 pub fn trace(meta: Option<&RawObject>) -> TraceContext {
     let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
     sent.as_ref().map_or_else(TraceContext::root, TraceContext::child)
+}
+
+/// The purpose that params state; `None` where they state none, `Some(None)` where what stands there can't be one.
+pub fn purpose(params: Option<&RawValue>) -> Option<Option<String>> {
+    // Most params have none, and then nothing is read.
+    let params = params.filter(|params| params.get().contains(PURPOSE))?;
+    let meta = of(Some(params))?;
+    let stated = meta.get(PURPOSE)?;
+    let text: Option<String> = serde_json::from_str(stated.get()).ok();
+    Some(text.filter(|text| (1..=PURPOSE_BYTES_MAX).contains(&text.len())))
 }

@@ -262,7 +262,8 @@ async fn questions_cross_the_eras() {
     }
 }
 
-/// Goal: nobody is asked who can't answer, and a tool hears so. Method: a plain ask, without a caller, over every pair.
+/// Goal: where nobody can answer, the tool hears so, or, where the wire has no word for it, the call ends with it. Method: a
+/// plain ask, without a caller, over every pair.
 #[tokio::test]
 async fn nobody_to_ask_is_said() {
     for (near, far) in ERAS.into_iter().flat_map(|near| ERAS.map(|far| (near, far))) {
@@ -273,10 +274,19 @@ async fn nobody_to_ask_is_said() {
             script.result = ToolResult::text("done").0;
         }
         let result = soon(way.near.ask(CallTool::new("t", serde_json::json!({})))).await.unwrap().unwrap();
-        assert_eq!(result.texts(), "done", "{near:?} {far:?}");
-        let answered = way.script.lock().unwrap().answered.pop().unwrap();
-        let kind = answered.unwrap_err().kind;
-        assert!(matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected), "{near:?} {far:?}: {kind}");
+        let answered = way.script.lock().unwrap().answered.pop();
+        match (near, far) {
+            // A legacy client says what it can answer before any caller is known, and the modern era has no word for a
+            // question that fails.
+            (Era::Legacy, Era::Modern) => {
+                assert_eq!((result.texts().as_str(), result.is_error()), ("nobody to ask", true))
+            }
+            _ => {
+                assert_eq!(result.texts(), "done", "{near:?} {far:?}");
+                let kind = answered.unwrap().unwrap_err().kind;
+                assert!(matches!(kind, FailureKind::NobodyToAsk | FailureKind::Rejected), "{near:?} {far:?}: {kind}");
+            }
+        }
         way.end().await;
     }
 }

@@ -39,3 +39,5 @@ mod legacy_session;
 mod http_streams;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
+// WebSocket and HTTP+SSE, as far as they are wanted.
+mod http_compat;

@@ -424,6 +424,11 @@ impl Streaming {
         }
     }
 
+    /// The connection, and what was read of it beyond the head.
+    pub fn into_parts(self) -> (Connection, Vec<u8>) {
+        (self.connection, self.raw)
+    }
+
     /// What comes next of the body.
     pub async fn chunk(&mut self) -> String {
         if self.body.is_empty() {

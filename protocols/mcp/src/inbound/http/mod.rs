@@ -29,11 +29,13 @@ mod post;
 mod reply;
 mod sessions;
 mod sse_compat;
+mod websocket;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
 use callboard_runtime::AgentRef;
@@ -91,6 +93,7 @@ impl McpServer {
         let resource = web::resource(&options.path)
             .app_data(self.server.clone())
             .route(web::post().to(post::post))
+            .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
             .route(web::get().to(get::get))
             .route(web::delete().to(get::delete))
             .default_service(web::to(get::other));
@@ -120,6 +123,13 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.endpoint.modern.close();
+        self.endpoint.tasks.stop();
+    }
+}
+
 /// Serves `agent` over MCP on a bound listener, with every timeout set. Call it within a tokio runtime.
 ///
 /// # Errors
@@ -130,10 +140,21 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
+    serve_all(listener, vec![McpServer::new(agent, options)], listen)
+}
+
+/// Serves several agents on one bound listener, each at its own [`McpServerOptions::path`].
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve_all(
+    listener: TcpListener,
+    servers: Vec<McpServer>,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if !options.access.may_listen_on(address.ip()) {
+    if !servers.iter().all(|server| server.server.options.access.may_listen_on(address.ip())) {
         return Err(ServeError::OpenBeyondLoopback { address });
     }
-    let server = McpServer::new(agent, options);
-    listen::serve(listener, listen, move |config| server.configure(config))
+    listen::serve(listener, listen, move |config| servers.iter().for_each(|server| server.configure(config)))
 }

@@ -123,7 +123,9 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
                 Ok(Body::One(_)) => None,
                 Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
             };
-            answer.into_iter().for_each(|answer| drop(link.send(answer.into())));
+            if let Some(answer) = answer {
+                link.send(answer.into());
+            }
         });
         return Ok(reply::accepted());
     }
@@ -132,8 +134,9 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
             let params = params.map(ToOwned::to_owned);
             actix_web::rt::spawn(async move {
                 let request = Request { id, method, params: params.as_deref() };
-                let answer = found.session.request(request, found.log.clone()).await;
-                answer.into_iter().for_each(|answer| drop(found.log.send(answer.into())));
+                if let Some(answer) = found.session.request(request, found.log.clone()).await {
+                    found.log.send(answer.into());
+                }
             });
         }
         Ok(Incoming::Notification(notification)) => found.session.notification(notification),

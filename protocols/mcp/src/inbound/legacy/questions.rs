@@ -72,12 +72,6 @@ impl Questions {
         let _ = waiting.send(response.outcome.map(RawValue::to_owned));
     }
 
-    /// How many answers nobody waited for.
-    #[cfg(test)]
-    pub(crate) fn stray(&self) -> u64 {
-        self.stray.load(Ordering::Relaxed)
-    }
-
     /// Nobody answers any more.
     pub(crate) fn close(&self) {
         self.waiting().clear();
@@ -118,5 +112,72 @@ impl Drop for Pending<'_> {
             let params = RawObject::new().with("requestId", id).to_raw();
             self.link.offer(encode_notification("notifications/cancelled", Some(&params)).into());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use callboard_rpc::{Incoming, Limits, decode};
+    use futures::FutureExt;
+
+    use super::*;
+
+    /// Keeps what is sent.
+    #[derive(Default)]
+    struct Sent(Mutex<Vec<Bytes>>);
+
+    impl Link for Sent {
+        fn send(&self, message: Bytes) -> bool {
+            self.0.lock().unwrap().push(message);
+            true
+        }
+    }
+
+    fn answer(questions: &Questions, json: &str) {
+        let Ok(Incoming::Response(response)) = decode(json.as_bytes(), &Limits::default()) else { panic!("{json}") };
+        questions.answered(response);
+    }
+
+    /// Goal: strays are counted and answer nobody; a question that is given up is taken back, and its late answer is a
+    /// stray. Method: answers to other ids, then to the question's own after it was dropped.
+    #[test]
+    fn strays_are_counted() {
+        let (questions, link, over) = (Questions::default(), Sent::default(), CancellationToken::new());
+        let params = RawValue::from_string("{}".into()).unwrap();
+        let mut asked = Box::pin(questions.ask("roots/list", &params, &link, &over));
+        assert!((&mut asked).now_or_never().is_none());
+        for stray in ["2", "\"1\"", "-1"] {
+            answer(&questions, &format!(r#"{{"jsonrpc":"2.0","id":{stray},"result":{{}}}}"#));
+        }
+        answer(&questions, r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#);
+        assert!((&mut asked).now_or_never().is_none());
+        assert_eq!(questions.stray.load(Ordering::Relaxed), 4);
+        drop(asked);
+        let sent = link.0.lock().unwrap();
+        let taken_back = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        assert_eq!(sent.last().map(|m| &m[..]), Some(taken_back.as_bytes()));
+        answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert_eq!(questions.stray.load(Ordering::Relaxed), 5);
+        assert!(questions.waiting().is_empty());
+    }
+
+    /// Goal: questions that wait are bounded, and the bound is exact. Method: the bound, one more, one answered.
+    #[test]
+    fn waiting_questions_are_bounded() {
+        let questions = Arc::new(Questions::default());
+        let (link, over) = (Sent::default(), CancellationToken::new());
+        let params = RawValue::from_string("{}".into()).unwrap();
+        let ask = || Box::pin(questions.ask("roots/list", &params, &link, &over));
+        let mut waiting: Vec<_> = (0..QUESTIONS_PENDING_MAX).map(|_| ask()).collect();
+        assert!(waiting.iter_mut().all(|asked| asked.now_or_never().is_none()));
+        assert_eq!(ask().now_or_never().unwrap().unwrap_err().kind, FailureKind::Overloaded);
+        answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        assert!(waiting.swap_remove(0).now_or_never().unwrap().is_ok());
+        assert!(ask().now_or_never().is_none());
+        over.cancel();
+        assert_eq!(waiting.swap_remove(0).now_or_never().unwrap().unwrap_err().kind, FailureKind::Cancelled);
     }
 }

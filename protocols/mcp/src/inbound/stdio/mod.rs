@@ -1,8 +1,8 @@
 //! Messages a line each over a pair of byte streams: standard input and output, a socket, a pipe in a test. Both eras
 //! on one pipe, told apart by each request's `_meta`.
 
-mod pipe;
-mod requests;
+pub(super) mod pipe;
+pub(super) mod requests;
 
 use std::io;
 use std::pin::pin;
@@ -72,6 +72,8 @@ pub async fn serve_stdio(
     let StdioOptions { inbound, principal, requests_max, queue_bytes_max, drain } = options;
     let limits = inbound.limits;
     let endpoint = Endpoint::new(agent, inbound);
+    // Nobody comes back for the tasks of a pipe, nor for what is parked.
+    let ends = Ends(endpoint.clone());
     let (pipe, queue) = Pipe::new(queue_bytes_max);
     let mut requests = Requests::new(endpoint, Arc::new(principal), pipe.clone(), requests_max);
     let mut lines = LineDecoder::new(limits.body_bytes_max);
@@ -89,6 +91,7 @@ pub async fn serve_stdio(
         }
     };
     requests.cancel_all();
+    drop(ends);
     let finish = async {
         requests.finish().await;
         pipe.end();
@@ -101,6 +104,16 @@ pub async fn serve_stdio(
         }
     };
     ended.and(gone_is_fine(written))
+}
+
+/// Ends what an endpoint keeps when it goes out of scope.
+struct Ends(Arc<Endpoint>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.modern.close();
+        self.0.tasks.stop();
+    }
 }
 
 fn too_long(max: usize) -> RpcError {

@@ -16,28 +16,28 @@ const COST_MIN_BYTES: usize = 256;
 const FLUSH_EVERY: usize = 64;
 
 /// The way to the peer: bounded by bytes.
-pub(super) struct Pipe {
+pub(in crate::inbound) struct Pipe {
     room: Arc<Semaphore>,
     bytes_max: usize,
     queue: mpsc::UnboundedSender<Queued>,
 }
 
 /// What is written next.
-pub(super) enum Queued {
+pub(in crate::inbound) enum Queued {
     Message(Bytes, OwnedSemaphorePermit),
     End,
 }
 
 impl Pipe {
     /// A pipe and its other end, for [`write_lines`].
-    pub(super) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Queued>) {
+    pub(in crate::inbound) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Queued>) {
         let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let (queue, queued) = mpsc::unbounded_channel();
         (Arc::new(Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max, queue }), queued)
     }
 
     /// Sends what must arrive; waits for room.
-    pub(super) async fn deliver(&self, message: Vec<u8>) {
+    pub(in crate::inbound) async fn deliver(&self, message: Vec<u8>) {
         // Never closed; without the peer the queue is dropped, and so is this.
         if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
             let _ = self.queue.send(Queued::Message(message.into(), permit));
@@ -45,7 +45,7 @@ impl Pipe {
     }
 
     /// Nothing more comes.
-    pub(super) fn end(&self) {
+    pub(in crate::inbound) fn end(&self) {
         let _ = self.queue.send(Queued::End);
     }
 
@@ -62,7 +62,7 @@ impl Link for Pipe {
 }
 
 /// Writes what the pipe is given, a line each, until its end.
-pub(super) async fn write_lines(
+pub(in crate::inbound) async fn write_lines(
     mut queue: mpsc::UnboundedReceiver<Queued>,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {

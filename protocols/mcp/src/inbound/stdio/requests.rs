@@ -26,7 +26,7 @@ use crate::wire::code as mcp;
 const REFUSALS_WAITING_MAX: usize = 64;
 
 /// What runs for the peer of one pipe.
-pub(super) struct Requests {
+pub(in crate::inbound) struct Requests {
     endpoint: Arc<Endpoint>,
     principal: Arc<Principal>,
     session: Arc<legacy::Session>,
@@ -41,19 +41,24 @@ pub(super) struct Requests {
 struct InFlight(Mutex<HashMap<Id, CancellationToken>>);
 
 impl Requests {
-    pub(super) fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
+    pub(in crate::inbound) fn new(
+        endpoint: Arc<Endpoint>,
+        principal: Arc<Principal>,
+        pipe: Arc<Pipe>,
+        running_max: usize,
+    ) -> Self {
         let session = legacy::Session::open(endpoint.clone(), principal.clone(), pipe.clone());
         let (running, stateless) = (FuturesUnordered::new(), Arc::default());
         Self { endpoint, principal, session, pipe, running, running_max: running_max.max(1), stateless }
     }
 
     /// Whether another line may be read.
-    pub(super) fn have_room(&self) -> bool {
+    pub(in crate::inbound) fn have_room(&self) -> bool {
         self.running.len() < self.running_max.saturating_add(REFUSALS_WAITING_MAX)
     }
 
     /// Does some of the work. Never ends while there is none.
-    pub(super) async fn work(&mut self) {
+    pub(in crate::inbound) async fn work(&mut self) {
         match self.running.next().await {
             Some(()) => {}
             None => pending().await,
@@ -61,20 +66,18 @@ impl Requests {
     }
 
     /// Ends when nothing runs any more.
-    pub(super) async fn finish(&mut self) {
+    pub(in crate::inbound) async fn finish(&mut self) {
         while self.running.next().await.is_some() {}
     }
 
     /// Cancels everything that runs.
-    pub(super) fn cancel_all(&self) {
+    pub(in crate::inbound) fn cancel_all(&self) {
         self.session.close();
         self.stateless.cancel_all();
-        self.endpoint.modern.close();
-        self.endpoint.tasks.stop();
     }
 
     /// Begins what a line asks for.
-    pub(super) fn begin(&mut self, line: Bytes) {
+    pub(in crate::inbound) fn begin(&mut self, line: Bytes) {
         let limits = self.endpoint.options.limits;
         if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
             return self.begin_batch(line);
@@ -88,7 +91,7 @@ impl Requests {
     }
 
     /// Says what is wrong with a line that has no id.
-    pub(super) fn refuse(&mut self, error: &RpcError) {
+    pub(in crate::inbound) fn refuse(&mut self, error: &RpcError) {
         self.refuse_under(None, error);
     }
 

@@ -153,8 +153,9 @@ fn after(cursor: &RawValue) -> Result<u64, RpcError> {
 async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let Found { record, live } = endpoint.tasks.find(request).await?;
     let Some(mut live) = live else { return come_to(&record) };
-    let mut asked = FuturesUnordered::new();
+    let (mut asked, mut delivering) = (FuturesUnordered::new(), live.delivering.subscribe());
     loop {
+        delivering.mark_unchanged();
         let record = live.seen.borrow_and_update().clone();
         if record.state.is_terminal() {
             return come_to(&record);
@@ -169,6 +170,8 @@ async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
                 // Without a step it was forgotten: its time is over.
                 changed.map_err(|_| RpcError::new(code::INVALID_PARAMS, "there is no such task"))?;
             }
+            // Whoever was asked may have gone: then a question is free again.
+            Ok(()) = delivering.changed() => {}
             Some((key, answer, delivered)) = asked.next() => {
                 // Nobody could be asked here and now; somebody may at the next `tasks/result`.
                 if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {

@@ -1,7 +1,7 @@
 //! A task that runs: its call, and the one place that takes its steps.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, Progress, Question};
@@ -46,7 +46,7 @@ pub(super) struct Live {
     /// The task as it is now.
     pub(super) seen: watch::Receiver<Arc<TaskRecord>>,
     /// Questions that are being put to somebody right now.
-    delivering: Arc<Mutex<HashSet<String>>>,
+    pub(super) delivering: Arc<watch::Sender<HashSet<String>>>,
 }
 
 impl Live {
@@ -68,20 +68,20 @@ impl Live {
 
     /// Takes a question to put it to somebody; `None` where another does so already.
     pub(super) fn deliver(&self, key: &str) -> Option<Delivering> {
-        let taken = self.delivering.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
+        let taken = self.delivering.send_if_modified(|keys| keys.insert(key.to_owned()));
         taken.then(|| Delivering { all: self.delivering.clone(), key: key.to_owned() })
     }
 }
 
 /// A question that is being put to somebody, until this is dropped.
 pub(super) struct Delivering {
-    all: Arc<Mutex<HashSet<String>>>,
+    all: Arc<watch::Sender<HashSet<String>>>,
     key: String,
 }
 
 impl Drop for Delivering {
     fn drop(&mut self) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.all.send_if_modified(|keys| keys.remove(&self.key));
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn begin(begin: Begin<'_>) -> Live {
     let (seen, watched) = watch::channel(record);
     let task = Task { endpoint, seen, waiting: HashMap::new(), keys: HashSet::new() };
     tokio::spawn(task.live(happening, work, expiry));
-    Live { events, seen: watched, delivering: Arc::default() }
+    Live { events, seen: watched, delivering: Arc::new(watch::Sender::new(HashSet::new())) }
 }
 
 struct Task {

@@ -11,6 +11,8 @@ mod modern;
 mod options;
 mod record;
 mod store;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::HashMap;

@@ -1,0 +1,142 @@
+//! WebSocket, which MCP never had: a text frame a message, both ways, one session a socket.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::guard::GuardContext;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderValue, UPGRADE};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Closed, ProtocolError};
+use callboard_message::Principal;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::body::Permit;
+use super::{Server, admit, get, reply};
+use crate::inbound::stdio::pipe::{Pipe, Queued};
+use crate::inbound::stdio::requests::Requests;
+use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
+use crate::listen::guard::{Refused, refused};
+use crate::listen::idle::{self, Busy};
+
+/// What a client offers that wants MCP.
+const SUBPROTOCOL: &str = "mcp";
+
+/// Whether a GET is the beginning of a socket.
+pub(super) fn is_wanted(context: &GuardContext<'_>) -> bool {
+    let websocket = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+    context.head().headers().get(UPGRADE).is_some_and(websocket)
+}
+
+pub(super) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+    if !server.options.compat.websocket {
+        return get::other(request, server).await;
+    }
+    let busy = idle::busy(&request);
+    open(&request, payload, &server, busy).unwrap_or_else(reply::refuse)
+}
+
+fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
+    const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
+    let principal = admit::principal(request, server)?;
+    let permits = server.permits(None)?;
+    let shaken = actix_ws::handle_with_protocols(request, payload, &[SUBPROTOCOL]);
+    let (response, socket, messages) = shaken.map_err(|_| NO_HANDSHAKE)?;
+    let bytes_max = server.options.inbound.limits.body_bytes_max;
+    let messages = messages.max_frame_size(bytes_max).aggregate_continuations().max_continuation_size(bytes_max);
+    let held = (busy, permits);
+    actix_web::rt::spawn(serve(server.clone(), principal, socket, messages, held));
+    Ok(response)
+}
+
+/// Serves one socket until either side closes it, or the client no longer shows that it is there.
+async fn serve(
+    server: Data<Server>,
+    principal: Principal,
+    socket: actix_ws::Session,
+    mut messages: AggregatedMessageStream,
+    _held: (Busy, Vec<Permit>),
+) {
+    let (pipe, queue) = Pipe::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
+    let mut requests =
+        Requests::new(server.endpoint.clone(), Arc::new(principal), pipe.clone(), STDIO_REQUESTS_MAX_DEFAULT);
+    let mut alive = Alive::new(server.options.streams.keep_alive);
+    let closing = {
+        let mut writing = pin!(write_frames(queue, socket.clone()));
+        loop {
+            tokio::select! {
+                message = messages.recv(), if requests.have_room() => {
+                    alive.seen();
+                    match message {
+                        Some(Ok(AggregatedMessage::Text(text))) => requests.begin(text.into_bytes()),
+                        Some(Ok(AggregatedMessage::Ping(payload))) => {
+                            // A client that fills the way with pings gets no answer to them.
+                            let mut socket = socket.clone();
+                            let _ = timeout(Duration::ZERO, socket.pong(&payload)).await;
+                        }
+                        Some(Ok(AggregatedMessage::Pong(_))) => {}
+                        Some(Ok(AggregatedMessage::Binary(_))) => break Some(CloseCode::Unsupported),
+                        Some(Ok(AggregatedMessage::Close(_))) | None => break None,
+                        Some(Err(ProtocolError::Overflow)) => break Some(CloseCode::Size),
+                        Some(Err(_)) => break Some(CloseCode::Protocol),
+                    }
+                }
+                () = requests.work() => {}
+                _ = &mut writing => break None,
+                () = alive.tick() => {
+                    if alive.is_over() {
+                        break None;
+                    }
+                    let mut socket = socket.clone();
+                    let _ = timeout(Duration::ZERO, socket.ping(b"")).await;
+                }
+            }
+        }
+    };
+    requests.cancel_all();
+    let reason = closing.map(CloseReason::from);
+    let _ = timeout(STDIO_DRAIN_DEFAULT, async { tokio::join!(requests.finish(), socket.close(reason)) }).await;
+}
+
+/// Writes what the pipe is given, a frame each.
+async fn write_frames(mut queue: UnboundedReceiver<Queued>, mut socket: actix_ws::Session) -> Result<(), Closed> {
+    while let Some(Queued::Message(message, _room)) = queue.recv().await {
+        // What was put together here is UTF-8.
+        if let Ok(text) = String::from_utf8(message.into()) {
+            socket.text(text).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the client shows that it is there: it is asked in each period, and is gone after two without a word.
+struct Alive {
+    ticks: tokio::time::Interval,
+    silent: u32,
+}
+
+impl Alive {
+    const SILENT_MAX: u32 = 2;
+
+    fn new(period: Duration) -> Self {
+        let mut ticks = interval(period.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, silent: 0 }
+    }
+
+    fn seen(&mut self) {
+        self.silent = 0;
+    }
+
+    async fn tick(&mut self) {
+        self.ticks.tick().await;
+        self.silent += 1;
+    }
+
+    fn is_over(&self) -> bool {
+        self.silent > Self::SILENT_MAX + 1
+    }
+}

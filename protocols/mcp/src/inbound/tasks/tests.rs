@@ -1,0 +1,109 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::{Abilities, Principal, RawObject};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, CallMeta, ConcurrentHandler, Cx, Handlers, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{EXTENSION, TaskRequest, intercept};
+use crate::inbound::endpoint::Endpoint;
+use crate::inbound::options::InboundOptions;
+use crate::wire::Revision;
+
+/// Never ends.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = (), task = "optional")]
+struct Work {}
+
+struct Worker;
+
+impl Agent for Worker {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Work>(8);
+    }
+}
+
+impl ConcurrentHandler<Work> for Worker {
+    fn handle(&mut self, _: Work, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
+        async move { cx.cancelled().await }
+    }
+}
+
+/// Somebody, by one of the two eras.
+struct Peer {
+    principal: Principal,
+    session: Option<u64>,
+    revision: Revision,
+}
+
+const LEGACY: Revision = Revision::V2025_11_25;
+const MODERN: Revision = Revision::V2026_07_28;
+
+async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
+    let params = RawValue::from_string(params.to_string()).unwrap();
+    let extensions = RawObject::new().with(EXTENSION, RawObject::new());
+    let request = TaskRequest {
+        method,
+        params: Some(&params),
+        revision: peer.revision,
+        call: &CallMeta::new(Arc::new(peer.principal.clone())),
+        session: peer.session,
+        client: &Abilities(RawObject::new().with("extensions", extensions)),
+        background: &|_| None,
+        unsolicited: None,
+    };
+    let outcome = intercept(endpoint, request).await.expect("it is about tasks");
+    outcome.map(|result| serde_json::from_str(result.get()).unwrap()).map_err(|error| error.code)
+}
+
+fn endpoint(system: &System) -> Arc<Endpoint> {
+    Endpoint::new(system.spawn(Worker), InboundOptions::default())
+}
+
+/// Goal: a task is its owner's: to anybody else it doesn't exist, in either era. Method: every other peer asks for it by its
+/// id, lists tasks, and tries to cancel it.
+#[test]
+fn a_task_is_its_owners() {
+    paused(async |system| {
+        let endpoint = endpoint(system);
+        let key = |id: &str| Principal { id: id.into(), ..Principal::agent(id) };
+        let peer = |principal, session, revision| Peer { principal, session, revision };
+        let owners = [
+            peer(key("a"), Some(1), LEGACY),
+            peer(key("b"), Some(2), LEGACY),
+            peer(Principal::anonymous(), Some(3), LEGACY),
+            peer(Principal::anonymous(), Some(4), LEGACY),
+            peer(Principal::anonymous(), None, MODERN),
+            peer(key("c"), None, MODERN),
+        ];
+        for (at, owner) in owners.iter().enumerate() {
+            let begun = ask(&endpoint, owner, "tools/call", json!({ "name": "work", "task": {} })).await.unwrap();
+            let task = if owner.revision == MODERN { &begun } else { &begun["task"] };
+            let named = json!({ "taskId": task["taskId"] });
+            for (_, stranger) in owners.iter().enumerate().filter(|(other, _)| *other != at) {
+                for method in ["tasks/get", "tasks/cancel"] {
+                    assert_eq!(ask(&endpoint, stranger, method, named.clone()).await, Err(-32602));
+                }
+            }
+            assert_eq!(ask(&endpoint, owner, "tasks/get", named.clone()).await.unwrap()["status"], "working");
+            if owner.revision == LEGACY {
+                let listed = ask(&endpoint, owner, "tasks/list", json!({})).await.unwrap();
+                let ids: Vec<_> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["taskId"]).collect();
+                assert_eq!(ids, [&named["taskId"]]);
+            }
+        }
+        // By the other era its owner finds it too.
+        let (before, after) = (peer(key("c"), Some(9), LEGACY), &owners[5]);
+        let listed = ask(&endpoint, &before, "tasks/list", json!({})).await.unwrap();
+        let named = json!({ "taskId": listed["tasks"][0]["taskId"] });
+        ask(&endpoint, &before, "tasks/cancel", named.clone()).await.unwrap();
+        assert_eq!(ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"], "cancelled");
+        endpoint.tasks.stop();
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}

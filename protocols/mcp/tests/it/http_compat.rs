@@ -1,0 +1,281 @@
+use callboard_mcp::inbound::{Compat, McpServerOptions};
+use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
+
+use crate::kit::{Connection, header, soon};
+use crate::mcp_kit::{Client, Seen, Served, Streaming, initialize};
+
+fn options() -> McpServerOptions {
+    McpServerOptions { compat: Compat { websocket: true, sse: true }, ..McpServerOptions::default() }
+}
+
+/// A raw WebSocket client (RFC 6455): whole text frames, masked with zeros.
+struct Socket {
+    connection: Connection,
+    bytes: Vec<u8>,
+}
+
+const TEXT: u8 = 1;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+
+impl Socket {
+    const HANDSHAKE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+                             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+
+    async fn open(server: &Served) -> Self {
+        let mut connection = server.connect().await;
+        let lines = Self::HANDSHAKE;
+        let request = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\n{lines}Sec-WebSocket-Protocol: x, mcp\r\n\r\n");
+        connection.send(request.as_bytes()).await;
+        let reply = Streaming::begin(connection).await;
+        assert_eq!((reply.status, header(&reply.head, "sec-websocket-protocol")), (101, Some("mcp")));
+        let (connection, bytes) = reply.into_parts();
+        Self { connection, bytes }
+    }
+
+    async fn send_frame(&mut self, kind: u8, payload: &[u8]) {
+        let mut frame = vec![0x80 | kind];
+        match payload.len() {
+            length @ 0..126 => frame.push(0x80 | length as u8),
+            length @ 126..65_536 => {
+                frame.push(0x80 | 126);
+                frame.extend((length as u16).to_be_bytes());
+            }
+            length => {
+                frame.push(0x80 | 127);
+                frame.extend((length as u64).to_be_bytes());
+            }
+        }
+        frame.extend([0; 4]);
+        frame.extend(payload);
+        self.connection.send(&frame).await;
+    }
+
+    async fn send(&mut self, message: impl ToString) {
+        self.send_frame(TEXT, message.to_string().as_bytes()).await;
+    }
+
+    /// The next frame but for pings; `None` where the socket is closed.
+    async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        loop {
+            self.fill(2).await?;
+            let kind = self.bytes[0] & 0x0F;
+            let (head, length) = match self.bytes[1] {
+                126 => {
+                    self.fill(4).await?;
+                    (4, u16::from_be_bytes(self.bytes[2..4].try_into().unwrap()).into())
+                }
+                127 => {
+                    self.fill(10).await?;
+                    (10, u64::from_be_bytes(self.bytes[2..10].try_into().unwrap()) as usize)
+                }
+                length => (2, length.into()),
+            };
+            self.fill(head + length).await?;
+            let payload = self.bytes[head..head + length].to_vec();
+            self.bytes.drain(..head + length);
+            if kind != PING {
+                return Some((kind, payload));
+            }
+        }
+    }
+
+    async fn fill(&mut self, bytes: usize) -> Option<()> {
+        while self.bytes.len() < bytes {
+            if soon(self.connection.0.read_buf(&mut self.bytes)).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    async fn message(&mut self) -> Value {
+        let (kind, payload) = self.frame().await.expect("the socket is closed");
+        assert_eq!(kind, TEXT, "{payload:?}");
+        serde_json::from_slice(&payload).unwrap()
+    }
+
+    async fn ask(&mut self, id: i64, method: &str, params: Value) -> Value {
+        self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.message().await
+    }
+}
+
+/// Goal: a socket is a whole session: handshake, call, progress, question, change, cancellation, both eras. Method: one
+/// socket through all of it.
+#[tokio::test]
+async fn websocket_session() {
+    let mut server = Served::with(options()).await;
+    let mut socket = Socket::open(&server).await;
+    socket.send(initialize("2025-11-25", &json!({ "roots": {} }))).await;
+    assert_eq!(socket.message().await["result"]["protocolVersion"], "2025-11-25");
+    socket.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
+    let echoed = socket.ask(1, "tools/call", call("echo", json!({ "text": "hi" }))).await;
+    assert_eq!(echoed["result"]["content"][0]["text"], "hi");
+
+    let mut counting = call("count", json!({ "steps": 1 }));
+    counting["_meta"] = json!({ "progressToken": "p" });
+    assert_eq!(socket.ask(2, "tools/call", counting).await["params"]["progress"], 0);
+    assert_eq!(socket.message().await["params"]["progress"], 1);
+    assert_eq!(socket.message().await["id"], 2);
+
+    let question = socket.ask(3, "tools/call", call("inquire", json!({ "what": "roots" }))).await;
+    assert_eq!(question["method"], "roots/list");
+    socket.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } })).await;
+    assert_eq!(socket.message().await["result"]["content"][0]["text"], "0 roots");
+
+    let told = socket.ask(4, "tools/call", call("announce", json!({ "what": "tools" }))).await;
+    let after = socket.message().await;
+    let change = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+    assert!([&told, &after].contains(&&change), "{told} {after}");
+
+    socket
+        .send(json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call("linger", json!({})) }))
+        .await;
+    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(socket.ask(5, "ping", json!({})).await["result"], json!({}));
+    assert_eq!(socket.ask(5, "tools/list", json!({})).await["error"]["code"], -32600);
+    socket.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } })).await;
+    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(socket.ask(6, "ping", json!({})).await["id"], 6);
+
+    socket.send_frame(PING, b"here").await;
+    assert_eq!(socket.frame().await, Some((PONG, b"here".to_vec())));
+    socket.send_frame(CLOSE, &1000_u16.to_be_bytes()).await;
+    assert_eq!(socket.frame().await.map(|(kind, _)| kind), Some(CLOSE));
+    server.stop().await;
+}
+
+/// Goal: bad messages have their codes and cost the socket nothing. Method: rows on one socket, a ping after each.
+#[tokio::test]
+async fn bad_messages_on_a_websocket() {
+    let server = Served::with(options()).await;
+    let mut socket = Socket::open(&server).await;
+    assert_eq!(socket.ask(0, "tools/list", json!({})).await["error"]["code"], -32600);
+    socket.send(initialize("2025-11-25", &json!({}))).await;
+    socket.message().await;
+    let deep = "[".repeat(100_000);
+    for (code, id, message) in [
+        (-32700, json!(null), ""),
+        (-32700, json!(null), "{"),
+        (-32700, json!(null), "\u{feff}{}"),
+        (-32700, json!(null), "{\"a\":\"\0\"}"),
+        (-32600, json!(null), &deep),
+        (-32600, json!(null), "[]"),
+        (-32600, json!(null), r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#),
+        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#),
+        (-32600, json!(null), r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"ping"}"#),
+        (-32600, json!(7), r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#),
+        (-32602, json!(7), r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":7}"#),
+        (-32601, json!("a"), r#"{"jsonrpc":"2.0","id":"a","method":"nothing"}"#),
+    ] {
+        socket.send(message).await;
+        let answer = socket.message().await;
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &id), "{message:.80}");
+        assert_eq!(socket.ask(1, "ping", json!({})).await["result"], json!({}));
+    }
+    for silent in [r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","method":"nothing"}"#] {
+        socket.send(silent).await;
+        assert_eq!(socket.ask(1, "ping", json!({})).await["result"], json!({}));
+    }
+    server.stop().await;
+}
+
+/// Goal: frames that can't be messages end the socket with their reason, and no other. Method: binary, invalid UTF-8, at
+/// the limit and one over.
+#[tokio::test]
+async fn broken_frames_end_a_websocket() {
+    const BYTES_MAX: usize = 10_000;
+    let mut options = options();
+    options.inbound.limits.body_bytes_max = BYTES_MAX;
+    let server = Served::with(options).await;
+    let mut good = Socket::open(&server).await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    good.send(format!("{ping}{}", " ".repeat(BYTES_MAX - ping.len()))).await;
+    assert_eq!(good.message().await["result"], json!({}));
+    for (kind, payload, code) in [
+        (2, b"{}".to_vec(), Some(1003_u16)),
+        (TEXT, vec![0xFF, 0xFE], None),
+        (TEXT, vec![b' '; BYTES_MAX + 1], Some(1009)),
+    ] {
+        let mut socket = Socket::open(&server).await;
+        socket.send_frame(kind, &payload).await;
+        if let Some((CLOSE, reason)) = socket.frame().await {
+            assert!(code.is_none_or(|code| reason.starts_with(&code.to_be_bytes())), "{reason:?}");
+        }
+        assert_eq!(socket.frame().await, None);
+    }
+    assert_eq!(good.ask(2, "ping", json!({})).await["result"], json!({}));
+    server.stop().await;
+}
+
+/// Goal: both transports are off unless wanted, and keep strangers out when on. Method: their doors, by option and
+/// source.
+#[tokio::test]
+async fn off_unless_configured() {
+    let (off, on) = (Served::start().await, Served::with(options()).await);
+    let socket = format!("GET /mcp HTTP/1.1\r\n{}", Socket::HANDSHAKE);
+    let events = "GET /sse HTTP/1.1\r\nAccept: text/event-stream\r\n";
+    for (server, request, source, status) in [
+        (&off, &*socket, "", 405),
+        (&on, &*socket, "", 101),
+        (&on, &*socket, "Origin: http://evil.example\r\n", 403),
+        (&on, "GET /mcp HTTP/1.1\r\nUpgrade: websocket\r\n", "", 400),
+        (&off, events, "", 404),
+        (&on, events, "", 200),
+        (&on, events, "Origin: http://evil.example\r\n", 403),
+        (&on, "GET /sse HTTP/1.1\r\n", "", 406),
+    ] {
+        let client: Client = server.client("", "");
+        let reply = client.send(&format!("{request}{source}Host: localhost\r\n\r\n")).await;
+        assert_eq!(reply.status, status, "{request}{source}");
+    }
+    off.stop().await;
+    on.stop().await;
+}
+
+/// Goal: HTTP+SSE as 2024-11-05 has it: the stream names where to post and carries every answer, its end ends the
+/// session. Method: a session through call, progress, question and end.
+#[tokio::test]
+async fn http_with_sse() {
+    let mut server = Served::with(options()).await;
+    let client = server.client("", "");
+    let get = "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
+    let mut stream = client.send(get).await;
+    let endpoint = stream.event().await.unwrap();
+    assert_eq!(endpoint.name.as_deref(), Some("endpoint"));
+    let post = |to: &str, body: &str| {
+        let head = format!("POST {to} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n");
+        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let to = endpoint.data;
+    let call = |id: i64, tool: &str, arguments: Value| {
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": id } });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    let hello = initialize("2024-11-05", &json!({ "roots": {} })).to_string();
+    assert_eq!(client.send(&post(&to, &hello)).await.status, 202);
+    assert_eq!(stream.message().await["result"]["protocolVersion"], "2024-11-05");
+    assert_eq!(client.send(&post(&to, &call(1, "count", json!({ "steps": 0 })))).await.status, 202);
+    assert_eq!(stream.message().await["params"]["progressToken"], 1);
+    assert_eq!(stream.message().await["id"], 1);
+    client.send(&post(&to, &call(2, "inquire", json!({ "what": "roots" })))).await;
+    let question = stream.message().await;
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "roots": [] } }).to_string();
+    assert_eq!(client.send(&post(&to, &answer)).await.status, 202);
+    assert_eq!(stream.message().await["result"]["content"][0]["text"], "0 roots");
+    assert_eq!(client.send(&post(&to, "{")).await.status, 400);
+    for unknown in ["/messages", "/messages?session=", "/messages?session=x"] {
+        assert_eq!(client.send(&post(unknown, &hello)).await.status, 404, "{unknown}");
+    }
+    client.send(&post(&to, &call(3, "linger", json!({})))).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    drop(stream);
+    assert_eq!(server.seen().await, Seen::Cancelled);
+    let gone = async { while client.send(&post(&to, &hello)).await.status != 404 {} };
+    soon(gone).await;
+    server.stop().await;
+}

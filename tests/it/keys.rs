@@ -1,0 +1,46 @@
+use std::fs;
+
+use crate::kit::Home;
+
+/// Goal: a key is shown once and kept nowhere; a revoked one stays in the list. Method: the three commands, and the file.
+#[tokio::test]
+async fn keys_are_shown_once() {
+    let home = Home::new();
+    let file = home.path("keys.toml");
+    let file = file.to_str().unwrap();
+    let add = ["keys", "--keys", file, "add", "robot", "--scope", "patient.identity", "--scope", "other"];
+    let made = home.run(&add).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let key = made.out.strip_suffix('\n').unwrap();
+    assert!(key.starts_with("cbk_") && key.len() == 47 && !key.contains(char::is_whitespace), "{}", key.len());
+    assert!(!made.err.contains(key));
+    assert!(!fs::read_to_string(file).unwrap().contains(&key[4..]));
+
+    let again = home.run(&add).await;
+    assert_eq!((again.code, &*again.out), (Some(2), ""), "a name is used once");
+    let listed = home.run(&["keys", "list", "--keys", file]).await;
+    assert_eq!((listed.code, &*listed.out), (Some(0), "robot\tvalid\tpatient.identity\tother\n"));
+    assert_eq!(home.run(&["keys", "--keys", file, "revoke", "robot"]).await.code, Some(0));
+    assert_eq!(home.run(&["keys", "--keys", file, "list"]).await.out, "robot\trevoked\tpatient.identity\tother\n");
+}
+
+/// Goal: mistakes are the user's, and say what to do. Method: rows.
+#[tokio::test]
+async fn mistakes_with_keys() {
+    let home = Home::new();
+    let file = home.path("keys.toml");
+    let file = file.to_str().unwrap();
+    assert_eq!(home.run(&["keys", "--keys", file, "add", "a"]).await.code, Some(0));
+    let none = home.write("none.toml", "[node]\nname = \"n\"\n");
+    for (arguments, said) in [
+        (&["keys", "list"][..], "--keys FILE"),
+        (&["keys", "--topology", &none, "list"], "--keys FILE"),
+        (&["keys", "--keys", file, "revoke", "b"], "no key of that name"),
+        (&["keys", "--keys", file, "add", "a b"], "letters, digits"),
+        (&["keys", "--keys", file, "add", "b", "--scope", "two words"], "scopes"),
+    ] {
+        let refused = home.run(arguments).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains(said) && refused.out.is_empty(), "{refused:?}");
+    }
+}

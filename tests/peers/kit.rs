@@ -1,0 +1,111 @@
+//! Where the peers are, and guards of their processes.
+
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::round::Round;
+
+/// Longest that a test waits for what must happen: the machine may be under load, and a peer has to be loaded.
+pub const SOON: Duration = Duration::from_secs(90);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The folder that the peers are installed in.
+#[derive(Clone)]
+pub struct Peers(PathBuf);
+
+/// `None`, having said so, where `CALLBOARD_PEERS` isn't set.
+pub fn peers() -> Option<Peers> {
+    let folder = std::env::var_os("CALLBOARD_PEERS");
+    if folder.is_none() {
+        eprintln!("skipped: CALLBOARD_PEERS isn't set; cargo xtask test installs the peers and sets it");
+    }
+    folder.map(|folder| Peers(folder.into()))
+}
+
+impl Peers {
+    /// Node, as it was installed beside the packages: its folder is called by the platform.
+    pub fn node(&self) -> PathBuf {
+        let modules = std::fs::read_dir(self.modules()).unwrap().map(|entry| entry.unwrap());
+        let ours = modules.filter(|entry| entry.file_name().to_string_lossy().starts_with("node-"));
+        let mut binaries = ours.map(|entry| entry.path().join("bin/node")).filter(|path| path.exists());
+        binaries.next().expect("node isn't installed with the peers")
+    }
+
+    /// A file of a Node package.
+    pub fn package(&self, path: &str) -> PathBuf {
+        self.modules().join(path)
+    }
+
+    /// Python of one of the environments: `python` or `python-websocket`.
+    pub fn python(&self, environment: &str) -> PathBuf {
+        self.0.join(environment).join("bin/python")
+    }
+
+    /// A program in an environment where the scripts find the peers.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("CALLBOARD_PEERS", &self.0).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// Runs a client's script to its end; it prints its round.
+    pub async fn round(&self, program: &Path, arguments: &[&str]) -> Round {
+        let mut command = self.command(program);
+        let running = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = soon("a client's round", running).await.unwrap();
+        let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?} ended with {}\n{out}\n{errors}", output.status);
+        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e} in {out}\n{errors}"))
+    }
+
+    fn modules(&self) -> PathBuf {
+        self.0.join("node/node_modules")
+    }
+}
+
+/// A script of this folder.
+pub fn script(name: &str) -> String {
+    format!("{}/tests/peers/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A server in a process of its own, killed when it is dropped.
+pub struct Served {
+    pub port: u16,
+    _child: Child,
+}
+
+impl Served {
+    /// Starts what `command` makes of a free port, and waits until it listens.
+    pub async fn start(command: impl FnOnce(u16) -> Command) -> Self {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let mut child = command(port).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none() && began.elapsed() < SOON, "a peer's server didn't listen: {ended:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+        Self { port, _child: child }
+    }
+
+    pub fn url(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+/// What `work` comes to, within [`SOON`].
+pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work).await.unwrap_or_else(|_| panic!("not within {SOON:?}: {what}"))
+}
+
+/// Arguments of a command, of any mixture of strings.
+pub fn with<I: AsRef<OsStr>>(mut command: Command, arguments: impl IntoIterator<Item = I>) -> Command {
+    command.args(arguments);
+    command
+}

@@ -1,0 +1,21 @@
+//! Round trips with the programs of others: every tool, questions in mid-call included. `cargo xtask test` installs those
+//! programs and names their folder in `CALLBOARD_PEERS`; without it these tests say that they are skipped.
+
+// Where the peers are; their processes, ended with the test.
+mod kit;
+// What a whole round comes to, whoever drives it.
+mod round;
+
+// Our client, driven through a round.
+mod client;
+// Our server: an agent that asks back.
+mod server;
+
+// The reference server with all features, over stdio, streamable HTTP and HTTP+SSE.
+mod everything;
+// The Python SDK: its client, its server in both eras, its WebSocket.
+mod python;
+// rmcp, in both eras and both directions.
+mod rmcp;
+// The TypeScript SDK's client, in both eras.
+mod typescript;

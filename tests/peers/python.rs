@@ -1,0 +1,84 @@
+use callboard::System;
+use callboard::mcp::outbound::{ChildCommand, Endpoint, Era};
+
+use crate::client::{self, connect};
+use crate::kit::{Served, peers, script, with};
+use crate::round::Round;
+use crate::server;
+
+/// How that server says that a tool failed.
+const FAILED: &str = "error: Error executing tool fail";
+/// And the older one.
+const FAILED_OLD: &str = "error: Error executing tool fail: on purpose";
+
+async fn client_round(era: &str) {
+    let Some(peers) = peers() else { return };
+    let ours = server::start();
+    let round = peers.round(&peers.python("python"), &[&script("client.py"), &ours.url, era]).await;
+    assert_eq!(round, Round::whole("error: on purpose"));
+}
+
+/// Goal: the Python client loses nothing in a session. Method: every tool, and its questions answered live.
+#[actix_web::test]
+async fn python_client_with_a_session() {
+    client_round("legacy").await;
+}
+
+/// Goal: nor without one. Method: the same tools, their questions answered by calling again.
+#[actix_web::test]
+async fn python_client_without_session() {
+    client_round("2026-07-28").await;
+}
+
+async fn server_round(endpoint: Endpoint, era: Option<Era>, failed: &str) {
+    let system = System::start(1).unwrap();
+    let round = client::round(&connect(&system, endpoint, era)).await;
+    assert_eq!(round, Round::whole(failed));
+}
+
+async fn over_http(era: Era) {
+    let Some(peers) = peers() else { return };
+    let python = peers.python("python");
+    let arguments = |port: u16| [script("server.py"), "streamable-http".to_owned(), port.to_string()];
+    let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
+    server_round(Endpoint::url(&server.url("http", "/mcp")).unwrap(), Some(era), FAILED).await;
+}
+
+/// Goal: our client loses nothing of a Python server in a session. Method: every tool over streamable HTTP.
+#[actix_web::test]
+async fn python_server_with_a_session() {
+    over_http(Era::Legacy).await;
+}
+
+/// Goal: nor without one. Method: the same; its questions come as `input_required`.
+#[actix_web::test]
+async fn python_server_without_session() {
+    over_http(Era::Modern).await;
+}
+
+/// Goal: nor over a pipe. Method: the server as a child; which era, the client finds out.
+#[actix_web::test]
+async fn python_server_over_stdio() {
+    let Some(peers) = peers() else { return };
+    let child = ChildCommand::new(peers.python("python"), [script("server.py"), "stdio".to_owned()]);
+    server_round(Endpoint::Child(child), None, FAILED).await;
+}
+
+/// Goal: nor over HTTP+SSE. Method: every tool of the same server.
+#[actix_web::test]
+async fn python_server_over_sse() {
+    let Some(peers) = peers() else { return };
+    let python = peers.python("python");
+    let arguments = |port: u16| [script("server.py"), "sse".to_owned(), port.to_string()];
+    let server = Served::start(|port| with(peers.command(&python), arguments(port))).await;
+    server_round(Endpoint::sse(&server.url("http", "/sse")).unwrap(), Some(Era::Legacy), FAILED).await;
+}
+
+/// Goal: nor over a WebSocket. Method: the last version of the SDK that has one.
+#[actix_web::test]
+async fn python_server_over_websocket() {
+    let Some(peers) = peers() else { return };
+    let python = peers.python("python-websocket");
+    let server = Served::start(|port| with(peers.command(&python), [script("websocket.py"), port.to_string()])).await;
+    server_round(Endpoint::url(&server.url("ws", "/ws")).unwrap(), Some(Era::Legacy), FAILED_OLD).await;
+}

@@ -1,0 +1,172 @@
+//! Our server: an agent with the tools of a round, served in this process.
+
+use std::net::TcpListener;
+
+use actix_web::dev::ServerHandle;
+use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard::message::surface::{
+    GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
+};
+use callboard::message::{Content, Elicitation, Log, LogLevel, Progress, RawObject, ResourceContent, Sample, Speaker};
+use callboard::message::{Failure, ToolResult};
+use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, SyncHandler, System};
+use callboard_rpc::{Access, Trust};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::round::{ASKS_CAPITAL, ASKS_NAME};
+
+const AT_ONCE_MAX: u32 = 16;
+
+/// The agent.
+pub struct Peer;
+
+impl Agent for Peer {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>().sync::<Count>().sync::<Fail>();
+        on.concurrent::<AskName>(AT_ONCE_MAX).concurrent::<AskModel>(AT_ONCE_MAX).concurrent::<Folders>(AT_ONCE_MAX);
+        on.sync::<ListResources>().sync::<ReadResource>().sync::<ListPrompts>().sync::<GetPrompt>();
+    }
+}
+
+/// Answers the text.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+struct Echo {
+    text: String,
+}
+
+impl SyncHandler<Echo> for Peer {
+    fn handle(&mut self, Echo { text }: Echo, _: &mut Cx) -> ToolResult {
+        ToolResult::text(text)
+    }
+}
+
+/// Asks a person.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+struct AskName;
+
+impl ConcurrentHandler<AskName> for Peer {
+    fn handle(&mut self, _: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let fields = json!({ "name": { "type": "string" } });
+            let schema = json!({ "type": "object", "properties": fields, "required": ["name"] });
+            let content = cx.elicit(Elicitation::form(ASKS_NAME, schema)).await?.content().unwrap_or_default();
+            Ok(ToolResult::text(format!("Hello, {}!", content["name"].as_str().unwrap_or("nobody"))))
+        }
+    }
+}
+
+/// Asks the caller's model.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+struct AskModel;
+
+impl ConcurrentHandler<AskModel> for Peer {
+    fn handle(&mut self, _: AskModel, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let written = cx.sample(Sample::prompt(ASKS_CAPITAL, 100)).await?.written();
+            Ok(ToolResult::text(written.unwrap_or_default()))
+        }
+    }
+}
+
+/// Asks for the caller's folders.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult, fallible)]
+struct Folders;
+
+impl ConcurrentHandler<Folders> for Peer {
+    fn handle(&mut self, _: Folders, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        async move {
+            let roots = cx.roots().await?.roots();
+            Ok(ToolResult::text(roots.into_iter().map(|root| root.uri).collect::<Vec<_>>().join(",")))
+        }
+    }
+}
+
+/// Counts, and says so.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+struct Count {
+    to: u32,
+}
+
+impl SyncHandler<Count> for Peer {
+    fn handle(&mut self, Count { to }: Count, cx: &mut Cx) -> ToolResult {
+        for n in 1..=to {
+            cx.progress(Progress { done: n.into(), total: Some(to.into()), message: None });
+            cx.log(Log::new(LogLevel::Info, "peer", format!("at {n}")));
+        }
+        ToolResult::text(to.to_string())
+    }
+}
+
+/// Fails.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+struct Fail;
+
+impl SyncHandler<Fail> for Peer {
+    fn handle(&mut self, _: Fail, _: &mut Cx) -> ToolResult {
+        ToolResult::error("on purpose")
+    }
+}
+
+impl SyncHandler<ListResources> for Peer {
+    fn handle(&mut self, _: ListResources, _: &mut Cx) -> Result<RawObject, Failure> {
+        Ok(RawObject::new().with("resources", json!([{ "uri": "peer://greeting", "name": "greeting" }])))
+    }
+}
+
+impl SyncHandler<ReadResource> for Peer {
+    fn handle(&mut self, wanted: ReadResource, _: &mut Cx) -> Result<ReadResourceResult, Failure> {
+        match &*wanted.uri() {
+            uri @ "peer://greeting" => {
+                Ok(ReadResourceResult::of([ResourceContent::text(uri, "text/plain", "Good morning")]))
+            }
+            uri => Err(Failure::not_found(format!("there is no resource {uri}"))),
+        }
+    }
+}
+
+impl SyncHandler<ListPrompts> for Peer {
+    fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
+        let arguments = json!([{ "name": "name", "required": true }]);
+        Ok(RawObject::new().with("prompts", json!([{ "name": "greet", "arguments": arguments }])))
+    }
+}
+
+impl SyncHandler<GetPrompt> for Peer {
+    fn handle(&mut self, wanted: GetPrompt, _: &mut Cx) -> Result<GetPromptResult, Failure> {
+        let name = wanted.argument("name").ok_or_else(|| Failure::invalid("whom to greet?"))?;
+        Ok(GetPromptResult::of([(Speaker::User, Content::text(format!("Greet {name}")))]))
+    }
+}
+
+/// It is served as long as this is held.
+pub struct Ours {
+    pub url: String,
+    handle: ServerHandle,
+    _system: System,
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // It is told at once; nobody waits for its end.
+        drop(self.handle.stop(false));
+    }
+}
+
+/// Serves a [`Peer`] on a free port.
+pub fn start() -> Ours {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let system = System::start(1).unwrap();
+    let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
+    let serving = serve(listener, system.spawn(Peer), options, &ListenOptions::default()).unwrap();
+    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
+    actix_web::rt::spawn(serving.server);
+    Ours { url, handle, _system: system }
+}
