@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
 use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Progress, Question};
-use callboard_runtime::testkit::eventually;
-use callboard_runtime::{CallEvent, CallMeta, Caller};
+use callboard_runtime::testkit::{Probe, eventually};
+use callboard_runtime::{CallEvent, CallMeta, Caller, Changed, System};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -198,7 +198,7 @@ async fn ends_can_be_waited_for() {
     let folder = std::env::temp_dir().join(format!("callboard-{}", std::process::id()));
     let script = format!("initialize; while read -r line; do :; done; sleep 0.2; echo over > '{}'", folder.display());
     let client = McpClient::new(child(&script), only(Era::Legacy)).unwrap();
-    let (kept, system) = (client.clone(), callboard_runtime::System::start(1).unwrap());
+    let (kept, system) = (client.clone(), System::start(1).unwrap());
     let client = Client { agent: system.spawn(client), system };
     joined(client.ask("callboard.describe", json!({}))).await.unwrap();
     client.agent.stop();
@@ -219,10 +219,9 @@ async fn cancelled_calls_are_told() {
         hear; say "$id" "{\"content\":[],\"told\":$told}"; hear
     "#;
     let client = legacy(script);
-    let (follower, mut began) =
-        callboard_runtime::testkit::Probe::<callboard_runtime::Changed>::spawn(&client.system, |_| ());
+    let (follower, mut began) = Probe::<Changed>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
-    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let meta = CallMeta::new(Arc::new(callboard_message::Principal::local_operator()));
     let cancel = meta.cancel.clone();
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     soon(began.recv()).await.unwrap();
