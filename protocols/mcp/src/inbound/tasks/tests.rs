@@ -30,7 +30,7 @@ impl Agent for Worker {
 
 impl ConcurrentHandler<Work> for Worker {
     fn handle(&mut self, _: Work, cx: Cx) -> impl Future<Output = ()> + Send + 'static {
-        cx.cancelled()
+        async move { cx.cancelled().await }
     }
 }
 
