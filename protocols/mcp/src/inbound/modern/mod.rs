@@ -149,7 +149,7 @@ pub(crate) async fn request(
 
 fn call(principal: Arc<Principal>, head: &Head<'_>) -> CallMeta {
     let mut call = CallMeta::new(principal);
-    call.trace = head.trace.clone();
+    call.trace = head.trace;
     call
 }
 
