@@ -57,9 +57,15 @@ impl Sheet {
         Ok(())
     }
 
-    /// Scenarios without and with a failed check. One that isn't scored can fail only if `beside_counts`.
-    pub fn scenarios_passed_and_failed(&self, beside_counts: bool) -> (u64, u64) {
-        let counted = self.scores.iter().filter(|score| score.failed == 0 || !score.beside || beside_counts);
+    /// Whether fewer scenarios than `beside` hold of those that the revision doesn't score.
+    pub fn too_few_beside(&self, beside: usize) -> bool {
+        self.scores.iter().filter(|score| score.beside && score.failed == 0).count() < beside
+    }
+
+    /// Scenarios without and with a failed check. Those that aren't scored fail only if too few of them hold.
+    pub fn scenarios_passed_and_failed(&self, beside: usize) -> (u64, u64) {
+        let too_few = self.too_few_beside(beside);
+        let counted = self.scores.iter().filter(|score| score.failed == 0 || !score.beside || too_few);
         let (passed, failed): (Vec<_>, Vec<_>) = counted.partition(|score| score.failed == 0);
         (passed.len() as u64, failed.len() as u64)
     }
@@ -79,10 +85,9 @@ impl Sheet {
                 .filter(|score| score.passed + score.failed == 0)
                 .map(|score| format!("{}: no check passed", score.scenario)),
         );
-        let optional: Vec<_> = self.scores.iter().filter(|score| score.beside).collect();
-        if optional.iter().filter(|score| score.failed == 0).count() < beside {
+        if self.too_few_beside(beside) {
             wrong.push(format!("fewer than {beside} scenarios hold beside those required"));
-            wrong.extend(optional.iter().filter_map(|score| score.complaint()));
+            wrong.extend(self.scores.iter().filter(|score| score.beside).filter_map(Score::complaint));
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n  ")) }
     }
@@ -147,12 +152,13 @@ fn checks_file(results: &Path, prefix: &str, scenario: &str) -> Option<PathBuf> 
     Some(entry.path().join("checks.json")).filter(|file| file.exists())
 }
 
-/// The score sheet: a line a run, then every complaint. With each sheet comes whether what isn't scored must hold too.
-pub fn table(sheets: &[(&str, bool, Sheet)]) -> String {
+/// The score sheet: a line a run, then every complaint. With each sheet comes how many scenarios must hold beside those
+/// that are scored.
+pub fn table(sheets: &[(&str, usize, Sheet)]) -> String {
     let mut table =
         format!("\n{:<20} {:>9} {:>7} {:>7} {:>9}\n", "conformance", "scenarios", "passed", "failed", "warnings");
     let mut complaints = String::new();
-    for (name, beside_counts, sheet) in sheets {
+    for (name, must_hold, sheet) in sheets {
         for (beside, label) in [(false, (*name).to_owned()), (true, "  beside it".to_owned())] {
             let scores: Vec<_> = sheet.scores.iter().filter(|score| score.beside == beside).collect();
             if scores.is_empty() && beside {
@@ -163,7 +169,7 @@ pub fn table(sheets: &[(&str, bool, Sheet)]) -> String {
             // Writing to a string doesn't fail.
             let _ = writeln!(table, "{label:<20} {:>9} {passed:>7} {failed:>7} {warnings:>9}", scores.len());
             // What may fail is counted; what fails there is in the suite's own files.
-            let told = if beside && !beside_counts { &[] } else { scores.as_slice() };
+            let told = if beside && !sheet.too_few_beside(*must_hold) { &[] } else { scores.as_slice() };
             for complaint in told.iter().flat_map(|score| score.complaints.iter().map(|c| (&score.scenario, c))) {
                 let _ = writeln!(complaints, "{name}, {}: {}", complaint.0, complaint.1);
             }
@@ -207,9 +213,9 @@ Not scored for 2026-07-28: 1 scenario(s) run, 1 failing. These do not affect con
                 ("tasks-lifecycle", 7, 1, 0, true),
             ]
         );
-        assert_eq!(sheet.scenarios_passed_and_failed(true), (2, 2));
-        assert_eq!(sheet.scenarios_passed_and_failed(false), (2, 1));
-        assert!(table(&[("server", true, sheet)]).contains("server                       3       3       2         3"));
+        assert_eq!(sheet.scenarios_passed_and_failed(1), (2, 2));
+        assert_eq!(sheet.scenarios_passed_and_failed(0), (2, 1));
+        assert!(table(&[("server", 1, sheet)]).contains("server                       3       3       2         3"));
     }
 
     /// Goal: nothing but a full, clean run passes. Method: one thing wrong at a time.
