@@ -146,8 +146,11 @@ async fn nothing_to_resume() {
     }
     assert_eq!(other.get(Some("1-0")).await.status, 400);
     assert_eq!(client.get(Some("1-0")).await.status, 200);
+    // Told after the first session, the other shows when that has been told.
+    let mut told = other.get(None).await;
     for _ in 0..3 {
         client.ask("tools/call", json!({ "name": "announce", "arguments": { "what": "tools" } })).await;
+        told.message().await;
     }
     // Of three changes two are kept: the gap is told.
     assert_eq!(client.get(Some("0-0")).await.status, 400);
