@@ -1,8 +1,8 @@
 //! The client that the official MCP suite tests: it does what each scenario wants by asking an agent. The suite names
 //! the scenario in the environment and gives the server's URL as the last argument.
 
-mod answers;
 mod auth;
+mod caller;
 
 use std::env;
 use std::error::Error;
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard::message::RawObject;
 use callboard::message::surface::{CallTool, GetPrompt, ListPrompts, ListResources, ListTools, ReadResource};
-use callboard::message::{Failure, RawObject};
-use callboard::{AgentRef, CallEvent, Message, System};
+use callboard::{AgentRef, System};
+use caller::call;
 use serde_json::{Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -53,15 +54,4 @@ async fn play(server: &AgentRef, scenario: &str, context: &Value) -> Outcome<()>
         call(server, tool).await?;
     }
     Ok(())
-}
-
-async fn call<T, M: Message<Reply = Result<T, Failure>>>(server: &AgentRef, message: M) -> Outcome<T> {
-    let mut call = server.call(message).start();
-    while let Some(event) = call.next().await {
-        if let CallEvent::Question(pending) = event {
-            let answer = answers::to(&pending.question);
-            pending.answer(answer);
-        }
-    }
-    Ok(call.reply().await??)
 }

@@ -13,6 +13,8 @@ mod keys;
 mod hostile;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
+// `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
+mod mcp;
 // A third clinic is two files and no code.
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.

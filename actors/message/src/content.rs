@@ -5,8 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::RawObject;
+use crate::{RawObject, json};
 
 /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +17,9 @@ pub struct Content(pub RawObject);
 impl Content {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self(RawObject::new().with("type", "text").with("text", text.into()))
+        let mut block = RawObject::new().with("type", "text");
+        block.set_raw("text", json::quoted(&text.into()));
+        Self(block)
     }
 
     /// A picture; `mime_type` for example `image/png`.
@@ -67,13 +70,6 @@ impl ResourceContent {
     }
 }
 
-#[derive(Serialize)]
-struct TextBlock<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: &'a str,
-}
-
 /// A reply in blocks, for a message whose answer is more than a value: the result of MCP `tools/call`, whole.
 ///
 /// A message with this reply has no output schema.
@@ -90,7 +86,14 @@ impl ToolResult {
     /// One block of text.
     pub fn text(text: impl AsRef<str>) -> Self {
         // Most results are this: written in one go.
-        Self(RawObject::new().with("content", [TextBlock { kind: "text", text: text.as_ref() }]))
+        let text = json::quote(text.as_ref());
+        let mut block = String::with_capacity(text.len() + 32);
+        for part in [r#"[{"type":"text","text":"#, &text, "}]"] {
+            block.push_str(part);
+        }
+        let mut result = RawObject::new();
+        result.set_raw("content", RawValue::from_string(block).unwrap_or_default());
+        Self(result)
     }
 
     /// What went wrong, for the model that called: it may try again otherwise.

@@ -5,6 +5,7 @@
 mod call;
 mod content;
 mod failure;
+pub mod json;
 #[doc(hidden)]
 pub mod message;
 mod principal;

@@ -1,4 +1,4 @@
-use serde_json::Value;
+use callboard_message::json::quote;
 use serde_json::value::RawValue;
 
 use crate::{Id, RpcError};
@@ -16,14 +16,14 @@ pub enum Nulls {
 /// Writes a request. `params` must be an object or an array.
 pub fn encode_request(id: &Id, method: &str, params: &RawValue) -> Vec<u8> {
     let mut out = begin(Some(id), params.get().len() + method.len());
-    push(&mut out, &[",\"method\":", &quoted(method), ",\"params\":", params.get(), "}"]);
+    push(&mut out, &[",\"method\":", &quote(method), ",\"params\":", params.get(), "}"]);
     out
 }
 
 /// Writes a notification. `params` must be an object or an array.
 pub fn encode_notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.map_or(0, |p| p.get().len()));
-    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"method\":", &quoted(method)]);
+    push(&mut out, &["{\"jsonrpc\":\"2.0\",\"method\":", &quote(method)]);
     if let Some(params) = params {
         push(&mut out, &[",\"params\":", params.get()]);
     }
@@ -50,7 +50,7 @@ pub fn encode_response(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>, n
             }
             push(
                 &mut out,
-                &[",\"error\":{\"code\":", &error.code.to_string(), ",\"message\":", &quoted(&error.message)],
+                &[",\"error\":{\"code\":", &error.code.to_string(), ",\"message\":", &quote(&error.message)],
             );
             if let Some(data) = &error.data {
                 push(&mut out, &[",\"data\":", data.get()]);
@@ -72,9 +72,4 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
     for part in parts {
         out.extend_from_slice(part.as_bytes());
     }
-}
-
-/// A JSON string; unlike `to_string`, `Display` of a `Value` has no error to lose.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
 }

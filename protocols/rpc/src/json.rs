@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use callboard_message::json::plain;
+
 use crate::{JsonError, Limits};
 
 /// Checks that `body` is one JSON text within `limits` and has no object with the same key twice.
@@ -286,25 +288,6 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Eight at a time.
-fn plain(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGHS: u64 = ONES * 0x80;
-    // Sets the high bit of each byte under `n`; a bit above the lowest that is set may be wrong.
-    let under = |word: u64, n: u64| word.wrapping_sub(ONES * n) & !word & HIGHS;
-    let equal = |word: u64, byte: u8| under(word ^ (ONES * u64::from(byte)), 1);
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (nth, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let special = under(word, 0x20) | equal(word, b'"') | equal(word, b'\\');
-        if special != 0 {
-            return nth * 8 + special.trailing_zeros() as usize / 8;
-        }
-    }
-    let special = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\'));
-    words.len() * 8 + special.unwrap_or(rest.len())
-}
-
 /// Pairs are cheapest for the few keys of an ordinary object; sorting bounds the work for a hostile one.
 fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     const PAIRWISE_MAX: usize = 12;
@@ -313,25 +296,4 @@ fn has_duplicate(keys: &mut [Cow<'_, str>]) -> bool {
     }
     keys.sort_unstable();
     keys.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: eight bytes at a time end where one at a time would. Method: each byte at each place among each other.
-    #[test]
-    fn plain_bytes_are_counted_exactly() {
-        for filler in [b'a', 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F, 0x80, 0xFF] {
-            for byte in 0..=u8::MAX {
-                for at in 0..20 {
-                    let mut bytes = [filler; 20];
-                    bytes[at] = byte;
-                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' { at } else { 20 };
-                    assert_eq!(plain(&bytes), expected, "{byte:#x} at {at} among {filler:#x}");
-                }
-            }
-        }
-        assert_eq!((plain(b""), plain(b"aaaaaa\"\x01\\"), plain(b"aaaa\x01\x20\"\\")), (0, 6, 4));
-    }
 }

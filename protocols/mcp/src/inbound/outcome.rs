@@ -1,5 +1,6 @@
 //! Replies and failures of agents as MCP's results and errors.
 
+use callboard_message::json::quote;
 use callboard_message::{Failure, FailureKind, RawObject, ToolResult};
 use callboard_rpc::{RpcError, code};
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub(crate) fn tool_result(reply: Box<RawValue>, shape: Reply, era: Era) -> Box<R
 fn text_of(reply: &RawValue) -> String {
     match reply.get().starts_with('"') {
         true => reply.get().to_owned(),
-        false => Value::from(reply.get()).to_string(),
+        false => quote(reply.get()),
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
 use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Progress, Question};
-use callboard_runtime::testkit::eventually;
-use callboard_runtime::{CallEvent, CallMeta, Caller};
+use callboard_runtime::testkit::{Probe, eventually};
+use callboard_runtime::{CallEvent, CallMeta, Caller, Changed, System};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -158,6 +158,7 @@ impl Caller for Sayer {
     fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        self.0.lock().unwrap().push("asked".into());
         Box::pin(async { Ok(Answer::Elicit(ElicitAnswer::decline())) })
     }
 
@@ -173,19 +174,20 @@ async fn an_only_caller_is_always_meant() {
     let script = r#"
         ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m"}}\n'; }
         initialize; echo '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"idle"}}'
-        ask; hear; first=$line; case "$first" in *'"id":"q"'*) hear;; *) call=$id; hear; first=$line; id=$call;; esac
+        ask; hear; first=$line; hear
         one=$id; hear; two=$id; ask; hear
         say "$one" "{\"content\":[],\"heard\":[$first,$line]}"; say "$two" '{"content":[]}'; hear
     "#;
     let sayer = Arc::new(Sayer::default());
     let client = Client::of(child(script), ClientOptions { only_caller: Some(sayer.clone()), ..only(Era::Legacy) });
     joined(client.ask("callboard.describe", json!({}))).await.unwrap();
+    eventually("asked without a call", SOON, || sayer.0.lock().unwrap().len() == 2).await;
     let (one, two) = (client.ask(CALL, tool("one", json!({}))), client.ask(CALL, tool("two", json!({}))));
     let results = [joined(one).await.unwrap(), joined(two).await.unwrap()];
     let heard = results.iter().find_map(|result| result.get("heard")).unwrap();
     let declined = json!({ "jsonrpc": "2.0", "id": "q", "result": { "action": "decline" } });
     assert_eq!(heard, &json!([declined, declined]));
-    assert_eq!(*sayer.0.lock().unwrap(), ["idle"]);
+    assert_eq!(*sayer.0.lock().unwrap(), ["idle", "asked", "asked"]);
     client.stop().await;
 }
 
@@ -196,7 +198,7 @@ async fn ends_can_be_waited_for() {
     let folder = std::env::temp_dir().join(format!("callboard-{}", std::process::id()));
     let script = format!("initialize; while read -r line; do :; done; sleep 0.2; echo over > '{}'", folder.display());
     let client = McpClient::new(child(&script), only(Era::Legacy)).unwrap();
-    let (kept, system) = (client.clone(), callboard_runtime::System::start(1).unwrap());
+    let (kept, system) = (client.clone(), System::start(1).unwrap());
     let client = Client { agent: system.spawn(client), system };
     joined(client.ask("callboard.describe", json!({}))).await.unwrap();
     client.agent.stop();
@@ -217,10 +219,9 @@ async fn cancelled_calls_are_told() {
         hear; say "$id" "{\"content\":[],\"told\":$told}"; hear
     "#;
     let client = legacy(script);
-    let (follower, mut began) =
-        callboard_runtime::testkit::Probe::<callboard_runtime::Changed>::spawn(&client.system, |_| ());
+    let (follower, mut began) = Probe::<Changed>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
-    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let meta = CallMeta::new(Arc::new(callboard_message::Principal::local_operator()));
     let cancel = meta.cancel.clone();
     let asked = client.ask_in(CALL, tool("t", json!({})), meta);
     soon(began.recv()).await.unwrap();

@@ -322,3 +322,46 @@ async fn sessions_belong_to_their_principal() {
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     server.stop().await;
 }
+
+/// A call of the stateless era, and the header lines that repeat it.
+fn modern_call(tool: &str, arguments: Value) -> (String, String) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "0" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "progressToken": 1,
+    });
+    let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    (body, format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"))
+}
+
+/// Goal: in the stateless era the end of the connection is the end of the call, and its streams can't be resumed.
+/// Method: hang up before anything was streamed, and after.
+#[tokio::test]
+async fn hanging_up_cancels_in_the_stateless_era() {
+    let mut server = Served::start().await;
+    let (count, headers) = modern_call("count", json!({ "steps": 1 }));
+    let mut stream = server.client("", &headers).stream(&count).await;
+    for _ in 0..3 {
+        assert_eq!(stream.event().await.unwrap().id, None);
+    }
+    assert_eq!(stream.event().await, None);
+
+    let (call, headers) = modern_call("linger", json!({ "progress": true }));
+    let client = server.client("", &headers);
+    let mut stream = client.stream(&call).await;
+    assert_eq!(stream.message().await["method"], "notifications/progress");
+    assert_eq!(server.seen().await, Seen::Began);
+    drop(stream);
+    assert_eq!(server.seen().await, Seen::Cancelled);
+
+    let (call, headers) = modern_call("linger", json!({}));
+    let mut connection = server.connect().await;
+    let lines = format!("Host: localhost\r\n{BOTH}{headers}Content-Length: {}\r\n", call.len());
+    connection.send(format!("POST /mcp HTTP/1.1\r\n{lines}\r\n{call}").as_bytes()).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    drop(connection);
+    assert_eq!(server.seen().await, Seen::Cancelled);
+    server.stop().await;
+}

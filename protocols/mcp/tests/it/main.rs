@@ -19,6 +19,7 @@ mod client_channels;
 mod client_legacy;
 mod client_lossless;
 mod client_modern;
+mod client_streams;
 // What two hops of any eras hand on.
 mod bridge;
 // A client at the other end of a pipe, and an agent that does as the test says.

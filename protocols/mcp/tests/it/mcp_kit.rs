@@ -9,7 +9,7 @@ use callboard_message::surface::{ListResources, ReadResource, ReadResourceResult
 use callboard_message::{
     Change, Elicitation, Failure, FailureKind, Log, LogLevel, Progress, RawObject, ResourceContent, Sample,
 };
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -141,36 +141,38 @@ impl SyncHandler<ReadResource> for Everything {
 
 impl ConcurrentHandler<Count> for Everything {
     fn handle(&mut self, message: Count, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        async move {
-            for step in 0..=message.steps {
-                cx.progress(Progress { done: step.into(), total: Some(message.steps.into()), message: None });
-            }
-            // Not further than before: must not be told.
-            cx.progress(Progress { done: 0.0, total: None, message: Some("back".into()) });
-            "counted".into()
-        }
+        count(message.steps, cx)
     }
+}
+
+async fn count(steps: u32, cx: Cx) -> String {
+    for step in 0..=steps {
+        cx.progress(Progress { done: step.into(), total: Some(steps.into()), message: None });
+    }
+    // Not further than before: must not be told.
+    cx.progress(Progress { done: 0.0, total: None, message: Some("back".into()) });
+    "counted".into()
 }
 
 impl ConcurrentHandler<Inquire> for Everything {
     fn handle(&mut self, message: Inquire, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
-        async move {
-            let form = || Elicitation::form("Your name?", json!({ "type": "object", "properties": {} }));
-            Ok(match message.what {
-                What::Sample => cx.sample(Sample::prompt("Say something", 10)).await?.written().unwrap_or_default(),
-                What::SampleWithTools => {
-                    let mut sample = Sample::prompt("Use something", 10);
-                    sample.0.set("tools", json!([]));
-                    cx.sample(sample).await?.written().unwrap_or_default()
-                }
-                What::Form => format!("{:?}", cx.elicit(form()).await?.content()),
-                What::Url => {
-                    format!("{:?}", cx.elicit(Elicitation::url("Go", "https://x.example", "e1")).await?.action())
-                }
-                What::Roots => format!("{} roots", cx.roots().await?.roots().len()),
-            })
-        }
+        inquire(message.what, cx)
     }
+}
+
+async fn inquire(what: What, cx: Cx) -> Result<String, Failure> {
+    let form = || Elicitation::form("Your name?", json!({ "type": "object", "properties": {} }));
+    Ok(match what {
+        What::Sample => cx.sample(Sample::prompt("Say something", 10)).await?.written().unwrap_or_default(),
+        What::SampleWithTools => {
+            let mut sample = Sample::prompt("Use something", 10);
+            sample.0.set("tools", json!([]));
+            cx.sample(sample).await?.written().unwrap_or_default()
+        }
+        What::Form => format!("{:?}", cx.elicit(form()).await?.content()),
+        What::Url => format!("{:?}", cx.elicit(Elicitation::url("Go", "https://x.example", "e1")).await?.action()),
+        What::Roots => format!("{} roots", cx.roots().await?.roots().len()),
+    })
 }
 
 impl ConcurrentHandler<Linger> for Everything {
@@ -198,7 +200,6 @@ impl ConcurrentHandler<Linger> for Everything {
 /// Everything behind a listener on a free port. Ends with [`Served::stop`].
 pub struct Served {
     pub address: SocketAddr,
-    pub agent: AgentRef,
     pub go_on: tokio::sync::watch::Sender<bool>,
     system: System,
     seen: mpsc::Receiver<Seen>,
@@ -220,10 +221,10 @@ impl Served {
         let system = System::start(1).unwrap();
         let agent = system.spawn_with(move || Everything { seen: sender.clone(), go_on: may_go_on.clone() });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let serving = serve(listener, agent.clone(), options, listen).unwrap();
+        let serving = serve(listener, agent, options, listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, agent, go_on, system, seen, handle }
+        Self { address: serving.address, go_on, system, seen, handle }
     }
 
     pub async fn seen(&mut self) -> Seen {

@@ -275,3 +275,85 @@ fn wake(waker: Option<Waker>) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::task::noop_waker_ref;
+
+    use super::*;
+
+    const LIMITS: StreamLimits = StreamLimits { events_max: 4, bytes_max: 1_000, replay_bytes_max: 1_000 };
+
+    fn next(reader: &mut Reader) -> Option<Read> {
+        match reader.poll_next(&Context::from_waker(noop_waker_ref())) {
+            Poll::Ready(read) => Some(read),
+            Poll::Pending => None,
+        }
+    }
+
+    fn event(reader: &mut Reader) -> String {
+        match next(reader) {
+            Some(Read::Event(bytes)) => String::from_utf8(bytes.into()).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Goal: what waits is bounded, and the bound is exact; a reader with a gap is told. Method: the bound, then one
+    /// more, for each kind of stream.
+    #[test]
+    fn waiting_events_are_bounded() {
+        for kind in [Kind::Resumable, Kind::Once] {
+            let log = EventLog::new(1, kind, true, LIMITS);
+            let mut reader = log.read(None).unwrap();
+            assert!((0..4).all(|_| log.send("{}".into())));
+            assert!(!log.send("{}".into()));
+            assert_eq!(next(&mut reader), Some(Read::Broken));
+            assert_eq!(log.read(None).err(), Some(Gone));
+            assert!(!log.send("{}".into()));
+        }
+        let log = EventLog::new(0, Kind::Unsolicited, true, LIMITS);
+        assert!((0..9).all(|_| log.send("{}".into())));
+        let mut reader = log.read(None).unwrap();
+        for number in 6..=9 {
+            assert_eq!(event(&mut reader), format!("id: 0-{number}\ndata: {{}}\n\n"));
+        }
+        assert_eq!(next(&mut reader), None);
+    }
+
+    /// Goal: bytes are bounded as well; one message may be larger than the bound. Method: sizes around it.
+    #[test]
+    fn waiting_bytes_are_bounded() {
+        let log = EventLog::new(1, Kind::Resumable, true, LIMITS);
+        assert!(log.send(vec![b'x'; 5_000].into()));
+        let mut reader = log.read(None).unwrap();
+        assert!(event(&mut reader).len() > 5_000);
+        assert!(log.send("{}".into()));
+        // What was read gave way to it.
+        assert_eq!(log.read(Some(0)).err(), Some(Gone));
+        assert_eq!(event(&mut reader), "id: 1-2\ndata: {}\n\n");
+        assert!(log.send(vec![b'x'; 900].into()));
+        assert!(!log.send(vec![b'x'; 900].into()));
+    }
+
+    /// Goal: what may be lost is left out before it costs the stream. Method: offers without end.
+    #[test]
+    fn offers_never_break_a_stream() {
+        let log = EventLog::new(1, Kind::Resumable, true, LIMITS);
+        assert_eq!((0..100).filter(|_| log.offer("{}".into())).count(), 2);
+        assert!(log.send("{}".into()));
+        log.finish(Some(b"[]".to_vec()));
+        let mut reader = log.read(None).unwrap();
+        assert_eq!((0..4).map(|_| event(&mut reader)).filter(|event| event.contains("{}")).count(), 3);
+        assert_eq!(next(&mut reader), Some(Read::End));
+    }
+
+    /// Goal: text can't forge an event. Method: line ends of each kind in a message.
+    #[test]
+    fn events_are_not_forged() {
+        let log = EventLog::new(1, Kind::Once, true, LIMITS);
+        log.send("{\r\n\n\"id\":1,\revent: x}".into());
+        let framed = event(&mut log.read(None).unwrap());
+        assert!(framed.lines().filter(|line| !line.is_empty()).all(|line| line.starts_with("data: ")), "{framed}");
+        assert_eq!(framed.matches("\n\n").count(), 1);
+    }
+}

@@ -53,8 +53,9 @@ pub(crate) struct ModernState {
     calls: Arc<ParkedCalls>,
     subscriptions: Arc<Semaphore>,
     closing: CancellationToken,
-    members: OnceLock<Members>,
-    options: Arc<InboundOptions>,
+    members: Members,
+    /// The same in the name that the agent gave itself, once it was asked.
+    named: OnceLock<Members>,
 }
 
 impl ModernState {
@@ -64,8 +65,8 @@ impl ModernState {
             calls: ParkedCalls::new(options),
             subscriptions: Arc::new(Semaphore::new(subscriptions_max)),
             closing: CancellationToken::new(),
-            members: OnceLock::new(),
-            options: options.clone(),
+            members: Members::new(&options.modern, options.info.implementation()),
+            named: OnceLock::new(),
         }
     }
 
@@ -76,7 +77,7 @@ impl ModernState {
     }
 
     fn members(&self) -> &Members {
-        self.members.get_or_init(|| Members::new(&self.options.modern, self.options.info.implementation()))
+        self.named.get().unwrap_or(&self.members)
     }
 }
 
@@ -175,6 +176,9 @@ async fn task(
 
 async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
     let about = endpoint.surface.about(call).await;
+    if let Some(server) = about.0.object("serverInfo") {
+        endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
+    }
     let mut capabilities = endpoint.surface.capabilities(&about);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();

@@ -168,7 +168,9 @@ impl ParkedCalls {
         // Where this request goes away, the call does too.
         let leaving = Leaving { calls: self, id: parked.id, stays: false };
         parked.expire_after(self.runs_for + self.parked_for);
-        if let Some(adopt) = adopt {
+        if let Some(adopt) = adopt
+            && running.desk.requests().is_none()
+        {
             running.client.turn_to(None);
             let outcome = adopt(running).await.map(Reply::Task);
             parked.expire_after(self.parked_for);

@@ -173,6 +173,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
         /// Goal: nobody writes a state but the endpoint. Method: flips each bit of the text; other texts at random.
         #[test]
         fn a_state_with_any_bit_flipped_is_refused(call: [u8; 16], round: u32, expires_ms: u64, other in "\\PC{0,100}") {

@@ -65,6 +65,13 @@ pub struct AskThree {}
 #[message(reply = ToolResult, fallible)]
 pub struct AskTwice {}
 
+/// Asks so many things at once, and says how many were answered.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = ToolResult)]
+pub struct AskMany {
+    pub count: usize,
+}
+
 /// Tells how far it has come, and of its course.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = ToolResult)]
@@ -98,6 +105,7 @@ impl Agent for Fixture {
         on.sync::<Echo>().sync::<Misnamed>().sync::<Tell>().sync::<Touch>();
         on.sync::<ListPrompts>().sync::<ListResources>();
         on.concurrent::<AskName>(64).concurrent::<AskThree>(64).concurrent::<AskTwice>(64).concurrent::<Hang>(64);
+        on.concurrent::<AskMany>(64);
         on.concurrent::<ReadResource>(64).concurrent::<GetPrompt>(64);
     }
 }
@@ -196,6 +204,16 @@ impl ConcurrentHandler<AskTwice> for Fixture {
             let first = name(&cx, "").await?;
             let second = name(&cx, "").await?;
             Ok(ToolResult::text(format!("{first} {second}")))
+        }
+    }
+}
+
+impl ConcurrentHandler<AskMany> for Fixture {
+    fn handle(&mut self, m: AskMany, cx: Cx) -> impl Future<Output = ToolResult> + Send + 'static {
+        async move {
+            let asked = (0..m.count).map(|_| name(&cx, "same"));
+            let refused = futures::future::join_all(asked).await.into_iter().filter(Result::is_err).count();
+            ToolResult::text(format!("{refused} refused"))
         }
     }
 }

@@ -3,6 +3,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::kit::{error_code, named, with_peer};
+use crate::inbound::modern::desk::QUESTIONS_MAX;
 
 /// Goal: a question is the result, under its author's key, and the answer goes on with the call. Method: one question, of
 /// each request that may ask.
@@ -138,5 +139,19 @@ fn only_what_the_client_can_answer() {
         let (_, response) = peer.post_as("tools/call", three, json!({ "sampling": {} })).await;
         let asked = response["result"]["inputRequests"].as_object().unwrap();
         assert_eq!(asked.keys().collect::<Vec<_>>(), ["greeting"]);
+    });
+}
+
+/// Goal: so many questions of a call wait, not one more, and each has a key of its own. Method: limit + 1 under one key.
+#[test]
+fn questions_are_bounded() {
+    with_peer(async |peer| {
+        let arguments = json!({ "count": QUESTIONS_MAX + 1 });
+        let first = peer.tool("ask_many", json!({ "arguments": arguments })).await;
+        let asked = first["inputRequests"].as_object().unwrap();
+        assert_eq!(asked.len(), QUESTIONS_MAX);
+        let answers: serde_json::Map<_, _> = asked.keys().map(|key| (key.clone(), named("A"))).collect();
+        let retry = json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": answers });
+        assert_eq!(peer.tool("ask_many", retry).await["content"][0]["text"], "1 refused");
     });
 }

@@ -7,6 +7,7 @@ use tokio::time::sleep;
 
 use super::kit::{Peer, error_code, named, with_options, with_peer};
 use crate::inbound::modern::options::ModernOptions;
+use crate::inbound::modern::parked::{OUTCOME_BYTES_MAX, OUTCOMES_KEPT_MAX};
 use crate::inbound::options::InboundOptions;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -157,5 +158,31 @@ fn progress_goes_to_the_open_request() {
         let sent = peer.link.take();
         assert_eq!(sent.len(), 1);
         assert_eq!(sent[0]["params"], json!({ "progressToken": 2, "progress": 1, "message": "greeted" }));
+    });
+}
+
+/// Goal: outcomes that are kept are bounded, in number and size; without one a repeated retry is refused, not done again.
+/// Method: limit and limit + 1 calls; a result that is too large.
+#[test]
+fn kept_outcomes_are_bounded() {
+    with_peer(async |peer| {
+        let retry = asked(&peer).await;
+        peer.tool("ask_name", retry.clone()).await;
+        for n in 1..=OUTCOMES_KEPT_MAX {
+            let kept = peer.call("ask_name", retry.clone()).await.1;
+            assert!(kept.get("result").is_some(), "{n}");
+            let next = asked(&peer).await;
+            peer.tool("ask_name", next).await;
+        }
+        assert!(is_refused(&peer.call("ask_name", retry).await.1));
+
+        let arguments = json!({ "greeting": "a".repeat(OUTCOME_BYTES_MAX) });
+        let first = peer.tool("ask_name", json!({ "arguments": arguments })).await;
+        let answers = json!({ "user_name": named("Alice") });
+        let retry = json!({ "arguments": arguments, "requestState": first["requestState"], "inputResponses": answers });
+        assert!(peer.call("ask_name", retry.clone()).await.1.get("result").is_some());
+        let greeted = peer.counts.greeted.load(Ordering::SeqCst);
+        assert!(is_refused(&peer.call("ask_name", retry).await.1));
+        assert_eq!(peer.counts.greeted.load(Ordering::SeqCst), greeted);
     });
 }

@@ -1,0 +1,113 @@
+//! Streams that break off, calls that are given up, responses that are too large: legacy HTTP under strain.
+
+use callboard_mcp::outbound::{ClientOptions, Era, RECONNECTS_MAX_DEFAULT};
+use callboard_message::FailureKind;
+use callboard_runtime::CallMeta;
+use serde_json::json;
+
+use crate::client_kit::{Client, Peer, joined, only, tool};
+use crate::client_legacy::{CALL, connected};
+
+/// Goal: a stream that breaks off is taken up where it broke off, after the pause that the server wants. Method: an
+/// event with an id and a pause, the end, and the rest on a GET stream.
+#[tokio::test]
+async fn broken_streams_are_resumed() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    let began = std::time::Instant::now();
+    events.raw("id: e-1\nretry: 150\ndata:\n\n").await;
+    let id = events.id.clone();
+    drop(events);
+    let again = peer.hit().await;
+    assert!(began.elapsed().as_millis() >= 150);
+    assert_eq!((again.method.as_str(), again.header("last-event-id")), ("GET", Some("e-1")));
+    assert_eq!(again.header("mcp-session-id"), Some("s"));
+    let mut events = again.stream().await;
+    events.say(json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [], "late": true } })).await;
+    assert_eq!(joined(asked).await.unwrap()["late"], true);
+    client.stop().await;
+}
+
+/// Goal: a stream that can't be taken up again ends the call. Method: one without an event id; one whose server refuses.
+#[tokio::test]
+async fn streams_without_a_place_fail() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    drop(peer.expect("tools/call").await.stream().await);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    events.raw("id: e-1\nretry: 1\ndata:\n\n").await;
+    drop(events);
+    peer.hit().await.empty(405).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    client.stop().await;
+}
+
+/// Goal: taking a stream up again is tried so often and no more. Method: a server that drops every attempt.
+#[tokio::test]
+async fn reconnects_are_bounded() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    events.raw("id: e-1\nretry: 1\ndata:\n\n").await;
+    drop(events);
+    for _ in 0..=RECONNECTS_MAX_DEFAULT {
+        drop(peer.hit().await);
+    }
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
+    assert!(peer.is_quiet());
+    client.stop().await;
+}
+
+/// Goal: the server is told when nobody waits any more. Method: cancel the call under way.
+#[tokio::test]
+async fn cancelled_calls_are_told() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let meta = CallMeta::new(std::sync::Arc::new(callboard_message::Principal::local_operator()));
+    let cancel = meta.cancel.clone();
+    let asked = client.ask_in(CALL, tool("t", json!({})), meta);
+    let hit = peer.expect("tools/call").await;
+    cancel.cancel();
+    let told = peer.expect("notifications/cancelled").await;
+    assert_eq!(told.body["params"]["requestId"], hit.body["id"]);
+    told.empty(202).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    client.stop().await;
+}
+
+/// Goal: responses are held to their limit while they arrive, declared or not. Method: one byte more than the limit, as
+/// a body and as an event; the limit itself passes.
+#[tokio::test]
+async fn large_responses_are_refused() {
+    let mut peer = Peer::start().await;
+    let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
+    let client = Client::at(&peer.url, ClientOptions { limits, ..only(Era::Legacy) });
+    let result = |bytes: usize| json!({ "content": [], "fill": "x".repeat(bytes) });
+    let mut first = true;
+    for (more, as_stream, passes) in [(0, false, true), (1, false, false), (0, true, true), (1, true, false)] {
+        let asked = client.ask(CALL, tool("t", json!({})));
+        if std::mem::take(&mut first) {
+            peer.initialize("2025-11-25", None).await;
+        }
+        let hit = peer.expect("tools/call").await;
+        let bare = hit.response(Ok(result(0))).to_string().len();
+        let body = hit.response(Ok(result(1_000 - bare + more))).to_string();
+        // An event may have a little beside its message.
+        let body = if more == 1 && as_stream { format!("{body}{}", " ".repeat(1_024)) } else { body };
+        match as_stream {
+            false => hit.write(200, "", "application/json", &body).await,
+            true => {
+                let mut events = hit.stream().await;
+                events.raw(&format!("data: {body}\n\n")).await;
+            }
+        }
+        let outcome = joined(asked).await;
+        assert_eq!(outcome.is_ok(), passes, "{more} {as_stream} {outcome:?}");
+        if let Err(failure) = outcome {
+            assert_eq!(failure.kind, FailureKind::Overloaded);
+        }
+    }
+    client.stop().await;
+}

@@ -1,0 +1,130 @@
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use crate::kit::{Finished, Home, soon};
+
+/// A server of the legacy era as a shell script: it has the tools `echo` (says what it was sent), `ask` (asks a person),
+/// `fail` and `picture`.
+const SERVER: &str = r#"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
+  case "$line" in
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"script","version":"1.0"},"instructions":"Be\u001b[31m kind."}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"echo","description":"Says it back.","inputSchema":{"properties":{"text":{"type":"string","description":"What to say."},"n":{"type":"integer"}},"required":["text"]}}]}' ;;
+    *'"method":"prompts/list"'*) say "$id" '{"prompts":[{"name":"greet","arguments":[{"name":"who"}]}]}' ;;
+    *'"name":"echo"'*) say "$id" "{\"content\":[],\"structuredContent\":{\"sent\":$line}}" ;;
+    *'"name":"fail"'*) say "$id" '{"content":[{"type":"text","text":"no such thing"}],"isError":true}' ;;
+    *'"name":"picture"'*) say "$id" '{"content":[{"type":"image","mimeType":"image/png","data":"AAAA"},{"type":"text","text":"a\u001bb"}]}' ;;
+    *'"name":"ask"'*)
+      token=$(printf '%s' "$line" | sed 's/.*"progressToken":\([0-9]*\).*/\1/')
+      printf '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"total":2,"message":"half"}}\n' "$token"
+      printf '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","data":"careful"}}\n'
+      printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"properties":{"name":{"type":"string","title":"Name"},"age":{"type":"integer","minimum":0},"sure":{"type":"boolean","default":true}},"required":["name"]}}}\n'
+      IFS= read -r answer; say "$id" "{\"content\":[],\"structuredContent\":{\"answer\":$answer}}" ;;
+    *'"id":'*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}\n' "$id" ;;
+  esac
+done
+"#;
+
+fn server(home: &Home) -> String {
+    format!("sh {}", home.write("server.sh", SERVER))
+}
+
+async fn call(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
+    let server = server(home);
+    let mut command = home.callboard(&[&["mcp", "call", &server], arguments].concat());
+    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
+    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
+        pipe.write_all(text.as_bytes()).await.unwrap();
+    }
+    let output = soon("the end of a call", child.wait_with_output()).await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Goal: a person sees what a server is and has, and nothing of it moves their terminal; a program gets one object.
+/// Method: list a scripted server both ways.
+#[tokio::test]
+async fn servers_are_shown() {
+    let home = Home::new();
+    let server = server(&home);
+    let shown = home.run(&["mcp", "list", &server]).await;
+    assert_eq!((shown.code, shown.err.as_str()), (Some(0), ""), "{shown:?}");
+    let expected = "script 1.0  (MCP 2025-11-25)\n  Be[31m kind.\n\nTools\n  echo  –  Says it back.\n      text (string)  What to say.\n      n (integer, optional)\n\nPrompts\n  greet\n      who (optional)\n";
+    assert_eq!(shown.out, expected);
+    let json = home.run(&["mcp", "list", &server, "--json"]).await;
+    let found: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((found["tools"][0]["name"].as_str(), json.out.lines().count()), (Some("echo"), 1));
+    home.swept().await;
+}
+
+/// Goal: arguments reach the tool as it wants them. Method: text that looks like a number, a number, an object, both ways.
+#[tokio::test]
+async fn tools_are_called() {
+    let home = Home::new();
+    let arguments = ["echo", "--json", "--json-args", r#"{"more":[1.0],"n":1}"#, "--arg", "text=5", "--arg", "n=7"];
+    let called = call(&home, None, &arguments).await;
+    assert_eq!(called.code, Some(0), "{called:?}");
+    let result: Value = serde_json::from_str(&called.out).unwrap();
+    let sent = &result["structuredContent"]["sent"]["params"];
+    assert_eq!(sent["arguments"], json!({ "more": [1.0], "n": 7, "text": "5" }));
+    let picture = call(&home, None, &["picture"]).await;
+    assert_eq!((picture.code, picture.out.as_str()), (Some(0), "[image, image/png, 3 bytes]\nab\n"));
+    home.swept().await;
+}
+
+/// Goal: how it ended is the exit code, and why stands on standard error. Method: a tool that fails, a tool that isn't
+/// there, servers that aren't, words that can't be.
+#[tokio::test]
+async fn ends_have_codes() {
+    let home = Home::new();
+    for (arguments, code, why) in [
+        (vec!["fail"], 4, "the tool says that it failed"),
+        (vec!["missing"], 4, "what? (code -32601)"),
+        (vec!["echo", "--json-args", "[]"], 2, "--json-args must be a JSON object"),
+        (vec!["echo", "--arg", "novalue"], 2, "--arg NAME=VALUE"),
+        (vec!["echo", "--bearer-env", "NO_SUCH"], 2, "there is no variable NO_SUCH"),
+        (vec!["echo", "--header", "nocolon"], 2, "NAME: VALUE"),
+    ] {
+        let ended = call(&home, None, &arguments).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.err.contains(why), "{ended:?}");
+    }
+    for (server, code) in
+        [("/no/such/server", 4), ("sh 'open", 2), ("http://u:p@a.example/", 2), ("http://127.0.0.1:9/mcp", 4)]
+    {
+        let ended = home.run(&["mcp", "list", server]).await;
+        assert_eq!(ended.code, Some(code), "{server}: {ended:?}");
+    }
+    home.swept().await;
+}
+
+/// Goal: progress and log are told apart from the answer; questions are asked field by field, and asked again where the
+/// answer doesn't fit; a person may say no. Method: answers on standard input.
+#[tokio::test]
+async fn people_are_asked() {
+    let home = Home::new();
+    let asked = call(&home, Some("\nAna\nmany\n41\n\n"), &["ask", "--ask"]).await;
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    let result: Value = serde_json::from_str(&asked.out).unwrap();
+    let accepted = json!({ "action": "accept", "content": { "name": "Ana", "age": 41, "sure": true } });
+    assert_eq!(result["answer"]["result"], accepted);
+    for told in
+        ["· 1 of 2  half", "· warning: careful", "The server asks: Who?", "this is needed", "a whole number", "[yes]"]
+    {
+        assert!(asked.err.contains(told), "{told}: {}", asked.err);
+    }
+    for (typed, action) in [("Ana\n:decline\n", "decline"), (":cancel\n", "cancel"), ("", "cancel")] {
+        let refused = call(&home, Some(typed), &["ask", "--ask"]).await;
+        let result: Value = serde_json::from_str(&refused.out).unwrap();
+        assert_eq!(result["answer"]["result"], json!({ "action": action }));
+    }
+    // Without a person the server learns that there is none.
+    let alone = call(&home, None, &["ask"]).await;
+    let result: Value = serde_json::from_str(&alone.out).unwrap();
+    assert_eq!(result["answer"]["error"]["code"], -7);
+    home.swept().await;
+}
