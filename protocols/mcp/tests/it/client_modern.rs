@@ -148,6 +148,18 @@ async fn rounds_are_bounded() {
     client.stop().await;
 }
 
+/// Goal: a round can't hold questions without end. Method: one more than the bound.
+#[tokio::test]
+async fn questions_of_a_round_are_bounded() {
+    let (mut peer, client) = connected(json!([])).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let one_more = 0..=callboard_mcp::outbound::QUESTIONS_AT_ONCE_MAX;
+    let questions: Value = one_more.map(|n| (format!("q{n}"), json!({ "method": "roots/list" }))).collect();
+    peer.expect("tools/call").await.result(json!({ "resultType": "input_required", "inputRequests": questions })).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    client.stop().await;
+}
+
 /// Goal: what nobody can answer ends the call with the reason. Method: a question without a caller.
 #[tokio::test]
 async fn nobody_to_ask() {

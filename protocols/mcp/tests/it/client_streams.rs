@@ -1,12 +1,13 @@
 //! Streams that break off, calls that are given up, responses that are too large: legacy HTTP under strain.
 
-use callboard_mcp::outbound::{ClientOptions, Era, RECONNECTS_MAX_DEFAULT};
+use callboard_mcp::outbound::{ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX};
 use callboard_message::FailureKind;
 use callboard_runtime::CallMeta;
 use serde_json::json;
 
 use crate::client_kit::{Client, Peer, joined, only, tool};
 use crate::client_legacy::{CALL, connected};
+use crate::kit::soon;
 
 /// Goal: a stream that breaks off is taken up where it broke off, after the pause that the server wants. Method: an
 /// event with an id and a pause, the end, and the rest on a GET stream.
@@ -109,5 +110,51 @@ async fn large_responses_are_refused() {
             assert_eq!(failure.kind, FailureKind::Overloaded);
         }
     }
+    client.stop().await;
+}
+
+/// Goal: a server can't open questions without end. Method: one more than the bound, on one stream; the last is refused
+/// while the others wait.
+#[tokio::test]
+async fn open_questions_are_bounded() {
+    let (mut peer, client) = connected(None).await;
+    let mut call = client.call(CALL, tool("t", json!({})));
+    let holding = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Some(event) = soon(call.next()).await {
+            held.push(event);
+        }
+        held.len()
+    });
+    let mut events = peer.expect("tools/call").await.stream().await;
+    for n in 0..=QUESTIONS_AT_ONCE_MAX {
+        events.ask(json!(n), "roots/list", json!({})).await;
+    }
+    let refused = peer.hit().await;
+    assert_eq!(refused.body["id"], QUESTIONS_AT_ONCE_MAX);
+    assert_eq!(refused.body["error"]["code"], -3);
+    refused.empty(202).await;
+    events.result(json!({ "content": [] })).await;
+    assert_eq!(joined(holding).await, QUESTIONS_AT_ONCE_MAX);
+    client.stop().await;
+}
+
+/// Goal: what is followed is bounded. Method: one resource more than the bound, then one less.
+#[tokio::test]
+async fn subscriptions_are_bounded() {
+    let (mut peer, client) = connected(None).await;
+    let subscribe = |n: usize| client.ask("callboard.resources.subscribe", json!({ "uri": format!("a:{n}") }));
+    for n in 0..SUBSCRIPTIONS_MAX {
+        let asked = subscribe(n);
+        peer.expect("resources/subscribe").await.result(json!({})).await;
+        joined(asked).await.unwrap();
+    }
+    assert_eq!(joined(subscribe(SUBSCRIPTIONS_MAX)).await.unwrap_err().kind, FailureKind::Overloaded);
+    let asked = client.ask("callboard.resources.unsubscribe", json!({ "uri": "a:0" }));
+    peer.expect("resources/unsubscribe").await.result(json!({})).await;
+    joined(asked).await.unwrap();
+    let asked = subscribe(SUBSCRIPTIONS_MAX);
+    peer.expect("resources/subscribe").await.result(json!({})).await;
+    joined(asked).await.unwrap();
     client.stop().await;
 }
