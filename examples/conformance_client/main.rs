@@ -24,8 +24,8 @@ async fn main() -> Outcome<()> {
     let scenario = env::var("MCP_CONFORMANCE_SCENARIO")?;
     let context: Value = serde_json::from_str(&env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or("{}".into()))?;
     let is_modern = env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").is_ok_and(|version| *version >= *"2026");
-    let mut options = ClientOptions::default();
-    options.era = EraChoice::Only(if is_modern { Era::Modern } else { Era::Legacy });
+    let era = EraChoice::Only(if is_modern { Era::Modern } else { Era::Legacy });
+    let mut options = ClientOptions { era, ..ClientOptions::default() };
     if scenario.starts_with("auth/") {
         options.authorizer = Some(Arc::new(auth::authorizer(&url, &scenario, &context)?));
     }

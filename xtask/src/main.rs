@@ -18,6 +18,7 @@ usage: cargo xtask TASK
 
   test                 everything that must hold: format, lints, build, tests, model check, examples, conformance,
                        instructions
+  peers                installs the programs that tests/peers talks to, and says how to run one of its tests
   conformance [SIDE]   the official MCP suite against our server, our client, or both
   bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
   instructions         instructions a tell and an ask, of every contestant
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["test"] => return test::run(),
         ["conformance"] => return test::conformance(None),
         ["conformance", side] => return test::conformance(Some(side)),
+        ["peers"] => peers::install(),
         ["bench"] => bench::run(None),
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),

@@ -84,6 +84,13 @@ impl Peers {
     }
 }
 
+/// Installs all of them.
+pub fn install() -> Outcome {
+    let peers = Peers::all()?;
+    println!("{VARIABLE}={} cargo test --test peers", peers.home().display());
+    Ok(())
+}
+
 /// Empties the folder, installs, and leaves the stamp, unless a stamp says that just this is there.
 fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Path) -> Outcome) -> Outcome {
     let stamp = folder.join(STAMP);

@@ -8,7 +8,7 @@ use callboard_message::surface::{
     RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
 };
 use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject};
-use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers};
+use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -78,6 +78,11 @@ impl McpClient {
 impl Agent for McpClient {
     fn handlers(on: &mut Handlers<Self>) {
         on.anything(CALLS_IN_FLIGHT_MAX);
+    }
+
+    fn profile() -> Profile {
+        // What is given up is given up on the wire too; the state is a handle to the connection.
+        Profile::default().cancel_safe()
     }
 
     fn started(&mut self, cx: &mut Cx) {

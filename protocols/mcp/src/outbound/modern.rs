@@ -116,6 +116,8 @@ pub(super) fn request(
     let named = match method {
         "tools/call" | "prompts/get" => params.text("name"),
         "resources/read" => params.text("uri"),
+        // The tasks extension (SEP-2663, routing headers).
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.text("taskId"),
         _ => None,
     };
     let known = named.as_deref().filter(|_| method == "tools/call").and_then(|tool| tools?.get(tool));

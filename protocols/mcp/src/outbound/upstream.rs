@@ -68,7 +68,8 @@ impl Upstream {
             let mut state = lock(&self.state);
             match &*state {
                 State::Up(session) if !session.link.is_closed() => return Ok(session.clone()),
-                State::Connecting(connecting) => connecting.clone(),
+                // One that failed while nobody looked tells nothing of now.
+                State::Connecting(connecting) if !matches!(connecting.peek(), Some(Err(_))) => connecting.clone(),
                 _ => {
                     let connecting = self.connecting();
                     *state = State::Connecting(connecting.clone());

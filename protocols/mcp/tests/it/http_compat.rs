@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::kit::{Connection, header, soon};
-use crate::mcp_kit::{Client, Seen, Served, Streaming, initialize};
+use crate::mcp_client::{Client, Streaming, initialize};
+use crate::mcp_kit::{Seen, Served};
 
 fn options() -> McpServerOptions {
     McpServerOptions { compat: Compat { websocket: true, sse: true }, ..McpServerOptions::default() }

@@ -2,7 +2,8 @@ use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
 use crate::kit::header;
-use crate::mcp_kit::{BOTH, Seen, Served, failure_kind, initialize};
+use crate::mcp_client::{BOTH, Client, initialize};
+use crate::mcp_kit::{Seen, Served, failure_kind};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -228,5 +229,53 @@ async fn changes_are_told() {
         subscribed.ask("tools/call", json!({ "name": "announce", "arguments": { "what": what } })).await;
     }
     assert_eq!(first.message().await["method"], "notifications/tools/list_changed");
+    server.stop().await;
+}
+
+/// Goal: one id, one answer. Method: the id of a running call used again, alike and as another type.
+#[tokio::test]
+async fn duplicate_ids_in_flight() {
+    let mut server = Served::start().await;
+    let client = server.session("2025-11-25", json!({})).await;
+    let call = |id: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"linger","arguments":{{}}}}}}"#)
+    };
+    let first = client.stream(&call("1")).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    let again = client.post(&call("1")).await;
+    assert_eq!((again.status, again.code(), again.json()["id"].clone()), (200, -32600, json!(1)));
+    let other = client.stream(&call("\"1\"")).await;
+    assert_eq!(server.seen().await, Seen::Began);
+    server.go_on.send(true).unwrap();
+    for (stream, id) in [(first, json!(1)), (other, json!("1"))] {
+        let messages = stream.messages().await;
+        assert_eq!((messages.len(), &messages[0]["id"]), (1, &id));
+    }
+    assert_eq!(client.post(&call("1")).await.json()["result"]["content"][0]["text"], "went on");
+    server.stop().await;
+}
+
+/// Goal: an answer that nobody waits for is dropped and answers nobody else. Method: strays before, during and after a
+/// question, which is answered once.
+#[tokio::test]
+async fn stray_answers() {
+    let server = Served::start().await;
+    let mut client: Client = server.session("2025-11-25", json!({ "roots": {} })).await;
+    let mut stream = client.call("inquire", json!({ "what": "roots" })).await;
+    let question = stream.message().await;
+    for id in [json!("1"), json!(2), json!(-1), json!("x")] {
+        client.answer(&json!({ "id": id }), json!({ "roots": [] })).await;
+    }
+    client.answer(&question, json!({ "roots": [{ "uri": "file:///a" }] })).await;
+    client.answer(&question, json!({ "roots": [] })).await;
+    assert_eq!(stream.message().await["result"]["content"][0]["text"], "1 roots");
+    assert_eq!(stream.event().await, None);
+    // Another session can't answer it either.
+    let other = server.session("2025-11-25", json!({ "roots": {} })).await;
+    let mut stream = client.call("inquire", json!({ "what": "roots" })).await;
+    let question = stream.message().await;
+    other.answer(&question, json!({ "roots": [] })).await;
+    client.answer(&question, json!({ "roots": [{ "uri": "file:///a" }] })).await;
+    assert_eq!(stream.message().await["result"]["content"][0]["text"], "1 roots");
     server.stop().await;
 }

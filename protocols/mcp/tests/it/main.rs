@@ -32,8 +32,10 @@ mod tasks_legacy;
 mod tasks_modern;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
-// An agent that shows everything, a server of the full protocol around it, and a raw client of the legacy era.
+// An agent that shows everything, and a server of the full protocol around it.
 mod mcp_kit;
+// A raw client of the legacy era over HTTP.
+mod mcp_client;
 // What a legacy session does between `initialize` and its end.
 mod legacy_session;
 // Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.

@@ -38,6 +38,11 @@ impl Work {
     pub(super) fn new(running: BoxFuture<'static, Done>, outlives: Option<Arc<EventLog>>) -> Self {
         Self { running: Some(running), outlives }
     }
+
+    /// Ends it now, whatever it was to outlive.
+    pub(super) fn ends_here(mut self) {
+        self.outlives = None;
+    }
 }
 
 impl Future for Work {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins};
 
 use super::log::StreamLimits;
+use crate::inbound::legacy::REQUESTS_IN_FLIGHT_MAX;
 use crate::inbound::options::InboundOptions;
 
 /// Where an agent is served, by default.
@@ -13,10 +14,11 @@ pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 pub const SESSIONS_MAX_DEFAULT: usize = 1_024;
 /// How long a session without requests and streams is kept, by default.
 pub const SESSION_IDLE_DEFAULT: Duration = Duration::from_secs(30 * 60);
-/// Most event streams of one server that are open at once, by default.
-pub const STREAMS_MAX_DEFAULT: usize = 1_024;
-/// Most event streams of one session that are open at once, by default.
-pub const SESSION_STREAMS_MAX_DEFAULT: usize = 32;
+/// Most event streams of one server that are open at once, by default: fewer than a listener's connections, so that who
+/// comes next is told.
+pub const STREAMS_MAX_DEFAULT: usize = 896;
+/// Most event streams of one session that are open at once, by default: every request in flight, and its GET stream.
+pub const SESSION_STREAMS_MAX_DEFAULT: usize = REQUESTS_IN_FLIGHT_MAX + 1;
 /// Most finished streams of one session that can still be read again, by default.
 pub const REPLAY_STREAMS_MAX_DEFAULT: usize = 4;
 /// How long a legacy call may run before its answer becomes an event stream, by default.

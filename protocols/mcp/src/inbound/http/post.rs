@@ -166,11 +166,18 @@ impl Exchange<'_> {
         if let Some(done) = self.before_stream(&mut work, &log, Some(self.server.options.streams.after)).await {
             return self.whole(done, &log);
         }
-        session.keep(&log);
         let streams = &self.server.options.streams;
+        let permits = match self.server.permits(Some(&session)) {
+            Ok(permits) => permits,
+            Err(refused) => {
+                // A call that was refused must not go on.
+                work.ends_here();
+                return Err(refused);
+            }
+        };
+        session.keep(&log);
         let polls = session.session.revision() >= Some(Revision::V2025_11_25);
         let first = polls.then(|| log.priming(streams.retry));
-        let permits = self.server.permits(Some(&session))?;
         let held = Held::new(self.busy, permits, Some(session.busy()));
         let reader = log.read(None).map_err(|_| BROKEN)?;
         let body = SseBody::new(reader, streams.keep_alive, held)

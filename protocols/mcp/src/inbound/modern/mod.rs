@@ -149,7 +149,7 @@ pub(crate) async fn request(
 
 fn call(principal: Arc<Principal>, head: &Head<'_>) -> CallMeta {
     let mut call = CallMeta::new(principal);
-    call.trace = head.trace.clone();
+    call.trace = head.trace;
     call
 }
 
@@ -229,8 +229,11 @@ async fn may_ask(
     let desk = Desk::new(head.capabilities, early.clone().unwrap_or_default());
     let client = Arc::new(Client::new(line, Some(desk.clone())));
     let meta = meta.with_caller(client.clone());
+    // Answers are for this hop's questions: the agent gets the params without them.
+    let without = early.and(params).map(without_answers);
     if !answerable {
         // No question can come up: the call needn't outlive the request.
+        let params = without.as_deref().or(params);
         let outcome = tokio::select! {
             biased;
             outcome = endpoint.surface.perform(method, params, REVISION, meta) => outcome,
@@ -239,10 +242,7 @@ async fn may_ask(
         client.turn_to(None);
         return outcome.map(Reply::Complete);
     }
-    let owned = match early {
-        None => params.map(RawValue::to_owned),
-        Some(_) => params.map(without_answers),
-    };
+    let owned = without.or_else(|| params.map(RawValue::to_owned));
     let (surface, named) = (endpoint.clone(), method.to_owned());
     let outcome = Box::pin(async move { surface.surface.perform(&named, owned.as_deref(), REVISION, meta).await });
     let mut running = Running { outcome, client, desk };
@@ -256,11 +256,9 @@ async fn may_ask(
 }
 
 fn can_answer(capabilities: &RawObject) -> bool {
-    let can = Abilities(capabilities.clone());
-    can.sampling() || can.elicitation_form() || can.elicitation_url() || can.roots()
+    ["sampling", "elicitation", "roots"].into_iter().any(|ability| capabilities.has(ability))
 }
 
-/// Answers are for this hop's questions: the agent gets the params without them.
 fn without_answers(params: &RawValue) -> Box<RawValue> {
     let mut params = RawObject::parse(params).unwrap_or_default();
     params.remove("inputResponses");

@@ -172,7 +172,8 @@ impl Http {
             tokio::time::sleep(place.retry()).await;
             match self.listen(place.last_event_id()).await {
                 Ok(Some(response)) => return Ok(EventStream::new(response, self.limits(), place)),
-                Ok(None) => break,
+                // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
+                Ok(None) | Err(LinkError::SessionLost) => break,
                 Err(LinkError::Unreachable(_) | LinkError::Broken(_)) => {}
                 Err(other) => return Err(other),
             }

@@ -1,3 +1,5 @@
+#![expect(clippy::manual_async_fn, reason = "an async fn would keep the agent borrowed")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
