@@ -204,7 +204,7 @@ fn more_than_tools() {
     });
 }
 
-struct Follower(tokio::sync::mpsc::UnboundedSender<Change>);
+struct Follower(tokio::sync::mpsc::Sender<Change>);
 
 impl Agent for Follower {
     fn handlers(on: &mut Handlers<Self>) {
@@ -214,7 +214,7 @@ impl Agent for Follower {
 
 impl SyncHandler<Changed> for Follower {
     fn handle(&mut self, changed: Changed, _: &mut Cx) {
-        self.0.send(changed.change).unwrap();
+        self.0.try_send(changed.change).unwrap();
     }
 }
 
@@ -223,7 +223,7 @@ impl SyncHandler<Changed> for Follower {
 fn changes_of_members_are_the_bundles() {
     paused(async |system| {
         let bundle = bundle(system);
-        let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut changes) = tokio::sync::mpsc::channel(16);
         let follower = system.spawn(Follower(sender));
         bundle.follow(follower.recipient().unwrap());
         call(&bundle, "one.count").await.unwrap();

@@ -119,19 +119,27 @@ fn form(message: &str) -> Elicitation {
     Elicitation::form(message, json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } }))
 }
 
+async fn confirm_delete(message: ConfirmDelete, cx: Cx) -> Result<ToolResult, Failure> {
+    let answer = cx.elicit(form(&format!("Delete {}?", message.file)).key("confirm")).await?;
+    Ok(ToolResult::text(match answer.action() {
+        ElicitAction::Accept => "deleted",
+        _ => "kept",
+    }))
+}
+
+async fn two_questions(cx: Cx) -> Result<ToolResult, Failure> {
+    let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
+    let (one, two) = (one?.content(), two?.content());
+    Ok(ToolResult::text(format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default())))
+}
+
 impl ConcurrentHandler<ConfirmDelete> for Worker {
     fn handle(
         &mut self,
         message: ConfirmDelete,
         cx: Cx,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
-        async move {
-            let answer = cx.elicit(form(&format!("Delete {}?", message.file)).key("confirm")).await?;
-            Ok(ToolResult::text(match answer.action() {
-                ElicitAction::Accept => "deleted",
-                _ => "kept",
-            }))
-        }
+        confirm_delete(message, cx)
     }
 }
 
@@ -141,11 +149,7 @@ impl ConcurrentHandler<TwoQuestions> for Worker {
         _: TwoQuestions,
         cx: Cx,
     ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
-        async move {
-            let (one, two) = tokio::join!(cx.elicit(form("One?")), cx.elicit(form("Two?")));
-            let (one, two) = (one?.content(), two?.content());
-            Ok(ToolResult::text(format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default())))
-        }
+        two_questions(cx)
     }
 }
 

@@ -11,7 +11,7 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Closed, ProtocolError};
 use callboard_message::Principal;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::body::Permit;
@@ -102,7 +102,7 @@ async fn serve(
 }
 
 /// Writes what the pipe is given, a frame each.
-async fn write_frames(mut queue: UnboundedReceiver<Queued>, mut socket: actix_ws::Session) -> Result<(), Closed> {
+async fn write_frames(mut queue: Receiver<Queued>, mut socket: actix_ws::Session) -> Result<(), Closed> {
     while let Some(Queued::Message(message, _room)) = queue.recv().await {
         // What was put together here is UTF-8.
         if let Ok(text) = String::from_utf8(message.into()) {

@@ -19,7 +19,7 @@ const FLUSH_EVERY: usize = 64;
 pub(in crate::inbound) struct Pipe {
     room: Arc<Semaphore>,
     bytes_max: usize,
-    queue: mpsc::UnboundedSender<Queued>,
+    queue: mpsc::Sender<Queued>,
 }
 
 /// What is written next.
@@ -30,9 +30,10 @@ pub(in crate::inbound) enum Queued {
 
 impl Pipe {
     /// A pipe and its other end, for [`write_lines`].
-    pub(in crate::inbound) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<Queued>) {
+    pub(in crate::inbound) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
         let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        let (queue, queued) = mpsc::unbounded_channel();
+        // As many messages as there is room for, and the end.
+        let (queue, queued) = mpsc::channel(bytes_max / COST_MIN_BYTES + 1);
         (Arc::new(Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max, queue }), queued)
     }
 
@@ -40,13 +41,13 @@ impl Pipe {
     pub(in crate::inbound) async fn deliver(&self, message: Vec<u8>) {
         // Never closed; without the peer the queue is dropped, and so is this.
         if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
-            let _ = self.queue.send(Queued::Message(message.into(), permit));
+            let _ = self.queue.try_send(Queued::Message(message.into(), permit));
         }
     }
 
     /// Nothing more comes.
     pub(in crate::inbound) fn end(&self) {
-        let _ = self.queue.send(Queued::End);
+        let _ = self.queue.try_send(Queued::End);
     }
 
     fn cost(&self, bytes: usize) -> u32 {
@@ -57,13 +58,13 @@ impl Pipe {
 impl Link for Pipe {
     fn send(&self, message: Bytes) -> bool {
         let Ok(permit) = self.room.clone().try_acquire_many_owned(self.cost(message.len())) else { return false };
-        self.queue.send(Queued::Message(message, permit)).is_ok()
+        self.queue.try_send(Queued::Message(message, permit)).is_ok()
     }
 }
 
 /// Writes what the pipe is given, a line each, until its end.
 pub(in crate::inbound) async fn write_lines(
-    mut queue: mpsc::UnboundedReceiver<Queued>,
+    mut queue: mpsc::Receiver<Queued>,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
     let mut next = Vec::with_capacity(FLUSH_EVERY);

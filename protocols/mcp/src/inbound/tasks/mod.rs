@@ -141,7 +141,7 @@ impl TaskState {
         let owner = Owner::of(&request.call.principal, request.session);
         // A call of its own: the request's ends with its answer.
         let mut call = CallMeta::new(request.call.principal.clone());
-        call.trace = request.call.trace.clone();
+        call.trace = request.call.trace;
         let told = (request.background)(call.cancel.clone());
         let (params, revision) = (request.params.map(RawValue::to_owned), request.revision);
         let surface = endpoint.clone();
