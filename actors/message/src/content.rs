@@ -3,7 +3,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -73,9 +73,25 @@ impl ResourceContent {
 /// A reply in blocks, for a message whose answer is more than a value: the result of MCP `tools/call`, whole.
 ///
 /// A message with this reply has no output schema.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ToolResult(pub RawObject);
+
+/// A plain value is a result too: whoever asks an agent elsewhere for one may get just what it says.
+impl<'de> Deserialize<'de> for ToolResult {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if let Ok(result) = RawObject::parse(&raw)
+            && result.has("content")
+        {
+            return Ok(Self(result));
+        }
+        Ok(match serde_json::from_str::<String>(raw.get()) {
+            Ok(text) => Self::text(text),
+            Err(_) => Self::text(raw.get()).structured(&raw),
+        })
+    }
+}
 
 impl ToolResult {
     /// Blocks, in order.
@@ -152,3 +168,19 @@ macro_rules! sizes_only {
     )*};
 }
 sizes_only!(Content ResourceContent ToolResult);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a result is read whole, and a plain value as the result that says it. Method: one of each.
+    #[test]
+    fn values_are_results() {
+        let read = |json: &str| serde_json::from_str::<ToolResult>(json).unwrap();
+        let whole = r#"{"content":[{"type":"text","text":"a","x":1.0}],"y":null}"#;
+        assert_eq!(read(whole).0.to_raw().get(), whole);
+        assert_eq!(read("\"a\""), ToolResult::text("a"));
+        assert_eq!(read(r#"{"n":1}"#).structured_content(), Some(serde_json::json!({ "n": 1 })));
+        assert_eq!(read("7").texts(), "7");
+    }
+}

@@ -27,9 +27,8 @@ pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 2);
     out.push('"');
     let mut rest = text;
-    loop {
-        // What needs an escape is ASCII, so both sides of it are whole characters.
-        let Some((before, special)) = rest.split_at_checked(plain(rest.as_bytes())) else { break };
+    // What needs an escape is ASCII, so both sides of it are whole characters.
+    while let Some((before, special)) = rest.split_at_checked(plain(rest.as_bytes())) {
         out.push_str(before);
         let mut characters = special.chars();
         match characters.next() {

@@ -176,14 +176,14 @@ impl Surface {
         if self.handles::<CallTool>() {
             let (mut whole, tool) = (object(params)?, named.name.into_owned());
             meta::strip_hop(&mut whole);
-            let call = self.judged(&tool, &arguments, call).await.map_err(|f| error(f))?;
+            let call = self.judged(&tool, &arguments, call).await.map_err(error)?;
             let asked = self.bounded(CallTool::NAME, whole.to_raw(), call).await;
             return asked.or_else(|failure| tool_failure(failure, revision));
         }
         let Some(tool) = self.tools.get(&named.name, revision.era()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
         };
-        let call = self.judged(&named.name, &arguments, call).await.map_err(|f| error(f))?;
+        let call = self.judged(&named.name, &arguments, call).await.map_err(error)?;
         match self.bounded(&named.name, arguments, call).await {
             Ok(reply) => Ok(tool_result(reply, tool.reply, revision.era())),
             Err(failure) => tool_failure(failure, revision),
@@ -206,7 +206,7 @@ impl Surface {
     async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
         let mut params = object(params)?;
         meta::strip_hop(&mut params);
-        self.ask::<M>(params, call).await.map_err(|failure| error(failure))
+        self.ask::<M>(params, call).await.map_err(error)
     }
 
     async fn forward(
@@ -218,7 +218,7 @@ impl Surface {
         let mut params = object(params)?;
         meta::strip_hop(&mut params);
         let body = RawObject::new().with("method", method).with("params", params);
-        self.ask::<Forward>(body, call).await.map_err(|failure| error(failure))
+        self.ask::<Forward>(body, call).await.map_err(error)
     }
 
     async fn ask<M: Message>(&self, body: RawObject, call: CallMeta) -> Result<Box<RawValue>, Failure> {
