@@ -28,7 +28,7 @@ pub fn peers() -> Option<Peers> {
     if folder.is_none() {
         // Past the test harness, which keeps what a passing test prints.
         let say = "peers: skipped, for CALLBOARD_PEERS isn't set; cargo xtask peers installs them";
-        SAID.call_once(|| writeln!(std::io::stderr(), "{say}").unwrap());
+        SAID.call_once(|| eprintln!("{say}"));
     }
     folder.map(|folder| Peers(folder.into()))
 }
