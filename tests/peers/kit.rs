@@ -1,7 +1,6 @@
 //! Where the peers are, and guards of their processes.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
