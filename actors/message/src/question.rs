@@ -1,9 +1,8 @@
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::raw::raw_bodies;
 use crate::{Content, RawObject};
 
 /// What a callee asks in mid-call, of whoever called. The bodies are MCP's, as they came: what this system doesn't know
@@ -33,23 +32,7 @@ pub enum Answer {
     Roots(RootsAnswer),
 }
 
-macro_rules! bodies {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(transparent)]
-        pub struct $name(pub RawObject);
-
-        // What is asked and answered may be anybody's data: only names and sizes are printed.
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:?})"), self.0)
-            }
-        }
-    )*};
-}
-
-bodies! {
+raw_bodies! {
     /// A prompt for the caller's language model: the params of `sampling/createMessage`.
     Sample;
     /// What the caller's model wrote: the result of `sampling/createMessage`.

@@ -162,6 +162,24 @@ impl fmt::Debug for RawObject {
     }
 }
 
+/// Types that are one raw object: serialised as it is, printed by names and sizes only.
+macro_rules! raw_bodies {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub $crate::RawObject);
+
+        // What is said may be anybody's data.
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!(stringify!($name), "({:?})"), self.0)
+            }
+        }
+    )*};
+}
+pub(crate) use raw_bodies;
+
 #[cfg(test)]
 mod tests {
     use super::*;

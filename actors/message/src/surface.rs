@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::message::codec;
+use crate::raw::raw_bodies;
 use crate::{Content, Failure, Message, RawObject, ResourceContent, Speaker, ToolResult, Wire};
 
 /// How the name of every message here begins: such a message is no tool.
@@ -17,10 +18,10 @@ pub const RESERVED_PREFIX: &str = "callboard.";
 
 macro_rules! surface {
     ($($(#[$doc:meta])* $name:ident = $wire:literal -> $reply:ty;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(transparent)]
-        pub struct $name(pub RawObject);
+        raw_bodies! {
+            $(#[$doc])*
+            $name;
+        }
 
         impl Message for $name {
             type Reply = Result<$reply, Failure>;
@@ -38,12 +39,6 @@ macro_rules! surface {
                     more: &[],
                 };
                 Some(&WIRE)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:?})"), self.0)
             }
         }
     )*};
@@ -76,22 +71,7 @@ surface! {
     Forward = "forward" -> RawObject;
 }
 
-macro_rules! results {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(transparent)]
-        pub struct $name(pub RawObject);
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({:?})"), self.0)
-            }
-        }
-    )*};
-}
-
-results! {
+raw_bodies! {
     /// What an agent says of itself: `serverInfo`, `instructions`, `capabilities` (MCP's server capabilities).
     About;
     /// The result of `resources/read`.
