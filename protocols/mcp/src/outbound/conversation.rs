@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::ear::Ear;
 use super::link::{Flight, Heard, Link, LinkError, Outgoing};
-use super::options::QUESTIONS_AT_ONCE_MAX;
+use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
 use crate::wire::failure;
 
@@ -31,8 +31,9 @@ pub(super) async fn converse(
     loop {
         tokio::select! {
             biased;
-            Some(event) = heard.recv() => talk.take(event),
-            Some(()) = talk.answers.next() => {}
+            // A server that asks without taking answers waits with what it says next.
+            Some(event) = heard.recv(), if talk.answers.len() < ANSWERS_AT_ONCE_MAX => talk.take(event),
+            Some(answered) = talk.answers.next() => talk.answered(answered),
             result = &mut exchange => {
                 // What was said before the response is told before it.
                 while let Ok(event) = heard.try_recv() {
@@ -53,7 +54,8 @@ struct Talk<'a> {
     number: u64,
     /// Questions without an answer yet, for the server to take back.
     open: HashMap<Id, AbortHandle>,
-    answers: FuturesUnordered<BoxFuture<'a, ()>>,
+    /// Each ends with the question that it answers.
+    answers: FuturesUnordered<BoxFuture<'a, Option<Id>>>,
 }
 
 impl<'a> Talk<'a> {
@@ -89,16 +91,15 @@ impl<'a> Talk<'a> {
     fn asked(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
         let (link, cx) = (self.link, self.cx);
         if let Some(answer) = self.ear.answer(&id, method) {
-            self.answers.push(Box::pin(send(link, answer)));
+            self.answers.push(Box::pin(send(link, answer).map(|()| None)));
             return;
         }
-        self.open.retain(|_, question| !question.is_aborted());
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
             true => questions::read(method, params),
             false => Err(Failure::new(callboard_message::FailureKind::Overloaded, "too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();
-        let key = id.clone();
+        let (key, answered) = (id.clone(), id.clone());
         let answering = async move {
             let answer = match question {
                 Ok(question) => questions::ask_in(cx, question).await,
@@ -108,8 +109,14 @@ impl<'a> Talk<'a> {
             send(link, encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)).await;
         };
         // Aborted, the server wants no answer any more.
-        self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| ())));
+        self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| Some(answered))));
         self.open.insert(key, abort);
+    }
+
+    fn answered(&mut self, question: Option<Id>) {
+        if let Some(id) = question {
+            self.open.remove(&id);
+        }
     }
 }
 

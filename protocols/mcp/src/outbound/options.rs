@@ -30,6 +30,9 @@ pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
 pub const ROUNDS_MAX_DEFAULT: u32 = 16;
 /// Most questions of one call that are open at once; more are refused.
 pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
+/// Most answers of one call that are on their way to the server at once, refusals and answers to pings too; then no more
+/// of what it says in that call is read.
+pub const ANSWERS_AT_ONCE_MAX: usize = 32;
 /// Most times in a row that a broken stream is taken up again without anything new on it, by default.
 pub const RECONNECTS_MAX_DEFAULT: u32 = 5;
 /// How long to wait before a broken stream is taken up again, where the server doesn't say.

@@ -1,6 +1,8 @@
 //! Streams that break off, calls that are given up, responses that are too large: legacy HTTP under strain.
 
-use callboard_mcp::outbound::{ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX};
+use callboard_mcp::outbound::{
+    ANSWERS_AT_ONCE_MAX, ClientOptions, Era, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+};
 use callboard_message::FailureKind;
 use callboard_runtime::CallMeta;
 use serde_json::json;
@@ -156,5 +158,33 @@ async fn subscriptions_are_bounded() {
     let asked = subscribe(SUBSCRIPTIONS_MAX);
     peer.expect("resources/subscribe").await.result(json!({})).await;
     joined(asked).await.unwrap();
+    client.stop().await;
+}
+
+/// Goal: a server that asks without end and takes no answer costs no more connections than the bound. Method: pings
+/// past the bound whose answers it leaves waiting; another call shows that nothing more was sent.
+#[tokio::test]
+async fn answers_on_their_way_are_bounded() {
+    let (mut peer, client) = connected(None).await;
+    let asked = client.ask(CALL, tool("t", json!({})));
+    let mut events = peer.expect("tools/call").await.stream().await;
+    for id in 0..2 * ANSWERS_AT_ONCE_MAX {
+        events.ask(json!(id), "ping", json!({})).await;
+    }
+    let mut waiting = Vec::new();
+    for _ in 0..ANSWERS_AT_ONCE_MAX {
+        waiting.push(peer.hit().await);
+    }
+    let other = client.ask(CALL, tool("u", json!({})));
+    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    assert!(joined(other).await.is_ok());
+    assert!(peer.is_quiet());
+    // Each that is taken makes room for one.
+    for answer in waiting {
+        answer.empty(202).await;
+        peer.hit().await.empty(202).await;
+    }
+    events.result(json!({ "content": [] })).await;
+    assert!(joined(asked).await.is_ok());
     client.stop().await;
 }

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mcp::inbound::{McpServerOptions, SessionOptions, StreamLimits, StreamOptions};
+use callboard_mcp::inbound::{
+    McpServerOptions, STREAM_EVENTS_MAX_DEFAULT, SessionOptions, StreamLimits, StreamOptions,
+};
 use callboard_message::Principal;
 use callboard_rpc::{Access, BearerVerifier, CredentialError};
 use serde_json::{Value, json};
@@ -370,5 +372,20 @@ async fn hanging_up_cancels_in_the_stateless_era() {
     assert_eq!(server.seen().await, Seen::Began);
     drop(connection);
     assert_eq!(server.seen().await, Seen::Cancelled);
+    server.stop().await;
+}
+
+/// Goal: a call that tells more than its reader takes loses reports, not its answer; in the stateless era too. Method:
+/// far more reports at once than a stream keeps.
+#[tokio::test]
+async fn reports_never_cost_the_answer_in_the_stateless_era() {
+    let server = Served::start().await;
+    let (count, headers) = modern_call("count", json!({ "steps": 4 * STREAM_EVENTS_MAX_DEFAULT }));
+    let mut stream = server.client("", &headers).stream(&count).await;
+    let mut last = Value::Null;
+    while let Some(event) = stream.event().await {
+        last = serde_json::from_str(&event.data).unwrap();
+    }
+    assert!(last["result"].is_object(), "{last}");
     server.stop().await;
 }

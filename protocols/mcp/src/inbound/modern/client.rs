@@ -78,7 +78,7 @@ impl Caller for Client {
         if let Some(message) = progress.message {
             params.set("message", message);
         }
-        link.send(encode_notification("notifications/progress", Some(&params.to_raw())).into());
+        link.offer(encode_notification("notifications/progress", Some(&params.to_raw())).into());
     }
 
     fn log(&self, log: Log) {
@@ -88,7 +88,7 @@ impl Caller for Client {
         let line = self.line();
         let Some(Line { link, level: Some(level), .. }) = &*line else { return };
         if log.level() >= *level {
-            link.send(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
+            link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
         }
     }
 
