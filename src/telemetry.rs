@@ -2,8 +2,12 @@
 
 use std::io::{IsTerminal, stderr};
 
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts the log. Where one is set already (a test, a host service), that stays.
 pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
@@ -11,6 +15,16 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
     // Where nobody reads the log, there is nobody to tell that it can't be written either.
     let log = log.log_internal_errors(false);
-    let _ = if json { log.json().try_init() } else { log.compact().try_init() };
+    let discreet = filter_fn(|about| is_discreet(about.target(), about.level()));
+    let _ = match json {
+        true => log.json().finish().with(discreet).try_init(),
+        false => log.compact().finish().with(discreet).try_init(),
+    };
     Ok(())
+}
+
+/// Whether a line may be in the log, whatever the filter wants. Ours hold no payload and no secret; those of the libraries
+/// below us do, from `debug` on: frames, handshakes, tokens.
+fn is_discreet(target: &str, level: &Level) -> bool {
+    *level <= Level::INFO || target.starts_with("callboard")
 }

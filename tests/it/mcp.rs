@@ -1,7 +1,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::kit::{Finished, Home, soon};
 
@@ -127,4 +127,39 @@ async fn people_are_asked() {
     let result: Value = serde_json::from_str(&alone.out).unwrap();
     assert_eq!(result["answer"]["error"]["code"], -7);
     home.swept().await;
+}
+
+/// Goal: no log shows a credential, whatever the filter, and whatever the libraries below would print. Method: everything
+/// logged, over each kind of URL, to a server that reads what it is sent and hangs up.
+#[tokio::test]
+async fn credentials_stay_out_of_the_log() {
+    const TOKEN: &str = "t0ken-in-a-variable";
+    const HEADER: &str = "s3cret-in-a-header";
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let peer = tokio::spawn(async move {
+        let mut heads = String::new();
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            heads.push_str(&String::from_utf8_lossy(&head[..read]));
+        }
+        // Both credentials were really sent.
+        assert_eq!((heads.matches(TOKEN).count(), heads.matches(HEADER).count()), (2, 2), "{heads}");
+    });
+    let home = Home::new();
+    for scheme in ["http", "ws"] {
+        let url = format!("{scheme}://{address}/mcp");
+        let header = format!("X-Secret: {HEADER}");
+        let arguments =
+            ["--log", "trace", "mcp", "list", &url, "--era", "legacy", "--bearer-env", "TOKEN", "--header", &header];
+        let mut command = home.callboard(&arguments);
+        let child = command.env("TOKEN", TOKEN).stdin(Stdio::null()).spawn().unwrap();
+        let output = soon("the end of a list", child.wait_with_output()).await.unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(!said.contains(TOKEN) && !said.contains(HEADER), "{scheme}: {said}");
+    }
+    soon("what the peer saw", peer).await.unwrap();
 }
