@@ -40,6 +40,8 @@ mod mcp_client;
 mod legacy_session;
 // Event streams and sessions over HTTP: resumed, polled, taken over, bounded, ended.
 mod http_streams;
+// What one peer takes leaves room for others.
+mod http_shares;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
 // WebSocket and HTTP+SSE, as far as they are wanted.

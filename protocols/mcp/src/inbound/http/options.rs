@@ -12,6 +12,8 @@ pub const PATH_DEFAULT: &str = "/mcp";
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Most sessions (legacy) of one server, by default.
 pub const SESSIONS_MAX_DEFAULT: usize = 1_024;
+/// Most sessions of one principal, by default: whoever has a key leaves room for others.
+pub const SESSIONS_OF_PRINCIPAL_MAX_DEFAULT: usize = 768;
 /// How long a session without requests and streams is kept, by default.
 pub const SESSION_IDLE_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// Most event streams of one server that are open at once, by default: fewer than a listener's connections, so that who
@@ -56,6 +58,8 @@ pub struct McpServerOptions {
 pub struct SessionOptions {
     /// Most sessions of the server; more are refused with 503.
     pub sessions_max: usize,
+    /// Most of them of one principal; more are refused with 503.
+    pub of_principal_max: usize,
     /// How long a session without requests and streams is kept.
     pub idle_max: Duration,
     /// Most event streams of one session that are open at once; more are refused with 429.
@@ -111,6 +115,7 @@ impl Default for SessionOptions {
     fn default() -> Self {
         Self {
             sessions_max: SESSIONS_MAX_DEFAULT,
+            of_principal_max: SESSIONS_OF_PRINCIPAL_MAX_DEFAULT,
             idle_max: SESSION_IDLE_DEFAULT,
             streams_max: SESSION_STREAMS_MAX_DEFAULT,
             replay_streams_max: REPLAY_STREAMS_MAX_DEFAULT,

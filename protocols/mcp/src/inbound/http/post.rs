@@ -122,7 +122,7 @@ impl Exchange<'_> {
 
     async fn initialize(self, request: Request<'_>, principal: Principal) -> Result<HttpResponse, Refused> {
         const FULL: Refused = refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions: try again later");
-        if !self.server.sessions.has_room() {
+        if !self.server.sessions.has_room(&principal) {
             return Err(FULL);
         }
         let session = self.server.sessions.prepare(&self.server.endpoint, principal);

@@ -57,17 +57,17 @@ impl Sessions {
         })
     }
 
-    /// Whether there is room for one more; sessions that nobody has used for long make some.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
+    pub(super) fn has_room(&self, principal: &Principal) -> bool {
         let mut table = self.table();
-        self.make_room(&mut table)
+        self.make_room(&mut table, principal)
     }
 
     /// Gives a session its id: 244 random bits. `None` where there are too many.
     pub(super) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut table = self.table();
-        if !self.make_room(&mut table) {
+        if !self.make_room(&mut table, session.session.principal()) {
             return None;
         }
         table.insert(id.clone(), session);
@@ -99,8 +99,8 @@ impl Sessions {
         self.options.streams_max
     }
 
-    fn make_room(&self, table: &mut HashMap<String, Arc<HttpSession>>) -> bool {
-        if table.len() < self.options.sessions_max {
+    fn make_room(&self, table: &mut HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
+        if self.fits(table, principal) {
             return true;
         }
         table.retain(|_, session| {
@@ -110,7 +110,15 @@ impl Sessions {
             }
             !idle
         });
+        self.fits(table, principal)
+    }
+
+    fn fits(&self, table: &HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
+        let of_principal_max = self.options.of_principal_max;
+        let is_theirs = |session: &&Arc<HttpSession>| **session.session.principal() == *principal;
+        // Under its share in any case, where all sessions together are.
         table.len() < self.options.sessions_max
+            && (table.len() < of_principal_max || table.values().filter(is_theirs).count() < of_principal_max)
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
