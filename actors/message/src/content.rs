@@ -77,18 +77,17 @@ impl ResourceContent {
 #[serde(transparent)]
 pub struct ToolResult(pub RawObject);
 
-/// A plain value is a result too: whoever asks an agent elsewhere for one may get just what it says.
+/// A plain text or number is a result too: whoever asks an agent elsewhere for one may get just what it says. An object stays
+/// as it came.
 impl<'de> Deserialize<'de> for ToolResult {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        if let Ok(result) = RawObject::parse(&raw)
-            && result.has("content")
-        {
-            return Ok(Self(result));
+        if raw.get().starts_with('{') {
+            return RawObject::parse(&raw).map(Self).map_err(serde::de::Error::custom);
         }
         Ok(match serde_json::from_str::<String>(raw.get()) {
             Ok(text) => Self::text(text),
-            Err(_) => Self::text(raw.get()).structured(&raw),
+            Err(_) => Self::text(raw.get()),
         })
     }
 }
@@ -180,7 +179,8 @@ mod tests {
         let whole = r#"{"content":[{"type":"text","text":"a","x":1.0}],"y":null}"#;
         assert_eq!(read(whole).0.to_raw().get(), whole);
         assert_eq!(read("\"a\""), ToolResult::text("a"));
-        assert_eq!(read(r#"{"n":1}"#).structured_content(), Some(serde_json::json!({ "n": 1 })));
+        let task = r#"{"task":{"taskId":"a"}}"#;
+        assert_eq!(read(task).0.to_raw().get(), task);
         assert_eq!(read("7").texts(), "7");
     }
 }
