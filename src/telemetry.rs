@@ -5,14 +5,16 @@ use std::io::{IsTerminal, stderr};
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::filter_fn;
-use tracing_subscriber::fmt;
+use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts the log. Where one is set already (a test, a host service), that stays.
 pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|e| format!("--log {filter}: {e}"))?;
-    let log = fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_ansi(stderr().is_terminal());
+    // At `debug`, a line for each message that was handled as part of a call: by whom, how long, in which trace.
+    let log = log.with_span_events(FmtSpan::CLOSE);
     // Where nobody reads the log, there is nobody to tell that it can't be written either.
     let log = log.log_internal_errors(false);
     let discreet = filter_fn(|about| is_discreet(about.target(), about.level()));

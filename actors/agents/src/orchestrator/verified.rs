@@ -56,6 +56,8 @@ pub(super) async fn verify(
             tracing::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
             Err(Withheld::Unchecked)
         }
+        // Whoever asked has gone: that's no fault of anybody's here.
+        Err(_) if call.cancel.is_cancelled() => Err(Withheld::Unchecked),
         Err(why) => {
             tracing::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
             Err(Withheld::Unchecked)

@@ -26,13 +26,15 @@ pub(crate) async fn screen(
     text: String,
     origin: Origin,
 ) -> Screened {
-    let call = Some(Arc::new(unheard(call)));
-    match guardrail.ask(Screen { text, origin }).within_call(call).within(within).await {
+    let call_on = Some(Arc::new(unheard(call)));
+    match guardrail.ask(Screen { text, origin }).within_call(call_on).within(within).await {
         Ok(screening) if !screening.blocked => Screened::Passed,
         Ok(screening) => {
             tracing::info!(rules = ?screening.rules, "guardrail stopped a text");
             Screened::Stopped
         }
+        // Whoever asked has gone: that's no fault of anybody's here.
+        Err(_) if call.cancel.is_cancelled() => Screened::Stopped,
         Err(why) => {
             tracing::error!(%why, "guardrail could not screen a text: stopped");
             Screened::Stopped
