@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::codec;
 use crate::raw::raw_bodies;
-use crate::{Content, Failure, Message, RawObject, ResourceContent, Speaker, ToolResult, Wire};
+use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, Speaker, ToolResult, Wire};
 
 /// How the name of every message here begins: such a message is no tool.
 pub const RESERVED_PREFIX: &str = "callboard.";
@@ -178,6 +178,20 @@ impl Abilities {
     /// Folders.
     pub fn roots(&self) -> bool {
         self.0.has("roots")
+    }
+
+    /// Whether a question can be answered: a sample with tools needs `sampling.tools`, an address its own mode.
+    pub fn can_answer(&self, question: &Question) -> bool {
+        match question {
+            Question::Sample(sample) => {
+                let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
+                let tools = || self.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
+                self.sampling() && (!with_tools || tools())
+            }
+            Question::Elicit(elicitation) if elicitation.address().is_some() => self.elicitation_url(),
+            Question::Elicit(_) => self.elicitation_form(),
+            Question::Roots(_) => self.roots(),
+        }
     }
 }
 

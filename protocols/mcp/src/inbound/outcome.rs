@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::tools::Reply;
 use crate::wire::code as mcp;
+use crate::wire::failure::{sent_by_peer, to_rpc_or};
 use crate::wire::{Era, Revision, meta};
 
 /// The result of `tools/call`, from a reply.
@@ -65,7 +66,7 @@ pub(crate) fn tool_failure(failure: Failure, revision: Revision) -> Result<Box<R
         }
         _ => false,
     };
-    if of_protocol || sent_by_server(&failure).is_some() {
+    if of_protocol || sent_by_peer(&failure).is_some() {
         return Err(error(failure));
     }
     let shown = match failure.kind {
@@ -87,30 +88,14 @@ fn names_capabilities(data: &Value) -> bool {
     data.get(REQUIRED_CAPABILITIES).is_some()
 }
 
-/// A failure as an error. A bug's message stays here: a panic or a parser may have put data in it.
+/// A failure as an error.
 pub(crate) fn error(failure: Failure) -> RpcError {
-    if let Some(theirs) = sent_by_server(&failure) {
-        return theirs;
-    }
-    let code = match failure.kind {
-        FailureKind::InvalidInput | FailureKind::NotFound => code::INVALID_PARAMS,
-        FailureKind::Blocked => mcp::BLOCKED,
-        FailureKind::Denied => mcp::DENIED,
-        FailureKind::Overloaded => mcp::OVERLOADED,
-        FailureKind::Unavailable => mcp::UNAVAILABLE,
-        FailureKind::TimedOut => mcp::TIMED_OUT,
-        FailureKind::Rejected => mcp::REJECTED,
-        FailureKind::NobodyToAsk => mcp::NOBODY_TO_ASK,
-        FailureKind::Cancelled => mcp::CANCELLED,
-        _ => return RpcError::new(code::INTERNAL_ERROR, "internal error"),
-    };
-    let data = failure.data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
-    RpcError { code, message: failure.message, data }
+    to_rpc_or(code::INVALID_PARAMS, failure)
 }
 
 /// The error of `resources/read` for an address that nothing has.
 pub(crate) fn resource_error(failure: Failure, revision: Revision, uri: &str) -> RpcError {
-    let missing = failure.kind == FailureKind::NotFound && sent_by_server(&failure).is_none();
+    let missing = failure.kind == FailureKind::NotFound && sent_by_peer(&failure).is_none();
     let mut error = error(failure);
     if missing && revision.era() == Era::Legacy {
         error.code = mcp::RESOURCE_NOT_FOUND_LEGACY;
@@ -119,11 +104,4 @@ pub(crate) fn resource_error(failure: Failure, revision: Revision, uri: &str) ->
         error.data = Some(RawObject::new().with("uri", uri).to_raw());
     }
     error
-}
-
-/// The error of a server behind the agent, as it came: `data.rpc` of a failure that an outbound agent made.
-fn sent_by_server(failure: &Failure) -> Option<RpcError> {
-    let rpc = failure.data.as_ref()?.get("rpc")?;
-    let data = rpc.get("data").and_then(|data| serde_json::value::to_raw_value(data).ok());
-    Some(RpcError { code: rpc.get("code")?.as_i64()?, message: rpc.get("message")?.as_str()?.to_owned(), data })
 }

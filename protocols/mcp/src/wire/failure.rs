@@ -39,15 +39,20 @@ pub(crate) fn kind_of(error_code: i64) -> FailureKind {
     }
 }
 
-/// The error that a failure of ours is to a peer. One that came from another peer goes on as it came; a bug's message
-/// stays here, because a panic or a parser may have put data in it.
+/// The error that a failure of ours is to a server whose question it answers: what isn't there is a method.
 pub(crate) fn to_rpc(failure: Failure) -> RpcError {
+    to_rpc_or(code::METHOD_NOT_FOUND, failure)
+}
+
+/// The error that a failure of ours is to a peer; `not_found` is what isn't there to it. One that came from another peer
+/// goes on as it came; a bug's message stays here, because a panic or a parser may have put data in it.
+pub(crate) fn to_rpc_or(not_found: i64, failure: Failure) -> RpcError {
     if let Some(theirs) = sent_by_peer(&failure) {
         return theirs;
     }
     let error_code = match failure.kind {
         FailureKind::InvalidInput => code::INVALID_PARAMS,
-        FailureKind::NotFound => code::METHOD_NOT_FOUND,
+        FailureKind::NotFound => not_found,
         FailureKind::Blocked => mcp::BLOCKED,
         FailureKind::Denied => mcp::DENIED,
         FailureKind::Overloaded => mcp::OVERLOADED,
@@ -61,7 +66,8 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     RpcError { code: error_code, message: failure.message, data: failure.data.and_then(|d| to_raw_value(&d).ok()) }
 }
 
-fn sent_by_peer(failure: &Failure) -> Option<RpcError> {
+/// The error of a peer behind the agent, as it came: `data.rpc` of a failure that [`of_rpc`] made.
+pub(crate) fn sent_by_peer(failure: &Failure) -> Option<RpcError> {
     let rpc = failure.data.as_ref()?.get("rpc")?;
     let data = rpc.get("data").and_then(|data| to_raw_value(data).ok());
     Some(RpcError { code: rpc.get("code")?.as_i64()?, message: rpc.get("message")?.as_str()?.to_owned(), data })

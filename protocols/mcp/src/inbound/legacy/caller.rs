@@ -83,7 +83,7 @@ impl Caller for SessionCaller {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
             let abilities = self.abilities();
-            if !may_ask(&question, &abilities) {
+            if !abilities.can_answer(&question) {
                 return Err(Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that"));
             }
             let (method, params) = match &question {
@@ -107,21 +107,6 @@ impl Caller for SessionCaller {
             true => self.session.abilities(),
             false => Abilities::default(),
         }
-    }
-}
-
-/// Whether the client declared that it can answer.
-fn may_ask(question: &Question, abilities: &Abilities) -> bool {
-    match question {
-        Question::Sample(sample) => {
-            let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
-            let tools = || abilities.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
-            abilities.sampling() && (!with_tools || tools())
-        }
-        Question::Elicit(elicitation) if elicitation.address().is_some() => abilities.elicitation_url(),
-        Question::Elicit(_) => abilities.elicitation_form(),
-        Question::Roots(_) => abilities.roots(),
-        _ => false,
     }
 }
 

@@ -1,8 +1,6 @@
 //! Questions of a task, and what comes back.
 
-use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer,
-};
+use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer};
 use serde_json::value::RawValue;
 
 /// MCP's request for a question; `None` where MCP has none.
@@ -53,21 +51,6 @@ pub(super) fn with_meta(question: &Question, name: &str, value: &RawObject) -> Q
     let meta = body.object("_meta").unwrap_or_default();
     body.set("_meta", meta.with(name, value));
     question
-}
-
-/// Whether the client declared that it can answer.
-pub(super) fn may_ask(question: &Question, abilities: &Abilities) -> bool {
-    match question {
-        Question::Sample(sample) => {
-            let with_tools = sample.0.has("tools") || sample.0.has("toolChoice");
-            let tools = || abilities.0.object("sampling").is_some_and(|sampling| sampling.has("tools"));
-            abilities.sampling() && (!with_tools || tools())
-        }
-        Question::Elicit(elicitation) if elicitation.address().is_some() => abilities.elicitation_url(),
-        Question::Elicit(_) => abilities.elicitation_form(),
-        Question::Roots(_) => abilities.roots(),
-        _ => false,
-    }
 }
 
 pub(super) fn nobody() -> Failure {

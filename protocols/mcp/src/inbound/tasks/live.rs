@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::asking::{may_ask, nobody};
+use super::asking::nobody;
 use super::options::TASK_QUESTIONS_MAX;
 use super::record::{OpenQuestion, Step, TaskRecord};
 use crate::inbound::endpoint::Endpoint;
@@ -115,7 +115,7 @@ impl Caller for TaskCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
-            if !may_ask(&question, &self.abilities) {
+            if !self.abilities.can_answer(&question) {
                 return Err(nobody());
             }
             let (answer, answered) = oneshot::channel();
