@@ -15,7 +15,7 @@ pub mod surface;
 mod task;
 mod trace;
 
-pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress};
+pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};

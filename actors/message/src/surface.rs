@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::codec;
 use crate::raw::raw_bodies;
-use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, Speaker, ToolResult, Wire};
+use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, SampleAnswer, Speaker, ToolResult, Wire};
 
 /// How the name of every message here begins: such a message is no tool.
 pub const RESERVED_PREFIX: &str = "callboard.";
@@ -67,6 +67,9 @@ surface! {
     GetPrompt = "prompts.get" -> GetPromptResult;
     /// How could the argument go on? Params `ref`, `argument`, `context` (`completion/complete`).
     Complete = "complete" -> CompleteResult;
+    /// Go on with this conversation: the params of `sampling/createMessage`. For agents that are a language model, or
+    /// answer like one.
+    CreateMessage = "sample" -> SampleAnswer;
     /// Any other request of the protocol that the agent stands for: params `method`, `params`. Answers its result.
     Forward = "forward" -> RawObject;
 }

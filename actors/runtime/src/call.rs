@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callboard_message::{
     Abilities, Answer, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress, Question,
-    TraceContext,
+    SessionId, TraceContext,
 };
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -32,6 +32,23 @@ pub trait Caller: Send + Sync {
     }
 }
 
+/// Decides who answers what somebody outside asks in the course of a call: the caller, a model, another server, nobody.
+pub trait Answering: Send + Sync {
+    /// Whom `source` (the name of the agent that stands for the asker) gets to ask in place of the call's own caller. What
+    /// this one says that it can answer is told to the asker, so it must be true. `None`: there is nobody to ask.
+    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>>;
+}
+
+/// A peer's session: what is kept for one is kept for no other.
+pub struct PeerSession {
+    /// No other session has or had it.
+    pub id: SessionId,
+    /// Fires when the session is over.
+    pub over: CancellationToken,
+    /// Whom to ask and tell what belongs to the session, and to none of its calls for sure.
+    pub caller: Arc<dyn Caller>,
+}
+
 /// What a call carries: it goes along with every message that the call causes.
 #[derive(Clone)]
 pub struct CallMeta {
@@ -53,6 +70,8 @@ pub struct CallMeta {
     pub cancel: CancellationToken,
     /// Where progress and questions go.
     pub caller: Option<Arc<dyn Caller>>,
+    /// The session that it came by; `None` where the protocol has none, or it began in this process.
+    pub session: Option<Arc<PeerSession>>,
 }
 
 impl CallMeta {
@@ -68,6 +87,7 @@ impl CallMeta {
             trace: TraceContext::root(),
             cancel: CancellationToken::new(),
             caller: None,
+            session: None,
         }
     }
 

@@ -46,7 +46,7 @@ mod turn;
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
 pub use ask::Ask;
-pub use call::{CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PendingQuestion};
+pub use call::{Answering, CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;
 pub use cx::Cx;

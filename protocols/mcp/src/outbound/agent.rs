@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::surface::{
-    CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools,
-    RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
+    CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
 };
 use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Profile};
@@ -158,6 +158,8 @@ async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawV
         ListPrompts::NAME => "prompts/list",
         GetPrompt::NAME => "prompts/get",
         Complete::NAME => "completion/complete",
+        // No MCP of any revision has it in this direction; HMCP does.
+        CreateMessage::NAME => "sampling/createMessage",
         _ => return Err(Failure::not_found("no MCP server has such a message")),
     };
     Ok(upstream.request(method, params, cx).await?)

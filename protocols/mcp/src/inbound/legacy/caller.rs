@@ -1,6 +1,6 @@
 //! The client of a session as an agent sees it: told of progress, asked questions.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use callboard_message::surface::{Abilities, Log};
 use callboard_message::{
@@ -43,6 +43,39 @@ impl SessionCaller {
         let token = token.filter(|token| token.get().starts_with(['"', '-']) || is_number(token));
         let progress = token.map(|token| Reports { token: token.to_owned(), last: Mutex::new(f64::NEG_INFINITY) });
         Self { session, link, over, progress }
+    }
+}
+
+/// The client of a session, for what belongs to none of its requests for sure.
+pub(super) struct BackgroundCaller(pub(super) Weak<Session>);
+
+impl BackgroundCaller {
+    fn now(&self) -> Option<SessionCaller> {
+        let session = self.0.upgrade()?;
+        let (link, over) = (session.unsolicited().clone(), session.over().clone());
+        Some(SessionCaller::new(session, link, over, None))
+    }
+}
+
+impl Caller for BackgroundCaller {
+    // Progress belongs to a request.
+    fn progress(&self, _progress: Progress) {}
+
+    fn log(&self, line: Log) {
+        if let Some(caller) = self.now() {
+            caller.log(line);
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let gone = || Failure::new(FailureKind::NobodyToAsk, "the client has gone");
+            self.now().ok_or_else(gone)?.ask(question).await
+        })
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.now().map(|caller| caller.abilities()).unwrap_or_default()
     }
 }
 

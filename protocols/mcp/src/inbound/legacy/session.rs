@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
-use callboard_message::{Principal, RawObject};
+use callboard_message::{Principal, RawObject, SessionId};
 use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_notification, encode_response};
-use callboard_runtime::{CallMeta, Caller};
+use callboard_runtime::{CallMeta, Caller, PeerSession};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::SessionCaller;
+use super::caller::{BackgroundCaller, SessionCaller};
 use super::handshake::{Client, welcome};
 use super::questions::Questions;
 use super::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
@@ -39,6 +39,9 @@ pub(crate) struct Session {
     state: Mutex<State>,
     /// Hears what changes.
     listening: OnceLock<Listening>,
+    /// The session as agents see it.
+    peer: OnceLock<Arc<PeerSession>>,
+    over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -60,8 +63,12 @@ impl Session {
             questions: Questions::default(),
             state: Mutex::default(),
             listening: OnceLock::new(),
+            peer: OnceLock::new(),
+            over: CancellationToken::new(),
         });
         let weak = Arc::downgrade(&session);
+        let caller = Arc::new(BackgroundCaller(weak.clone()));
+        let _ = session.peer.set(Arc::new(PeerSession { id: SessionId::fresh(), over: session.over.clone(), caller }));
         let listening = session.endpoint.changes.listen(move |change| {
             if let Some(session) = weak.upgrade() {
                 session.changed(change);
@@ -88,6 +95,15 @@ impl Session {
 
     pub(crate) fn abilities(&self) -> Abilities {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
+    }
+
+    /// Where goes what no request caused.
+    pub(super) fn unsolicited(&self) -> &Arc<dyn Link> {
+        &self.unsolicited
+    }
+
+    pub(super) fn over(&self) -> &CancellationToken {
+        &self.over
     }
 
     pub(super) fn questions(&self) -> &Questions {
@@ -142,6 +158,7 @@ impl Session {
 
     /// Cancels what runs and fails what it asked. Nothing begins any more.
     pub(crate) fn close(&self) {
+        self.over.cancel();
         let State { in_flight, subscriptions, .. } =
             std::mem::replace(&mut *self.state(), State { closed: true, ..State::default() });
         for cancel in in_flight.into_values() {
@@ -200,7 +217,8 @@ impl Session {
         let meta = params.filter(|params| params.get().contains("\"_meta\"")).and_then(|params| meta::of(Some(params)));
         call.trace = meta::trace(meta.as_ref());
         let caller = SessionCaller::new(self.clone(), link, cancel.clone(), meta.as_ref());
-        let call = call.with_caller(Arc::new(caller));
+        let mut call = call.with_caller(Arc::new(caller));
+        call.session = self.peer.get().cloned();
         let work = async {
             match method {
                 "logging/setLevel" => self.set_level(params),
