@@ -49,6 +49,7 @@ async fn nothing_crosses_over_pipes() {
     let script = r#"
         initialize
         while hear; do
+            case "$line" in *tools/list*) tools; continue;; esac
             call=$id; secret=$(part secret); ask "$secret"; hear; text "$call" "$secret:$(part answer)"
         done
     "#;

@@ -16,11 +16,12 @@ use serde_json::json;
 use crate::kit::soon;
 
 /// What every scripted server begins with. `hear` reads a line and its id, `say` answers the line last heard, `part` reads
-/// a string off the line, `ask` asks for a form.
+/// a string off the line, `ask` asks for a form, `tools` answers with the list of its tools.
 const SHELL: &str = r#"
 hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
 say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 text() { say "$1" "{\"content\":[{\"type\":\"text\",\"text\":\"$2\"}]}"; }
+tools() { say "$id" '{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}'; }
 part() { printf '%s' "$line" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
 ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"%s","requestedSchema":{"type":"object","properties":{}}}}\n' "$1"; }
 initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear; }
