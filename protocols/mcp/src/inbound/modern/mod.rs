@@ -251,7 +251,10 @@ async fn may_ask(
     match step {
         Step::Ended(outcome) => outcome.map(Reply::Complete),
         Step::HungUp => Err(cancelled()),
-        Step::Asks(requests) => endpoint.modern.calls.park(running, requests, &Binding::of(&principal, method, params)),
+        Step::Asks(requests) => {
+            let binding = Binding::of(&principal, method, params);
+            endpoint.modern.calls.park(running, requests, principal, &binding)
+        }
     }
 }
 
