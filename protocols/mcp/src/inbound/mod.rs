@@ -31,6 +31,7 @@ pub use modern::options::{
     PARKED_CALLS_OF_PRINCIPAL_MAX_DEFAULT, PARKED_FOR_DEFAULT, SUBSCRIPTION_URIS_MAX_DEFAULT,
     SUBSCRIPTIONS_MAX_DEFAULT,
 };
+pub use modern::visits::{VISITS_AT_ONCE_MAX, VISITS_MAX};
 pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
 
 pub use crate::listen::{ListenOptions, ServeError, Serving};
