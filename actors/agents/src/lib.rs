@@ -1,5 +1,6 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
+pub mod answering;
 pub mod bundle;
 pub mod clinic;
 pub mod guardrail;

@@ -15,6 +15,7 @@ mod agent;
 pub mod auth;
 mod connect;
 mod conversation;
+mod dialect;
 mod ear;
 mod errand;
 mod legacy;
@@ -31,6 +32,7 @@ mod unwrap;
 mod upstream;
 
 pub use agent::McpClient;
+pub use dialect::Dialect;
 pub use options::{
     ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CHILD_END_GRACE,
     CONNECT_TIMEOUT_DEFAULT, ChildCommand, ClientError, ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice,

@@ -14,6 +14,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::auth::Authorizer;
+use super::dialect::Dialect;
 use crate::wire::{Era, Revision};
 
 /// How long a connection may take, and a child its start, by default.
@@ -161,6 +162,8 @@ pub struct ClientOptions {
     pub name: Option<String>,
     /// Which of the two MCPs.
     pub era: EraChoice,
+    /// How the server words its questions.
+    pub dialect: Dialect,
     /// What `initialize` offers in the legacy era; the server may choose an older one.
     pub revision: Revision,
     /// What the client says of itself: MCP's `Implementation`.
@@ -202,6 +205,7 @@ impl Default for ClientOptions {
         Self {
             name: None,
             era: EraChoice::Auto,
+            dialect: Dialect::Mcp,
             revision: Revision::LATEST_LEGACY,
             info: RawObject::new().with("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
             offers: Abilities::all(),
