@@ -3,6 +3,7 @@
 pub mod bundle;
 pub mod clinic;
 pub mod guardrail;
+pub mod model;
 pub mod orchestrator;
 pub mod plan;
 pub mod planner;
