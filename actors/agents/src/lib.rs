@@ -4,6 +4,7 @@ pub mod answering;
 pub mod bundle;
 pub mod clinic;
 pub mod guardrail;
+pub mod model;
 pub mod orchestrator;
 pub mod plan;
 pub mod planner;
