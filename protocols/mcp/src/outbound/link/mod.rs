@@ -70,7 +70,7 @@ pub(super) enum Head {
 
 /// Why there is no result.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum LinkError {
+pub(crate) enum LinkError {
     /// The server answered with an error; `status` is HTTP's.
     #[error("the server answered with an error")]
     Rpc { error: RpcError, status: Option<u16> },
