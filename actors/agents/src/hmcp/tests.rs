@@ -1,0 +1,1 @@
+//! What the HMCP agents answer, in this process.
