@@ -131,11 +131,17 @@ impl PolicyChain {
         }
         let told = match &reply {
             Ok(reply) => reply.clone(),
+            // A policy's own refusal; what a peer says never stands there.
+            Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => return reply,
             Err(failure) => RawObject::new().with("message", &failure.message).with("data", &failure.data).to_raw(),
         };
         self.judge_part(Part::Reply, Crossing { payload: &told, ..crossing }).await?;
         reply
     }
+}
+
+fn has_reason(failure: &Failure) -> bool {
+    failure.data.as_ref().is_some_and(|data| data.get("reason").is_some())
 }
 
 /// Lets each principal send so many messages a second, with bursts of as many.

@@ -17,7 +17,7 @@ use super::link::LinkError;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint, EraChoice};
 use super::unwrap;
 use super::upstream::{Upstream, http_client};
-use crate::wire::Era;
+use crate::wire::{Era, hmcp};
 
 /// Requests that belong to the connection, not to a call on it.
 const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
@@ -111,13 +111,16 @@ impl ConcurrentHandler<Named> for McpClient {
         async move {
             let upstream = upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
             admit(&message, &cx, &server).await?;
+            let name = message.name.clone();
+            let cx = cx.clone().judged(cx.me().name().unwrap_or(&server));
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
             let answering = timeout_at(deadline, answer(&upstream, message, &cx));
-            tokio::select! {
+            let reply = tokio::select! {
                 // The deadline cancels too.
                 () = cx.cancelled() => Err(if Instant::now() < deadline { cancelled() } else { timed_out() }),
                 answer = answering => answer.unwrap_or_else(|_| Err(timed_out())),
-            }
+            };
+            cx.system().policy().judge_reply(crossing(&name, RawValue::NULL, &cx, &server), reply).await
         }
     }
 }
@@ -127,15 +130,18 @@ async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
         return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
     }
-    let crossing = Crossing {
+    cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
+}
+
+fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a str) -> Crossing<'a> {
+    Crossing {
         direction: Direction::Outbound,
         principal: cx.principal(),
         call: cx.call().map_or_else(CallId::fresh, |call| call.id),
         agent: cx.me().name().unwrap_or(server),
-        message: &message.name,
-        payload: &message.payload,
-    };
-    cx.system().policy().judge(crossing).await
+        message,
+        payload,
+    }
 }
 
 async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
@@ -158,8 +164,10 @@ async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawV
         ListPrompts::NAME => "prompts/list",
         GetPrompt::NAME => "prompts/get",
         Complete::NAME => "completion/complete",
-        // No MCP of any revision has it in this direction; HMCP does.
-        CreateMessage::NAME => "sampling/createMessage",
+        CreateMessage::NAME => {
+            hmcp::gate(&upstream.session().await?.about)?;
+            hmcp::METHOD
+        }
         _ => return Err(Failure::not_found("no MCP server has such a message")),
     };
     Ok(upstream.request(method, params, cx).await?)
