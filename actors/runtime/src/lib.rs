@@ -6,6 +6,7 @@
 
 mod agent;
 mod agent_ref;
+mod aside;
 mod ask;
 mod body;
 mod call;
