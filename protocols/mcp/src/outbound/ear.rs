@@ -141,15 +141,27 @@ impl Ear {
             }
             // A line that could be anyone's is nobody's, unless there is but one.
             _ => {
-                let unplaced = self.flights.give_only_call(heard.clone()).is_err();
-                if let (Heard::Notification { method, params: Some(params) }, Some(caller), true) =
-                    (&heard, &self.only_caller, unplaced)
-                    && method == "notifications/message"
-                    && let Ok(line) = RawObject::parse(params)
-                {
-                    caller.log(Log(line));
+                if self.flights.give_only_call(heard.clone()).is_err() {
+                    self.tell_the_only_caller(&heard);
                 }
             }
+        }
+    }
+
+    /// Tells whoever this client is for what belongs to no call for sure, where it is for one caller only.
+    fn tell_the_only_caller(&self, heard: &Heard) {
+        let (Some(caller), Heard::Notification { method, params: Some(params) }) = (&self.only_caller, heard) else {
+            return;
+        };
+        let Ok(params) = RawObject::parse(params) else { return };
+        match method.as_str() {
+            "notifications/message" => caller.log(Log(params)),
+            "notifications/elicitation/complete" => {
+                if let Some(id) = params.text("elicitationId") {
+                    caller.elicitation_done(&id);
+                }
+            }
+            _ => {}
         }
     }
 
