@@ -72,7 +72,7 @@ impl Agent for Bridge {
 
     fn profile() -> Profile {
         // What is given up is given up on the wire too; the state is a handle to the connections.
-        Profile::default().cancel_safe()
+        Profile::default().cancel_safe().with_askers()
     }
 
     fn started(&mut self, cx: &mut Cx) {
@@ -85,6 +85,7 @@ impl Agent for Bridge {
             tools: Arc::default(),
             remembered: self.remembered.clone(),
             farewells: self.farewells.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
         };
         let hub = Arc::new(Hub::new(self.name.clone(), self.options.clone(), wiring, self.about.clone()));
         let _keepers = keeper::start(&hub, cx);

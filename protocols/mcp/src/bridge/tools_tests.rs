@@ -148,18 +148,6 @@ fn only_what_may_be_repeated_is() {
     });
 }
 
-/// Goal: the list of tools is read first where it matters and only then. Method: a known tool, an unknown one, and one of
-/// which the whole list says nothing.
-#[test]
-fn hints_that_are_wanted() {
-    let host = Host::new(ToolOptions::default(), []);
-    assert!(!host.tools.wants_hints("plain") && host.tools.wants_hints("unknown"));
-    host.tools.book.set_whole();
-    assert!(!host.tools.wants_hints("unknown"));
-    let none = ToolOptions { retries_max: 0, cache_entries_max: 0, ..ToolOptions::default() };
-    assert!(!Host::new(none, []).tools.wants_hints("unknown"));
-}
-
 /// Goal: a call is sent again so many times and no more. Method: a failure more than that.
 #[test]
 fn retries_are_bounded() {

@@ -74,7 +74,7 @@ impl Agent for McpClient {
 
     fn profile() -> Profile {
         // What is given up is given up on the wire too; the state is a handle to the connection.
-        Profile::default().cancel_safe()
+        Profile::default().cancel_safe().with_askers()
     }
 
     fn started(&mut self, cx: &mut Cx) {
@@ -86,6 +86,7 @@ impl Agent for McpClient {
             tools: Arc::default(),
             remembered: self.remembered.clone(),
             farewells: self.farewells.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
         })));
     }
 

@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::RawObject;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -32,6 +34,18 @@ pub(crate) struct Wiring {
     /// Which era the server was found to be of; outlasts an incarnation of the agent.
     pub(crate) remembered: Arc<Mutex<Option<Era>>>,
     pub(crate) farewells: TaskTracker,
+    /// Where connections live: they outlast whoever needed them first.
+    pub(crate) runtime: Option<Handle>,
+}
+
+impl Wiring {
+    /// Runs `task` where connections live.
+    pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        match &self.runtime {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
+        }
+    }
 }
 
 /// What one connection after another is made from.

@@ -7,6 +7,7 @@ use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -93,7 +94,7 @@ impl Upstream {
     /// A task of its own, so that it goes on when the call that needed it first is cancelled.
     fn connecting(&self) -> Connecting {
         let core = self.core.clone();
-        let task = tokio::spawn(async move {
+        let task = self.core.spawn(async move {
             let limit = core.options.handshake_timeout;
             timeout(limit, core.connect()).await.unwrap_or(Err(LinkError::TimedOut(limit)))
         });
@@ -252,7 +253,11 @@ impl Upstream {
             resources.iter().cloned().collect()
         };
         if session.era() == Era::Modern {
-            match listen::start(&session, resources) {
+            let started = {
+                let _runtime = self.core.runtime.as_ref().map(Handle::enter);
+                listen::start(&session, resources)
+            };
+            match started {
                 Some(listener) => listener.replace(&session).await,
                 None => drop(lock(&session.listener).take()),
             }
