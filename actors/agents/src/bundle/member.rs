@@ -57,7 +57,7 @@ impl Member {
         let outside = agent.is_outside();
         let mut member = Self { name, agent, naming, handles, outside, specs: Vec::new(), away: Mutex::default() };
         if !member.lists_tools() {
-            member.specs = all.into_iter().filter(|spec| is_tool(spec)).collect();
+            member.specs = all.into_iter().filter(is_tool).collect();
         }
         Ok(member)
     }

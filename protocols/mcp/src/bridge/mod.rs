@@ -1,6 +1,5 @@
 //! One upstream MCP server as one agent.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
 mod cache;
 #[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
 mod retry;
