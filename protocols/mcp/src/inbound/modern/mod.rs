@@ -124,9 +124,10 @@ pub(crate) async fn request(
         _ => {
             let client = Arc::new(Client::new(Line::of(&head, &link), None));
             let meta = call(principal, &head).with_caller(client.clone());
+            let surface = endpoint.surface();
             let replied = tokio::select! {
                 biased;
-                replied = endpoint.surface.perform(&method, params, REVISION, meta) => replied,
+                replied = surface.perform(&method, params, REVISION, meta) => replied,
                 () = hung_up.cancelled() => Err(cancelled()),
             };
             client.turn_to(None);
@@ -175,11 +176,11 @@ async fn task(
 }
 
 async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
-    let about = endpoint.surface.about(call).await;
+    let about = endpoint.surface().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
         endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
-    let mut capabilities = endpoint.surface.capabilities(&about);
+    let mut capabilities = endpoint.surface().capabilities(&about);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
         tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
@@ -234,9 +235,10 @@ async fn may_ask(
     if !answerable {
         // No question can come up: the call needn't outlive the request.
         let params = without.as_deref().or(params);
+        let surface = endpoint.surface();
         let outcome = tokio::select! {
             biased;
-            outcome = endpoint.surface.perform(method, params, REVISION, meta) => outcome,
+            outcome = surface.perform(method, params, REVISION, meta) => outcome,
             () = hung_up.cancelled() => Err(cancelled()),
         };
         client.turn_to(None);
@@ -244,7 +246,7 @@ async fn may_ask(
     }
     let owned = without.or_else(|| params.map(RawValue::to_owned));
     let (surface, named) = (endpoint.clone(), method.to_owned());
-    let outcome = Box::pin(async move { surface.surface.perform(&named, owned.as_deref(), REVISION, meta).await });
+    let outcome = Box::pin(async move { surface.surface().perform(&named, owned.as_deref(), REVISION, meta).await });
     let mut running = Running { outcome, client, desk };
     let step = running.step(hung_up).await;
     running.client.turn_to(None);
