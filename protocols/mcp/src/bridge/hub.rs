@@ -50,11 +50,8 @@ impl Hub {
         about: Arc<Mutex<Option<RawObject>>>,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
-        let desk = Desk {
-            server: name.clone(),
-            answering: options.answering.clone(),
-            journal: options.journal.clone(),
-        };
+        let desk =
+            Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
         Self {
             desk: Arc::new(desk),
             breaker: Breaker::new(options.failures_max, options.backoff),
@@ -276,4 +273,3 @@ impl Hub {
         seen
     }
 }
-
