@@ -1,8 +1,10 @@
 //! The cast: orchestrator, planner, router, verifier, guardrail, clinic
 
+pub mod answering;
 pub mod bundle;
 pub mod clinic;
 pub mod guardrail;
+pub mod model;
 pub mod orchestrator;
 pub mod plan;
 pub mod planner;

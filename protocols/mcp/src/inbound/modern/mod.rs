@@ -15,6 +15,7 @@ mod running;
 mod seal;
 #[cfg(test)]
 mod tests;
+pub(crate) mod visits;
 
 use std::sync::{Arc, OnceLock};
 
@@ -243,15 +244,19 @@ async fn may_ask(
         return outcome.map(Reply::Complete);
     }
     let owned = without.or_else(|| params.map(RawValue::to_owned));
-    let (surface, named) = (endpoint.clone(), method.to_owned());
-    let outcome = Box::pin(async move { surface.surface.perform(&named, owned.as_deref(), REVISION, meta).await });
+    let (endpoint_held, named, asked) = (endpoint.clone(), method.to_owned(), client.clone());
+    let outcome =
+        Box::pin(async move { visits::perform(&endpoint_held.surface, &named, owned.as_deref(), meta, asked).await });
     let mut running = Running { outcome, client, desk };
     let step = running.step(hung_up).await;
     running.client.turn_to(None);
     match step {
         Step::Ended(outcome) => outcome.map(Reply::Complete),
         Step::HungUp => Err(cancelled()),
-        Step::Asks(requests) => endpoint.modern.calls.park(running, requests, &Binding::of(&principal, method, params)),
+        Step::Asks(requests) => {
+            let binding = Binding::of(&principal, method, params);
+            endpoint.modern.calls.park(running, requests, principal, &binding)
+        }
     }
 }
 
