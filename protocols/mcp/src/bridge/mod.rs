@@ -16,7 +16,6 @@
 
 mod agent;
 mod breaker;
-#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
 mod cache;
 mod hub;
 mod keeper;

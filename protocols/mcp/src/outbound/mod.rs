@@ -40,15 +40,13 @@ pub use options::{
     RETRY_DEFAULT, RETRY_MAX, ROUNDS_MAX_DEFAULT, SUBSCRIPTIONS_MAX, TOOL_CACHE_TIME_MAX, TOOLS_REMEMBERED_MAX,
 };
 
-pub(crate) use link::LinkError;
-pub(crate) use tool_book::{Hints, ToolBook};
-
 pub use crate::wire::{Era, Revision};
 
 pub(crate) use connect::Wiring;
-pub(crate) use errand::{Errand, admit, bounded};
+pub(crate) use errand::{Errand, admit, bounded, judge_reply};
 pub(crate) use link::{LinkError, lock};
 pub(crate) use news::News;
 pub(crate) use session::Session;
+pub(crate) use tool_book::{Hints, ToolBook};
 pub(crate) use unwrap::plain_value;
 pub(crate) use upstream::{Upstream, http_client};
