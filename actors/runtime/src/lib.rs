@@ -6,6 +6,7 @@
 
 mod agent;
 mod agent_ref;
+mod aside;
 mod ask;
 mod body;
 mod call;
@@ -21,6 +22,7 @@ mod failure;
 mod host;
 mod ids;
 mod journal;
+mod judged;
 mod lane;
 mod mailbox;
 #[cfg(all(test, feature = "shuttle"))]
@@ -59,7 +61,7 @@ pub use events::{Events, Published};
 pub use ids::AgentId;
 pub use journal::{Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, Record};
 pub use patterns::Patterns;
-pub use policy::{Crossing, Direction, Policy, PolicyChain};
+pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
 pub use pool::{Choice, Pool};
 pub use profile::{
     CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
