@@ -66,6 +66,12 @@ impl Cx {
         self.call.as_ref()
     }
 
+    /// The same surroundings, as part of `call`: what is asked and told goes to that call's caller. Cancellation stays
+    /// this handler's.
+    pub fn within(&self, call: Arc<CallMeta>) -> Self {
+        Self { me: self.me.clone(), call: Some(call), cancel: self.cancel.clone() }
+    }
+
     /// Who is behind the message: the call's principal, or for a plain tell or ask an agent of this system.
     pub fn principal(&self) -> &Principal {
         match &self.call {

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{Change, Log, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use callboard_runtime::{Caller, Cx};
+use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::news::News;
 use super::options::QUESTIONS_AT_ONCE_MAX;
 use super::questions;
 use super::tool_book::ToolBook;
@@ -27,11 +28,11 @@ pub(super) enum Reply {
 }
 
 /// Listens for one connection.
-pub(super) struct Ear {
+pub(crate) struct Ear {
     flights: Arc<Flights>,
     tools: Arc<ToolBook>,
-    /// The agent, whose followers are told of changes.
-    cx: Cx,
+    /// Whom to tell of changes.
+    news: News,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
     farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
@@ -45,12 +46,12 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn new(
         tools: Arc<ToolBook>,
-        cx: Cx,
+        news: News,
         farewells: TaskTracker,
         only_caller: Option<Arc<dyn Caller>>,
     ) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
-        Self { flights: Arc::default(), tools, cx, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
+        Self { flights: Arc::default(), tools, news, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
@@ -170,7 +171,7 @@ impl Ear {
             }
             _ => return false,
         };
-        self.cx.changed(change);
+        self.news.tell(change);
         true
     }
 }

@@ -13,13 +13,16 @@
 
 mod agent;
 pub mod auth;
+mod connect;
 mod conversation;
 mod ear;
+mod errand;
 mod legacy;
 mod link;
 mod listen;
 mod mirror;
 mod modern;
+mod news;
 mod options;
 mod questions;
 mod session;
@@ -36,3 +39,11 @@ pub use options::{
 };
 
 pub use crate::wire::{Era, Revision};
+
+pub(crate) use connect::Wiring;
+pub(crate) use errand::{Errand, admit, bounded};
+pub(crate) use link::{LinkError, lock};
+pub(crate) use news::News;
+pub(crate) use session::Session;
+pub(crate) use unwrap::plain_value;
+pub(crate) use upstream::{Upstream, http_client};

@@ -157,6 +157,8 @@ pub enum EraChoice {
 /// How a client behaves.
 #[derive(Clone)]
 pub struct ClientOptions {
+    /// What the log calls the server; its address or program by default.
+    pub name: Option<String>,
     /// Which of the two MCPs.
     pub era: EraChoice,
     /// What `initialize` offers in the legacy era; the server may choose an older one.
@@ -198,6 +200,7 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
+            name: None,
             era: EraChoice::Auto,
             revision: Revision::LATEST_LEGACY,
             info: RawObject::new().with("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
@@ -220,6 +223,18 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// Whether a server at `endpoint` can be spoken to so.
+    ///
+    /// # Errors
+    /// [`ClientError::Era`].
+    pub(crate) fn fit(&self, endpoint: &Endpoint) -> Result<(), ClientError> {
+        let wants_modern = self.era == EraChoice::Only(Era::Modern);
+        match self.revision.era() == Era::Modern || wants_modern && matches!(endpoint, Endpoint::Sse(_)) {
+            true => Err(ClientError::Era),
+            false => Ok(()),
+        }
+    }
+
     /// The same options with a header that goes with each HTTP request. Its value is never printed.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ const WRAPPED: &str = "x-callboard-wrapped";
 
 /// The tools that a server has listed.
 #[derive(Default)]
-pub(super) struct ToolBook(Mutex<State>);
+pub(crate) struct ToolBook(Mutex<State>);
 
 #[derive(Default)]
 struct State {
