@@ -42,8 +42,8 @@ pub use crate::wire::{Era, Revision};
 
 pub(crate) use connect::Wiring;
 pub(crate) use errand::{Errand, admit, bounded};
-pub(crate) use link::{LinkError, lock};
+pub(crate) use link::{Clients, LinkError, lock};
 pub(crate) use news::News;
 pub(crate) use session::Session;
 pub(crate) use unwrap::plain_value;
-pub(crate) use upstream::{Upstream, http_client};
+pub(crate) use upstream::Upstream;
