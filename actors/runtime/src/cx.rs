@@ -163,6 +163,13 @@ impl Cx {
         }
     }
 
+    /// Tells the caller that what its person was sent to an address for is done there. Never waits.
+    pub fn elicitation_done(&self, id: &str) {
+        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+            caller.elicitation_done(id);
+        }
+    }
+
     /// Tells whoever follows this agent ([`AgentRef::follow`]) that something it shows has changed.
     pub fn changed(&self, change: Change) {
         Changed::publish(&self.me, change);

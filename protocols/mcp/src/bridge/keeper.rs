@@ -111,8 +111,7 @@ async fn feel_pulse(hub: Arc<Hub>, every: Duration) {
 async fn is_alive(hub: &Hub) -> bool {
     let Some(lead) = hub.pool.current_lead() else { return true };
     let (Some(session), Ok(pass)) = (lead.upstream.current(), hub.breaker.pass(&hub.name)) else { return true };
-    let checked =
-        timeout(PING_TIMEOUT, lead.upstream.check()).await.unwrap_or(Err(LinkError::TimedOut(PING_TIMEOUT)));
+    let checked = timeout(PING_TIMEOUT, lead.upstream.check()).await.unwrap_or(Err(LinkError::TimedOut(PING_TIMEOUT)));
     hub.settle(pass, &checked);
     if let Err(error) = &checked {
         tracing::warn!(server = %hub.name, %error, "the server gives no sign of life");

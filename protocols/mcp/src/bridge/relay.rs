@@ -55,7 +55,9 @@ impl Desk {
             target: "callboard::audit", event = "origin_mismatch", server = %self.server, call = %origin.call,
             "a server's question claims another origin than its call has; the claim is ignored"
         );
-        let (Some(journal), Ok(runtime)) = (self.journal.clone(), tokio::runtime::Handle::try_current()) else { return };
+        let (Some(journal), Ok(runtime)) = (self.journal.clone(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
         let body = json!({
             "event": "origin_mismatch", "server": self.server, "call": origin.call, "principal": origin.principal,
         });
