@@ -12,7 +12,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::hub::Hub;
 use super::keeper;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
-use crate::outbound::{ClientError, ClientOptions, Endpoint, Era, Errand, News, Wiring, admit, bounded, http_client};
+use crate::outbound::{
+    ClientError, ClientOptions, Endpoint, Era, Errand, News, Wiring, admit, bounded, http_client, judge_reply,
+};
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]
@@ -104,9 +106,11 @@ impl ConcurrentHandler<Named> for Bridge {
         let limit = self.options.client.call_timeout;
         async move {
             let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
+            let name = message.name.clone();
             admit(&message, &cx, &hub.name).await?;
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await
+            let reply = bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await;
+            judge_reply(reply, &name, &cx, &hub.name).await
         }
     }
 }

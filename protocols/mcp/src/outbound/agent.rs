@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Wiring;
-use super::errand::{Errand, admit, bounded};
+use super::errand::{Errand, admit, bounded, judge_reply};
 use super::news::News;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
 use super::unwrap::plain_value;
@@ -103,9 +103,11 @@ impl ConcurrentHandler<Named> for McpClient {
         let (upstream, limit, server) = (self.upstream.clone(), self.options.call_timeout, self.endpoint.to_string());
         async move {
             let upstream = upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
-            admit(&message, &cx, cx.me().name().unwrap_or(&server)).await?;
+            let (server, name) = (cx.me().name().unwrap_or(&server), message.name.clone());
+            admit(&message, &cx, server).await?;
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            bounded(&cx, deadline, answer(&upstream, message, &cx)).await
+            let reply = bounded(&cx, deadline, answer(&upstream, message, &cx)).await;
+            judge_reply(reply, &name, &cx, server).await
         }
     }
 }

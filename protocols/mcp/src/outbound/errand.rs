@@ -4,9 +4,12 @@ use callboard_message::surface::{
     CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
 };
-use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject};
+use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject, RawReply};
 use callboard_runtime::{Crossing, Cx, Direction};
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
+
+use crate::wire::hmcp;
 
 /// Requests that belong to the connection, not to a call on it.
 const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
@@ -54,8 +57,7 @@ impl Errand {
             ListPrompts::NAME => "prompts/list",
             GetPrompt::NAME => "prompts/get",
             Complete::NAME => "completion/complete",
-            // No MCP of any revision has it in this direction; HMCP does.
-            CreateMessage::NAME => "sampling/createMessage",
+            CreateMessage::NAME => hmcp::METHOD,
             _ => return Err(Failure::not_found("no MCP server has such a message")),
         };
         Ok(Self::Request { method: method.to_owned(), params })
@@ -82,15 +84,26 @@ pub(crate) async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), 
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
         return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
     }
-    let crossing = Crossing {
+    cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
+}
+
+/// The reply of `server` to `message`, if the policy lets it in.
+///
+/// # Errors
+/// The failure that came in its place, or the policy's.
+pub(crate) async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
+    cx.system().policy().judge_reply(crossing(message, RawValue::NULL, cx, server), reply).await
+}
+
+fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a str) -> Crossing<'a> {
+    Crossing {
         direction: Direction::Outbound,
         principal: cx.principal(),
         call: cx.call().map_or_else(CallId::fresh, |call| call.id),
         agent: server,
-        message: &message.name,
-        payload: &message.payload,
-    };
-    cx.system().policy().judge(crossing).await
+        message,
+        payload,
+    }
 }
 
 /// What `work` comes to, until `deadline` and as long as the call `cx` is wanted.

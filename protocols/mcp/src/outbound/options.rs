@@ -46,6 +46,8 @@ pub const PAGES_MAX_DEFAULT: u32 = 100;
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
 /// Most tools of one server that are remembered (their names, and which arguments go into headers).
 pub const TOOLS_REMEMBERED_MAX: usize = 10_000;
+/// The longest that a tool may have its results kept by saying so itself.
+pub const TOOL_CACHE_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// What of this process's environment a child gets, by default.
 pub const ENVIRONMENT_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
 /// Most times that one request is sent again because its authorization was refused.

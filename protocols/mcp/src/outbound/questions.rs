@@ -1,7 +1,7 @@
 //! A server's questions as questions of the call that caused them.
 
 use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, Sample};
-use callboard_runtime::{Caller, Cx};
+use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use serde_json::value::RawValue;
 
 use super::dialect::Asked;
@@ -31,7 +31,12 @@ pub(super) async fn ask(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValu
 /// # Errors
 /// Like [`ask`]; `NobodyToAsk` where nobody did.
 pub(super) async fn ask_in(cx: &Cx, asked: Asked) -> Result<Box<RawValue>, Failure> {
-    match cx.call().and_then(|call| call.caller.clone()) {
+    // What a server asks crosses a boundary as its replies do.
+    let call = cx.call().map(|call| {
+        let server = cx.me().to_string();
+        CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &server)
+    });
+    match call.and_then(|call| call.caller) {
         Some(caller) => ask(&*caller, asked).await,
         None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
     }

@@ -16,7 +16,7 @@ use super::listen;
 use super::modern;
 use super::options::{ClientOptions, SUBSCRIPTIONS_MAX};
 use super::session::{Session, quietly};
-use crate::wire::Era;
+use crate::wire::{Era, hmcp};
 
 /// What one incarnation of a client has of its server.
 pub(crate) struct Upstream {
@@ -130,6 +130,9 @@ impl Upstream {
         params: RawObject,
         cx: &Cx,
     ) -> Result<Box<RawValue>, LinkError> {
+        if method == hmcp::METHOD {
+            hmcp::gate(&session.about).map_err(LinkError::Failed)?;
+        }
         if session.era() == Era::Legacy {
             return session.request(method, params, cx).await;
         }

@@ -42,7 +42,7 @@ use super::link::Link;
 use super::options::InboundOptions;
 use super::outcome::REQUIRED_CAPABILITIES;
 use super::tasks::{self, Adoption, TaskRequest};
-use crate::wire::{Revision, code as mcp};
+use crate::wire::{Revision, code as mcp, hmcp};
 
 const REVISION: Revision = Revision::V2026_07_28;
 
@@ -116,7 +116,8 @@ pub(crate) async fn request(
             let client = Abilities(head.capabilities);
             listen::listen(endpoint, principal, &id, params, &client, link, &hung_up).await
         }
-        "tools/call" | "prompts/get" | "resources/read" => {
+        // The last is HMCP's, an extension.
+        "tools/call" | "prompts/get" | "resources/read" | hmcp::METHOD => {
             may_ask(endpoint, principal, &method, params, head, link, &hung_up).await
         }
         method if REMOVED.contains(&method) => {
@@ -181,6 +182,7 @@ async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError
         endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
     let mut capabilities = endpoint.surface.capabilities(&about);
+    hmcp::translate(&mut capabilities, true);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
         tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
