@@ -1,18 +1,16 @@
 //! The one place that sees every message that crosses a boundary.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 
 use callboard_message::{CallId, Failure, FailureKind, Principal, RawObject, RawReply};
 use futures::future::BoxFuture;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
 
 /// Which way a message crosses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From a peer to one of our agents.
     Inbound,
@@ -142,32 +140,4 @@ impl PolicyChain {
 
 fn has_reason(failure: &Failure) -> bool {
     failure.data.as_ref().is_some_and(|data| data.get("reason").is_some())
-}
-
-/// Lets each principal send so many messages a second, with bursts of as many.
-pub struct RateLimit {
-    limiter: DefaultKeyedRateLimiter<(String, Direction)>,
-}
-
-impl std::hash::Hash for Direction {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (*self as u8).hash(state);
-    }
-}
-
-impl RateLimit {
-    /// `per_second` messages a second, for each principal and direction.
-    pub fn per_principal(per_second: NonZeroU32) -> Self {
-        Self { limiter: RateLimiter::keyed(Quota::per_second(per_second)) }
-    }
-}
-
-impl Policy for RateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        let allowed = self.limiter.check_key(&(crossing.principal.id.clone(), crossing.direction)).is_ok();
-        Box::pin(std::future::ready(match allowed {
-            true => Ok(()),
-            false => Err(Failure::new(FailureKind::Overloaded, "rate limit reached, try again in a second")),
-        }))
-    }
 }

@@ -16,16 +16,24 @@
 
 mod agent;
 mod breaker;
+mod cache;
 mod hub;
 mod keeper;
 mod offer;
 mod options;
 mod pool;
 mod relay;
+#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
+mod retry;
+#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
+mod tools;
 
 pub use agent::Bridge;
+pub use cache::{CACHE_ARGUMENTS_BYTES_MAX, CACHE_BYTES_MAX_DEFAULT, CACHE_ENTRIES_MAX_DEFAULT, CACHE_ENTRY_BYTES_MAX};
 pub use options::{
     BACKOFF_FIRST_DEFAULT, BACKOFF_MAX_DEFAULT, BRIDGE_CALLS_MAX, BridgeOptions, CALLS_MAX_DEFAULT, CALLS_WAIT_DEFAULT,
     CONNECTIONS_MAX_DEFAULT, DESCRIBE_WAIT, FAILURES_MAX_DEFAULT, IDLE_TIMEOUT_DEFAULT, PING_TIMEOUT, STABLE_AFTER,
     Start,
 };
+pub use retry::{RETRIES_AT_ONCE_MAX, RETRIES_MAX_DEFAULT, RETRY_PAUSE_DEFAULT, RETRY_PAUSE_MAX};
+pub use tools::ToolOptions;
