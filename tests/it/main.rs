@@ -21,6 +21,8 @@ mod mcp;
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.
 mod output;
+// What a server asks in mid-call is answered: by strategy, in its own dialect.
+mod questions;
 // Nothing of what clinics answer is kept or logged.
 mod residency;
 // `callboard serve`: start, restart, drain, and mistakes in files.

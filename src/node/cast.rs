@@ -1,0 +1,236 @@
+//! The agents of a node: those that it starts, and those that stand for servers elsewhere.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use callboard_agents::bundle::Bundle;
+use callboard_agents::clinic::{Clinic, ClinicConfig};
+use callboard_mcp::outbound::McpClient;
+use callboard_runtime::{AgentId, AgentRef, System};
+
+use super::NodeError;
+use crate::config::{AgentDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
+
+/// How long servers elsewhere may take to end, children of this process above all.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// One that runs.
+#[derive(Clone)]
+pub(super) struct Running {
+    pub(super) agent: AgentRef,
+    /// Of its declaration.
+    print: u64,
+    /// What it had to end.
+    farewell: Option<McpClient>,
+    is_bundle: bool,
+}
+
+impl Running {
+    /// An agent that stands for others of this node.
+    pub(super) fn bundle(agent: AgentRef) -> Self {
+        Self { agent, print: 0, farewell: None, is_bundle: true }
+    }
+
+    pub(super) fn is_bundle(&self) -> bool {
+        self.is_bundle
+    }
+}
+
+/// All that run, by id.
+pub(super) struct Cast {
+    system: System,
+    state: PathBuf,
+    running: HashMap<String, Running>,
+    /// Virtual servers, by id.
+    bundles: HashMap<String, Bundled>,
+}
+
+/// A virtual server, and what it was made of.
+#[derive(Clone)]
+struct Bundled {
+    agent: AgentRef,
+    print: u64,
+    members: Vec<AgentId>,
+}
+
+/// What a change comes to, until it is made.
+pub(super) struct Planned {
+    running: HashMap<String, Running>,
+    /// The ids of those that are new, or not what they were.
+    pub(super) fresh: Vec<String>,
+}
+
+impl Cast {
+    pub(super) fn new(system: System, state: &Path) -> Self {
+        Self { system, state: state.to_owned(), running: HashMap::new(), bundles: HashMap::new() }
+    }
+
+    /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
+    ///
+    /// # Errors
+    /// See [`NodeError`]; what was started has been stopped.
+    pub(super) async fn plan(&self, topology: &Topology) -> Result<Planned, NodeError> {
+        let mut planned = Planned { running: HashMap::new(), fresh: Vec::new() };
+        let started = self.start(topology, &mut planned).await;
+        if let Err(error) = started {
+            let fresh: Vec<_> = planned.fresh.iter().filter_map(|id| planned.running.remove(id)).collect();
+            farewell(fresh).await;
+            return Err(error);
+        }
+        Ok(planned)
+    }
+
+    async fn start(&self, topology: &Topology, planned: &mut Planned) -> Result<(), NodeError> {
+        let print = |id: &str| topology.prints.agents.get(id).copied().unwrap_or_default();
+        for declared in &topology.agents {
+            let id = declared.id();
+            match self.unchanged(id, print(id)) {
+                Some(running) => drop(planned.running.insert(id.to_owned(), running)),
+                None => {
+                    let agent = self.agent(declared).await?;
+                    planned.add(id, Running { agent, print: print(id), farewell: None, is_bundle: false });
+                }
+            }
+        }
+        for declared in &topology.upstreams {
+            let id = &*declared.id;
+            match self.unchanged(id, print(id)) {
+                Some(running) => drop(planned.running.insert(id.to_owned(), running)),
+                None => planned.add(id, self.upstream(declared, print(id))?),
+            }
+        }
+        Ok(())
+    }
+
+    fn unchanged(&self, id: &str, print: u64) -> Option<Running> {
+        self.running.get(id).filter(|running| running.print == print).cloned()
+    }
+
+    async fn agent(&self, declared: &AgentDeclaration) -> Result<AgentRef, NodeError> {
+        match declared {
+            AgentDeclaration::Clinic(clinic) => {
+                let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
+                let opened = Clinic::open(config).await;
+                let opened = opened.map_err(|source| NodeError::Clinic { id: clinic.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || opened.clone()).label(clinic.id.as_str()).spawn())
+            }
+        }
+    }
+
+    fn upstream(&self, declared: &UpstreamDeclaration, print: u64) -> Result<Running, NodeError> {
+        let wrong = |source| NodeError::Upstream { id: declared.id.clone(), source };
+        let client = McpClient::new(declared.endpoint()?, declared.client_options()?).map_err(wrong)?;
+        let farewell = Some(client.clone());
+        let agent = self.system.prepare_with(move || client.clone()).label(declared.id.as_str()).spawn();
+        Ok(Running { agent, print, farewell, is_bundle: false })
+    }
+
+    /// Makes the change: names point to the new ones, and virtual servers are made of them. The old ones are the result;
+    /// calls that they have begun go on until [`farewell`].
+    ///
+    /// # Errors
+    /// See [`NodeError`]; where there is one nothing has changed.
+    pub(super) async fn apply(&mut self, planned: Planned, topology: &Topology) -> Result<Vec<Running>, NodeError> {
+        let bundles = match self.virtual_servers(topology, &planned) {
+            Ok(bundles) => bundles,
+            Err(error) => {
+                planned.cancel().await;
+                return Err(error);
+            }
+        };
+        let directory = self.system.directory();
+        let is_old = |id: &String, running: &Running| {
+            planned.running.get(id).is_none_or(|other| other.agent.id() != running.agent.id())
+        };
+        let old: Vec<_> = self.running.iter().filter(|(id, running)| is_old(id, running)).collect();
+        let mut old: Vec<_> = old.into_iter().map(|(_, running)| running.clone()).collect();
+        let is_kept = |agent: &AgentRef| bundles.values().any(|kept| kept.agent.id() == agent.id());
+        let ended = self.bundles.values().filter(|bundled| !is_kept(&bundled.agent));
+        old.extend(ended.map(|bundled| Running::bundle(bundled.agent.clone())));
+        old.iter().for_each(|running| directory.withdraw(&running.agent));
+        for (id, running) in &planned.running {
+            directory.register(id.as_str(), &running.agent)?;
+        }
+        for (id, bundled) in &bundles {
+            directory.register(id.as_str(), &bundled.agent)?;
+        }
+        (self.running, self.bundles) = (planned.running, bundles);
+        Ok(old)
+    }
+
+    fn virtual_servers(&self, topology: &Topology, planned: &Planned) -> Result<HashMap<String, Bundled>, NodeError> {
+        let mut bundles = HashMap::new();
+        for server in &topology.servers {
+            let print = topology.prints.agents.get(&server.id).copied().unwrap_or_default();
+            let members = server.members.iter().filter_map(|id| Some(planned.running.get(id)?.agent.id()));
+            let members: Vec<_> = members.collect();
+            let same = self.bundles.get(&server.id);
+            let bundled = match same.filter(|bundled| bundled.print == print && bundled.members == members) {
+                Some(bundled) => bundled.clone(),
+                None => Bundled { agent: self.virtual_server(server, planned)?, print, members },
+            };
+            bundles.insert(server.id.clone(), bundled);
+        }
+        Ok(bundles)
+    }
+
+    fn virtual_server(&self, server: &ServerDeclaration, planned: &Planned) -> Result<AgentRef, NodeError> {
+        let members = server.members.iter().filter_map(|id| Some((id.clone(), planned.running.get(id)?.agent.clone())));
+        let bundle = Bundle::new(members)?;
+        Ok(self.system.prepare_with(move || bundle.clone()).label(server.id.as_str()).spawn())
+    }
+
+    /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
+    pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
+        let found = ids.iter().filter_map(|id| Some(((*id).to_owned(), self.system.directory().get(id)?)));
+        let mut members: Vec<_> = found.collect();
+        match (members.len(), members.pop()) {
+            (1, Some((_, agent))) => Ok((agent, false)),
+            (_, last) => {
+                let bundle = Bundle::new(members.into_iter().chain(last))?;
+                Ok((self.system.prepare_with(move || bundle.clone()).label("bundle").spawn(), true))
+            }
+        }
+    }
+
+    /// Those that have something of theirs elsewhere to end.
+    pub(super) fn drain(&mut self) -> Vec<Running> {
+        self.running.drain().map(|(_, running)| running).collect()
+    }
+}
+
+impl Planned {
+    fn add(&mut self, id: &str, running: Running) {
+        self.fresh.push(id.to_owned());
+        self.running.insert(id.to_owned(), running);
+    }
+
+    /// Stops what was started for a change that isn't made.
+    pub(super) async fn cancel(mut self) {
+        farewell(self.fresh.iter().filter_map(|id| self.running.remove(id)).collect()).await;
+    }
+}
+
+/// Stops agents once they have done what they began, and waits for the end of what they had elsewhere.
+pub(super) async fn farewell(old: Vec<Running>) {
+    old.iter().for_each(|running| running.agent.stop());
+    let ended = old.into_iter().map(|running| async move {
+        running.agent.ended().await;
+        goodbye(running.farewell).await;
+    });
+    futures::future::join_all(ended).await;
+}
+
+/// Waits for the end of what agents that have ended had elsewhere.
+pub(super) async fn goodbyes(ended: Vec<Running>) {
+    futures::future::join_all(ended.into_iter().map(|running| goodbye(running.farewell))).await;
+}
+
+async fn goodbye(client: Option<McpClient>) {
+    if let Some(client) = client
+        && tokio::time::timeout(GOODBYE, client.said_goodbye()).await.is_err()
+    {
+        tracing::warn!("a server doesn't end in time");
+    }
+}
