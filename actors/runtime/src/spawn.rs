@@ -1,5 +1,5 @@
 use std::any::TypeId;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::agent::Agent;
@@ -76,6 +76,7 @@ impl<'a, A: Agent> Spawn<'a, A> {
             supervisor: self.supervisor,
             mailbox,
             stats: Stats::default(),
+            asides: OnceLock::new(),
         });
         let body = Body::new(agent);
         let agent = AgentRef(cell.clone());

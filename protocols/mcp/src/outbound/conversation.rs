@@ -77,6 +77,11 @@ impl<'a> Talk<'a> {
                 self.cx.progress(Progress { done, total: params.read("total"), message: params.text("message") });
             }
             "notifications/message" => self.cx.log(Log(params)),
+            "notifications/elicitation/complete" => {
+                if let Some(id) = params.text("elicitationId") {
+                    self.cx.elicitation_done(&id);
+                }
+            }
             "notifications/cancelled" => {
                 let taken_back =
                     params.get("requestId").and_then(|raw| self.open.iter().find(|(id, _)| id.as_json() == raw.get()));

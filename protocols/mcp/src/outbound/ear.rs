@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{Change, Log, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use callboard_runtime::{Caller, Cx};
+use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::news::News;
 use super::options::QUESTIONS_AT_ONCE_MAX;
 use super::questions;
 use super::tool_book::ToolBook;
@@ -27,11 +28,11 @@ pub(super) enum Reply {
 }
 
 /// Listens for one connection.
-pub(super) struct Ear {
+pub(crate) struct Ear {
     flights: Arc<Flights>,
     tools: Arc<ToolBook>,
-    /// The agent, whose followers are told of changes.
-    cx: Cx,
+    /// Whom to tell of changes.
+    news: News,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
     farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
@@ -45,12 +46,12 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn new(
         tools: Arc<ToolBook>,
-        cx: Cx,
+        news: News,
         farewells: TaskTracker,
         only_caller: Option<Arc<dyn Caller>>,
     ) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
-        Self { flights: Arc::default(), tools, cx, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
+        Self { flights: Arc::default(), tools, news, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
@@ -140,15 +141,27 @@ impl Ear {
             }
             // A line that could be anyone's is nobody's, unless there is but one.
             _ => {
-                let unplaced = self.flights.give_only_call(heard.clone()).is_err();
-                if let (Heard::Notification { method, params: Some(params) }, Some(caller), true) =
-                    (&heard, &self.only_caller, unplaced)
-                    && method == "notifications/message"
-                    && let Ok(line) = RawObject::parse(params)
-                {
-                    caller.log(Log(line));
+                if self.flights.give_only_call(heard.clone()).is_err() {
+                    self.tell_the_only_caller(&heard);
                 }
             }
+        }
+    }
+
+    /// Tells whoever this client is for what belongs to no call for sure, where it is for one caller only.
+    fn tell_the_only_caller(&self, heard: &Heard) {
+        let (Some(caller), Heard::Notification { method, params: Some(params) }) = (&self.only_caller, heard) else {
+            return;
+        };
+        let Ok(params) = RawObject::parse(params) else { return };
+        match method.as_str() {
+            "notifications/message" => caller.log(Log(params)),
+            "notifications/elicitation/complete" => {
+                if let Some(id) = params.text("elicitationId") {
+                    caller.elicitation_done(&id);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -170,7 +183,7 @@ impl Ear {
             }
             _ => return false,
         };
-        self.cx.changed(change);
+        self.news.tell(change);
         true
     }
 }

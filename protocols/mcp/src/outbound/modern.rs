@@ -16,10 +16,10 @@ use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
 use super::session::{Session, quietly, with_call_meta};
 use super::tool_book::ToolBook;
-use crate::wire::{Era, Revision, code, meta};
+use crate::wire::{Era, Revision, code, hmcp, meta};
 
 /// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
-const MAY_ASK: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+const MAY_ASK: [&str; 4] = ["tools/call", "prompts/get", "resources/read", hmcp::METHOD];
 /// Members of a `server/discover` result that say nothing of the server itself.
 const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
 

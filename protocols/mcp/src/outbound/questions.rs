@@ -1,7 +1,7 @@
 //! A server's questions as questions of the call that caused them.
 
 use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, RawObject, RootsRequest, Sample};
-use callboard_runtime::{Caller, Cx};
+use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use serde_json::value::RawValue;
 
 /// The question that a request of the server's is.
@@ -45,7 +45,12 @@ pub(super) async fn ask(caller: &dyn Caller, question: Question) -> Result<Box<R
 /// # Errors
 /// Like [`ask`]; `NobodyToAsk` where nobody did.
 pub(super) async fn ask_in(cx: &Cx, question: Question) -> Result<Box<RawValue>, Failure> {
-    match cx.call().and_then(|call| call.caller.clone()) {
+    // What a server asks crosses a boundary as its replies do.
+    let call = cx.call().map(|call| {
+        let server = cx.me().to_string();
+        CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &server)
+    });
+    match call.and_then(|call| call.caller) {
         Some(caller) => ask(&*caller, question).await,
         None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
     }

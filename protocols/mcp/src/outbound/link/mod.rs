@@ -70,7 +70,7 @@ pub(super) enum Head {
 
 /// Why there is no result.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum LinkError {
+pub(crate) enum LinkError {
     /// The server answered with an error; `status` is HTTP's.
     #[error("the server answered with an error")]
     Rpc { error: RpcError, status: Option<u16> },
@@ -171,6 +171,14 @@ impl Link {
         }
     }
 
+    /// Ends when nothing more can come of it; `None` where each request has a connection of its own.
+    pub(super) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        match self {
+            Self::Http(_) => None,
+            Self::Duplex(duplex) => Some(duplex.closed()),
+        }
+    }
+
     pub(super) fn http(&self) -> Option<&Arc<Http>> {
         match self {
             Self::Http(http) => Some(http),
@@ -214,6 +222,6 @@ pub(super) fn cancelled(number: u64) -> Vec<u8> {
 }
 
 /// Locks; what a panic left behind is still whole, for nothing here panics in between.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,0 +1,339 @@
+//! What a topology file says of a model.
+
+use serde::Deserialize;
+
+/// A model as declared: which provider, and what bounds its use. A key is never in it, only the name of the environment
+/// variable that holds one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "provider", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ModelConfig {
+    /// OpenAI, by the responses API or chat completions.
+    Openai(Remote),
+    /// Azure OpenAI; `model` is the deployment, `url` the resource (`https://name.openai.azure.com`).
+    AzureOpenai(Remote),
+    /// Whatever speaks OpenAI's chat completions or responses at `url`.
+    OpenaiCompatible(Remote),
+    /// Anthropic's messages API.
+    Anthropic(Remote),
+    /// Ollama's own API.
+    Ollama(Remote),
+    /// No model: answers that were written down.
+    Scripted(ScriptedConfig),
+    /// No model: says what was said last.
+    Echo(EchoConfig),
+}
+
+/// A model that answers over HTTP.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remote {
+    /// Its name at the provider, for Azure the deployment's.
+    pub model: String,
+    /// Where the API begins, version included (`https://api.openai.com/v1`); the provider's own by default.
+    pub url: Option<String>,
+    /// The environment variable that holds the key. By default `OPENAI_API_KEY`, `AZURE_OPENAI_API_KEY` and
+    /// `ANTHROPIC_API_KEY`; Ollama and compatible servers get none unless it is named.
+    pub key_env: Option<String>,
+    /// Which of OpenAI's APIs; chat completions by default.
+    #[serde(default)]
+    pub api: Api,
+    /// Azure's dated API version (`2024-10-21`); without one its `v1` API is used.
+    pub api_version: Option<String>,
+    /// Whether the answer comes piece by piece, with progress to the caller; `true` by default.
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// Other names by which hints find it.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// How it compares to others.
+    #[serde(default)]
+    pub scores: Scores,
+    /// What its tokens cost.
+    pub prices: Option<Prices>,
+    /// What may be used up.
+    #[serde(default)]
+    pub limits: ModelLimits,
+    /// How long to wait.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// How often to try again.
+    #[serde(default)]
+    pub retries: Retries,
+}
+
+impl Remote {
+    /// The model of this name, all else by default.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            model: model.into(),
+            url: None,
+            key_env: None,
+            api: Api::default(),
+            api_version: None,
+            stream: true,
+            aliases: Vec::new(),
+            scores: Scores::default(),
+            prices: None,
+            limits: ModelLimits::default(),
+            timeouts: Timeouts::default(),
+            retries: Retries::default(),
+        }
+    }
+}
+
+/// Which of OpenAI's APIs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// `/chat/completions`.
+    #[default]
+    Chat,
+    /// `/responses`; it knows no stop sequences, so they are applied here.
+    Responses,
+}
+
+/// How a model compares to others, each from 0 to 1: what a request's priorities are weighed with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scores {
+    /// 1 is the cheapest.
+    pub cost: f64,
+    /// 1 is the fastest.
+    pub speed: f64,
+    /// 1 is the cleverest.
+    pub intelligence: f64,
+}
+
+/// Prices in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Of what is sent.
+    pub input_usd_per_million: f64,
+    /// Of what is written.
+    pub output_usd_per_million: f64,
+}
+
+/// What of a model may be used up. A limit that is left out is none, but for `calls_max`, `tokens_max` and
+/// `answer_bytes_max`. Limits in dollars need [`Prices`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelLimits {
+    /// Calls at once; further ones wait.
+    pub calls_max: u32,
+    /// Most tokens of one answer: what a request asks for beyond it, it doesn't get.
+    pub tokens_max: u32,
+    /// Most bytes of one answer as the provider sends it.
+    pub answer_bytes_max: usize,
+    /// Most tokens of one call, in and out.
+    pub tokens_per_call_max: Option<u64>,
+    /// Most dollars of one call.
+    pub usd_per_call_max: Option<f64>,
+    /// Most calls a minute.
+    pub requests_per_minute_max: Option<u64>,
+    /// Most tokens a minute, in and out.
+    pub tokens_per_minute_max: Option<u64>,
+    /// Most tokens a day, in and out.
+    pub tokens_per_day_max: Option<u64>,
+    /// Most dollars a day.
+    pub usd_per_day_max: Option<f64>,
+}
+
+/// Calls of one model at once, by default.
+pub const MODEL_CALLS_MAX_DEFAULT: u32 = 16;
+/// Most tokens of one answer, by default.
+pub const MODEL_TOKENS_MAX_DEFAULT: u32 = 4_096;
+/// Most bytes of one answer as the provider sends it, by default.
+pub const MODEL_ANSWER_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
+
+impl Default for ModelLimits {
+    fn default() -> Self {
+        Self {
+            calls_max: MODEL_CALLS_MAX_DEFAULT,
+            tokens_max: MODEL_TOKENS_MAX_DEFAULT,
+            answer_bytes_max: MODEL_ANSWER_BYTES_MAX_DEFAULT,
+            tokens_per_call_max: None,
+            usd_per_call_max: None,
+            requests_per_minute_max: None,
+            tokens_per_minute_max: None,
+            tokens_per_day_max: None,
+            usd_per_day_max: None,
+        }
+    }
+}
+
+/// How long a provider is waited for. The call's own deadline counts too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For the connection, in milliseconds.
+    pub connect_ms: u64,
+    /// For the first piece of a streamed answer, and between two pieces, in milliseconds.
+    pub silence_ms: u64,
+    /// For the whole answer, other tries included, in milliseconds.
+    pub whole_ms: u64,
+}
+
+/// How long a connection to a provider may take, in milliseconds, by default.
+pub const MODEL_CONNECT_MS_DEFAULT: u64 = 10_000;
+/// How long a streamed answer may be silent, in milliseconds, by default.
+pub const MODEL_SILENCE_MS_DEFAULT: u64 = 60_000;
+/// How long an answer may take, in milliseconds, by default.
+pub const MODEL_WHOLE_MS_DEFAULT: u64 = 300_000;
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: MODEL_CONNECT_MS_DEFAULT,
+            silence_ms: MODEL_SILENCE_MS_DEFAULT,
+            whole_ms: MODEL_WHOLE_MS_DEFAULT,
+        }
+    }
+}
+
+/// How often a request is sent again that met a limit (429), a broken server (5xx) or no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Retries {
+    /// Tries after the first.
+    pub retries_max: u32,
+    /// The first pause, in milliseconds, where the provider doesn't say; doubled each time, up to half of it more at random.
+    pub pause_ms: u64,
+    /// The longest pause, in milliseconds. A provider that asks for a longer one isn't tried again.
+    pub pause_ms_max: u64,
+}
+
+/// Tries after the first, by default.
+pub const MODEL_RETRIES_MAX_DEFAULT: u32 = 2;
+/// The first pause before another try, in milliseconds, by default.
+pub const MODEL_PAUSE_MS_DEFAULT: u64 = 500;
+/// The longest pause before another try, in milliseconds, by default.
+pub const MODEL_PAUSE_MS_MAX_DEFAULT: u64 = 30_000;
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            retries_max: MODEL_RETRIES_MAX_DEFAULT,
+            pause_ms: MODEL_PAUSE_MS_DEFAULT,
+            pause_ms_max: MODEL_PAUSE_MS_MAX_DEFAULT,
+        }
+    }
+}
+
+/// A model that says what was written down: for tests, and to try things without a key.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedConfig {
+    /// The model's name in its answers.
+    #[serde(default = "scripted")]
+    pub model: String,
+    /// The provider's name in its answers.
+    #[serde(default = "scripted")]
+    pub named_provider: String,
+    /// Those with `when` answer whenever that fits, the first that does; those without take turns, and the last of them stays.
+    pub answers: Vec<ScriptedAnswer>,
+    /// Other names by which hints find it.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// How it compares to others.
+    #[serde(default)]
+    pub scores: Scores,
+    /// What its tokens cost.
+    pub prices: Option<Prices>,
+    /// What may be used up.
+    #[serde(default)]
+    pub limits: ModelLimits,
+}
+
+/// One answer of a scripted model.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScriptedAnswer {
+    /// Only where the last turn of the conversation holds this text.
+    pub when: Option<String>,
+    /// What it says.
+    pub text: String,
+    /// A tool that it wants used, with its input.
+    pub tool: Option<ScriptedTool>,
+    /// Why it ended (`endTurn` by default, `toolUse` with a tool).
+    pub stop_reason: Option<String>,
+    /// The tokens used; estimated where they are left out.
+    pub usage: Option<ScriptedUsage>,
+    /// How long it takes, in milliseconds.
+    pub delay_ms: u64,
+    /// It fails in place of an answer, with this sentence.
+    pub fails: Option<String>,
+}
+
+impl ScriptedAnswer {
+    /// It says this.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+// A script may hold whatever a conversation holds.
+impl std::fmt::Debug for ScriptedAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScriptedAnswer({} bytes)", self.text.len())
+    }
+}
+
+/// A use of a tool.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedTool {
+    /// The tool's name.
+    pub name: String,
+    /// Its input: an object.
+    #[serde(default)]
+    pub input: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedUsage {
+    /// Read.
+    pub input_tokens: u64,
+    /// Written.
+    pub output_tokens: u64,
+}
+
+/// A model that says what was said last.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EchoConfig {
+    /// The model's name in its answers; `echo` by default.
+    pub model: String,
+    /// Other names by which hints find it.
+    pub aliases: Vec<String>,
+    /// How it compares to others.
+    pub scores: Scores,
+}
+
+impl Default for EchoConfig {
+    fn default() -> Self {
+        Self { model: "echo".to_owned(), aliases: Vec::new(), scores: Scores::default() }
+    }
+}
+
+/// Several models as one: `kind = "models"` in a topology.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelsConfig {
+    /// The directory's names of the models, the preferred first.
+    pub members: Vec<String>,
+    /// Whether another one is tried where the chosen one fails; `true` by default.
+    #[serde(default = "yes")]
+    pub fallback: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn scripted() -> String {
+    "scripted".to_owned()
+}

@@ -1,0 +1,326 @@
+//! Language models as agents: each handles [`CreateMessage`] (the params of MCP `sampling/createMessage` 2025-11-25) and
+//! [`AskModel`], many at once.
+//!
+//! A [`Model`] stands for one model of a provider; [`Models`] chooses among several by the caller's hints and priorities,
+//! and goes on to the next where one fails. The providers' shapes are in `wire/`, one file an API; `request.rs` and
+//! `draft.rs` are what they have in common.
+//!
+//! What is said, either way, is in no log, error or `Debug` output, nor are keys.
+
+mod choose;
+mod config;
+mod draft;
+mod error;
+mod place;
+mod remote;
+mod request;
+mod retry;
+mod scripted;
+mod spend;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Failure, FailureKind, Progress, SampleAnswer};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+pub use choose::{Card, Member, Models};
+pub use config::{
+    Api, EchoConfig, MODEL_ANSWER_BYTES_MAX_DEFAULT, MODEL_CALLS_MAX_DEFAULT, MODEL_CONNECT_MS_DEFAULT,
+    MODEL_PAUSE_MS_DEFAULT, MODEL_PAUSE_MS_MAX_DEFAULT, MODEL_RETRIES_MAX_DEFAULT, MODEL_SILENCE_MS_DEFAULT,
+    MODEL_TOKENS_MAX_DEFAULT, MODEL_WHOLE_MS_DEFAULT, ModelConfig, ModelLimits, ModelsConfig, Prices, Remote, Retries,
+    Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
+};
+pub use draft::{MODEL_TOOL_USES_MAX, PROVIDER_KEY, USAGE_KEY};
+pub use error::ModelError;
+pub use remote::MODEL_REQUEST_BYTES_MAX;
+pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX};
+
+use draft::{Draft, Usage};
+use place::{Keys, Kind, Place};
+use remote::{Provider, Try};
+use request::Request;
+use scripted::{Script, echo};
+use spend::{Grant, Ledger};
+
+/// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
+pub const MODEL_HANDLERS_MAX: u32 = 64;
+/// How often a caller is told how far an answer has come, at most.
+pub const MODEL_PROGRESS_EVERY: Duration = Duration::from_millis(250);
+
+/// Asks a language model, and gives the text of its answer.
+#[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, fallible, open_world = true)]
+#[serde(deny_unknown_fields)]
+pub struct AskModel {
+    /// What the model is asked.
+    pub prompt: String,
+    /// What it is told before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    /// The most it may write, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+}
+
+impl AskModel {
+    /// Asks this.
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self { prompt: prompt.into(), system_prompt: None, max_tokens: None }
+    }
+}
+
+// What is asked may be anybody's data.
+impl fmt::Debug for AskModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AskModel({} bytes)", self.prompt.len())
+    }
+}
+
+/// One language model.
+#[derive(Clone)]
+pub struct Model(Arc<Inner>);
+
+struct Inner {
+    voice: Voice,
+    card: Card,
+    /// Its name at the provider.
+    model: String,
+    provider: String,
+    ledger: Arc<Ledger>,
+    calls: Semaphore,
+}
+
+/// Where answers come from.
+enum Voice {
+    Provider(Box<Provider>),
+    Script(Script),
+    Echo,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Model({} of {})", self.0.model, self.0.provider)
+    }
+}
+
+impl Model {
+    /// The model that this declares; its key is read from the environment now.
+    ///
+    /// # Errors
+    /// What has to be changed before it can be used. The provider isn't asked yet.
+    pub fn open(config: ModelConfig) -> Result<Self, ModelError> {
+        Self::open_with(config, &|variable| std::env::var(variable).ok().map(SecretString::from))
+    }
+
+    /// The same with keys from elsewhere: by the name of the variable.
+    ///
+    /// # Errors
+    /// Like [`Model::open`].
+    pub fn open_with(config: ModelConfig, keys: Keys<'_>) -> Result<Self, ModelError> {
+        let (kind, remote) = match config {
+            ModelConfig::Openai(remote) => (Kind::Openai, remote),
+            ModelConfig::AzureOpenai(remote) => (Kind::AzureOpenai, remote),
+            ModelConfig::OpenaiCompatible(remote) => (Kind::OpenaiCompatible, remote),
+            ModelConfig::Anthropic(remote) => (Kind::Anthropic, remote),
+            ModelConfig::Ollama(remote) => (Kind::Ollama, remote),
+            ModelConfig::Scripted(config) => return Self::scripted(config),
+            ModelConfig::Echo(config) => {
+                let card = Card::new(&config.model, config.aliases, config.scores)?;
+                return Self::of(Voice::Echo, card, config.model, "echo", &ModelLimits::default(), None);
+            }
+        };
+        let card = Card::new(&remote.model, remote.aliases.clone(), remote.scores)?;
+        let provider = Provider::open(&remote, Place::of(kind, &remote, keys)?)?;
+        let voice = Voice::Provider(Box::new(provider));
+        Self::of(voice, card, remote.model, kind.name(), &remote.limits, remote.prices)
+    }
+
+    /// A model that says what is written down.
+    ///
+    /// # Errors
+    /// A script without an answer, or limits that can't be meant.
+    pub fn scripted(config: ScriptedConfig) -> Result<Self, ModelError> {
+        let card = Card::new(&config.model, config.aliases, config.scores)?;
+        let script = Voice::Script(Script::new(config.answers)?);
+        Self::of(script, card, config.model, &config.named_provider, &config.limits, config.prices)
+    }
+
+    fn of(
+        voice: Voice,
+        card: Card,
+        model: String,
+        provider: &str,
+        limits: &ModelLimits,
+        prices: Option<Prices>,
+    ) -> Result<Self, ModelError> {
+        let (ledger, provider) = (Ledger::new(limits, prices)?, provider.to_owned());
+        let calls = Semaphore::new((limits.calls_max as usize).min(Semaphore::MAX_PERMITS));
+        Ok(Self(Arc::new(Inner { voice, card, model, provider, ledger, calls })))
+    }
+
+    /// By what others choose it.
+    pub fn card(&self) -> Card {
+        self.0.card.clone()
+    }
+}
+
+impl Inner {
+    /// Answers, unless the caller goes or its deadline passes. Either closes the connection to the provider.
+    async fn sample(&self, request: Request, cx: &Cx) -> Result<SampleAnswer, Failure> {
+        let begun = Instant::now();
+        let answered = tokio::select! {
+            answered = self.answer(&request, cx) => answered,
+            () = cx.cancelled() => Err(Failure::new(FailureKind::Cancelled, "cancelled")),
+        };
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match &answered {
+            Ok((_, usage)) => tracing::info!(
+                call = cx.call().map(|c| tracing::field::display(c.id)),
+                provider = self.provider,
+                model = self.model,
+                millis,
+                input_tokens = usage.input,
+                output_tokens = usage.output,
+                "answered"
+            ),
+            Err(failure) => tracing::info!(
+                call = cx.call().map(|c| tracing::field::display(c.id)),
+                provider = self.provider,
+                model = self.model,
+                millis,
+                kind = %failure.kind,
+                "gave no answer"
+            ),
+        }
+        answered.map(|(answer, _)| answer)
+    }
+
+    async fn answer(&self, request: &Request, cx: &Cx) -> Result<(SampleAnswer, Usage), Failure> {
+        let own_end = match &self.voice {
+            Voice::Provider(provider) => Some(provider.end()),
+            _ => None,
+        };
+        let end = [own_end, cx.deadline()].into_iter().flatten().min();
+        let took_too_long = || trouble::Trouble::TimedOut.failure();
+        let permit = match end {
+            Some(end) => tokio::time::timeout_at(end, self.calls.acquire()).await.map_err(|_| took_too_long())?,
+            None => self.calls.acquire().await,
+        };
+        let _permit = permit.map_err(|_| Failure::internal("the model takes no calls"))?;
+        let budget = cx.call().map(|call| call.budget).unwrap_or_default();
+        let (grant, tokens_max) = self.ledger.grant(request.tokens_estimate(), request.tokens_max, budget)?;
+        let draft = match &self.voice {
+            Voice::Provider(provider) => {
+                let end = end.unwrap_or_else(|| provider.end());
+                self.follow(provider, request, tokens_max, end, &grant, cx).await?
+            }
+            Voice::Script(script) => match end {
+                Some(end) => {
+                    tokio::time::timeout_at(end, script.answer(request)).await.map_err(|_| took_too_long())??
+                }
+                None => script.answer(request).await?,
+            },
+            Voice::Echo => echo(request),
+        };
+        let usage = draft.usage(request);
+        grant.spend(usage);
+        let answer = draft.answer(&self.model, &self.provider, usage, request.tool_uses());
+        Ok((answer.map_err(|trouble| trouble.failure())?, usage))
+    }
+
+    /// Asks the provider, tells the caller how far the answer is, and keeps account of it in case it ends here.
+    async fn follow(
+        &self,
+        provider: &Provider,
+        request: &Request,
+        tokens_max: u32,
+        end: Instant,
+        grant: &Grant,
+        cx: &Cx,
+    ) -> Result<Draft, Failure> {
+        let report = Report::new(cx);
+        let pieces = |draft: &Draft| {
+            grant.spend(draft.usage(request));
+            report.written(draft.written_bytes() as u64);
+        };
+        let once = Try { request, tokens_max, pieces: &pieces };
+        provider.answer(&once, end).await.map_err(|trouble| trouble.failure())
+    }
+}
+
+/// Tells the caller how much is written, in bytes: never what.
+struct Report<'a> {
+    cx: &'a Cx,
+    begun: Instant,
+    /// Milliseconds from the beginning.
+    next: AtomicU64,
+    told: AtomicU64,
+}
+
+impl<'a> Report<'a> {
+    fn new(cx: &'a Cx) -> Self {
+        Self { cx, begun: Instant::now(), next: AtomicU64::new(0), told: AtomicU64::new(0) }
+    }
+
+    fn written(&self, bytes: u64) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Another try begins anew; progress only grows.
+        if bytes <= self.told.load(Ordering::Relaxed) || now < self.next.load(Ordering::Relaxed) {
+            return;
+        }
+        self.told.store(bytes, Ordering::Relaxed);
+        self.next.store(now + MODEL_PROGRESS_EVERY.as_millis() as u64, Ordering::Relaxed);
+        let message = Some(format!("{bytes} bytes written"));
+        self.cx.progress(Progress { done: bytes as f64, total: None, message });
+    }
+}
+
+impl Agent for Model {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX).concurrent::<AskModel>(MODEL_HANDLERS_MAX);
+    }
+
+    /// It has no state that a dropped request could leave half changed.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe()
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        let (tokens, micro_usd) = self.0.ledger.today();
+        serde_json::json!({
+            "provider": self.0.provider, "model": self.0.model, "tokensToday": tokens, "microUsdToday": micro_usd
+        })
+    }
+}
+
+impl ConcurrentHandler<CreateMessage> for Model {
+    fn handle(
+        &mut self,
+        message: CreateMessage,
+        cx: Cx,
+    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        let inner = self.0.clone();
+        async move { inner.sample(Request::read(&message)?, &cx).await }
+    }
+}
+
+impl ConcurrentHandler<AskModel> for Model {
+    fn handle(&mut self, message: AskModel, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        let inner = self.0.clone();
+        async move { inner.sample(Request::prompt(message)?, &cx).await.map(|answer| answer.written().unwrap_or_default()) }
+    }
+}

@@ -1,0 +1,368 @@
+//! A request for an answer, read once from the params of `sampling/createMessage` (MCP 2025-11-25, client/sampling),
+//! before any provider's shape is made of it.
+
+use std::collections::HashSet;
+
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Content, Failure, RawObject, Speaker};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::AskModel;
+
+/// Most blocks of one conversation.
+pub const MODEL_BLOCKS_MAX: usize = 4_096;
+/// Most tools that one request may offer.
+pub const MODEL_TOOLS_MAX: usize = 256;
+/// What a picture or a sound is taken to cost before the provider says, in tokens.
+const MEDIA_TOKENS_ESTIMATE: u64 = 1_500;
+/// How many bytes of text are taken for one token before the provider says.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// A conversation to go on with.
+#[derive(Clone, Default)]
+pub(super) struct Request {
+    pub system: Option<String>,
+    pub turns: Vec<Turn>,
+    /// Tokens that may be written.
+    pub tokens_max: Option<u32>,
+    pub temperature: Option<f64>,
+    pub stop: Vec<String>,
+    pub tools: Vec<Tool>,
+    pub choice: Choice,
+}
+
+#[derive(Clone)]
+pub(super) struct Turn {
+    pub speaker: Speaker,
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Clone)]
+pub(super) enum Block {
+    Text(String),
+    Image(Media),
+    Audio(Media),
+    ToolUse {
+        id: String,
+        name: String,
+        input: Box<RawValue>,
+    },
+    /// `blocks` are texts, pictures and sounds.
+    ToolResult {
+        id: String,
+        blocks: Vec<Block>,
+        is_error: bool,
+    },
+}
+
+/// A picture or sound, as base64.
+#[derive(Clone)]
+pub(super) struct Media {
+    pub mime_type: String,
+    pub data: String,
+}
+
+impl Media {
+    /// As a `data:` URL (RFC 2397).
+    pub fn url(&self) -> String {
+        format!("data:{};base64,{}", self.mime_type, self.data)
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Tool {
+    pub name: String,
+    pub description: Option<String>,
+    pub schema: Box<RawValue>,
+}
+
+/// Whether tools may, must, or must not be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Choice {
+    #[default]
+    Auto,
+    Required,
+    None,
+}
+
+impl Request {
+    /// One turn of the user's.
+    ///
+    /// # Errors
+    /// `InvalidInput` like [`Request::read`].
+    pub fn prompt(ask: AskModel) -> Result<Self, Failure> {
+        let turn = Turn { speaker: Speaker::User, blocks: vec![Block::Text(ask.prompt)] };
+        let (system, tokens_max) = (ask.system_prompt, ask.max_tokens);
+        let request = Self { system, turns: vec![turn], tokens_max, ..Self::default() };
+        request.check()?;
+        Ok(request)
+    }
+
+    /// Reads the params of a request.
+    ///
+    /// # Errors
+    /// `InvalidInput`, which names the member that doesn't fit and never shows what it holds.
+    pub fn read(params: &CreateMessage) -> Result<Self, Failure> {
+        let params = &params.0;
+        let turns: Vec<RawObject> = required(params, "messages", "an array of objects")?;
+        let tools: Vec<RawObject> = optional(params, "tools", "an array of objects")?.unwrap_or_default();
+        if tools.len() > MODEL_TOOLS_MAX {
+            return Err(Failure::invalid(format!("more than {MODEL_TOOLS_MAX} tools")));
+        }
+        let request = Self {
+            system: optional(params, "systemPrompt", "a string")?,
+            turns: turns.iter().map(Turn::read).collect::<Result<_, _>>()?,
+            tokens_max: optional(params, "maxTokens", "a whole number of tokens")?,
+            temperature: optional(params, "temperature", "a number")?,
+            stop: optional(params, "stopSequences", "an array of strings")?.unwrap_or_default(),
+            tools: tools.iter().map(Tool::read).collect::<Result<_, _>>()?,
+            choice: Choice::read(optional(params, "toolChoice", "an object")?.as_ref())?,
+        };
+        request.check()?;
+        Ok(request)
+    }
+
+    /// What no provider accepts is refused here, with the rule.
+    fn check(&self) -> Result<(), Failure> {
+        if self.turns.is_empty() {
+            return Err(Failure::invalid("`messages` is empty"));
+        }
+        if self.tokens_max == Some(0) {
+            return Err(Failure::invalid("`maxTokens` must be at least 1"));
+        }
+        if self.turns.iter().map(|turn| turn.blocks.len()).sum::<usize>() > MODEL_BLOCKS_MAX {
+            return Err(Failure::invalid(format!("more than {MODEL_BLOCKS_MAX} blocks of content")));
+        }
+        let mut open = HashSet::new();
+        for turn in &self.turns {
+            turn.check(&mut open)?;
+        }
+        match open.is_empty() {
+            true => Ok(()),
+            false => Err(unanswered()),
+        }
+    }
+
+    /// What it may cost to read, in tokens: a guess, until the provider says.
+    pub fn tokens_estimate(&self) -> u64 {
+        let texts = self.system.iter().map(|system| system.len() as u64 / BYTES_A_TOKEN);
+        let tools = self.tools.iter().map(Tool::tokens_estimate);
+        let blocks = self.turns.iter().flat_map(|turn| &turn.blocks).map(Block::tokens_estimate);
+        texts.chain(tools).chain(blocks).sum::<u64>() + 1
+    }
+
+    /// The text of the last turn.
+    pub fn last_text(&self) -> String {
+        self.turns.last().map(|turn| texts(&turn.blocks)).unwrap_or_default()
+    }
+
+    /// How many tools were used in the conversation so far.
+    pub fn tool_uses(&self) -> usize {
+        let blocks = self.turns.iter().flat_map(|turn| &turn.blocks);
+        blocks.filter(|block| matches!(block, Block::ToolUse { .. })).count()
+    }
+
+    /// The name of the tool whose use has this id.
+    pub fn tool_of(&self, use_id: &str) -> Option<&str> {
+        self.turns.iter().flat_map(|turn| &turn.blocks).find_map(|block| match block {
+            Block::ToolUse { id, name, .. } if id == use_id => Some(&**name),
+            _ => None,
+        })
+    }
+}
+
+/// What so many bytes of text may be in tokens.
+pub(super) fn tokens_of(bytes: usize) -> u64 {
+    bytes as u64 / BYTES_A_TOKEN + 1
+}
+
+/// The texts among blocks, one a line.
+pub(super) fn texts(blocks: &[Block]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(&**text),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+impl Turn {
+    fn read(turn: &RawObject) -> Result<Self, Failure> {
+        let speaker = required(turn, "role", "`user` or `assistant`")?;
+        let content = turn.get("content").ok_or_else(|| Failure::invalid("a message has no `content`"))?;
+        let blocks: Vec<RawObject> = match content.get().as_bytes().first() {
+            Some(b'[') => serde_json::from_str(content.get()).map_err(|_| wrong("content", "blocks"))?,
+            _ => vec![RawObject::parse(content).map_err(|_| wrong("content", "a block or an array of blocks"))?],
+        };
+        Ok(Self { speaker, blocks: blocks.iter().map(Block::read).collect::<Result<_, _>>()? })
+    }
+
+    /// Each use of a tool is answered in the very next turn, which holds nothing else (client/sampling, "Tool Result Messages").
+    fn check<'a>(&'a self, open: &mut HashSet<&'a str>) -> Result<(), Failure> {
+        let is_result = |block: &Block| matches!(block, Block::ToolResult { .. });
+        let results = self.blocks.iter().filter(|block| is_result(block)).count();
+        if results > 0 && (results < self.blocks.len() || self.speaker == Speaker::Assistant) {
+            return Err(Failure::invalid("results of tools stand alone, in a message of the user's"));
+        }
+        for block in &self.blocks {
+            if let Block::ToolResult { id, .. } = block
+                && !open.remove(&**id)
+            {
+                return Err(Failure::invalid("a tool's result answers no use of the turn before"));
+            }
+        }
+        if !open.is_empty() {
+            return Err(unanswered());
+        }
+        for block in &self.blocks {
+            match block {
+                Block::ToolUse { .. } if self.speaker == Speaker::User => {
+                    return Err(Failure::invalid("only the assistant uses tools"));
+                }
+                Block::ToolUse { id, .. } if !open.insert(id) => {
+                    return Err(Failure::invalid("two uses of tools have one id"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Block {
+    fn read(block: &RawObject) -> Result<Self, Failure> {
+        let kind: String = required(block, "type", "a string")?;
+        Ok(match &*kind {
+            "text" => Self::Text(required(block, "text", "a string")?),
+            "image" => Self::Image(Media::read(block, "image/")?),
+            "audio" => Self::Audio(Media::read(block, "audio/")?),
+            "tool_use" => Self::ToolUse {
+                id: required(block, "id", "a string")?,
+                name: required(block, "name", "a string")?,
+                input: required::<RawObject>(block, "input", "an object")?.to_raw(),
+            },
+            "tool_result" => Self::ToolResult {
+                id: required(block, "toolUseId", "a string")?,
+                blocks: result_blocks(block)?,
+                is_error: optional(block, "isError", "true or false")?.unwrap_or(false),
+            },
+            _ => return Err(Failure::invalid("a block of content has a `type` that no model takes")),
+        })
+    }
+
+    fn tokens_estimate(&self) -> u64 {
+        match self {
+            Self::Text(text) => tokens_of(text.len()),
+            Self::Image(_) | Self::Audio(_) => MEDIA_TOKENS_ESTIMATE,
+            Self::ToolUse { name, input, .. } => tokens_of(name.len() + input.get().len()),
+            Self::ToolResult { blocks, .. } => blocks.iter().map(Self::tokens_estimate).sum(),
+        }
+    }
+}
+
+/// What a tool gave, as texts, pictures and sounds; `structuredContent` counts only where there is nothing else.
+fn result_blocks(result: &RawObject) -> Result<Vec<Block>, Failure> {
+    let blocks: Vec<RawObject> = optional(result, "content", "an array of blocks")?.unwrap_or_default();
+    let structured = result.get("structuredContent").filter(|_| blocks.is_empty());
+    if let Some(structured) = structured {
+        return Ok(vec![Block::Text(structured.get().to_owned())]);
+    }
+    blocks.iter().map(result_block).collect()
+}
+
+fn result_block(block: &RawObject) -> Result<Block, Failure> {
+    match block.text("type").as_deref() {
+        Some("text" | "image" | "audio") => Block::read(block),
+        Some("resource_link") => Ok(Block::Text(required(block, "uri", "a string")?)),
+        Some("resource") => {
+            let resource: RawObject = required(block, "resource", "an object")?;
+            Ok(Block::Text(resource.text("text").or_else(|| resource.text("uri")).unwrap_or_default()))
+        }
+        _ => Err(Failure::invalid("a block of a tool's result has a `type` that no model takes")),
+    }
+}
+
+impl Media {
+    fn read(block: &RawObject, family: &str) -> Result<Self, Failure> {
+        let mime_type: String = required(block, "mimeType", "a string")?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '+' | '-' | '.');
+        if !mime_type.starts_with(family) || !mime_type.chars().all(is_plain) {
+            return Err(wrong("mimeType", "a media type of the block's kind"));
+        }
+        Ok(Self { mime_type, data: required(block, "data", "base64 text")? })
+    }
+}
+
+impl Tool {
+    fn read(tool: &RawObject) -> Result<Self, Failure> {
+        let schema: RawObject = required(tool, "inputSchema", "an object")?;
+        let (name, description) = (required(tool, "name", "a string")?, optional(tool, "description", "a string")?);
+        Ok(Self { name, description, schema: schema.to_raw() })
+    }
+
+    fn tokens_estimate(&self) -> u64 {
+        tokens_of(self.name.len() + self.description.as_ref().map_or(0, String::len) + self.schema.get().len())
+    }
+}
+
+impl Choice {
+    fn read(choice: Option<&RawObject>) -> Result<Self, Failure> {
+        match choice.and_then(|choice| choice.text("mode")).as_deref() {
+            None | Some("auto") => Ok(Self::Auto),
+            Some("required") => Ok(Self::Required),
+            Some("none") => Ok(Self::None),
+            Some(_) => Err(wrong("toolChoice.mode", "`auto`, `required` or `none`")),
+        }
+    }
+}
+
+/// Names by which the caller would like a model, and what it cares for: `modelPreferences`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Preferences {
+    /// Parts of names, the preferred first, in lower case.
+    pub hints: Vec<String>,
+    pub cost: f64,
+    pub speed: f64,
+    pub intelligence: f64,
+}
+
+impl Preferences {
+    /// What doesn't fit is left out: preferences are advice.
+    pub fn read(params: &CreateMessage) -> Self {
+        let preferences = params.0.object("modelPreferences").unwrap_or_default();
+        let hints: Vec<Value> = preferences.read("hints").unwrap_or_default();
+        let names = hints.iter().filter_map(|hint| hint["name"].as_str()).filter(|name| !name.is_empty());
+        let weight = |name: &str| preferences.read::<f64>(name).unwrap_or(0.0).clamp(0.0, 1.0);
+        Self {
+            hints: names.map(str::to_lowercase).collect(),
+            cost: weight("costPriority"),
+            speed: weight("speedPriority"),
+            intelligence: weight("intelligencePriority"),
+        }
+    }
+}
+
+/// A block of the protocol's, for an answer.
+pub(super) fn tool_use(id: &str, name: &str, input: &RawValue) -> Content {
+    Content(RawObject::new().with("type", "tool_use").with("id", id).with("name", name).with("input", input))
+}
+
+fn required<T: serde::de::DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {
+    optional(from, name, shape)?.ok_or_else(|| wrong(name, shape))
+}
+
+fn optional<T: serde::de::DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<Option<T>, Failure> {
+    match from.get(name) {
+        None => Ok(None),
+        Some(value) if value.get() == "null" => Ok(None),
+        Some(value) => serde_json::from_str(value.get()).map(Some).map_err(|_| wrong(name, shape)),
+    }
+}
+
+fn wrong(name: &str, shape: &str) -> Failure {
+    Failure::invalid(format!("`{name}` must be {shape}"))
+}
+
+fn unanswered() -> Failure {
+    Failure::invalid("a use of a tool has no result in the turn after it")
+}

@@ -1,0 +1,206 @@
+//! Anthropic's messages (`POST /messages`, `anthropic-version: 2023-06-01`).
+
+use callboard_message::RawObject;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Ask, ProviderError};
+use crate::model::draft::{Draft, Stop};
+use crate::model::request::{Block, Choice, Request, Tool, Turn};
+use crate::model::trouble::Trouble;
+
+pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
+    let mut body = RawObject::new().with("model", ask.model).with("max_tokens", ask.tokens_max);
+    if let Some(system) = &request.system {
+        body.set("system", system);
+    }
+    body.set("messages", request.turns.iter().map(turn).collect::<Result<Vec<_>, _>>()?);
+    if let Some(temperature) = request.temperature {
+        body.set("temperature", temperature);
+    }
+    if !request.stop.is_empty() {
+        body.set("stop_sequences", &request.stop);
+    }
+    if !request.tools.is_empty() {
+        let choice = match request.choice {
+            Choice::Auto => "auto",
+            Choice::Required => "any",
+            Choice::None => "none",
+        };
+        body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
+        body.set("tool_choice", RawObject::new().with("type", choice));
+    }
+    Ok(body.with("stream", ask.stream))
+}
+
+fn tool(tool: &Tool) -> RawObject {
+    let mut body = RawObject::new().with("name", &tool.name);
+    if let Some(description) = &tool.description {
+        body.set("description", description);
+    }
+    body.with("input_schema", &tool.schema)
+}
+
+fn turn(turn: &Turn) -> Result<RawObject, Trouble> {
+    let content = turn.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+    Ok(RawObject::new().with("role", turn.speaker).with("content", content))
+}
+
+fn block(of: &Block) -> Result<RawObject, Trouble> {
+    Ok(match of {
+        Block::Text(text) => RawObject::new().with("type", "text").with("text", text),
+        Block::Image(media) => {
+            let source = RawObject::new().with("type", "base64").with("media_type", &media.mime_type);
+            RawObject::new().with("type", "image").with("source", source.with("data", &media.data))
+        }
+        Block::Audio(_) => return Err(Trouble::Unfit("sound")),
+        Block::ToolUse { id, name, input } => {
+            RawObject::new().with("type", "tool_use").with("id", id).with("name", name).with("input", input)
+        }
+        Block::ToolResult { id, blocks, is_error } => {
+            let content = blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+            let result = RawObject::new().with("type", "tool_result").with("tool_use_id", id).with("content", content);
+            if *is_error { result.with("is_error", true) } else { result }
+        }
+    })
+}
+
+/// A message, whole or as it begins.
+#[derive(Deserialize)]
+pub(super) struct MessageSaid {
+    model: Option<String>,
+    #[serde(default)]
+    content: Vec<BlockSaid>,
+    stop_reason: Option<String>,
+    usage: Option<UsageSaid>,
+    error: Option<ProviderError>,
+}
+
+#[derive(Deserialize)]
+struct BlockSaid {
+    r#type: String,
+    text: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct UsageSaid {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+impl UsageSaid {
+    fn note(&self, draft: &mut Draft) {
+        // What came from a cache was read too.
+        let cached = self.cache_creation_input_tokens.unwrap_or(0) + self.cache_read_input_tokens.unwrap_or(0);
+        draft.input_tokens = self.input_tokens.map(|tokens| tokens + cached).or(draft.input_tokens);
+        draft.output_tokens = self.output_tokens.or(draft.output_tokens);
+    }
+}
+
+/// An event of a stream.
+#[derive(Deserialize)]
+pub(super) struct Event {
+    r#type: String,
+    #[serde(default)]
+    index: u64,
+    message: Option<MessageSaid>,
+    content_block: Option<BlockSaid>,
+    delta: Option<Delta>,
+    usage: Option<UsageSaid>,
+    error: Option<ProviderError>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    text: Option<String>,
+    partial_json: Option<String>,
+    stop_reason: Option<String>,
+}
+
+pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble> {
+    if let Some(error) = said.error {
+        return Err(error.trouble());
+    }
+    draft.model = said.model;
+    for (at, block) in (0_u64..).zip(said.content) {
+        begin(at, block, true, draft)?;
+    }
+    if let Some(usage) = said.usage {
+        usage.note(draft);
+    }
+    ended(said.stop_reason.as_deref().ok_or(Trouble::Malformed("it has no stop reason"))?, draft);
+    draft.is_whole = true;
+    Ok(())
+}
+
+/// In a stream a tool's input begins as `{}` and comes in pieces after it.
+fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Result<(), Trouble> {
+    match &*block.r#type {
+        "text" => draft.text.push_str(block.text.as_deref().unwrap_or_default()),
+        "tool_use" => {
+            let input = block.input.as_ref().filter(|_| is_whole).map_or("", |input| input.get());
+            draft.tool(place, block.id.as_deref(), block.name.as_deref(), input)?;
+        }
+        // Thinking and the provider's own tools are no part of the answer.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn ended(reason: &str, draft: &mut Draft) {
+    draft.stop = Some(match reason {
+        "end_turn" => Stop::EndTurn,
+        "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+        "stop_sequence" => Stop::Sequence,
+        "tool_use" => Stop::ToolUse,
+        "refusal" => Stop::Refusal,
+        "pause_turn" => Stop::PauseTurn,
+        _ => Stop::Other,
+    });
+}
+
+pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
+    if let Some(usage) = &event.usage {
+        usage.note(draft);
+    }
+    match &*event.r#type {
+        "message_start" => {
+            if let Some(message) = event.message {
+                draft.model = message.model;
+                if let Some(usage) = &message.usage {
+                    usage.note(draft);
+                }
+            }
+        }
+        "content_block_start" => {
+            if let Some(block) = event.content_block {
+                begin(event.index, block, false, draft)?;
+            }
+        }
+        "content_block_delta" => {
+            if let Some(delta) = event.delta {
+                draft.text.push_str(delta.text.as_deref().unwrap_or_default());
+                if let Some(input) = delta.partial_json {
+                    draft.tool_more(event.index, &input);
+                }
+            }
+        }
+        "message_delta" => {
+            if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                ended(&reason, draft);
+            }
+        }
+        "message_stop" => draft.is_whole = true,
+        "error" => {
+            return Err(event.error.map_or(Trouble::Told { code: None, again: false }, |error| error.trouble()));
+        }
+        // Pings, and whatever is added later.
+        _ => {}
+    }
+    Ok(draft.is_whole)
+}
