@@ -65,12 +65,9 @@ fn for_people(file: &Path, checked: &Checked) -> String {
             counted(topology.listeners.len(), "listener"),
             if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() },
         ),
-        None => format!(
-            "{} can't be used: {}, {}",
-            file.display(),
-            counted(errors, "error"),
-            counted(warnings, "warning")
-        ),
+        None => {
+            format!("{} can't be used: {}, {}", file.display(), counted(errors, "error"), counted(warnings, "warning"))
+        }
     });
     out
 }
@@ -88,7 +85,8 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
     let mut group = match &problem.span {
         Some(span) => {
             // The first line of what spans several is enough.
-            let line_end = text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
+            let line_end =
+                text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
             let end = span.end.clamp(span.start, line_end.max(span.start));
             let annotation = AnnotationKind::Primary.span(span.start..end);
             let snippet = Snippet::source(text).path(&path).annotation(annotation);

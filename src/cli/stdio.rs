@@ -39,7 +39,8 @@ async fn serve(Start { topology, state, .. }: &Start, wanted: &[String]) -> Resu
         return Err(ConfigError::NoAgents.into());
     }
     let servers = || topology.servers.iter().map(|server| &*server.id);
-    if let Some(unknown) = wanted.iter().find(|id| !declared.iter().copied().chain(servers()).any(|known| known == **id))
+    if let Some(unknown) =
+        wanted.iter().find(|id| !declared.iter().copied().chain(servers()).any(|known| known == **id))
     {
         return Err(ConfigError::UnknownAgent { agent: unknown.clone() }.into());
     }

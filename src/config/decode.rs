@@ -270,7 +270,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { visitor.visit_seq(Items { items: &[], next: 0 }) } else { self.deserialize_any(visitor) }
+        if self.0.is_repaired() {
+            visitor.visit_seq(Items { items: &[], next: 0 })
+        } else {
+            self.deserialize_any(visitor)
+        }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
@@ -380,11 +384,7 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         Reader(self.1).deserialize_any(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
     }
 
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Mistake> {
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Mistake> {
         Reader(self.1).deserialize_map(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
     }
 }

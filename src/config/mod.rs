@@ -34,7 +34,7 @@ pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
-pub use upstream::{EraName, StartWhen, ToolsDeclaration, Transport, UpstreamDeclaration, UpstreamError};
+pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
 
 use file::{Entry, Sections};
 use problem::Problems;

@@ -183,9 +183,9 @@ fn scalar_value(scalar: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>) -> 
         return Value::Text(scalar.into_owned());
     }
     let number = || {
-        let radix = [("0x", 16), ("0o", 8)].into_iter().find_map(|(prefix, radix)| {
-            i64::from_str_radix(scalar.strip_prefix(prefix)?, radix).ok()
-        });
+        let radix = [("0x", 16), ("0o", 8)]
+            .into_iter()
+            .find_map(|(prefix, radix)| i64::from_str_radix(scalar.strip_prefix(prefix)?, radix).ok());
         radix.or_else(|| scalar.parse().ok())
     };
     let is_float = || scalar.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'));

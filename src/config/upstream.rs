@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
+use callboard_agents::bundle::Filter;
 use callboard_mcp::bridge::{BridgeOptions, Start};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_runtime::Answering;
@@ -83,7 +84,7 @@ pub struct UpstreamDeclaration {
     pub retries_max: Option<u32>,
     /// Which of its tools are shown, and as what.
     #[serde(default)]
-    pub tools: ToolsDeclaration,
+    pub tools: Filter,
     /// How many seconds the results of its tools may be used again, by tool.
     #[serde(default)]
     pub cache: BTreeMap<String, u64>,
@@ -129,21 +130,6 @@ pub enum StartWhen {
     Demand,
     /// When the node starts.
     Boot,
-}
-
-/// Which tools are shown (`[upstream.tools]`). Patterns have `*` for any text.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolsDeclaration {
-    /// Only these; all where there are none.
-    #[serde(default)]
-    pub allow: Vec<String>,
-    /// None of these.
-    #[serde(default)]
-    pub deny: Vec<String>,
-    /// Its own name of a tool, and the one that is shown.
-    #[serde(default)]
-    pub rename: BTreeMap<String, String>,
 }
 
 /// Why an upstream's endpoint or options can't be made: the key at fault, and what to change.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::bundle::Bundle;
+use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
@@ -27,13 +27,15 @@ pub(super) struct Running {
     print: u64,
     /// What it had to end.
     farewell: Option<Bridge>,
+    /// Which of its tools are shown.
+    filter: Filter,
     is_bundle: bool,
 }
 
 impl Running {
     /// An agent that stands for others of this node.
     pub(super) fn bundle(agent: AgentRef) -> Self {
-        Self { agent, print: 0, farewell: None, is_bundle: true }
+        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true }
     }
 
     pub(super) fn is_bundle(&self) -> bool {
@@ -96,7 +98,7 @@ impl Cast {
                 Some(running) => drop(planned.running.insert(id.to_owned(), running)),
                 None => {
                     let agent = self.agent(declared, topology).await?;
-                    planned.add(id, Running { agent, print: print(id), farewell: None, is_bundle: false });
+                    planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
                 }
             }
         }
@@ -159,7 +161,7 @@ impl Cast {
         let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
         let farewell = Some(bridge.clone());
         let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { agent, print, farewell, is_bundle: false })
+        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
     }
 
     /// Makes the change: names point to the new ones, and virtual servers are made of them. The old ones are the result;
@@ -212,22 +214,30 @@ impl Cast {
     }
 
     fn virtual_server(&self, server: &ServerDeclaration, planned: &Planned) -> Result<AgentRef, NodeError> {
-        let members = server.members.iter().filter_map(|id| Some((id.clone(), planned.running.get(id)?.agent.clone())));
-        let bundle = Bundle::new(members)?;
-        Ok(self.system.prepare_with(move || bundle.clone()).label(server.id.as_str()).spawn())
+        let members = server.members.iter().filter_map(|id| {
+            let running = planned.running.get(id)?;
+            Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
+        });
+        let options =
+            BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
+        Ok(Bundle::with(members, options)?.spawn(&self.system, &server.id))
     }
 
     /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
     pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
-        let found = ids.iter().filter_map(|id| Some(((*id).to_owned(), self.system.directory().get(id)?)));
-        let mut members: Vec<_> = found.collect();
-        match (members.len(), members.pop()) {
-            (1, Some((_, agent))) => Ok((agent, false)),
-            (_, last) => {
-                let bundle = Bundle::new(members.into_iter().chain(last))?;
-                Ok((self.system.prepare_with(move || bundle.clone()).label("bundle").spawn(), true))
+        let filter = |id: &str| self.running.get(id).map(|running| running.filter.clone()).unwrap_or_default();
+        let found = ids.iter().filter_map(|id| {
+            Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id)))
+        });
+        let members: Vec<_> = found.collect();
+        let mut options = BundleOptions::default();
+        if let [alone] = members.as_slice() {
+            if alone.filter == Filter::default() {
+                return Ok((alone.agent.clone(), false));
             }
+            options.prefix = Prefix::Never;
         }
+        Ok((Bundle::with(members, options)?.spawn(&self.system, "bundle"), true))
     }
 
     /// Those that have something of theirs elsewhere to end.

@@ -123,7 +123,12 @@ impl Node {
     }
 
     /// All of the listener's agents at `/mcp`, and each of them at `/agents/ID/mcp`.
-    fn mcp(&self, socket: TcpListener, listener: &Listener, topology: &Topology) -> Result<(Serving, Behind), NodeError> {
+    fn mcp(
+        &self,
+        socket: TcpListener,
+        listener: &Listener,
+        topology: &Topology,
+    ) -> Result<(Serving, Behind), NodeError> {
         let ids = topology.behind(listener);
         let options = server_options(listener)?;
         let (agent, is_made) = self.cast.as_one(&ids)?;

@@ -32,8 +32,7 @@ struct State {
 
 impl Changes {
     pub(crate) fn of(agent: AgentRef) -> Self {
-        let state =
-            State { agent, listeners: Vec::new(), next: 0, follower: None, watched: HashMap::new() };
+        let state = State { agent, listeners: Vec::new(), next: 0, follower: None, watched: HashMap::new() };
         Self(Arc::new(Hub { state: Mutex::new(state) }))
     }
 

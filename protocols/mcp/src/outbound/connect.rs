@@ -56,6 +56,7 @@ impl Core {
             self.news.clone(),
             self.farewells.clone(),
             self.options.only_caller.clone(),
+            self.options.dialect,
         ))
     }
 
@@ -93,10 +94,7 @@ impl Core {
             None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(Discovered::Legacy)),
         };
         match (found, only) {
-            (Ok(Discovered::Modern(about)), _) => {
-                let session = Session::new(link, ear, self.options.clone(), Revision::V2026_07_28, about);
-                Ok(Arc::new(session))
-            }
+            (Ok(Discovered::Modern(about)), _) => Ok(self.modern(link, ear, about)),
             (Ok(Discovered::Legacy), Some(_)) => {
                 Err(LinkError::Protocol("the server is of the legacy era, which isn't wanted".into()))
             }
@@ -131,8 +129,22 @@ impl Core {
                 }
                 _ => Err(LinkError::Status(status)),
             },
+            // A modern one that was being loaded all the time that a probe waits.
+            Err(LinkError::Rpc { error, status })
+                if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
+            {
+                ear.set_modern();
+                match modern::discover(&link, &ear, &self.options).await? {
+                    Discovered::Modern(about) => Ok(self.modern(link, ear, about)),
+                    Discovered::Legacy => Err(LinkError::Rpc { error, status }),
+                }
+            }
             Err(error) => Err(error),
         }
+    }
+
+    fn modern(&self, link: Link, ear: Arc<Ear>, about: RawObject) -> Arc<Session> {
+        Arc::new(Session::new(link, ear, self.options.clone(), Revision::V2026_07_28, about))
     }
 
     fn legacy(&self, link: Link, ear: Arc<Ear>, revision: Revision, about: RawObject) -> Arc<Session> {

@@ -103,7 +103,8 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
     let mut watched = Vec::with_capacity(filter.uris.len());
     let mut kept = Vec::with_capacity(filter.uris.len());
     for uri in std::mem::take(&mut filter.uris) {
-        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface(), &uri, CallMeta::new(principal.clone())).await {
+        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface(), &uri, CallMeta::new(principal.clone())).await
+        {
             watched.push(watching);
             kept.push(uri);
         }
