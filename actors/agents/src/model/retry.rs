@@ -106,7 +106,8 @@ mod tests {
             let begun = Instant::now();
             let mut tries = 0;
             let end = begun + Duration::from_secs(20);
-            let done = with_retries(&retries(5, 1, 60_000), end, || {
+            let patient = retries(5, 1, 60_000);
+            let done = with_retries(&patient, end, || {
                 tries += 1;
                 let tried = tries;
                 async move { if tried < 3 { Err(limited(Some(Duration::from_secs(7)))) } else { Ok(tried) } }

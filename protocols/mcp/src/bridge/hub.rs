@@ -299,7 +299,7 @@ impl Hub {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),
-            None => serde_json::json!({ "state": "apart" }),
+            None => serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } }),
         };
         let next_try = self.breaker.next_try();
         if let Some(until) = next_try {

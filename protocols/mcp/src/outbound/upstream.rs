@@ -7,15 +7,14 @@ use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::value::RawValue;
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Core, Wiring};
-use super::link::{LinkError, client, lock};
+use super::link::{LinkError, lock};
 use super::listen;
 use super::modern;
-use super::options::{ClientOptions, SUBSCRIPTIONS_MAX};
+use super::options::SUBSCRIPTIONS_MAX;
 use super::session::{Session, quietly};
 use crate::wire::{Era, hmcp};
 
@@ -253,11 +252,11 @@ impl Upstream {
             resources.iter().cloned().collect()
         };
         if session.era() == Era::Modern {
-            let started = {
-                let _runtime = self.core.runtime.as_ref().map(Handle::enter);
+            let listener = {
+                let _there = self.core.runtime.as_ref().map(|runtime| runtime.enter());
                 listen::start(&session, resources)
             };
-            match started {
+            match listener {
                 Some(listener) => listener.replace(&session).await,
                 None => drop(lock(&session.listener).take()),
             }
@@ -284,9 +283,4 @@ impl Upstream {
             }),
         }
     }
-}
-
-/// The HTTP client for one agent's server.
-pub(crate) fn http_client(options: &ClientOptions) -> Result<reqwest::Client, super::ClientError> {
-    client(options)
 }

@@ -140,7 +140,10 @@ impl Site {
         let running = Arc::new(AtomicUsize::new(0));
         let agent = self.system.spawn(Asker { running: running.clone() });
         let streams = StreamOptions { streams_max: 4_096, ..StreamOptions::default() };
-        let url = self.serve(agent, McpServerOptions { streams, ..McpServerOptions::default() });
+        let mut options = McpServerOptions { streams, ..McpServerOptions::default() };
+        options.inbound.modern.parked_calls_max = 4_096;
+        options.inbound.modern.parked_calls_of_principal_max = 4_096;
+        let url = self.serve(agent, options);
         (Endpoint::url(&url).unwrap(), running)
     }
 
