@@ -1,8 +1,10 @@
-//! The cast: orchestrator, planner, router, verifier, guardrail, clinic
+//! The cast: orchestrator, planner, router, verifier, guardrail, clinic, the agents of HMCP
 
+pub mod answering;
 pub mod bundle;
 pub mod clinic;
 pub mod guardrail;
+pub mod hmcp;
 pub mod model;
 pub mod orchestrator;
 pub mod plan;

@@ -16,6 +16,10 @@ use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, Sam
 /// How the name of every message here begins: such a message is no tool.
 pub const RESERVED_PREFIX: &str = "callboard.";
 
+/// Member of `_meta`: in [`CreateMessage`]'s params `true`, where whoever asks wants to know by name what an answer lacks;
+/// in the answer the names.
+pub const MISSING: &str = "callboard/missing";
+
 macro_rules! surface {
     ($($(#[$doc:meta])* $name:ident = $wire:literal -> $reply:ty;)*) => {$(
         raw_bodies! {

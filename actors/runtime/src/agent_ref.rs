@@ -10,13 +10,12 @@ use tokio::sync::oneshot;
 use crate::ask::Ask;
 use crate::call::CallMeta;
 use crate::calling::Call;
-use crate::cell::{AnyCell, Control, Pushed};
+use crate::cell::{AnyCell, Control, OnTheSpot, Pushed};
 use crate::error::SendError;
 use crate::ids::AgentId;
 use crate::mailbox::WaiterId;
 use crate::ops::Exchange;
 use crate::port::{Accept, Source};
-use crate::reply::NoReply;
 use crate::snapshot::AgentSnapshot;
 use crate::supervision::ExitReason;
 use crate::system::System;
@@ -45,7 +44,7 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         fn wait(&self, source: &mut impl Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
         #[doc(hidden)]
-        fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
+        fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply>;
         #[doc(hidden)]
         fn forget(&self, place: WaiterId);
         #[doc(hidden)]
@@ -65,11 +64,11 @@ impl<M: Message> sealed::Target<M> for AgentRef {
         self.0.wait(TypeId::of::<M>(), place, waker, &mut |queue, lane| source.put(queue, lane))
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
-        let mut exchange = Exchange { message: slot.take(), answer: None };
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
+        let mut exchange = Exchange { message: slot.take(), spot: OnTheSpot::Nothing };
         self.0.in_place(TypeId::of::<M>(), &mut exchange, call);
         *slot = exchange.message;
-        exchange.answer
+        exchange.spot
     }
 
     fn forget(&self, place: WaiterId) {
@@ -94,7 +93,7 @@ impl<M: Message> sealed::Target<M> for Recipient<M> {
         self.0.wait(source, place, waker)
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
         self.0.in_place(slot, call)
     }
 

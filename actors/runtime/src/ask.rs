@@ -13,8 +13,9 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::agent_ref::{AgentRef, Target};
+use crate::aside::Aside;
 use crate::call::CallMeta;
-use crate::cell::Pushed;
+use crate::cell::{OnTheSpot, Pushed};
 use crate::error::SendError;
 use crate::lane::Envelope;
 use crate::mailbox::WaiterId;
@@ -26,6 +27,8 @@ enum State<M: Message> {
     /// In line for room. Boxed: few asks are, and all are moved about.
     Waiting(Box<Waiting<M>>),
     Sent(ReplySlot<M::Reply>),
+    /// The handler runs in this task.
+    Here(Aside<M::Reply>),
     /// The agent takes messages as JSON.
     Outside(BoxFuture<'static, Result<M::Reply, Failure>>),
     Done,
@@ -119,8 +122,10 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     #[inline]
     fn begin(&mut self, cx: &Context<'_>) -> Result<State<M>, Result<M::Reply, SendError<M>>> {
         self.limit_call().map_err(Err)?;
-        if let Some(answer) = self.to.in_place(&mut self.message, self.call.as_ref()) {
-            return Err(answer.map_err(SendError::no_reply));
+        match self.to.in_place(&mut self.message, self.call.as_ref()) {
+            OnTheSpot::Nothing => {}
+            OnTheSpot::Answer(answer) => return Err(answer.map_err(SendError::no_reply)),
+            OnTheSpot::Begun(aside) => return Ok(State::Here(aside)),
         }
         let Some(message) = self.message.take() else { return Err(Err(SendError::Panicked)) };
         let (reply, answered) = reply_channel();
@@ -240,6 +245,14 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                         });
                     }
                     this.state = State::Sent(answered);
+                    ready!(this.poll_timer(cx));
+                    return Poll::Ready(Err(this.timed_out()));
+                }
+                State::Here(mut aside) => {
+                    if let Poll::Ready(answer) = Pin::new(&mut aside).poll(cx) {
+                        return Poll::Ready(answer.map_err(SendError::no_reply));
+                    }
+                    this.state = State::Here(aside);
                     ready!(this.poll_timer(cx));
                     return Poll::Ready(Err(this.timed_out()));
                 }

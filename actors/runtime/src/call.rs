@@ -26,6 +26,10 @@ pub trait Caller: Send + Sync {
     /// Told a line of the call's log. Never waits.
     fn log(&self, _line: Log) {}
 
+    /// Told that what the person was sent to an address for ([`callboard_message::Elicitation::url`]) is done there. Never
+    /// waits.
+    fn elicitation_done(&self, _id: &str) {}
+
     /// What it can answer, told truthfully: a callee needn't ask for more.
     fn abilities(&self) -> Abilities {
         Abilities::default()
@@ -133,6 +137,8 @@ pub enum CallEvent {
     Progress(Progress),
     /// A line of its log.
     Log(Log),
+    /// What the person was sent to an address for is done there: the elicitation's id.
+    ElicitationDone(String),
     /// The callee asks; the call pauses until it is answered.
     Question(PendingQuestion),
 }
@@ -174,6 +180,10 @@ impl Caller for ChannelCaller {
 
     fn log(&self, line: Log) {
         let _ = self.0.try_send(CallEvent::Log(line));
+    }
+
+    fn elicitation_done(&self, id: &str) {
+        let _ = self.0.try_send(CallEvent::ElicitationDone(id.to_owned()));
     }
 
     fn abilities(&self) -> Abilities {

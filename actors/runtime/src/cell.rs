@@ -2,8 +2,8 @@
 
 use std::any::{Any, TypeId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::agent::{Agent, Handlers};
+use crate::aside::{Aside, Asides};
 use crate::body::Runner;
 use crate::call::CallMeta;
 use crate::host::{Host, inside};
 use crate::ids::AgentId;
 use crate::lane::Queue;
 use crate::mailbox::{Admitted, Gate, Mailbox, Rest, WaiterId};
-use crate::ops::{Direct, Op};
+use crate::ops::{Begin, Direct, Op, Shortcut};
 use crate::profile::Profile;
-use crate::reply::NoReply;
+use crate::reply::{NoReply, reply_channel};
 use crate::snapshot::{AgentSnapshot, AgentState};
 use crate::supervision::{ExitReason, Supervisor};
 use crate::sync::Mutex;
@@ -38,6 +39,19 @@ pub(crate) enum Control {
     Unstash,
     Observe(oneshot::Sender<serde_json::Value>),
     Terminated(AgentId, ExitReason),
+    /// A handler that ran elsewhere panicked.
+    Panicked,
+    /// A handler of that lane, left by its asker.
+    Adopt(u16, BoxFuture<'static, bool>),
+}
+
+/// What can be done for an asker on the spot.
+pub(crate) enum OnTheSpot<R> {
+    /// Nothing: the message has to be queued.
+    Nothing,
+    Answer(Result<R, NoReply>),
+    /// The handler has begun; the asker polls it.
+    Begun(Aside<R>),
 }
 
 /// What became of a message.
@@ -110,6 +124,8 @@ pub(crate) struct Cell<A: Agent> {
     /// Its ticket is the runner: whoever holds it may touch the agent, and nobody else can.
     pub(crate) mailbox: Mailbox<Queue, Box<Runner<A>>, Control>,
     pub(crate) stats: Stats,
+    /// Made for the first handler that runs elsewhere.
+    pub(crate) asides: OnceLock<Box<Asides>>,
 }
 
 impl<A: Agent> Cell<A> {
@@ -128,6 +144,11 @@ impl<A: Agent> Cell<A> {
             self.note_settled();
         }
         self.pushed(admitted)
+    }
+
+    /// Handlers suspended, here and elsewhere.
+    fn in_flight(&self) -> u32 {
+        self.stats.in_flight.load(Relaxed) + self.suspended_elsewhere()
     }
 
     /// The agent has nothing to do: a system that drains wants to know.
@@ -152,20 +173,36 @@ impl<A: Agent> Cell<A> {
         }
     }
 
+    /// Does on this thread what can be done there.
+    #[inline]
+    pub(crate) fn shortcut<M: Message>(
+        &self,
+        shortcut: Shortcut<A, M>,
+        lane: u16,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallMeta>>,
+    ) -> OnTheSpot<M::Reply> {
+        match shortcut {
+            Shortcut::None => OnTheSpot::Nothing,
+            Shortcut::All(direct) => self.in_place(direct, slot, call),
+            Shortcut::Beginning(begin) => self.begin_in_place(begin, lane, slot, call),
+        }
+    }
+
     /// Runs a synchronous handler on this thread, if the agent has nothing at all to do.
-    pub(crate) fn in_place<M: Message>(
+    fn in_place<M: Message>(
         &self,
         direct: Direct<A, M>,
         slot: &mut Option<M>,
         call: Option<&Arc<CallMeta>>,
-    ) -> Option<Result<M::Reply, NoReply>> {
+    ) -> OnTheSpot<M::Reply> {
         if !self.profile.in_place {
-            return None;
+            return OnTheSpot::Nothing;
         }
         if call.is_some_and(|call| call.is_over()) {
-            return Some(Err(NoReply::Cancelled));
+            return OnTheSpot::Answer(Err(NoReply::Cancelled));
         }
-        let mut runner = self.mailbox.claim(inside)?;
+        let Some(mut runner) = self.mailbox.claim(inside) else { return OnTheSpot::Nothing };
         let answer = runner.body.alive().and_then(|(agent, cx)| {
             let handled = crate::host::as_agent(|| {
                 catch_unwind(AssertUnwindSafe(|| {
@@ -181,19 +218,68 @@ impl<A: Agent> Cell<A> {
             handled.transpose()
         });
         self.stats.add_handled(u32::from(answer.is_some()));
-        let rest = match &answer {
-            Some(Err(_)) => {
-                // What follows a panic is for the host.
-                runner.body.note_panic(M::NAME);
+        self.give_back(runner, matches!(answer, Some(Err(_))).then_some(M::NAME));
+        match answer {
+            Some(answer) => OnTheSpot::Answer(answer.map_err(|_| NoReply::Panicked)),
+            None => OnTheSpot::Nothing,
+        }
+    }
+
+    /// Begins a concurrent handler on this thread, if the agent has nothing to do but wait for others of that kind.
+    fn begin_in_place<M: Message>(
+        &self,
+        begin: Begin<A, M>,
+        lane: u16,
+        slot: &mut Option<M>,
+        call: Option<&Arc<CallMeta>>,
+    ) -> OnTheSpot<M::Reply> {
+        // A handler that waits needs timers and sockets, which a task outside a runtime hasn't got.
+        if !self.profile.in_place_concurrent || tokio::runtime::Handle::try_current().is_err() {
+            return OnTheSpot::Nothing;
+        }
+        if call.is_some_and(|call| call.is_over()) {
+            return OnTheSpot::Answer(Err(NoReply::Cancelled));
+        }
+        let Some(mut runner) = self.mailbox.claim(inside) else { return OnTheSpot::Nothing };
+        let cell = runner.cell.clone();
+        let free = cell.suspended(&runner.body, lane) < begin.in_flight_max;
+        let begun = runner.body.alive().filter(|_| free).and_then(|(agent, cx)| {
+            let begun = crate::host::as_agent(|| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    if !(begin.ready)(agent, slot.as_ref()?) {
+                        return None;
+                    }
+                    let message = slot.take()?;
+                    let (reply, answered) = reply_channel();
+                    Some(((begin.begin)(agent, cx, &self.profile, (message, Some(reply), call.cloned())), answered))
+                }))
+            });
+            begun.transpose()
+        });
+        self.stats.add_handled(u32::from(begun.is_some()));
+        // Counted before the ticket is back: nobody else may begin one too many.
+        let (spot, panicked) = match begun {
+            Some(Ok((flight, answered))) => (OnTheSpot::Begun(cell.set_out(lane, flight, answered)), None),
+            Some(Err(_)) => (OnTheSpot::Answer(Err(NoReply::Panicked)), Some(M::NAME)),
+            None => (OnTheSpot::Nothing, None),
+        };
+        self.give_back(runner, panicked);
+        spot
+    }
+
+    /// Ends what was done in place. `panicked`: the message that the agent panicked over; what follows is for the host.
+    fn give_back(&self, mut runner: Box<Runner<A>>, panicked: Option<&'static str>) {
+        let rest = match panicked {
+            Some(message) => {
+                runner.body.note_panic(message);
                 Rest::More
             }
-            _ => Rest::Idle,
+            None => Rest::Idle,
         };
         match self.mailbox.settle(0, rest, runner) {
             Some(runner) => self.host.run(runner),
             None => self.note_settled(),
         }
-        answer.map(|answer| answer.map_err(|_| NoReply::Panicked))
     }
 }
 
@@ -210,6 +296,8 @@ pub(crate) trait AnyCell: Send + Sync {
     /// Does an [`crate::ops::Exchange`] in place, if it can.
     fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
     fn forget(&self, place: WaiterId);
+    /// A handler of `lane` that ran elsewhere does so no more.
+    fn came_back(self: Arc<Self>, lane: u16);
     fn control(&self, control: Control);
     fn set_gate(&self, gate: Gate);
     fn depth_and_activity(&self) -> (u32, bool);
@@ -261,14 +349,18 @@ impl<A: Agent> AnyCell for Cell<A> {
     }
 
     fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
-        if let Some((_, op)) = self.kind.find(message) {
-            op.in_place(self, exchange, call);
+        if let Some((lane, op)) = self.kind.find(message) {
+            op.in_place(self, lane, exchange, call);
         }
     }
 
     fn forget(&self, place: WaiterId) {
         self.mailbox.forget(place);
         self.note_settled();
+    }
+
+    fn came_back(self: Arc<Self>, lane: u16) {
+        Cell::came_back(&self, lane);
     }
 
     fn control(&self, control: Control) {
@@ -283,11 +375,11 @@ impl<A: Agent> AnyCell for Cell<A> {
 
     fn depth_and_activity(&self) -> (u32, bool) {
         let (depth, active) = self.mailbox.depth_and_activity();
-        (depth, active || self.stats.in_flight.load(Relaxed) > 0)
+        (depth, active || self.in_flight() > 0)
     }
 
     fn load(&self) -> u32 {
-        self.mailbox.depth_and_activity().0 + self.stats.in_flight.load(Relaxed)
+        self.mailbox.depth_and_activity().0 + self.in_flight()
     }
 
     fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>> {
@@ -334,7 +426,7 @@ impl<A: Agent> AnyCell for Cell<A> {
             state: AgentState::from_u8(self.stats.state.load(Relaxed)),
             mailbox_depth: self.mailbox.depth_and_activity().0,
             mailbox_capacity: self.profile.mailbox_capacity,
-            in_flight: self.stats.in_flight.load(Relaxed),
+            in_flight: self.in_flight(),
             handled: self.stats.handled.load(Relaxed),
             restarts: self.stats.restarts.load(Relaxed),
             last_error: self.stats.last_error.lock().map(|message| format!("panicked in {message}")),

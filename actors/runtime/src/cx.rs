@@ -66,6 +66,12 @@ impl Cx {
         self.call.as_ref()
     }
 
+    /// The same surroundings, as part of `call`: what is asked and told goes to that call's caller. Cancellation stays
+    /// this handler's.
+    pub fn within(&self, call: Arc<CallMeta>) -> Self {
+        Self { me: self.me.clone(), call: Some(call), cancel: self.cancel.clone() }
+    }
+
     /// Who is behind the message: the call's principal, or for a plain tell or ask an agent of this system.
     pub fn principal(&self) -> &Principal {
         match &self.call {
@@ -154,6 +160,13 @@ impl Cx {
     pub fn log(&self, line: Log) {
         if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
             caller.log(line);
+        }
+    }
+
+    /// Tells the caller that what its person was sent to an address for is done there. Never waits.
+    pub fn elicitation_done(&self, id: &str) {
+        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+            caller.elicitation_done(id);
         }
     }
 

@@ -84,6 +84,9 @@ impl<A: Agent> Cell<A> {
             let _ = catch_unwind(AssertUnwindSafe(|| agent.stopped(cx)));
         }
         body.phase = Phase::Ended;
+        if let Some(asides) = self.asides.get() {
+            asides.end();
+        }
         let (agent, others) = (body.agent.take(), body.others.take());
         drop_caught(AssertUnwindSafe(|| drop(agent)));
         drop_caught(AssertUnwindSafe(|| drop(others)));

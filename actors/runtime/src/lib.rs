@@ -6,6 +6,7 @@
 
 mod agent;
 mod agent_ref;
+mod aside;
 mod ask;
 mod body;
 mod call;
@@ -21,15 +22,18 @@ mod failure;
 mod host;
 mod ids;
 mod journal;
+mod judged;
 mod lane;
 mod mailbox;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
 mod ops;
+mod patterns;
 mod policy;
 mod pool;
 mod port;
 mod profile;
+mod rate_limit;
 mod reply;
 mod snapshot;
 mod spawn;
@@ -56,11 +60,13 @@ pub use error::SendError;
 pub use events::{Events, Published};
 pub use ids::AgentId;
 pub use journal::{Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, Record};
-pub use policy::{Crossing, Direction, Policy, PolicyChain, RateLimit};
+pub use patterns::Patterns;
+pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
 pub use pool::{Choice, Pool};
 pub use profile::{
     CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
 };
+pub use rate_limit::{RATE_CROWDS, RATE_KEYS_MAX, RateLimit, ToolRateLimit};
 pub use snapshot::{AgentSnapshot, AgentState};
 pub use spawn::Spawn;
 pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::{Agent, ConcurrentHandler, Handler, SyncHandler};
 use crate::agent_ref::{AgentRef, Recipient};
 use crate::call::CallMeta;
-use crate::cell::Cell;
+use crate::cell::{Cell, OnTheSpot};
 use crate::cx::Cx;
 use crate::lane::{Envelope, Lane, Queue, typed};
 use crate::port::Port;
@@ -56,10 +56,40 @@ impl<A: Agent, M: Message> Clone for Direct<A, M> {
 
 impl<A: Agent, M: Message> Copy for Direct<A, M> {}
 
+/// The direct way to begin a concurrent handler.
+pub(crate) struct Begin<A: Agent, M: Message> {
+    pub(crate) begin: fn(&mut A, &Cx, &Profile, Wanted<M>) -> BoxFuture<'static, bool>,
+    pub(crate) ready: fn(&A, &M) -> bool,
+    pub(crate) in_flight_max: u32,
+}
+
+impl<A: Agent, M: Message> Clone for Begin<A, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Agent, M: Message> Copy for Begin<A, M> {}
+
+/// What an asker can do without the host.
+pub(crate) enum Shortcut<A: Agent, M: Message> {
+    None,
+    All(Direct<A, M>),
+    Beginning(Begin<A, M>),
+}
+
+impl<A: Agent, M: Message> Clone for Shortcut<A, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Agent, M: Message> Copy for Shortcut<A, M> {}
+
 /// A message that may be answered on the spot.
 pub(crate) struct Exchange<M: Message> {
     pub(crate) message: Option<M>,
-    pub(crate) answer: Option<Result<M::Reply, NoReply>>,
+    pub(crate) spot: OnTheSpot<M::Reply>,
 }
 
 pub(crate) trait Op<A: Agent>: Send + Sync {
@@ -74,8 +104,8 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
     fn run(&self, lane: &mut dyn Lane, run: Run<'_, A>) -> Ran<A>;
     /// Sets the head of `queue` aside.
     fn stash(&self, queue: &mut Queue, stash: &mut Queue);
-    /// Does an [`Exchange`] in place, if it can.
-    fn in_place(&self, cell: &Cell<A>, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
+    /// Does an [`Exchange`] in place, or begins it there, if it can.
+    fn in_place(&self, cell: &Cell<A>, lane: u16, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
     /// A `Recipient<M>`.
     fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any>;
     /// Asks by name with JSON.
@@ -88,7 +118,7 @@ pub(crate) trait Op<A: Agent>: Send + Sync {
 }
 
 macro_rules! op {
-    ($op:ident, $handler:ident, $direct:expr, $in_flight_max:expr, $run:ident) => {
+    ($op:ident, $handler:ident, $shortcut:expr, $in_flight_max:expr, $run:ident) => {
         impl<A: $handler<M>, M: Message> Op<A> for $op<M> {
             fn message(&self) -> TypeId {
                 TypeId::of::<M>()
@@ -118,15 +148,15 @@ macro_rules! op {
                 queue.shift_head::<M>(stash);
             }
 
-            fn in_place(&self, cell: &Cell<A>, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
-                let direct: Option<Direct<A, M>> = $direct;
-                if let (Some(direct), Some(exchange)) = (direct, exchange.downcast_mut::<Exchange<M>>()) {
-                    exchange.answer = cell.in_place(direct, &mut exchange.message, call);
+            fn in_place(&self, cell: &Cell<A>, lane: u16, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
+                if let Some(exchange) = exchange.downcast_mut::<Exchange<M>>() {
+                    let shortcut: Shortcut<A, M> = ($shortcut)(self);
+                    exchange.spot = cell.shortcut(shortcut, lane, &mut exchange.message, call);
                 }
             }
 
             fn recipient(&self, cell: Arc<Cell<A>>, lane: u16) -> Box<dyn Any> {
-                Box::new(Recipient::<M>::new(Arc::new(Port { cell, lane, direct: $direct })))
+                Box::new(Recipient::<M>::new(Arc::new(Port { cell, lane, shortcut: ($shortcut)(self) })))
             }
 
             fn ask_named(
@@ -148,12 +178,22 @@ pub(crate) struct ConcurrentOp<M>(u32, PhantomData<fn(M)>);
 op!(
     SyncOp,
     SyncHandler,
-    Some(Direct { handle: <A as SyncHandler<M>>::handle, ready: <A as SyncHandler<M>>::ready }),
+    |_: &Self| Shortcut::All(Direct { handle: <A as SyncHandler<M>>::handle, ready: <A as SyncHandler<M>>::ready }),
     |_: &Self| None,
     run_sync
 );
-op!(ExclusiveOp, Handler, None, |_: &Self| None, run_exclusive);
-op!(ConcurrentOp, ConcurrentHandler, None, |op: &Self| Some(op.0), run_concurrent);
+op!(ExclusiveOp, Handler, |_: &Self| Shortcut::None, |_: &Self| None, run_exclusive);
+op!(
+    ConcurrentOp,
+    ConcurrentHandler,
+    |op: &Self| Shortcut::Beginning(Begin {
+        begin: begin::<A, M>,
+        ready: <A as ConcurrentHandler<M>>::ready,
+        in_flight_max: op.0
+    }),
+    |op: &Self| Some(op.0),
+    run_concurrent
+);
 
 impl<M> SyncOp<M> {
     pub(crate) fn new() -> Self {
@@ -250,9 +290,21 @@ fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(lane: &mut dyn Lane, run:
     }
     let Some(envelope) = queue.pop_front() else { return Ran::Done };
     *run.begun += 1;
-    let Some((message, mut reply, call)) = wanted(envelope) else { return Ran::Done };
-    let cx = run.cx.for_handler(call.clone(), reply.is_some());
-    let (cancel, grace) = (cx.cancel.clone(), run.profile.cancel_grace);
+    match wanted(envelope) {
+        Some(wanted) => Ran::Concurrent(begin(agent, run.cx, run.profile, wanted)),
+        None => Ran::Done,
+    }
+}
+
+/// Begins a concurrent handler; `false` where it panics on the way.
+fn begin<A: ConcurrentHandler<M>, M: Message>(
+    agent: &mut A,
+    cx: &Cx,
+    profile: &Profile,
+    (message, mut reply, call): Wanted<M>,
+) -> BoxFuture<'static, bool> {
+    let cx = cx.for_handler(call.clone(), reply.is_some());
+    let (cancel, grace) = (cx.cancel.clone(), profile.cancel_grace);
     let span = cx.span(M::NAME);
     let work = agent.handle(message, cx);
     let flight = async move {
@@ -260,13 +312,14 @@ fn run_concurrent<A: ConcurrentHandler<M>, M: Message>(lane: &mut dyn Lane, run:
         finish(reply, answer);
     };
     let flight = std::panic::AssertUnwindSafe(flight).catch_unwind().map(|end| end.is_ok());
-    Ran::Concurrent(match span {
+    match span {
         Some(span) => Box::pin(tracing::Instrument::instrument(flight, span)),
         None => Box::pin(flight),
-    })
+    }
 }
 
-type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
+/// What is left of an envelope whose reply somebody waits for.
+pub(crate) type Wanted<M> = (M, Option<Replier<<M as Message>::Reply>>, Option<Arc<CallMeta>>);
 
 /// The parts of an envelope whose reply somebody still waits for.
 fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {

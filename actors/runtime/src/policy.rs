@@ -1,18 +1,16 @@
 //! The one place that sees every message that crosses a boundary.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 
-use callboard_message::{CallId, Failure, FailureKind, Principal};
+use callboard_message::{CallId, Failure, FailureKind, Principal, RawObject, RawReply};
 use futures::future::BoxFuture;
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use serde_json::value::RawValue;
 
 use crate::sync::Mutex;
 
 /// Which way a message crosses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From a peer to one of our agents.
     Inbound,
@@ -37,16 +35,40 @@ pub struct Crossing<'a> {
     pub payload: &'a RawValue,
 }
 
+/// What a message that crossed brings after it, over the same boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Its reply, the other way; of a failure `message` and `data`.
+    Reply,
+    /// A question asked in mid-call, the other way. The crossing's message is its kind: `sample`, `elicit` or `roots`.
+    Question,
+    /// What was answered to one, the message's way. The crossing's message is the same.
+    Answer,
+}
+
 /// One link of the chain: it authorises, limits, guards or records.
 pub trait Policy: Send + Sync {
     /// Lets the message pass, or says why not. An error is an answer to the sender: it holds no secret.
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>>;
+
+    /// Whether it judges parts too. Asked once, when it joins a chain: one without such policies does nothing for them.
+    fn judges_parts(&self) -> bool {
+        false
+    }
+
+    /// Lets a part pass, or says why not: the failure takes the part's place. The crossing is the message's, with the
+    /// part's payload.
+    fn judge_part<'a>(&'a self, _part: Part, _crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The policies of a system, in order. Empty, it costs one load.
 #[derive(Default)]
 pub struct PolicyChain {
     any: AtomicBool,
+    /// One of them at least judges parts.
+    parts: AtomicBool,
     links: Mutex<Arc<Vec<Arc<dyn Policy>>>>,
 }
 
@@ -55,9 +77,11 @@ impl PolicyChain {
     pub fn push(&self, policy: impl Policy + 'static) {
         let mut links = self.links.lock();
         let mut longer = Vec::clone(&links);
+        let judges_parts = policy.judges_parts();
         longer.push(Arc::new(policy));
         *links = Arc::new(longer);
         self.any.store(true, Release);
+        self.parts.fetch_or(judges_parts, Release);
     }
 
     /// Asks each policy in turn; the first that refuses decides.
@@ -74,32 +98,46 @@ impl PolicyChain {
         }
         Ok(())
     }
-}
 
-/// Lets each principal send so many messages a second, with bursts of as many.
-pub struct RateLimit {
-    limiter: DefaultKeyedRateLimiter<(String, Direction)>,
-}
+    /// Whether any of them judges parts.
+    pub fn judges_parts(&self) -> bool {
+        self.parts.load(Acquire)
+    }
 
-impl std::hash::Hash for Direction {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (*self as u8).hash(state);
+    /// Asks each policy that judges parts about one.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub async fn judge_part(&self, part: Part, crossing: Crossing<'_>) -> Result<(), Failure> {
+        if !self.judges_parts() {
+            return Ok(());
+        }
+        let links = self.links.lock().clone();
+        for link in links.iter().filter(|link| link.judges_parts()) {
+            link.judge_part(part, crossing).await?;
+        }
+        Ok(())
+    }
+
+    /// The reply to the message that crossed, or the failure in its place, if it may pass; else the refusal.
+    ///
+    /// # Errors
+    /// The failure that there was, or the first refusal.
+    pub async fn judge_reply(&self, crossing: Crossing<'_>, reply: RawReply) -> RawReply {
+        if !self.judges_parts() {
+            return reply;
+        }
+        let told = match &reply {
+            Ok(reply) => reply.clone(),
+            // A policy's own refusal; what a peer says never stands there.
+            Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => return reply,
+            Err(failure) => RawObject::new().with("message", &failure.message).with("data", &failure.data).to_raw(),
+        };
+        self.judge_part(Part::Reply, Crossing { payload: &told, ..crossing }).await?;
+        reply
     }
 }
 
-impl RateLimit {
-    /// `per_second` messages a second, for each principal and direction.
-    pub fn per_principal(per_second: NonZeroU32) -> Self {
-        Self { limiter: RateLimiter::keyed(Quota::per_second(per_second)) }
-    }
-}
-
-impl Policy for RateLimit {
-    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        let allowed = self.limiter.check_key(&(crossing.principal.id.clone(), crossing.direction)).is_ok();
-        Box::pin(std::future::ready(match allowed {
-            true => Ok(()),
-            false => Err(Failure::new(FailureKind::Overloaded, "rate limit reached, try again in a second")),
-        }))
-    }
+fn has_reason(failure: &Failure) -> bool {
+    failure.data.as_ref().is_some_and(|data| data.get("reason").is_some())
 }

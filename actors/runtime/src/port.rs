@@ -7,11 +7,10 @@ use callboard_message::Message;
 
 use crate::agent::Agent;
 use crate::call::CallMeta;
-use crate::cell::{AnyCell, Cell, Pushed};
+use crate::cell::{AnyCell, Cell, OnTheSpot, Pushed};
 use crate::lane::{Envelope, Queue};
 use crate::mailbox::WaiterId;
-use crate::ops::Direct;
-use crate::reply::NoReply;
+use crate::ops::Shortcut;
 
 /// Where an envelope comes from when there is room for it.
 pub trait Source<M: Message> {
@@ -44,14 +43,14 @@ impl<M: Message> Source<M> for Told<'_, M> {
 pub(crate) struct Port<A: Agent, M: Message> {
     pub(crate) cell: Arc<Cell<A>>,
     pub(crate) lane: u16,
-    pub(crate) direct: Option<Direct<A, M>>,
+    pub(crate) shortcut: Shortcut<A, M>,
 }
 
 /// A [`Port`] without its agent's type.
 pub(crate) trait Accept<M: Message>: Send + Sync {
     fn admit(&self, source: &mut dyn Source<M>) -> Pushed;
     fn wait(&self, source: &mut dyn Source<M>, place: &mut Option<WaiterId>, waker: &Waker) -> Pushed;
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>>;
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply>;
     fn cell(&self) -> &dyn AnyCell;
 }
 
@@ -64,8 +63,8 @@ impl<A: Agent, M: Message> Accept<M> for Port<A, M> {
         self.cell.wait(place, waker, |queue| source.put(queue, self.lane))
     }
 
-    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> Option<Result<M::Reply, NoReply>> {
-        self.cell.in_place(self.direct?, slot, call)
+    fn in_place(&self, slot: &mut Option<M>, call: Option<&Arc<CallMeta>>) -> OnTheSpot<M::Reply> {
+        self.cell.shortcut(self.shortcut, self.lane, slot, call)
     }
 
     fn cell(&self) -> &dyn AnyCell {

@@ -28,6 +28,10 @@ pub struct Profile {
     /// A synchronous handler of an idle agent may run on the thread that asks. Say `false` for agents that block for long
     /// or need their own arbiter's thread.
     pub in_place: bool,
+    /// A concurrent handler of an idle agent may begin on the thread that asks, and go on in the task that asks, if that
+    /// has a tokio runtime: two wake-ups less. Say `true` for agents that hand a request on and wait for its answer. What
+    /// has to outlast the asker's task and runtime, they must spawn on a runtime that does.
+    pub in_place_concurrent: bool,
     /// How many restarts in which time are borne, for an agent without a supervisor of its own.
     pub restarts: Intensity,
     /// How long to wait before a restart.
@@ -43,6 +47,7 @@ impl Default for Profile {
             cancel_grace: CANCEL_GRACE_DEFAULT,
             cancel_safe: false,
             in_place: true,
+            in_place_concurrent: false,
             restarts: Intensity::default(),
             backoff: Backoff::default(),
         }
@@ -62,9 +67,16 @@ impl Profile {
         self
     }
 
+    /// The same profile, with concurrent handlers in the tasks of those who ask, where that can be.
+    pub fn with_askers(mut self) -> Self {
+        self.in_place_concurrent = true;
+        self
+    }
+
     /// The same profile, always run on the agent's own arbiter.
     pub fn pinned(mut self) -> Self {
         self.in_place = false;
+        self.in_place_concurrent = false;
         self
     }
 }

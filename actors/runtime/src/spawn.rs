@@ -1,6 +1,6 @@
 use std::any::TypeId;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;
@@ -76,6 +76,7 @@ impl<'a, A: Agent> Spawn<'a, A> {
             supervisor: self.supervisor,
             mailbox,
             stats: Stats::default(),
+            asides: OnceLock::new(),
         });
         let body = Body::new(agent);
         let agent = AgentRef(cell.clone());

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use futures::future::BoxFuture;
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;
@@ -147,8 +148,13 @@ impl<A: Agent> Cell<A> {
         let Some((lane_at, in_a_row)) = body.batch.head() else { return self.out_of_work(body) };
         let op = &self.kind.handlers.ops[usize::from(lane_at)];
         if let Some(max) = op.in_flight_max()
-            && body.others.as_ref().and_then(|o| o.by_lane.get(usize::from(lane_at))).is_some_and(|n| *n >= max)
+            && self.suspended(body, lane_at) >= max
         {
+            self.await_asides();
+            // One that has ended in between wakes nobody.
+            if self.suspended(body, lane_at) < max {
+                return Step::On;
+            }
             return Step::Rest(Rest::Busy);
         }
         // A small mailbox gives room back before each message; a large one after each chunk, which costs less.
@@ -182,14 +188,7 @@ impl<A: Agent> Cell<A> {
                 self.poll_futures(body)
             }
             Ok(Ran::Concurrent(future)) => {
-                let others = body.others.get_or_insert_default();
-                let at = usize::from(lane_at);
-                if others.by_lane.len() <= at {
-                    others.by_lane.resize(at + 1, 0);
-                }
-                others.by_lane[at] += 1;
-                others.futures.push(Box::pin(async move { (lane_at, future.await) }));
-                self.stats.in_flight.fetch_add(1, Relaxed);
+                self.run_beside(body, lane_at, future);
                 self.poll_futures(body)
             }
             Err(_) => {
@@ -207,6 +206,18 @@ impl<A: Agent> Cell<A> {
         }
     }
 
+    /// Keeps a concurrent handler, to be polled beside the agent.
+    fn run_beside(&self, body: &mut Body<A>, lane: u16, future: BoxFuture<'static, bool>) {
+        let others = body.others.get_or_insert_default();
+        let at = usize::from(lane);
+        if others.by_lane.len() <= at {
+            others.by_lane.resize(at + 1, 0);
+        }
+        others.by_lane[at] += 1;
+        others.futures.push(Box::pin(async move { (lane, future.await) }));
+        self.stats.in_flight.fetch_add(1, Relaxed);
+    }
+
     /// Tells the agent which of those that it watches ended.
     fn tell_ends(self: &Arc<Self>, body: &mut Body<A>) -> Step {
         for (who, why) in std::mem::take(&mut body.ends) {
@@ -221,8 +232,12 @@ impl<A: Agent> Cell<A> {
 
     /// The batch is empty: new messages, or the end of the turn.
     fn out_of_work(self: &Arc<Self>, body: &mut Body<A>) -> Step {
-        let in_flight = body.others.as_ref().is_some_and(|o| !o.futures.is_empty());
-        if body.draining && !in_flight && !self.mailbox.has_queued() {
+        if !body.draining {
+            return Step::Rest(Rest::Idle);
+        }
+        self.await_asides();
+        let in_flight = body.others.as_ref().is_some_and(|o| !o.futures.is_empty()) || self.suspended_elsewhere() > 0;
+        if !in_flight && !self.mailbox.has_queued() {
             return self.end(body, ExitReason::Stopped);
         }
         Step::Rest(Rest::Idle)
@@ -308,6 +323,11 @@ impl<A: Agent> Cell<A> {
                 }
                 let seen = body.alive().and_then(|(agent, _)| catch_unwind(AssertUnwindSafe(|| agent.observe())).ok());
                 let _ = reply.send(seen.unwrap_or_default());
+            }
+            Control::Panicked => return self.fail(body, "an async handler"),
+            Control::Adopt(lane, flight) => {
+                self.run_beside(body, lane, flight);
+                return self.poll_futures(body);
             }
             // Told when the agent is there to hear it.
             Control::Terminated(who, why) => body.ends.push((who, why)),

@@ -23,6 +23,10 @@ mod supervision;
 #[path = "it/cancelling.rs"]
 mod cancelling;
 
+// Handlers in the tasks of those who ask are the agent's all the same.
+#[path = "it/asides.rs"]
+mod asides;
+
 // Agents end in order, whoever cares learns it, and nothing leaks.
 #[path = "it/lifecycle.rs"]
 mod lifecycle;

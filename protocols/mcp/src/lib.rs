@@ -1,6 +1,7 @@
 //! MCP: inbound server and outbound client over callboard calls.
 
 pub mod bare;
+pub mod bridge;
 pub mod inbound;
 mod listen;
 pub mod outbound;

@@ -5,9 +5,12 @@
 //! gets the same answer, in time linear in its length. What can't be read is blocked.
 
 mod concept;
+mod guard;
 mod normal;
+mod policy;
 mod rule;
 mod screen;
+mod texts;
 mod view;
 
 #[cfg(test)]
@@ -15,6 +18,8 @@ mod tests;
 
 use callboard_runtime::{Agent, Cx, Handlers, Profile, SyncHandler};
 
+pub use guard::{GUARD_ABSENT, GUARD_REASON, GUARD_TIMEOUT_DEFAULT, GUARD_UNREADABLE, Guard, rules_of};
+pub use policy::GuardPolicy;
 pub use rule::SCORE_BLOCKED;
 pub use screen::{Origin, SCREEN_BYTES_MAX, Screen, Screening, blocked, screen};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::surface::{
-    About, CallTool, Complete, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, ReadResource, Subscribe,
+    About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates,
+    ListResources, ListTools, MISSING, ReadResource, Subscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
@@ -20,7 +20,7 @@ use super::options::InboundOptions;
 use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
 use super::tools::{TaskSupport, Tools};
 use crate::wire::header::HeaderParam;
-use crate::wire::{Era, Revision, meta};
+use crate::wire::{Era, Revision, failure, hmcp, meta};
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct Surface {
@@ -108,6 +108,9 @@ impl Surface {
         if self.handles::<Complete>() {
             can.set("completions", RawObject::new());
         }
+        if self.handles::<CreateMessage>() {
+            hmcp::advertise(&mut can);
+        }
         can
     }
 
@@ -143,6 +146,7 @@ impl Surface {
             "resources/read" if self.handles::<ReadResource>() => self.read_resource(params, revision, call).await,
             "prompts/list" if self.handles::<ListPrompts>() => self.pass::<ListPrompts>(params, call).await,
             "prompts/get" if self.handles::<GetPrompt>() => self.pass::<GetPrompt>(params, call).await,
+            hmcp::METHOD if self.handles::<CreateMessage>() => self.create_message(params, revision, call).await,
             "completion/complete" if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
             other if self.handles::<Forward>() => self.forward(other, params, call).await,
             _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {}", printable(method)))),
@@ -203,6 +207,24 @@ impl Surface {
         self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision, &uri))
     }
 
+    /// HMCP: the agent answers as a model does. A client of the stateless era is told by name what an answer lacks; one
+    /// of the legacy era where it asks for that.
+    async fn create_message(
+        &self,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let call = for_purpose(params, call)?;
+        let mut params = object(params)?;
+        meta::strip_hop(&mut params);
+        if revision.era() == Era::Modern && !self.outside {
+            let own = params.object("_meta").unwrap_or_default();
+            params.set("_meta", own.with(MISSING, true));
+        }
+        self.ask::<CreateMessage>(params, call).await.map_err(failure::to_rpc)
+    }
+
     async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
         let mut params = object(params)?;
         meta::strip_hop(&mut params);
@@ -240,8 +262,9 @@ impl Surface {
             message,
             payload,
         };
-        self.agent.system().policy().judge(crossing).await?;
-        Ok(call)
+        let system = self.agent.system();
+        system.policy().judge(crossing).await?;
+        Ok(call.judged(system, Direction::Inbound, &self.agent_name))
     }
 
     /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
@@ -251,10 +274,21 @@ impl Surface {
         let deadline = call.deadline.unwrap_or(now + self.options.call_deadline);
         let patience = deadline.saturating_duration_since(now);
         let call = call.until(deadline);
+        let (principal, id) = (call.principal.clone(), call.id);
         let gone = call.cancel.clone().drop_guard();
         let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
         gone.disarm();
-        asked.unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))))
+        let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));
+        let crossing = Crossing {
+            direction: Direction::Inbound,
+            principal: &principal,
+            call: id,
+            agent: &self.agent_name,
+            message: name,
+            payload: RawValue::NULL,
+        };
+        let reply = asked.unwrap_or_else(|_| late());
+        self.agent.system().policy().judge_reply(crossing, reply).await
     }
 }
 

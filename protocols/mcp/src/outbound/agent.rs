@@ -3,24 +3,20 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use callboard_message::surface::{
-    CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
-    ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
-};
-use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject};
-use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers, Profile};
+use callboard_message::{Failure, Named};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::link::LinkError;
-use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint, EraChoice};
-use super::unwrap;
-use super::upstream::{Upstream, http_client};
+use super::connect::Wiring;
+use super::errand::{Errand, admit, bounded, judge_reply};
+use super::link::Clients;
+use super::news::News;
+use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
+use super::unwrap::plain_value;
+use super::upstream::Upstream;
 use crate::wire::Era;
-
-/// Requests that belong to the connection, not to a call on it.
-const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscriptions/listen"];
 
 /// An MCP server elsewhere, as an agent of this system.
 ///
@@ -37,7 +33,7 @@ const NOT_FORWARDED: [&str; 3] = ["initialize", "server/discover", "subscription
 pub struct McpClient {
     endpoint: Endpoint,
     options: Arc<ClientOptions>,
-    http: reqwest::Client,
+    http: Clients,
     /// Which era the server was found to be of.
     remembered: Arc<Mutex<Option<Era>>>,
     /// What ended clients have left to do.
@@ -52,11 +48,8 @@ impl McpClient {
     /// # Errors
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
-        let wants_modern = options.era == EraChoice::Only(Era::Modern);
-        if options.revision.era() == Era::Modern || wants_modern && matches!(endpoint, Endpoint::Sse(_)) {
-            return Err(ClientError::Era);
-        }
-        let http = http_client(&options)?;
+        options.fit(&endpoint)?;
+        let http = Clients::new(&options)?;
         Ok(Self {
             endpoint,
             options: Arc::new(options),
@@ -82,18 +75,20 @@ impl Agent for McpClient {
 
     fn profile() -> Profile {
         // What is given up is given up on the wire too; the state is a handle to the connection.
-        Profile::default().cancel_safe()
+        Profile::default().cancel_safe().with_askers()
     }
 
     fn started(&mut self, cx: &mut Cx) {
-        let (endpoint, options, http) = (self.endpoint.clone(), self.options.clone(), self.http.clone());
-        self.upstream = Some(Arc::new(Upstream::new(
-            endpoint,
-            options,
-            http,
-            (self.remembered.clone(), self.farewells.clone()),
-            cx.clone(),
-        )));
+        self.upstream = Some(Arc::new(Upstream::new(Wiring {
+            endpoint: self.endpoint.clone(),
+            options: self.options.clone(),
+            http: self.http.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
+            news: News::of(cx.clone(), true),
+            tools: Arc::default(),
+            remembered: self.remembered.clone(),
+            farewells: self.farewells.clone(),
+        })));
     }
 
     fn observe(&self) -> serde_json::Value {
@@ -110,98 +105,26 @@ impl ConcurrentHandler<Named> for McpClient {
         let (upstream, limit, server) = (self.upstream.clone(), self.options.call_timeout, self.endpoint.to_string());
         async move {
             let upstream = upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
-            admit(&message, &cx, &server).await?;
+            let (server, name) = (cx.me().name().unwrap_or(&server), message.name.clone());
+            admit(&message, &cx, server).await?;
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            let answering = timeout_at(deadline, answer(&upstream, message, &cx));
-            tokio::select! {
-                // The deadline cancels too.
-                () = cx.cancelled() => Err(if Instant::now() < deadline { cancelled() } else { timed_out() }),
-                answer = answering => answer.unwrap_or_else(|_| Err(timed_out())),
-            }
+            let reply = bounded(&cx, deadline, answer(&upstream, message, &cx)).await;
+            judge_reply(reply, &name, &cx, server).await
         }
     }
 }
 
-/// Whether the message may leave.
-async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
-    if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
-        return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
-    }
-    let crossing = Crossing {
-        direction: Direction::Outbound,
-        principal: cx.principal(),
-        call: cx.call().map_or_else(CallId::fresh, |call| call.id),
-        agent: cx.me().name().unwrap_or(server),
-        message: &message.name,
-        payload: &message.payload,
-    };
-    cx.system().policy().judge(crossing).await
-}
-
 async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-    let Named { name, payload } = message;
-    let object = || RawObject::parse(&payload).map_err(|_| Failure::invalid("the message must be a JSON object"));
-    if !name.starts_with(RESERVED_PREFIX) {
-        return use_tool(upstream, name, payload, cx).await;
-    }
-    let params = object()?;
-    let method = match name.as_str() {
-        Describe::NAME => return Ok(upstream.session().await?.about.to_raw()),
-        ListTools::NAME => return Ok(upstream.list_tools(params, cx).await?),
-        Subscribe::NAME => return Ok(upstream.subscribe(true, params, cx).await?),
-        Unsubscribe::NAME => return Ok(upstream.subscribe(false, params, cx).await?),
-        Forward::NAME => return forward(upstream, params, cx).await,
-        CallTool::NAME => "tools/call",
-        ListResources::NAME => "resources/list",
-        ListResourceTemplates::NAME => "resources/templates/list",
-        ReadResource::NAME => "resources/read",
-        ListPrompts::NAME => "prompts/list",
-        GetPrompt::NAME => "prompts/get",
-        Complete::NAME => "completion/complete",
-        // No MCP of any revision has it in this direction; HMCP does.
-        CreateMessage::NAME => "sampling/createMessage",
-        _ => return Err(Failure::not_found("no MCP server has such a message")),
-    };
-    Ok(upstream.request(method, params, cx).await?)
-}
-
-/// A message as a tool of its name, and its reply as a plain value.
-async fn use_tool(
-    upstream: &Upstream,
-    name: String,
-    payload: Box<RawValue>,
-    cx: &Cx,
-) -> Result<Box<RawValue>, Failure> {
-    if !payload.get().starts_with('{') {
-        return Err(Failure::invalid("the message must be a JSON object"));
-    }
-    let mut params = RawObject::new().with("name", &name);
-    params.set_raw("arguments", payload);
-    let result = upstream.request("tools/call", params, cx).await?;
-    let result = RawObject::parse(&result)
-        .map_err(|_| Failure::from(LinkError::Protocol("the tool's result is no object".into())))?;
-    let wrapped = unwrap::may_be_wrapped(&result) && upstream.is_wrapped(&name).await;
-    unwrap::value(result, wrapped)
-}
-
-async fn forward(upstream: &Upstream, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-    let method = params.text("method").ok_or_else(|| Failure::invalid("`method` must be a string"))?;
-    if NOT_FORWARDED.contains(&method.as_str()) {
-        return Err(Failure::new(FailureKind::Rejected, format!("{method} is the connection's own")));
-    }
-    let inner = match params.get("params") {
-        Some(inner) => RawObject::parse(inner).map_err(|_| Failure::invalid("`params` must be an object"))?,
-        None => RawObject::new(),
-    };
-    Ok(upstream.request(&method, inner, cx).await?)
-}
-
-fn cancelled() -> Failure {
-    Failure::new(FailureKind::Cancelled, "the call was cancelled")
-}
-
-fn timed_out() -> Failure {
-    Failure::new(FailureKind::TimedOut, "no response in time")
+    Ok(match Errand::read(message)? {
+        Errand::Describe => upstream.session().await?.about.to_raw(),
+        Errand::ListTools(params) => upstream.list_tools(params, cx).await?,
+        Errand::Subscribe { on, params } => upstream.subscribe(on, params, cx).await?,
+        Errand::Request { method, params } => upstream.request(&method, params, cx).await?,
+        Errand::Use { tool, params } => {
+            let result = upstream.request("tools/call", params, cx).await?;
+            plain_value(&result, upstream.is_wrapped(&tool)).await?
+        }
+    })
 }
 
 impl fmt::Debug for McpClient {

@@ -1,17 +1,19 @@
 //! What a server says that belongs to no request of ours, or says to all of them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use callboard_message::{Change, Log, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use callboard_runtime::{Caller, Cx};
+use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::dialect::Dialect;
+use super::link::{Flights, Heard, LinkError, Unplaced, lock};
+use super::news::News;
 use super::options::QUESTIONS_AT_ONCE_MAX;
 use super::questions;
 use super::tool_book::ToolBook;
@@ -27,15 +29,19 @@ pub(super) enum Reply {
 }
 
 /// Listens for one connection.
-pub(super) struct Ear {
+pub(crate) struct Ear {
     flights: Arc<Flights>,
     tools: Arc<ToolBook>,
-    /// The agent, whose followers are told of changes.
-    cx: Cx,
+    /// Whom to tell of changes.
+    news: News,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
     farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
     only_caller: Option<Arc<dyn Caller>>,
+    /// How the server words its questions.
+    dialect: Dialect,
+    /// What the only caller calls itself, as far as it has said.
+    client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
     /// A modern server asks nothing this way, and gets no answer.
@@ -45,12 +51,34 @@ pub(super) struct Ear {
 impl Ear {
     pub(super) fn new(
         tools: Arc<ToolBook>,
-        cx: Cx,
+        news: News,
         farewells: TaskTracker,
         only_caller: Option<Arc<dyn Caller>>,
+        dialect: Dialect,
     ) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
-        Self { flights: Arc::default(), tools, cx, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
+        Self {
+            flights: Arc::default(),
+            tools,
+            news,
+            farewells,
+            only_caller,
+            dialect,
+            client: Mutex::default(),
+            places,
+            is_modern: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Learns from a request what the only caller calls itself.
+    pub(super) fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
+        if self.only_caller.is_some() && self.dialect != Dialect::Mcp {
+            *lock(&self.client) = client();
+        }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
@@ -100,7 +128,7 @@ impl Ear {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
-        let question = questions::read(method, params);
+        let question = self.dialect.read(method, params, || lock(&self.client).clone());
         Reply::Later(Box::pin(async move {
             let answer = match question {
                 Ok(question) => questions::ask(&*caller, question).await,
@@ -116,7 +144,7 @@ impl Ear {
     pub(super) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
-            "sampling/createMessage" | "elicitation/create" | "roots/list" => None,
+            method if Dialect::is_question(method) => None,
             _ => Some(error(id, &RpcError::new(code::METHOD_NOT_FOUND, "method not found"))),
         }
     }
@@ -140,15 +168,27 @@ impl Ear {
             }
             // A line that could be anyone's is nobody's, unless there is but one.
             _ => {
-                let unplaced = self.flights.give_only_call(heard.clone()).is_err();
-                if let (Heard::Notification { method, params: Some(params) }, Some(caller), true) =
-                    (&heard, &self.only_caller, unplaced)
-                    && method == "notifications/message"
-                    && let Ok(line) = RawObject::parse(params)
-                {
-                    caller.log(Log(line));
+                if self.flights.give_only_call(heard.clone()).is_err() {
+                    self.tell_the_only_caller(&heard);
                 }
             }
+        }
+    }
+
+    /// Tells whoever this client is for what belongs to no call for sure, where it is for one caller only.
+    fn tell_the_only_caller(&self, heard: &Heard) {
+        let (Some(caller), Heard::Notification { method, params: Some(params) }) = (&self.only_caller, heard) else {
+            return;
+        };
+        let Ok(params) = RawObject::parse(params) else { return };
+        match method.as_str() {
+            "notifications/message" => caller.log(Log(params)),
+            "notifications/elicitation/complete" => {
+                if let Some(id) = params.text("elicitationId") {
+                    caller.elicitation_done(&id);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -170,7 +210,7 @@ impl Ear {
             }
             _ => return false,
         };
-        self.cx.changed(change);
+        self.news.tell(change);
         true
     }
 }

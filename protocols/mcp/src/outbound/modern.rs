@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use callboard_message::{FailureKind, RawObject};
-use callboard_rpc::encode_request;
+use callboard_rpc::{RpcError, encode_request};
 use callboard_runtime::Cx;
 use futures::future::join_all;
 use serde_json::value::RawValue;
 
 use super::conversation::converse;
+use super::dialect::Dialect;
 use super::ear::Ear;
 use super::link::{Head, Link, LinkError, Outgoing, id_of};
 use super::mirror;
@@ -16,10 +17,10 @@ use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
 use super::session::{Session, quietly, with_call_meta};
 use super::tool_book::ToolBook;
-use crate::wire::{Era, Revision, code, meta};
+use crate::wire::{Era, Revision, code, hmcp, meta};
 
 /// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
-const MAY_ASK: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+const MAY_ASK: [&str; 4] = ["tools/call", "prompts/get", "resources/read", hmcp::METHOD];
 /// Members of a `server/discover` result that say nothing of the server itself.
 const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
 
@@ -163,7 +164,9 @@ pub(super) async fn rounds(
         next = params.clone();
         if let Some(asked) = read.get("inputRequests") {
             let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
-            next.set("inputResponses", answers(&asked, cx).await?);
+            let dialect = session.ear.dialect();
+            let client = dialect.client(Some(&params), cx.call().map(|call| &**call));
+            next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
         }
         match (read.get("requestState"), read.has("inputRequests")) {
             (Some(state), _) => next.set_raw("requestState", state.to_owned()),
@@ -178,15 +181,20 @@ pub(super) async fn rounds(
 }
 
 /// Asks all that a server wants to know, at once.
-async fn answers(asked: &RawObject, cx: &Cx) -> Result<RawObject, LinkError> {
+async fn answers(
+    asked: &RawObject,
+    cx: &Cx,
+    (dialect, client): (Dialect, Option<String>),
+) -> Result<RawObject, LinkError> {
     if asked.len() > QUESTIONS_AT_ONCE_MAX {
         let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
         return Err(LinkError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
     }
+    let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {
         let request = RawObject::parse(request).map_err(|_| bad_questions())?;
         let method = request.text("method").ok_or_else(bad_questions)?;
-        let question = questions::read(&method, request.get("params")).map_err(|_| bad_questions())?;
+        let question = dialect.read(&method, request.get("params"), || client.clone()).map_err(|_| bad_questions())?;
         let answer = questions::ask_in(cx, question).await.map_err(LinkError::Failed)?;
         Ok::<_, LinkError>((key.to_owned(), answer))
     });
@@ -200,6 +208,11 @@ async fn answers(asked: &RawObject, cx: &Cx) -> Result<RawObject, LinkError> {
 
 fn bad_questions() -> LinkError {
     LinkError::Protocol("the server asks for input in a way that can't be read".into())
+}
+
+/// Whether a server refused `initialize` for it speaks the modern era.
+pub(super) fn is_modern_only(error: &RpcError) -> bool {
+    error.code == code::UNSUPPORTED_VERSION && choose(error.data.as_deref()) == Some(Era::Modern)
 }
 
 /// Whether the server found the headers of a request wrong: what is known of its tools may be out of date.

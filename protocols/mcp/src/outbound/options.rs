@@ -14,6 +14,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::auth::Authorizer;
+use super::dialect::Dialect;
 use crate::wire::{Era, Revision};
 
 /// How long a connection may take, and a child its start, by default.
@@ -45,6 +46,8 @@ pub const PAGES_MAX_DEFAULT: u32 = 100;
 pub const SUBSCRIPTIONS_MAX: usize = 1_000;
 /// Most tools of one server that are remembered (their names, and which arguments go into headers).
 pub const TOOLS_REMEMBERED_MAX: usize = 10_000;
+/// The longest that a tool may have its results kept by saying so itself.
+pub const TOOL_CACHE_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// What of this process's environment a child gets, by default.
 pub const ENVIRONMENT_DEFAULT: [&str; 5] = ["HOME", "LANG", "PATH", "TMPDIR", "USER"];
 /// Most times that one request is sent again because its authorization was refused.
@@ -157,8 +160,12 @@ pub enum EraChoice {
 /// How a client behaves.
 #[derive(Clone)]
 pub struct ClientOptions {
+    /// What the log calls the server; its address or program by default.
+    pub name: Option<String>,
     /// Which of the two MCPs.
     pub era: EraChoice,
+    /// How the server words its questions.
+    pub dialect: Dialect,
     /// What `initialize` offers in the legacy era; the server may choose an older one.
     pub revision: Revision,
     /// What the client says of itself: MCP's `Implementation`.
@@ -198,7 +205,9 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
+            name: None,
             era: EraChoice::Auto,
+            dialect: Dialect::Mcp,
             revision: Revision::LATEST_LEGACY,
             info: RawObject::new().with("name", "callboard").with("version", env!("CARGO_PKG_VERSION")),
             offers: Abilities::all(),
@@ -220,6 +229,18 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// Whether a server at `endpoint` can be spoken to so.
+    ///
+    /// # Errors
+    /// [`ClientError::Era`].
+    pub(crate) fn fit(&self, endpoint: &Endpoint) -> Result<(), ClientError> {
+        let wants_modern = self.era == EraChoice::Only(Era::Modern);
+        match self.revision.era() == Era::Modern || wants_modern && matches!(endpoint, Endpoint::Sse(_)) {
+            true => Err(ClientError::Era),
+            false => Ok(()),
+        }
+    }
+
     /// The same options with a header that goes with each HTTP request. Its value is never printed.
     ///
     /// # Errors

@@ -15,13 +15,13 @@ use super::options::ClientOptions;
 use crate::wire::{Era, Revision, meta};
 
 /// One session with a server (legacy), or what is known of it (modern).
-pub(super) struct Session {
+pub(crate) struct Session {
     pub(super) link: Link,
     pub(super) ear: Arc<Ear>,
     pub(super) options: Arc<ClientOptions>,
     pub(super) revision: Revision,
     /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
-    pub(super) about: RawObject,
+    pub(crate) about: RawObject,
     /// Listens for changes.
     pub(super) listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
@@ -37,8 +37,18 @@ impl Session {
         Self { link, ear, options, revision, about, listener: Mutex::default() }
     }
 
-    pub(super) fn era(&self) -> Era {
+    pub(crate) fn era(&self) -> Era {
         self.revision.era()
+    }
+
+    /// Whether all requests share one channel, so that a question on it may be any of theirs.
+    pub(crate) fn shares_channel(&self) -> bool {
+        matches!(self.link, Link::Duplex(_))
+    }
+
+    /// Ends with the channel; `None` where each request has a connection of its own.
+    pub(crate) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        self.link.closed()
     }
 
     /// Whether the server said so of itself.

@@ -6,8 +6,21 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::wire::meta;
 
+/// A tool's result as a plain value; `wrapped` is awaited where only the tool's schema says what that is.
+///
+/// # Errors
+/// What the tool says went wrong; `Internal` where it is no result.
+pub(crate) async fn plain_value(
+    result: &RawValue,
+    wrapped: impl Future<Output = bool>,
+) -> Result<Box<RawValue>, Failure> {
+    let result = RawObject::parse(result).map_err(|_| Failure::internal("the tool's result is no object"))?;
+    let wrapped = may_be_wrapped(&result) && wrapped.await;
+    value(result, wrapped)
+}
+
 /// Whether only the tool's output schema says what the value is: the structured content is `{"result": …}`.
-pub(super) fn may_be_wrapped(result: &RawObject) -> bool {
+fn may_be_wrapped(result: &RawObject) -> bool {
     result.object("structuredContent").is_some_and(|content| content.len() == 1 && content.has("result"))
 }
 
@@ -16,7 +29,7 @@ pub(super) fn may_be_wrapped(result: &RawObject) -> bool {
 ///
 /// # Errors
 /// What the tool says went wrong.
-pub(super) fn value(result: RawObject, wrapped: bool) -> Result<Box<RawValue>, Failure> {
+fn value(result: RawObject, wrapped: bool) -> Result<Box<RawValue>, Failure> {
     if result.read("isError") == Some(true) {
         return Err(failure(ToolResult(result)));
     }

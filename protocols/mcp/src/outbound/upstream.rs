@@ -1,6 +1,5 @@
 //! One server: connected when it is first needed, connected again when that was lost.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, FailureKind, RawObject};
@@ -9,36 +8,20 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::ear::Ear;
-use super::legacy;
-use super::link::{Http, Link, LinkError, client, lock};
+use super::connect::{Core, Wiring};
+use super::link::{LinkError, lock};
 use super::listen;
-use super::modern::{self, Discovered};
-use super::options::{ClientOptions, Endpoint, EraChoice, SUBSCRIPTIONS_MAX};
+use super::modern;
+use super::options::SUBSCRIPTIONS_MAX;
 use super::session::{Session, quietly};
-use super::tool_book::ToolBook;
-use crate::wire::{Era, Revision};
+use crate::wire::{Era, hmcp};
 
 /// What one incarnation of a client has of its server.
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     core: Arc<Core>,
     state: Mutex<State>,
-}
-
-/// What a connection is made from.
-struct Core {
-    endpoint: Endpoint,
-    options: Arc<ClientOptions>,
-    http: reqwest::Client,
-    cx: Cx,
-    tools: Arc<ToolBook>,
-    /// Resources whose changes somebody wants to be told of: asked for again on each new connection.
-    resources: Mutex<BTreeSet<String>>,
-    /// Which era the server was found to be of; outlasts this incarnation.
-    remembered: Arc<Mutex<Option<Era>>>,
-    farewells: TaskTracker,
 }
 
 type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>, LinkError>>>;
@@ -50,20 +33,39 @@ enum State {
 }
 
 impl Upstream {
-    pub(super) fn new(
-        endpoint: Endpoint,
-        options: Arc<ClientOptions>,
-        http: reqwest::Client,
-        (remembered, farewells): (Arc<Mutex<Option<Era>>>, TaskTracker),
-        cx: Cx,
-    ) -> Self {
-        let (tools, resources) = (Arc::default(), Mutex::default());
-        let core = Arc::new(Core { endpoint, options, http, cx, tools, resources, remembered, farewells });
+    pub(crate) fn new(wiring: Wiring) -> Self {
+        let core = Arc::new(Core { wiring, resources: Mutex::default() });
         Self { core, state: Mutex::new(State::Apart) }
     }
 
+    /// The connection there is, if there is one.
+    pub(crate) fn current(&self) -> Option<Arc<Session>> {
+        match &*lock(&self.state) {
+            State::Up(session) if !session.link.is_closed() => Some(session.clone()),
+            _ => None,
+        }
+    }
+
+    /// Asks the server whether it is there, over the connection where there is one; else makes one.
+    pub(crate) async fn check(&self) -> Result<Arc<Session>, LinkError> {
+        let Some(session) = self.current() else { return self.session().await };
+        let checked = match session.era() {
+            Era::Legacy => session.request_quietly("ping", RawObject::new()).await.map(drop),
+            Era::Modern => modern::discover(&session.link, &session.ear, &self.core.options).await.map(drop),
+        };
+        match checked {
+            // Whatever it says, it is there.
+            Ok(()) | Err(LinkError::Rpc { .. }) => Ok(session),
+            Err(LinkError::SessionLost) => {
+                self.leave(&session);
+                self.session().await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The connection, made now where there is none. Several calls that need one share it.
-    pub(super) async fn session(&self) -> Result<Arc<Session>, LinkError> {
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, LinkError> {
         let connecting = {
             let mut state = lock(&self.state);
             match &*state {
@@ -91,7 +93,7 @@ impl Upstream {
     /// A task of its own, so that it goes on when the call that needed it first is cancelled.
     fn connecting(&self) -> Connecting {
         let core = self.core.clone();
-        let task = tokio::spawn(async move {
+        let task = self.core.spawn(async move {
             let limit = core.options.handshake_timeout;
             timeout(limit, core.connect()).await.unwrap_or(Err(LinkError::TimedOut(limit)))
         });
@@ -100,7 +102,7 @@ impl Upstream {
     }
 
     /// Forgets `session`: the next call makes another.
-    fn leave(&self, session: &Arc<Session>) {
+    pub(crate) fn leave(&self, session: &Arc<Session>) {
         let mut state = lock(&self.state);
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, session)) {
             *state = State::Apart;
@@ -108,7 +110,7 @@ impl Upstream {
     }
 
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
-    pub(super) async fn request(&self, method: &str, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn request(&self, method: &str, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let session = self.session().await?;
         match self.request_in(&session, method, params.clone(), cx).await {
             Err(LinkError::SessionLost) => {
@@ -128,6 +130,9 @@ impl Upstream {
         params: RawObject,
         cx: &Cx,
     ) -> Result<Box<RawValue>, LinkError> {
+        if method == hmcp::METHOD {
+            hmcp::gate(&session.about).map_err(LinkError::Failed)?;
+        }
         if session.era() == Era::Legacy {
             return session.request(method, params, cx).await;
         }
@@ -203,7 +208,7 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub(super) async fn list_tools(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn list_tools(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let from_start = !params.has("cursor");
         let page = self.request("tools/list", params, cx).await?;
         let session = self.session().await?;
@@ -215,7 +220,7 @@ impl Upstream {
     }
 
     /// Whether a tool's structured content is `{"result": …}` around the value.
-    pub(super) async fn is_wrapped(&self, tool: &str) -> bool {
+    pub(crate) async fn is_wrapped(&self, tool: &str) -> bool {
         if self.core.tools.get(tool).is_none()
             && !self.core.tools.is_whole()
             && let Ok(session) = self.session().await
@@ -226,7 +231,7 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub(super) async fn subscribe(&self, on: bool, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn subscribe(&self, on: bool, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let uri = params.text("uri").ok_or_else(|| LinkError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
         if on && lock(&self.core.resources).len() >= SUBSCRIPTIONS_MAX {
@@ -247,7 +252,11 @@ impl Upstream {
             resources.iter().cloned().collect()
         };
         if session.era() == Era::Modern {
-            match listen::start(&session, resources) {
+            let listener = {
+                let _there = self.core.runtime.as_ref().map(|runtime| runtime.enter());
+                listen::start(&session, resources)
+            };
+            match listener {
                 Some(listener) => listener.replace(&session).await,
                 None => drop(lock(&session.listener).take()),
             }
@@ -260,7 +269,7 @@ impl Upstream {
     }
 
     /// What people see of it.
-    pub(super) fn observe(&self) -> serde_json::Value {
+    pub(crate) fn observe(&self) -> serde_json::Value {
         match &*lock(&self.state) {
             State::Apart => serde_json::json!({ "server": self.core.endpoint.to_string(), "state": "apart" }),
             State::Connecting(_) => {
@@ -274,126 +283,4 @@ impl Upstream {
             }),
         }
     }
-}
-
-impl Core {
-    fn ear(&self) -> Arc<Ear> {
-        Arc::new(Ear::new(
-            self.tools.clone(),
-            self.cx.clone(),
-            self.farewells.clone(),
-            self.options.only_caller.clone(),
-        ))
-    }
-
-    async fn connect(&self) -> Result<Arc<Session>, LinkError> {
-        let session = self.agree().await?;
-        *lock(&self.remembered) = Some(session.era());
-        let resources: Vec<String> = lock(&self.resources).iter().cloned().collect();
-        if session.era() == Era::Legacy {
-            self.greet(&session, &resources).await;
-        }
-        if let Some(listener) = listen::start(&session, resources) {
-            listener.install(&session);
-        }
-        Ok(session)
-    }
-
-    /// Finds out which era the server is of, and opens a session of that.
-    async fn agree(&self) -> Result<Arc<Session>, LinkError> {
-        let only = match self.options.era {
-            EraChoice::Only(era) => Some(era),
-            EraChoice::Auto => None,
-        };
-        let known = only.or(*lock(&self.remembered));
-        if known == Some(Era::Legacy) || matches!(self.endpoint, Endpoint::Sse(_)) {
-            return self.agree_legacy(None).await;
-        }
-        let ear = self.ear();
-        ear.set_modern();
-        let link = self.open(&ear).await?;
-        let probe = modern::discover(&link, &ear, &self.options);
-        let found = match known {
-            Some(_) => probe.await,
-            // A legacy server may say nothing to what it doesn't know.
-            None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(Discovered::Legacy)),
-        };
-        match (found, only) {
-            (Ok(Discovered::Modern(about)), _) => {
-                let session = Session::new(link, ear, self.options.clone(), Revision::V2026_07_28, about);
-                Ok(Arc::new(session))
-            }
-            (Ok(Discovered::Legacy), Some(_)) => {
-                Err(LinkError::Protocol("the server is of the legacy era, which isn't wanted".into()))
-            }
-            // One that ended over a question that it didn't know is started again.
-            (Err(LinkError::Broken(_)), None) if matches!(self.endpoint, Endpoint::Child(_)) => {
-                self.agree_legacy(None).await
-            }
-            (Ok(Discovered::Legacy), None) => self.agree_legacy(Some((link, ear))).await,
-            (Err(error), _) => Err(error),
-        }
-    }
-
-    async fn agree_legacy(&self, opened: Option<(Link, Arc<Ear>)>) -> Result<Arc<Session>, LinkError> {
-        let (link, ear) = match opened.filter(|(link, _)| !link.is_closed()) {
-            Some(opened) => opened,
-            None => {
-                let ear = self.ear();
-                (self.open(&ear).await?, ear)
-            }
-        };
-        ear.set_legacy();
-        match legacy::initialize(&link, &ear, &self.options).await {
-            Ok((revision, about)) => Ok(self.legacy(link, ear, revision, about)),
-            // There may be a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE transport).
-            Err(LinkError::Status(status @ (400 | 404 | 405))) => match &self.endpoint {
-                Endpoint::Http(url) => {
-                    let ear = self.ear();
-                    let http = Http::new(self.http.clone(), url.clone(), self.options.clone(), ear.clone());
-                    let link = Link::old_sse(http, ear.clone()).await.map_err(|_| LinkError::Status(status))?;
-                    let (revision, about) = legacy::initialize(&link, &ear, &self.options).await?;
-                    Ok(self.legacy(link, ear, revision, about))
-                }
-                _ => Err(LinkError::Status(status)),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    fn legacy(&self, link: Link, ear: Arc<Ear>, revision: Revision, about: RawObject) -> Arc<Session> {
-        Arc::new(Session::new(link, ear, self.options.clone(), revision, about))
-    }
-
-    async fn open(&self, ear: &Arc<Ear>) -> Result<Link, LinkError> {
-        let http = |url: &reqwest::Url| Http::new(self.http.clone(), url.clone(), self.options.clone(), ear.clone());
-        match &self.endpoint {
-            Endpoint::Http(url) => Ok(Link::Http(Arc::new(http(url)))),
-            Endpoint::Sse(url) => Link::old_sse(http(url), ear.clone()).await,
-            Endpoint::WebSocket(url) => Link::websocket(url, &self.options, ear.clone()).await,
-            Endpoint::Child(command) => Link::child(command, &self.options, ear.clone()),
-        }
-    }
-
-    /// What a legacy server is told once it is connected. What it refuses of that, the calls don't need.
-    async fn greet(&self, session: &Session, resources: &[String]) {
-        let level = self.options.log_level.filter(|_| session.has("logging"));
-        if let Some(level) = level {
-            let params = RawObject::new().with("level", level);
-            if let Err(error) = session.request_quietly("logging/setLevel", params).await {
-                tracing::debug!(%error, "the server sets no log level");
-            }
-        }
-        for uri in resources {
-            let params = RawObject::new().with("uri", uri);
-            if let Err(error) = session.request_quietly("resources/subscribe", params).await {
-                tracing::warn!(%error, "a resource is no longer followed");
-            }
-        }
-    }
-}
-
-/// The HTTP client for one agent's server.
-pub(super) fn http_client(options: &ClientOptions) -> Result<reqwest::Client, super::ClientError> {
-    client(options)
 }

@@ -11,8 +11,10 @@ pub const MISSING_CLIENT_CAPABILITY: i64 = -32021;
 /// A revision that isn't spoken here (2026-07-28).
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// A guard or a verifier stopped it.
+/// A guard or a verifier stopped it. HMCP has this code, and MCP has it for a person who refuses a sample.
 pub const BLOCKED: i64 = -1;
+/// The guardrail stopped it: `data.reason` is `guardrail`, `data.rules` says by which rules.
+pub const BLOCKED_BY_GUARDRAIL: i64 = 1_001;
 /// The principal may not.
 pub const DENIED: i64 = -2;
 /// A limit was met: try again later.

@@ -29,7 +29,7 @@ pub(crate) fn kind_of(error_code: i64) -> FailureKind {
             FailureKind::Internal
         }
         mcp::MISSING_CLIENT_CAPABILITY | mcp::URL_ELICITATION_REQUIRED | mcp::NOBODY_TO_ASK => FailureKind::NobodyToAsk,
-        mcp::BLOCKED => FailureKind::Blocked,
+        mcp::BLOCKED | mcp::BLOCKED_BY_GUARDRAIL => FailureKind::Blocked,
         mcp::DENIED => FailureKind::Denied,
         mcp::OVERLOADED => FailureKind::Overloaded,
         mcp::UNAVAILABLE => FailureKind::Unavailable,
@@ -39,9 +39,19 @@ pub(crate) fn kind_of(error_code: i64) -> FailureKind {
     }
 }
 
-/// The error that a failure of ours is to a server whose question it answers: what isn't there is a method.
+/// The error that a failure of ours is to a server whose question it answers, or to a client that asks us like a model:
+/// what isn't there is a method. What the guardrail stops is told in HMCP's words, in which there is no more to say.
 pub(crate) fn to_rpc(failure: Failure) -> RpcError {
-    to_rpc_or(code::METHOD_NOT_FOUND, failure)
+    match is_guardrail(&failure) {
+        true => RpcError::new(mcp::BLOCKED, failure.message),
+        false => to_rpc_or(code::METHOD_NOT_FOUND, failure),
+    }
+}
+
+/// Whether the guardrail of this system made it.
+fn is_guardrail(failure: &Failure) -> bool {
+    let reason = || failure.data.as_ref()?.get("reason")?.as_str();
+    failure.kind == FailureKind::Blocked && reason() == Some("guardrail")
 }
 
 /// The error that a failure of ours is to a peer; `not_found` is what isn't there to it. One that came from another peer
@@ -53,6 +63,7 @@ pub(crate) fn to_rpc_or(not_found: i64, failure: Failure) -> RpcError {
     let error_code = match failure.kind {
         FailureKind::InvalidInput => code::INVALID_PARAMS,
         FailureKind::NotFound => not_found,
+        FailureKind::Blocked if is_guardrail(&failure) => mcp::BLOCKED_BY_GUARDRAIL,
         FailureKind::Blocked => mcp::BLOCKED,
         FailureKind::Denied => mcp::DENIED,
         FailureKind::Overloaded => mcp::OVERLOADED,
@@ -89,6 +100,24 @@ mod tests {
         assert_eq!(rpc["code"], -32042);
         assert_eq!(rpc["message"], "visit\nfirst");
         assert_eq!(rpc["data"]["elicitations"][0]["url"], "https://a.example");
+    }
+
+    /// Goal: the guardrail's refusal has HMCP's words where it answers a sample, and its own code and reason elsewhere; the
+    /// verifier's keeps its code. Method: both, written and read back.
+    #[test]
+    fn refusals_of_the_guardrail() {
+        let refusal = Failure::new(FailureKind::Blocked, "Request blocked by guardrails");
+        let data = json!({ "reason": "guardrail", "rules": ["leak.prompt"] });
+        let of_guard = refusal.clone().with_data(data.clone());
+        let sampled = to_rpc(of_guard.clone());
+        assert_eq!(
+            (sampled.code, &*sampled.message, sampled.data.is_none()),
+            (-1, "Request blocked by guardrails", true)
+        );
+        let elsewhere = to_rpc_or(code::INVALID_PARAMS, of_guard);
+        assert_eq!((elsewhere.code, elsewhere.data.as_ref().unwrap().get()), (1_001, &*data.to_string()));
+        assert_eq!(of_rpc(&elsewhere).kind, FailureKind::Blocked);
+        assert_eq!(to_rpc_or(code::INVALID_PARAMS, refusal).code, -1);
     }
 
     /// Goal: what a sender can do about a failure follows from the code. Method: a code of each kind, and an unknown one.

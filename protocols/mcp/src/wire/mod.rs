@@ -3,6 +3,7 @@
 pub mod code;
 pub(crate) mod failure;
 pub mod header;
+pub(crate) mod hmcp;
 pub mod meta;
 mod revision;
 

@@ -58,6 +58,7 @@ impl Handler<CallTool> for Far {
         for question in asks {
             cx.progress(Progress { done: 1.0, total: Some(2.0), message: Some("half".into()) });
             cx.log(Log::new(LogLevel::Warning, "far", "asking"));
+            cx.elicitation_done("visit-1");
             let answer = cx.question(question).await;
             self.script.lock().unwrap().answered.push(answer);
         }
@@ -234,7 +235,7 @@ async fn questions_cross_the_eras() {
             script.result = ToolResult::text("done").0;
         }
         let mut call = way.near.call(CallTool::new("t", serde_json::json!({}))).start();
-        let (mut asked, mut progress, mut lines) = (Vec::new(), 0, 0);
+        let (mut asked, mut progress, mut lines, mut done) = (Vec::new(), 0, 0, Vec::new());
         while let Some(event) = soon(call.next()).await {
             match event {
                 CallEvent::Question(pending) => {
@@ -244,6 +245,7 @@ async fn questions_cross_the_eras() {
                 }
                 CallEvent::Progress(_) => progress += 1,
                 CallEvent::Log(_) => lines += 1,
+                CallEvent::ElicitationDone(id) => done.push(id),
                 _ => {}
             }
         }
@@ -258,6 +260,9 @@ async fn questions_cross_the_eras() {
             assert_kept(answer_body(sent), answer_body(came.as_ref().unwrap()));
         }
         assert!(progress >= 1 && lines >= 1, "{near:?} {far:?}: {progress} reports, {lines} lines");
+        // The stateless era has no word for it.
+        let told = if (near, far) == (Era::Legacy, Era::Legacy) { 3 } else { 0 };
+        assert_eq!(done, vec!["visit-1"; told], "{near:?} {far:?}");
         way.end().await;
     }
 }

@@ -11,9 +11,9 @@ pub const PATH_DEFAULT: &str = "/mcp";
 /// How long a body may take to arrive, by default.
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Most sessions (legacy) of one server, by default.
-pub const SESSIONS_MAX_DEFAULT: usize = 1_024;
+pub const SESSIONS_MAX_DEFAULT: usize = 4_096;
 /// Most sessions of one principal, by default: whoever has a key leaves room for others.
-pub const SESSIONS_OF_PRINCIPAL_MAX_DEFAULT: usize = 768;
+pub const SESSIONS_OF_PRINCIPAL_MAX_DEFAULT: usize = 3_072;
 /// How long a session without requests and streams is kept, by default.
 pub const SESSION_IDLE_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// Most event streams of one server that are open at once, by default: fewer than a listener's connections, so that who

@@ -74,6 +74,12 @@ impl Caller for BackgroundCaller {
         })
     }
 
+    fn elicitation_done(&self, id: &str) {
+        if let Some(caller) = self.now() {
+            caller.elicitation_done(id);
+        }
+    }
+
     fn abilities(&self) -> Abilities {
         self.now().map(|caller| caller.abilities()).unwrap_or_default()
     }
@@ -133,6 +139,13 @@ impl Caller for SessionCaller {
                 _ => Answer::Roots(RootsAnswer(answer)),
             })
         })
+    }
+
+    fn elicitation_done(&self, id: &str) {
+        if self.session.abilities().elicitation_url() {
+            let params = RawObject::new().with("elicitationId", id).to_raw();
+            self.link.offer(encode_notification("notifications/elicitation/complete", Some(&params)).into());
+        }
     }
 
     fn abilities(&self) -> Abilities {

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::object;
 use crate::inbound::tasks;
-use crate::wire::{Era, Revision};
+use crate::wire::{Era, Revision, hmcp};
 
 /// What a session knows of its client.
 pub(crate) struct Client {
@@ -65,7 +65,8 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
 /// The result of `initialize`.
 pub(crate) fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawValue> {
     let options = &endpoint.options;
-    let mut capabilities = endpoint.surface.capabilities(about);
+    let mut capabilities = endpoint.surface().capabilities(about);
+    hmcp::translate(&mut capabilities, false);
     if revision < Revision::V2025_03_26 {
         capabilities.remove("completions");
     }

@@ -15,6 +15,7 @@ mod running;
 mod seal;
 #[cfg(test)]
 mod tests;
+pub(crate) mod visits;
 
 use std::sync::{Arc, OnceLock};
 
@@ -41,7 +42,7 @@ use super::link::Link;
 use super::options::InboundOptions;
 use super::outcome::REQUIRED_CAPABILITIES;
 use super::tasks::{self, Adoption, TaskRequest};
-use crate::wire::{Revision, code as mcp};
+use crate::wire::{Revision, code as mcp, hmcp};
 
 const REVISION: Revision = Revision::V2026_07_28;
 
@@ -115,7 +116,8 @@ pub(crate) async fn request(
             let client = Abilities(head.capabilities);
             listen::listen(endpoint, principal, &id, params, &client, link, &hung_up).await
         }
-        "tools/call" | "prompts/get" | "resources/read" => {
+        // The last is HMCP's, an extension.
+        "tools/call" | "prompts/get" | "resources/read" | hmcp::METHOD => {
             may_ask(endpoint, principal, &method, params, head, link, &hung_up).await
         }
         method if REMOVED.contains(&method) => {
@@ -124,9 +126,10 @@ pub(crate) async fn request(
         _ => {
             let client = Arc::new(Client::new(Line::of(&head, &link), None));
             let meta = call(principal, &head).with_caller(client.clone());
+            let surface = endpoint.surface();
             let replied = tokio::select! {
                 biased;
-                replied = endpoint.surface.perform(&method, params, REVISION, meta) => replied,
+                replied = surface.perform(&method, params, REVISION, meta) => replied,
                 () = hung_up.cancelled() => Err(cancelled()),
             };
             client.turn_to(None);
@@ -175,11 +178,12 @@ async fn task(
 }
 
 async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
-    let about = endpoint.surface.about(call).await;
+    let about = endpoint.surface().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
         endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
-    let mut capabilities = endpoint.surface.capabilities(&about);
+    let mut capabilities = endpoint.surface().capabilities(&about);
+    hmcp::translate(&mut capabilities, true);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
         tasks.iter().for_each(|(name, settings)| extensions.set_raw(name, settings.to_owned()));
@@ -234,24 +238,29 @@ async fn may_ask(
     if !answerable {
         // No question can come up: the call needn't outlive the request.
         let params = without.as_deref().or(params);
+        let surface = endpoint.surface();
         let outcome = tokio::select! {
             biased;
-            outcome = endpoint.surface.perform(method, params, REVISION, meta) => outcome,
+            outcome = surface.perform(method, params, REVISION, meta) => outcome,
             () = hung_up.cancelled() => Err(cancelled()),
         };
         client.turn_to(None);
         return outcome.map(Reply::Complete);
     }
     let owned = without.or_else(|| params.map(RawValue::to_owned));
-    let (surface, named) = (endpoint.clone(), method.to_owned());
-    let outcome = Box::pin(async move { surface.surface.perform(&named, owned.as_deref(), REVISION, meta).await });
+    let (endpoint_held, named, asked) = (endpoint.clone(), method.to_owned(), client.clone());
+    let outcome =
+        Box::pin(async move { visits::perform(&endpoint_held.surface(), &named, owned.as_deref(), meta, asked).await });
     let mut running = Running { outcome, client, desk };
     let step = running.step(hung_up).await;
     running.client.turn_to(None);
     match step {
         Step::Ended(outcome) => outcome.map(Reply::Complete),
         Step::HungUp => Err(cancelled()),
-        Step::Asks(requests) => endpoint.modern.calls.park(running, requests, &Binding::of(&principal, method, params)),
+        Step::Asks(requests) => {
+            let binding = Binding::of(&principal, method, params);
+            endpoint.modern.calls.park(running, requests, principal, &binding)
+        }
     }
 }
 

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 /// Most calls of one endpoint that wait for answers at once, by default.
 pub const PARKED_CALLS_MAX_DEFAULT: usize = 1_024;
+/// Most of them of one principal, by default: whoever has a key leaves room for others.
+pub const PARKED_CALLS_OF_PRINCIPAL_MAX_DEFAULT: usize = 768;
 /// How long a call waits for the answers to its questions, by default.
 pub const PARKED_FOR_DEFAULT: Duration = Duration::from_secs(300);
 /// Most subscriptions of one endpoint that are open at once, by default.
@@ -18,6 +20,8 @@ pub const LIST_TTL_DEFAULT: Duration = Duration::from_secs(60);
 pub struct ModernOptions {
     /// Most calls that wait for answers at once.
     pub parked_calls_max: usize,
+    /// Most of them of one principal.
+    pub parked_calls_of_principal_max: usize,
     /// How long a call waits for the answers to its questions, each round anew, within its deadline.
     pub parked_for: Duration,
     /// Most subscriptions that are open at once.
@@ -72,6 +76,7 @@ impl Default for ModernOptions {
     fn default() -> Self {
         Self {
             parked_calls_max: PARKED_CALLS_MAX_DEFAULT,
+            parked_calls_of_principal_max: PARKED_CALLS_OF_PRINCIPAL_MAX_DEFAULT,
             parked_for: PARKED_FOR_DEFAULT,
             subscriptions_max: SUBSCRIPTIONS_MAX_DEFAULT,
             subscription_uris_max: SUBSCRIPTION_URIS_MAX_DEFAULT,

@@ -2,7 +2,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use callboard_message::RawObject;
+use callboard_message::{Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -43,6 +43,7 @@ pub(super) struct ParkedCalls {
     seal: Seal,
     began: Instant,
     calls_max: usize,
+    of_principal_max: usize,
     parked_for: Duration,
     /// How long a call may be gone on with.
     runs_for: Duration,
@@ -57,6 +58,7 @@ struct Table {
 
 struct Parked {
     id: [u8; 16],
+    principal: Arc<Principal>,
     expires: Mutex<Instant>,
     /// Fires when it leaves the table.
     gone: CancellationToken,
@@ -91,6 +93,7 @@ impl ParkedCalls {
             seal: Seal::new(),
             began: Instant::now(),
             calls_max: options.modern.parked_calls_max,
+            of_principal_max: options.modern.parked_calls_of_principal_max,
             parked_for: options.modern.parked_for,
             runs_for: options.call_deadline,
         })
@@ -103,10 +106,17 @@ impl ParkedCalls {
     /// Keeps a call that asks, until it is answered or expires.
     ///
     /// # Errors
-    /// `OVERLOADED` where too many wait: the call is cancelled.
-    pub fn park(self: &Arc<Self>, running: Running, requests: RawObject, binding: &Binding) -> Result<Reply, RpcError> {
+    /// `OVERLOADED` where too many wait, or too many of the principal's: the call is cancelled.
+    pub fn park(
+        self: &Arc<Self>,
+        running: Running,
+        requests: RawObject,
+        principal: Arc<Principal>,
+        binding: &Binding,
+    ) -> Result<Reply, RpcError> {
         let parked = Arc::new(Parked {
             id: random(),
+            principal,
             expires: Mutex::new(Instant::now()),
             gone: CancellationToken::new(),
             turn: tokio::sync::Mutex::new(Turn { round: 1, running: Some(running), last: None }),
@@ -114,7 +124,7 @@ impl ParkedCalls {
         let reply = self.asking(&parked, 1, requests, binding);
         {
             let mut table = self.table();
-            if table.calls.len() - table.ended.len() >= self.calls_max {
+            if !self.fits(&table, &parked.principal) {
                 return Err(RpcError::new(OVERLOADED, "too many calls wait for answers: try again later"));
             }
             table.calls.insert(parked.id, parked.clone());
@@ -202,6 +212,16 @@ impl ParkedCalls {
     pub fn close(&self) {
         let table = std::mem::take(&mut *self.table());
         table.calls.values().for_each(|parked| parked.gone.cancel());
+    }
+
+    fn fits(&self, table: &Table, principal: &Principal) -> bool {
+        let waiting = table.calls.len() - table.ended.len();
+        let theirs = || {
+            let calls = table.calls.values().filter(|parked| *parked.principal == *principal);
+            calls.filter(|parked| !table.ended.contains(&parked.id)).count()
+        };
+        // Under its share in any case, where all of them together are.
+        waiting < self.calls_max && (waiting < self.of_principal_max || theirs() < self.of_principal_max)
     }
 
     /// How many wait for answers.

@@ -29,7 +29,7 @@ pub(super) struct State {
 pub(super) struct Binding([u8; 32]);
 
 impl Binding {
-    /// `params` are the method's own: name and arguments, or URI. However an object's members are ordered it is the same.
+    /// `params` are the method's own: name and arguments, or URI, or messages. However an object's members are ordered it is the same.
     pub fn of(principal: &Principal, method: &str, params: Option<&RawValue>) -> Self {
         let mut hash = Sha256::new();
         for text in [&*format!("{:?}", principal.kind), &principal.id, method] {
@@ -42,7 +42,7 @@ impl Binding {
             .filter(|a| !a.is_null())
             .cloned()
             .unwrap_or_else(|| Value::Object(Default::default()));
-        for member in [params.get("name"), params.get("uri"), Some(&arguments)] {
+        for member in [params.get("name"), params.get("uri"), params.get("messages"), Some(&arguments)] {
             value(&mut hash, member.unwrap_or(&Value::Null));
         }
         Self(hash.finalize().into())

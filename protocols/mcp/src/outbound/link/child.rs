@@ -36,7 +36,7 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
         start.current_dir(directory);
     }
     let mut child = start.spawn().map_err(|error| {
-        tracing::warn!(program = %command.program.to_string_lossy(), %error, "failed to start a server");
+        tracing::warn!(server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
         LinkError::Unreachable("the server's program can't be started")
     })?;
     let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
@@ -46,7 +46,8 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
     };
     let farewells = ear.farewells().clone();
     let (duplex, engine, outbox) = Duplex::new(ear, options.limits);
-    let name = command.program.to_string_lossy().into_owned();
+    let program = || command.program.to_string_lossy().into_owned();
+    let name = options.name.clone().unwrap_or_else(program);
     let line_bytes_max = options.limits.body_bytes_max;
     farewells.spawn(async move {
         let stop = engine.stop.clone();
@@ -58,7 +59,7 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
         };
         engine.close(&LinkError::Broken(why));
         // Its standard input is closed by now: a server that keeps to the specification ends.
-        end(child, group).await;
+        end(child, group, &name).await;
     });
     Ok(duplex)
 }
@@ -97,7 +98,7 @@ async fn log(mut errors: impl AsyncRead + Unpin, server: &str) {
 }
 
 /// Lets it end in order; asks it to; kills it. Its group goes with it in any case.
-async fn end(mut child: Child, group: Group) {
+async fn end(mut child: Child, group: Group, server: &str) {
     for ask in [None, Some(Signal::TERM)] {
         if let Some(signal) = ask {
             group.send(signal);
@@ -106,7 +107,7 @@ async fn end(mut child: Child, group: Group) {
             return;
         }
     }
-    tracing::warn!("a server's program doesn't end and is killed");
+    tracing::warn!(server, "a server's program doesn't end and is killed");
     group.send(Signal::KILL);
     // Nothing outlives that.
     let _ = child.wait().await;

@@ -62,6 +62,10 @@ impl Duplex {
         }
     }
 
+    pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.closed.clone().cancelled_owned()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }

@@ -4,6 +4,7 @@
 //! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`].
 
 mod child;
+mod clients;
 mod duplex;
 mod flights;
 mod http;
@@ -19,9 +20,10 @@ use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, decode};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
+pub(crate) use clients::Clients;
 pub(super) use duplex::Duplex;
 pub(super) use flights::{Flight, Flights, Unplaced};
-pub(super) use http::{Followed, Http, client};
+pub(super) use http::{Followed, Http};
 
 use super::auth::AuthError;
 use super::ear::Ear;
@@ -70,7 +72,7 @@ pub(super) enum Head {
 
 /// Why there is no result.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum LinkError {
+pub(crate) enum LinkError {
     /// The server answered with an error; `status` is HTTP's.
     #[error("the server answered with an error")]
     Rpc { error: RpcError, status: Option<u16> },
@@ -171,6 +173,14 @@ impl Link {
         }
     }
 
+    /// Ends when nothing more can come of it; `None` where each request has a connection of its own.
+    pub(super) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        match self {
+            Self::Http(_) => None,
+            Self::Duplex(duplex) => Some(duplex.closed()),
+        }
+    }
+
     pub(super) fn http(&self) -> Option<&Arc<Http>> {
         match self {
             Self::Http(http) => Some(http),
@@ -214,6 +224,6 @@ pub(super) fn cancelled(number: u64) -> Vec<u8> {
 }
 
 /// Locks; what a panic left behind is still whole, for nothing here panics in between.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

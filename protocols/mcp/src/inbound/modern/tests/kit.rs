@@ -15,7 +15,7 @@ use callboard_message::{
 };
 use callboard_rpc::{Incoming, Limits, decode};
 use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -302,7 +302,12 @@ impl Peer {
     fn new(system: &System, options: InboundOptions) -> Self {
         let fixture = Fixture::default();
         let counts = fixture.counts.clone();
-        let endpoint = Endpoint::new(system.spawn(fixture), options);
+        Self::of(system.spawn(fixture), counts, options)
+    }
+
+    /// A client of another agent than the usual one.
+    pub fn of(agent: AgentRef, counts: Counts, options: InboundOptions) -> Self {
+        let endpoint = Endpoint::new(agent, options);
         let principal = Arc::new(Principal::anonymous());
         Self { endpoint, counts, principal, link: Arc::default(), hung_up: CancellationToken::new() }
     }

@@ -6,3 +6,4 @@ mod listening;
 mod metadata;
 mod questions;
 mod rounds;
+mod visits;

@@ -116,6 +116,23 @@ fn parked_calls_are_bounded() {
     });
 }
 
+/// Goal: one principal can't hold every place. Method: the share of one, one more of theirs, one of another's; then room
+/// again.
+#[test]
+fn parked_calls_of_one_principal_are_bounded() {
+    let modern = ModernOptions { parked_calls_max: 3, parked_calls_of_principal_max: 2, ..ModernOptions::default() };
+    with_options(InboundOptions { modern, ..InboundOptions::default() }, async |peer| {
+        let other = peer.other("b");
+        let retry = asked(&peer).await;
+        asked(&peer).await;
+        assert_eq!(error_code(&peer.call("ask_name", json!({})).await.1), -3);
+        asked(&other).await;
+        assert_eq!(error_code(&other.call("ask_name", json!({})).await.1), -3, "all places are taken");
+        peer.tool("ask_name", retry).await;
+        asked(&peer).await;
+    });
+}
+
 /// Goal: who hangs up cancels, in the first request and in a retry. Method: both, with a call that doesn't end.
 #[test]
 fn hanging_up_cancels() {

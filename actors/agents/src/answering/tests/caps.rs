@@ -1,0 +1,127 @@
+use callboard_message::{FailureKind, Sample};
+use callboard_runtime::System;
+use callboard_runtime::testkit::paused;
+use std::time::Duration;
+
+use super::kit::{Client, Does, Seen, ask, ask_for, by, options, speaker};
+use crate::answering::Answerers;
+
+/// A server `s` with these caps whose samples a model answers that costs 3 + 4 tokens and 10 millionths.
+fn capped(system: &System, caps: &str) -> (Answerers, Seen) {
+    let toml = format!(
+        "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_handled\"\n\
+         servers.s = {{ supports_sampling = true, caps = {{ {caps} }} }}"
+    );
+    let model = speaker(system, "m", Does::Costs(3, 4));
+    (Answerers::new(system.clone(), options(&toml)).unwrap(), model)
+}
+
+/// Goal: a server asks so often in a call, and in a minute, and once more is refused. Method: the limits and one more; other
+/// calls, and a minute later, go on.
+#[test]
+fn questions_are_counted() {
+    paused(async |system| {
+        let (answerers, _) = capped(system, "requests_per_call_max = 2, requests_per_minute_max = 3");
+        let client = Client::that(Does::Answers);
+        let (one, two) = (client.call(), client.call());
+        // As long as somebody may ask in it, a call is one, through any number of handles.
+        let _open = callboard_runtime::Answering::caller(&answerers, "s", &one).unwrap();
+        _open.ask(callboard_message::Question::sample("p", 1)).await.unwrap();
+        ask(&answerers, "s", &one).await.unwrap();
+        let refused = ask(&answerers, "s", &one).await.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Overloaded);
+        assert_eq!(refused.message, "more than 2 questions in one call");
+        ask(&answerers, "s", &two).await.unwrap();
+        let refused = ask(&answerers, "s", &client.call()).await.unwrap_err();
+        assert_eq!(refused.message, "more than 3 questions in a minute");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        ask(&answerers, "s", &client.call()).await.unwrap();
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
+/// Goal: an answer has as many tokens as policy lets it have, where the question wants more or doesn't say. Method: rows.
+#[test]
+fn answers_are_bounded() {
+    paused(async |system| {
+        let (answerers, model) = capped(system, "tokens_per_answer_max = 50, tokens_per_answer_default = 20");
+        let client = Client::that(Does::Answers);
+        let mut silent = Sample::prompt("p", 1);
+        silent.0.remove("maxTokens");
+        let odd = Sample(Sample::prompt("p", 1).0.with("maxTokens", -3));
+        for (sample, tokens) in [(Sample::prompt("p", 50), 50), (Sample::prompt("p", 51), 50), (silent, 20), (odd, 20)]
+        {
+            ask_for(&answerers, "s", &client.call(), sample).await.unwrap();
+            let heard = model.heard.lock().unwrap().pop().unwrap();
+            assert_eq!(heard.read::<u32>("maxTokens"), Some(tokens));
+        }
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
+/// Goal: tokens that were used count for the call and the minute; the last answer gets what is left, the next none. Method:
+/// answers that cost seven tokens.
+#[test]
+fn tokens_are_counted() {
+    for (caps, message) in [
+        ("tokens_per_call_max = 10", "this call's questions have used up their tokens"),
+        ("tokens_per_minute_max = 10", "the server's questions have used up this minute's tokens"),
+        ("micro_usd_per_call_max = 11", "this call's questions have used up their money"),
+        ("micro_usd_per_minute_max = 11", "the server's questions have used up this minute's money"),
+    ] {
+        paused(async |system| {
+            let (answerers, model) = capped(system, caps);
+            let call = Client::that(Does::Answers).call();
+            let open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
+            for _ in 0..2 {
+                open.ask(callboard_message::Question::sample("p", 100)).await.unwrap();
+            }
+            if caps.starts_with("tokens") {
+                let given: Vec<u64> =
+                    model.heard.lock().unwrap().iter().map(|m| m.read("maxTokens").unwrap()).collect();
+                assert_eq!(given, [10, 3]);
+            }
+            let refused = ask(&answerers, "s", &call).await.unwrap_err();
+            assert_eq!((refused.kind, refused.message.as_str()), (FailureKind::Overloaded, message));
+            system.shutdown(Duration::ZERO).await;
+        });
+    }
+}
+
+/// Goal: what a call may still spend bounds its questions too, and a cap on models leaves the client. Method: a call with a
+/// budget of ten tokens, a client that answers last.
+#[test]
+fn budgets_count() {
+    paused(async |system| {
+        speaker(system, "m", Does::Costs(3, 4));
+        let toml =
+            "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_first\"\nservers.s.supports_sampling = true";
+        let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
+        let mut call = Client::that(Does::Answers).call();
+        call.budget.tokens = Some(7);
+        let _open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
+        _open.ask(callboard_message::Question::sample("p", 100)).await.unwrap();
+        assert_eq!(by(&ask(&answerers, "s", &call).await.unwrap()), "client");
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
+/// Goal: an answer that was given up counts with what was set aside for it, a failed one with nothing. Method: a model that
+/// hangs until the call is dropped; one that fails.
+#[test]
+fn what_is_unknown_counts_whole() {
+    for (does, left) in [(Does::Hangs, 40), (Does::Fails(FailureKind::Unavailable), 100)] {
+        paused(async |system| {
+            speaker(system, "m", does.clone());
+            let heard = speaker(system, "n", Does::Answers);
+            let toml = "models = [\"m\", \"n\"]\nservers.s = { supports_sampling = true, caps.tokens_per_call_max = 100 }\n\
+                        sampling = { default_strategy = \"magictunnel_handled\", answer_timeout_s = 1 }";
+            let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
+            let sample = Sample::prompt("p", 60);
+            ask_for(&answerers, "s", &Client::that(Does::Answers).call(), sample).await.unwrap();
+            let given: u64 = heard.heard.lock().unwrap()[0].read("maxTokens").unwrap();
+            assert_eq!(given, left.min(60));
+            system.shutdown(Duration::ZERO).await;
+        });
+    }
+}

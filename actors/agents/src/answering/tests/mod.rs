@@ -1,0 +1,6 @@
+//! Who answers, and what it may cost.
+
+mod caps;
+mod grants;
+mod kit;
+mod routes;

@@ -1,0 +1,221 @@
+use std::collections::HashMap;
+
+use callboard_macros::Message;
+use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Message as _};
+use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+use super::config::PatientDataConfig;
+use super::error::HmcpError;
+use super::grammar::{PATIENT_ID_DIGITS_MAX, is_patient_id};
+use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said};
+use crate::text::{fold, words};
+
+/// Most patients that a patient-data agent knows.
+pub const PATIENTS_MAX: usize = 10_000;
+/// Bytes of a patient's longest name.
+pub const PATIENT_NAME_BYTES_MAX: usize = 256;
+
+/// Finds the identifier of a patient by name. Without a name it asks for one, or says that it needs one.
+#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[message(reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
+pub struct FindPatient {
+    /// The full name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// A patient's identifier, or why there is none.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PatientFound {
+    /// In words.
+    pub message: String,
+    /// The identifier, for example `PT12345`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patient_id: Option<String>,
+    /// What it lacks to find somebody, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+// Both say who somebody is.
+impl std::fmt::Debug for FindPatient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FindPatient(..)")
+    }
+}
+
+impl std::fmt::Debug for PatientFound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PatientFound({})", self.patient_id.is_some())
+    }
+}
+
+const WHO: &str = "Please specify which patient you need information for.";
+const HOW: &str = "How can I help you access patient information?";
+const NAME: &str = "name";
+
+/// The patient-data agent of HMCP.
+pub type PatientData = Guarded<Patients>;
+
+/// What the patient-data agent knows.
+pub struct Patients {
+    model: String,
+    by_words: HashMap<Vec<String>, Patient>,
+    /// Words of the longest name.
+    words_max: usize,
+}
+
+struct Patient {
+    name: String,
+    id: String,
+}
+
+/// Whom a text names.
+enum Named<'a> {
+    One(&'a Patient),
+    Several,
+    Nobody,
+}
+
+impl PatientData {
+    /// Reads who there is.
+    ///
+    /// # Errors
+    /// Where a name or an identifier can't be one, or two patients have the same name.
+    pub fn new(config: &PatientDataConfig) -> Result<Self, HmcpError> {
+        if config.patients.len() > PATIENTS_MAX {
+            return Err(HmcpError::TooManyPatients { max: PATIENTS_MAX });
+        }
+        let mut by_words = HashMap::new();
+        for (at, patient) in config.patients.iter().enumerate() {
+            let place = at + 1;
+            if !is_patient_id(&patient.id) {
+                return Err(HmcpError::PatientId { place, digits_max: PATIENT_ID_DIGITS_MAX });
+            }
+            let key = words_of(&patient.name);
+            if key.is_empty() || patient.name.len() > PATIENT_NAME_BYTES_MAX {
+                return Err(HmcpError::PatientName { place, bytes_max: PATIENT_NAME_BYTES_MAX });
+            }
+            let known = Patient { name: patient.name.clone(), id: patient.id.clone() };
+            if by_words.insert(key, known).is_some() {
+                return Err(HmcpError::SameName { place });
+            }
+        }
+        let words_max = by_words.keys().map(Vec::len).max().unwrap_or(0);
+        Ok(Self::of(Patients { model: config.model.clone(), by_words, words_max }))
+    }
+}
+
+fn words_of(text: &str) -> Vec<String> {
+    words(&fold(text)).map(str::to_owned).collect()
+}
+
+impl Patients {
+    /// Looks for full names in a text, at whole words, however they are spelled.
+    fn named_in(&self, text: &str) -> Named<'_> {
+        let words = words_of(text);
+        let mut found: Option<&Patient> = None;
+        let mut from = 0;
+        while from < words.len() {
+            // The longest name that begins here is the one that is meant.
+            let longest = (1..=self.words_max.min(words.len() - from)).rev();
+            let here =
+                longest.filter_map(|count| Some((count, self.by_words.get(words.get(from..from + count)?)?))).next();
+            let Some((count, patient)) = here else {
+                from += 1;
+                continue;
+            };
+            if found.is_some_and(|other| other.id != patient.id) {
+                return Named::Several;
+            }
+            found = Some(patient);
+            from += count;
+        }
+        found.map_or(Named::Nobody, Named::One)
+    }
+
+    async fn work(&self, tool: FindPatient, cx: &Cx) -> Result<PatientFound, Failure> {
+        let name = match tool.name.filter(|name| !name.trim().is_empty()) {
+            Some(name) => name,
+            None => match ask_who(cx).await? {
+                Some(name) => name,
+                None => {
+                    let missing = vec![NAME.to_owned()];
+                    return Ok(PatientFound { message: WHO.into(), patient_id: None, missing });
+                }
+            },
+        };
+        match self.by_words.get(&words_of(&name)) {
+            Some(patient) => {
+                let (message, patient_id) = (told(patient), Some(patient.id.clone()));
+                Ok(PatientFound { message, patient_id, missing: Vec::new() })
+            }
+            None => Err(Failure::not_found("no patient goes by that name")),
+        }
+    }
+}
+
+fn told(Patient { name, id }: &Patient) -> String {
+    format!("Patient identifier for {name}: patient_id={id}")
+}
+
+/// Asks whoever called for the name; `None` where nobody can be asked.
+async fn ask_who(cx: &Cx) -> Result<Option<String>, Failure> {
+    let property = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
+        "maxLength": PATIENT_NAME_BYTES_MAX });
+    let schema = json!({ "type": "object", "properties": { NAME: property }, "required": [NAME] });
+    let answer = match cx.elicit(Elicitation::form("Which patient?", schema).key(NAME)).await {
+        Ok(answer) => answer,
+        Err(failure) if failure.kind == FailureKind::NobodyToAsk => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
+    match answer.action() {
+        ElicitAction::Accept => {
+            Ok(Some(answer.content().unwrap_or_default()[NAME].as_str().unwrap_or_default().to_owned()))
+        }
+        _ => Err(Failure::new(FailureKind::Rejected, "no patient was named")),
+    }
+}
+
+impl Duty for Patients {
+    fn tools(on: &mut Handlers<PatientData>) {
+        on.concurrent::<FindPatient>(HMCP_CALLS_MAX);
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn converse(&self, text: String, _: &Cx) -> Result<Said, Failure> {
+        let asks = || {
+            let words = words_of(&text);
+            ["patient", "identifier"].into_iter().all(|wanted| words.iter().any(|word| word == wanted))
+        };
+        Ok(match self.named_in(&text) {
+            Named::One(patient) => Said { text: told(patient), missing: None },
+            Named::Nobody if !asks() => Said { text: HOW.to_owned(), missing: None },
+            // Who else is known here is told nobody.
+            Named::Nobody | Named::Several => Said { text: WHO.to_owned(), missing: Some(NAME) },
+        })
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        json!({ "patients": self.by_words.len() })
+    }
+}
+
+impl ConcurrentHandler<FindPatient> for PatientData {
+    fn handle(
+        &mut self,
+        message: FindPatient,
+        cx: Cx,
+    ) -> impl Future<Output = Result<PatientFound, Failure>> + Send + 'static {
+        let asked = to_raw_value(&message).unwrap_or_default();
+        self.between(FindPatient::NAME, asked, cx, |duty, cx| async move { duty.work(message, &cx).await })
+    }
+}

@@ -1,0 +1,108 @@
+//! Questions and answers in mid-call, shown to the policy chain as they cross.
+
+use std::sync::Arc;
+
+use callboard_message::{
+    Abilities, Answer, CallId, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject,
+    RootsAnswer, RootsRequest, Sample, SampleAnswer,
+};
+use futures::future::BoxFuture;
+
+use crate::call::{CallMeta, Caller, PeerSession};
+use crate::cx::Cx;
+use crate::policy::{Crossing, Direction, Part};
+use crate::system::System;
+
+/// A caller beyond a boundary: what it is asked and what it answers is judged.
+struct JudgedCaller {
+    inner: Arc<dyn Caller>,
+    system: System,
+    direction: Direction,
+    principal: Arc<Principal>,
+    call: CallId,
+    agent: String,
+}
+
+impl JudgedCaller {
+    async fn judge(&self, part: Part, kind: &str, body: &RawObject) -> Result<(), Failure> {
+        let payload = body.to_raw();
+        let crossing = Crossing {
+            direction: self.direction,
+            principal: &self.principal,
+            call: self.call,
+            agent: &self.agent,
+            message: kind,
+            payload: &payload,
+        };
+        self.system.policy().judge_part(part, crossing).await
+    }
+}
+
+impl Caller for JudgedCaller {
+    fn progress(&self, progress: Progress) {
+        self.inner.progress(progress);
+    }
+
+    fn log(&self, line: Log) {
+        self.inner.log(line);
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let (kind, body) = match &question {
+                Question::Sample(Sample(body)) => ("sample", body),
+                Question::Elicit(Elicitation(body)) => ("elicit", body),
+                Question::Roots(RootsRequest(body)) => ("roots", body),
+                // Of a kind that nobody here can show to the chain.
+                _ => return Err(crate::call::nobody()),
+            };
+            self.judge(Part::Question, kind, body).await?;
+            let answer = self.inner.ask(question).await?;
+            let body = match &answer {
+                Answer::Sample(SampleAnswer(body)) | Answer::Elicit(ElicitAnswer(body)) => body,
+                Answer::Roots(RootsAnswer(body)) => body,
+                _ => return Err(crate::call::nobody()),
+            };
+            self.judge(Part::Answer, kind, body).await?;
+            Ok(answer)
+        })
+    }
+}
+
+impl CallMeta {
+    /// The same call, with what is asked and answered in its course shown to the policy chain of `system` first, where
+    /// any policy wants to see it. For a call that crosses in `direction`, to `agent`.
+    pub fn judged(mut self, system: &System, direction: Direction, agent: &str) -> Self {
+        if !system.policy().judges_parts() {
+            return self;
+        }
+        let (principal, call) = (self.principal.clone(), self.id);
+        let judged = |inner: Arc<dyn Caller>| -> Arc<dyn Caller> {
+            let (system, agent) = (system.clone(), agent.to_owned());
+            Arc::new(JudgedCaller { inner, system, direction, principal: principal.clone(), call, agent })
+        };
+        self.caller = self.caller.map(&judged);
+        self.session = self.session.map(|session| {
+            let (id, over, caller) = (session.id, session.over.clone(), judged(session.caller.clone()));
+            Arc::new(PeerSession { id, over, caller })
+        });
+        self
+    }
+}
+
+impl Cx {
+    /// The same, for an agent that stands for something outside: what that asks in the course of the call is shown to the
+    /// policy chain, and so is what it is answered. `agent` is what policies know it by.
+    pub fn judged(mut self, agent: &str) -> Self {
+        if self.system().policy().judges_parts()
+            && let Some(call) = &self.call
+        {
+            self.call = Some(Arc::new(CallMeta::clone(call).judged(self.system(), Direction::Outbound, agent)));
+        }
+        self
+    }
+}

@@ -1,0 +1,286 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use callboard_macros::Message;
+use callboard_runtime::testkit::{eventually, paused, real};
+use callboard_runtime::*;
+use tokio::sync::Semaphore;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Waits for a permit, or to be told that it is cancelled; then tidies up for so long. Answers where it ran.
+#[derive(Message)]
+#[message(reply = ThreadId, local)]
+struct Wait {
+    tidy: Duration,
+}
+
+#[derive(Message)]
+#[message(local)]
+struct Panic {
+    at_once: bool,
+}
+
+/// How many handlers this incarnation has begun.
+#[derive(Message)]
+#[message(reply = u32, local)]
+struct Begun;
+
+#[derive(Clone)]
+struct Waiter {
+    begun: u32,
+    permits: Arc<Semaphore>,
+    running: Arc<AtomicU32>,
+    most: Arc<AtomicU32>,
+    told: Arc<AtomicU32>,
+    tidied: Arc<AtomicU32>,
+}
+
+impl Default for Waiter {
+    fn default() -> Self {
+        Self {
+            begun: 0,
+            permits: Arc::new(Semaphore::new(0)),
+            running: Arc::default(),
+            most: Arc::default(),
+            told: Arc::default(),
+            tidied: Arc::default(),
+        }
+    }
+}
+
+impl Agent for Waiter {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Wait>(2).concurrent::<Panic>(1).sync::<Begun>();
+    }
+
+    fn profile() -> Profile {
+        Profile::default().with_askers()
+    }
+}
+
+impl ConcurrentHandler<Wait> for Waiter {
+    fn handle(&mut self, message: Wait, cx: Cx) -> impl Future<Output = ThreadId> + Send + 'static {
+        self.begun += 1;
+        let shared = self.clone();
+        async move {
+            let running = shared.running.fetch_add(1, SeqCst) + 1;
+            shared.most.fetch_max(running, SeqCst);
+            tokio::select! {
+                permit = shared.permits.acquire() => permit.unwrap().forget(),
+                () = cx.cancelled() => {
+                    shared.told.fetch_add(1, SeqCst);
+                    tokio::time::sleep(message.tidy).await;
+                    shared.tidied.fetch_add(1, SeqCst);
+                }
+            }
+            shared.running.fetch_sub(1, SeqCst);
+            std::thread::current().id()
+        }
+    }
+}
+
+impl ConcurrentHandler<Panic> for Waiter {
+    fn handle(&mut self, message: Panic, _: Cx) -> impl Future<Output = ()> + Send + 'static {
+        self.begun += 1;
+        assert!(!message.at_once, "as it was told");
+        async {
+            tokio::task::yield_now().await;
+            panic!("as it was told");
+        }
+    }
+}
+
+impl SyncHandler<Begun> for Waiter {
+    fn handle(&mut self, _: Begun, _: &mut Cx) -> u32 {
+        self.begun
+    }
+}
+
+fn wait() -> Wait {
+    Wait { tidy: Duration::ZERO }
+}
+
+/// Goal: a concurrent handler runs in the task that asks, where the profile says that it may, and on the agent's own arbiter
+/// where it doesn't, where the agent is busy, or where the asker has no runtime. Method: an agent on another thread.
+#[test]
+fn where_handlers_run() {
+    let system = System::start(1).unwrap();
+    let (waiter, pinned) = (Waiter::default(), Profile::default());
+    let permits = waiter.permits.clone();
+    let here = std::thread::current().id();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let agent = system.spawn(waiter.clone());
+    let elsewhere = system.prepare_with(move || waiter.clone()).profile(pinned).spawn();
+    runtime.block_on(async {
+        // Until it has been asked it isn't there.
+        assert_eq!(agent.ask(Begun).await.unwrap() + elsewhere.ask(Begun).await.unwrap(), 0);
+        eventually("it rests", SECOND, || agent.snapshot().mailbox_depth == 0).await;
+        permits.add_permits(2);
+        assert_eq!(agent.ask(wait()).await.unwrap(), here);
+        assert_ne!(elsewhere.ask(wait()).await.unwrap(), here);
+    });
+    permits.add_permits(1);
+    assert_ne!(futures::executor::block_on(async { agent.ask(wait()).await.unwrap() }), here);
+    runtime.block_on(system.shutdown(SECOND));
+}
+
+/// Goal: no more run at once than the agent takes, wherever they run, and what waits goes on when one ends. Method: five asks of
+/// an agent that takes two.
+#[test]
+fn in_flight_is_bounded() {
+    paused(async |system| {
+        let waiter = Waiter::default();
+        let (permits, most) = (waiter.permits.clone(), waiter.most.clone());
+        let agent = system.spawn(waiter);
+        assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+        let mut asks: Vec<_> = (0..5).map(|_| Box::pin(agent.ask(wait()))).collect();
+        for ask in &mut asks {
+            assert!(futures::poll!(ask.as_mut()).is_pending());
+        }
+        assert_eq!(agent.snapshot().in_flight, 2);
+        permits.add_permits(5);
+        for answer in futures::future::join_all(asks).await {
+            answer.unwrap();
+        }
+        assert_eq!((most.load(SeqCst), agent.snapshot().in_flight), (2, 0));
+        system.shutdown(SECOND).await;
+    });
+}
+
+/// Goal: an agent that is told to stop ends after its handlers in other tasks; one that is killed ends at once, and they with it.
+/// So does a system. Method: one handler under way.
+#[test]
+fn ends() {
+    for how in ["stop", "shutdown", "kill"] {
+        paused(async |system| {
+            let waiter = Waiter::default();
+            let (permits, tidied) = (waiter.permits.clone(), waiter.tidied.clone());
+            let agent = system.spawn(waiter);
+            assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+            let mut ask = Box::pin(agent.ask(wait()));
+            assert!(futures::poll!(ask.as_mut()).is_pending());
+            let mut ended = Box::pin(agent.ended());
+            let mut shutdown = Box::pin(system.shutdown(SECOND));
+            match how {
+                "stop" => agent.stop(),
+                "kill" => agent.kill(),
+                _ => assert!(futures::poll!(shutdown.as_mut()).is_pending()),
+            }
+            if how == "kill" {
+                assert_eq!(ended.await, ExitReason::Killed);
+                assert!(matches!(ask.await, Err(SendError::Stopped)));
+            } else {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                    assert!(futures::poll!(ended.as_mut()).is_pending());
+                }
+                permits.add_permits(1);
+                ask.await.unwrap();
+                if how == "shutdown" {
+                    assert_eq!(shutdown.await.killed, 0);
+                    return;
+                }
+                assert_eq!(ended.await, ExitReason::Stopped);
+            }
+            assert_eq!(tidied.load(SeqCst), 0);
+            shutdown.await;
+        });
+    }
+}
+
+/// Goal: a panic costs one reply and the state, wherever it happens; other handlers go on. Method: one as it begins, one after an
+/// await, beside one that waits.
+#[test]
+fn panics() {
+    for at_once in [true, false] {
+        paused(async |system| {
+            let waiter = Waiter::default();
+            let permits = waiter.permits.clone();
+            let agent = system.spawn_with(move || waiter.clone());
+            assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+            let mut beside = Box::pin(agent.ask(wait()));
+            assert!(futures::poll!(beside.as_mut()).is_pending());
+            assert!(matches!(agent.ask(Panic { at_once }).await, Err(SendError::Panicked)));
+            assert_eq!(agent.ask(Begun).await.unwrap(), 0, "a fresh one");
+            assert_eq!(agent.snapshot().restarts, 1);
+            permits.add_permits(1);
+            beside.await.unwrap();
+            system.shutdown(SECOND).await;
+        });
+    }
+}
+
+/// Goal: an ask that is dropped or late, and a call that is cancelled, tell the handler, which has its grace to tidy up; then its
+/// place is free. Method: a grace of one second, a handler that tidies shorter or longer than that.
+#[test]
+fn cancelled_handlers_have_their_grace() {
+    for (tidy, tidied) in [(SECOND / 2, 1), (2 * SECOND, 0)] {
+        for how in ["drop", "deadline", "call"] {
+            paused(async |system| {
+                let waiter = Waiter::default();
+                let (told, done) = (waiter.told.clone(), waiter.tidied.clone());
+                let agent = system.spawn(waiter);
+                assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+                match how {
+                    "drop" => {
+                        let mut ask = Box::pin(agent.ask(Wait { tidy }));
+                        assert!(futures::poll!(ask.as_mut()).is_pending());
+                    }
+                    "deadline" => {
+                        let late = agent.ask(Wait { tidy }).within(SECOND).await;
+                        assert!(matches!(late, Err(SendError::TimedOut(after)) if after >= SECOND), "{late:?}");
+                    }
+                    _ => {
+                        let mut call = agent.call(Wait { tidy }).start();
+                        let _ = futures::poll!(Box::pin(call.next()).as_mut());
+                        eventually("it runs", SECOND, || agent.snapshot().in_flight == 1).await;
+                        call.cancel();
+                        assert_eq!(call.reply().await.is_ok(), tidied == 1);
+                    }
+                }
+                tokio::time::sleep(SECOND + SECOND / 4).await;
+                eventually("its place is free", SECOND, || agent.snapshot().in_flight == 0).await;
+                assert_eq!((told.load(SeqCst), done.load(SeqCst)), (1, tidied), "{how}");
+                system.shutdown(SECOND).await;
+            });
+        }
+    }
+}
+
+/// Goal: nothing is lost or stuck where many threads ask one agent. Method: askers on four threads, each of which leaves every
+/// third ask.
+#[test]
+fn askers_on_many_threads() {
+    const ASKS: u32 = 300;
+    real(async |system| {
+        let waiter = Waiter::default();
+        let (permits, most) = (waiter.permits.clone(), waiter.most.clone());
+        permits.add_permits(Semaphore::MAX_PERMITS / 2);
+        let agent = system.spawn(waiter);
+        let askers: Vec<_> = (0..4)
+            .map(|_| {
+                let agent = agent.clone();
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                    runtime.block_on(async {
+                        for nth in 0..ASKS {
+                            let mut ask = Box::pin(agent.ask(wait()));
+                            match nth % 3 {
+                                0 => drop(futures::poll!(ask.as_mut())),
+                                _ => drop(ask.await.unwrap()),
+                            }
+                        }
+                    });
+                })
+            })
+            .collect();
+        eventually("all have ended", 60 * SECOND, || askers.iter().all(|asker| asker.is_finished())).await;
+        askers.into_iter().for_each(|asker| asker.join().unwrap());
+        eventually("nothing runs", SECOND, || agent.snapshot().in_flight == 0).await;
+        assert!(most.load(SeqCst) <= 2);
+        system.shutdown(SECOND).await;
+    });
+}

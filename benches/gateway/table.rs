@@ -1,0 +1,85 @@
+//! The tables, and the marks that they are held against.
+
+use std::time::Duration;
+
+use crate::{Contestant, Era, Measured, Memory, Row};
+
+/// Least throughput, as a multiple of mcp-proxy's.
+const THROUGHPUT_MIN: f64 = 2.0;
+/// Most CPU time a call, as a multiple of mcp-proxy's.
+const CPU_MAX: f64 = 0.4;
+/// Longest 99th percentile, as a multiple of mcp-proxy's.
+const P99_MAX: f64 = 0.5;
+/// Most memory at the start, in MB.
+const START_MB_MAX: f64 = 25.0;
+/// Most memory with idle clients, in MB.
+const IDLE_MB_MAX: f64 = 60.0;
+
+impl Row {
+    /// For people.
+    pub fn title(&self) -> String {
+        let era = |era| if era == Era::Legacy { "legacy" } else { "modern" };
+        let connections = if self.connections == 1 { "connection" } else { "connections" };
+        format!("{} → {}, {} {connections}", era(self.client), era(self.upstream), self.connections)
+    }
+}
+
+/// The head of the first table.
+pub fn begin() {
+    println!(
+        "| calls/s; p50, p99 µs; CPU µs a call | direct | mcp-proxy | callboard | throughput ≥ {THROUGHPUT_MIN} \
+         | p99 ≤ {P99_MAX} | CPU ≤ {CPU_MAX} |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+}
+
+/// One row, by contestant. True where a mark is missed.
+pub fn row(row: &Row, measured: &[Option<Measured>; 3]) -> bool {
+    let cell = |contestant: Contestant| {
+        measured[contestant as usize].map_or("–".to_owned(), |m| {
+            let us = |d: Duration| d.as_micros();
+            format!("{:.0}; {}, {}; {:.1}", m.calls_a_second, us(m.p50), us(m.p99), m.cpu_us_a_call)
+        })
+    };
+    let cells = Contestant::ALL.map(cell).join(" | ");
+    let (mut marks, mut missed) = ("– | – | –".to_owned(), false);
+    if let (Some(theirs), Some(ours)) =
+        (measured[Contestant::McpProxy as usize], measured[Contestant::Callboard as usize])
+    {
+        let throughput = ours.calls_a_second / theirs.calls_a_second;
+        let p99 = ours.p99.as_secs_f64() / theirs.p99.as_secs_f64();
+        let cpu = ours.cpu_us_a_call / theirs.cpu_us_a_call;
+        marks = format!("{throughput:.2} | {p99:.2} | {cpu:.2}");
+        missed = throughput < THROUGHPUT_MIN || p99 > P99_MAX || cpu > CPU_MAX;
+    }
+    println!("| {} | {cells} | {marks} |", row.title());
+    missed
+}
+
+/// The head of the second table.
+pub fn begin_memory() {
+    println!("\n| resident, MB | at start | after 64 connections' load | with 1,000 idle clients |");
+    println!("|---|---|---|---|");
+}
+
+/// One row. True where a mark is missed.
+pub fn memory(title: &str, contestant: Contestant, used: Result<Memory, String>) -> Result<bool, String> {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    match (contestant, used) {
+        (Contestant::Callboard, used) => {
+            let used = used?;
+            let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(mb);
+            println!("| callboard, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
+            Ok(start > START_MB_MAX || idle > IDLE_MB_MAX)
+        }
+        (_, Ok(used)) => {
+            let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(mb);
+            println!("| mcp-proxy, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
+            Ok(false)
+        }
+        (_, Err(why)) => {
+            println!("| mcp-proxy, {title} | {why} | | |");
+            Ok(false)
+        }
+    }
+}

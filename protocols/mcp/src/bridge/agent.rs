@@ -1,0 +1,126 @@
+//! The bridge as an agent.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use callboard_message::{Failure, Named, RawObject};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::hub::Hub;
+use super::keeper;
+use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
+use crate::outbound::{
+    ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring, admit, bounded, judge_reply,
+};
+
+/// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
+#[derive(Clone)]
+pub struct Bridge {
+    name: String,
+    endpoint: Endpoint,
+    options: Arc<BridgeOptions>,
+    http: Clients,
+    /// Which era the server was found to be of; what it said of itself.
+    remembered: Arc<Mutex<Option<Era>>>,
+    about: Arc<Mutex<Option<RawObject>>>,
+    /// What ended connections have left to do.
+    farewells: TaskTracker,
+    /// Of this incarnation; made when it starts, so that it ends with it.
+    live: Option<Arc<Live>>,
+}
+
+struct Live {
+    hub: Arc<Hub>,
+    _keepers: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Bridge {
+    /// A bridge to the server at `endpoint`. `name` is its agent's: policy, answerers and log know the server by it.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
+        options.client.fit(&endpoint)?;
+        let http = Clients::new(&options.client)?;
+        Ok(Self {
+            name: name.into(),
+            endpoint,
+            options: Arc::new(options),
+            http,
+            remembered: Arc::default(),
+            about: Arc::default(),
+            farewells: TaskTracker::new(),
+            live: None,
+        })
+    }
+
+    /// Ends when all that bridges like this one (its clones) had to end has ended: children, sessions with servers. Call
+    /// it once the agents have been stopped, on a clone kept for that.
+    pub async fn said_goodbye(&self) {
+        self.farewells.close();
+        self.farewells.wait().await;
+    }
+}
+
+impl Agent for Bridge {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(BRIDGE_CALLS_MAX);
+    }
+
+    fn profile() -> Profile {
+        // What is given up is given up on the wire too; the state is a handle to the connections.
+        Profile::default().cancel_safe().with_askers()
+    }
+
+    fn started(&mut self, cx: &mut Cx) {
+        let client = ClientOptions { name: Some(self.name.clone()), ..self.options.client.clone() };
+        let wiring = Wiring {
+            endpoint: self.endpoint.clone(),
+            options: Arc::new(client),
+            http: self.http.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
+            news: News::of(cx.clone(), true),
+            tools: Arc::default(),
+            remembered: self.remembered.clone(),
+            farewells: self.farewells.clone(),
+        };
+        let hub = Arc::new(Hub::new(self.name.clone(), self.options.clone(), wiring, self.about.clone()));
+        let _keepers = keeper::start(&hub, cx);
+        self.live = Some(Arc::new(Live { hub, _keepers }));
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        self.live.as_ref().map_or(serde_json::Value::Null, |live| live.hub.observe())
+    }
+}
+
+impl ConcurrentHandler<Named> for Bridge {
+    fn handle(
+        &mut self,
+        message: Named,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+        let hub = self.live.as_ref().map(|live| live.hub.clone());
+        let limit = self.options.client.call_timeout;
+        async move {
+            let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
+            let name = message.name.clone();
+            admit(&message, &cx, &hub.name).await?;
+            let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
+            let reply = bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await;
+            judge_reply(reply, &name, &cx, &hub.name).await
+        }
+    }
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge")
+            .field("name", &self.name)
+            .field("endpoint", &self.endpoint.to_string())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,275 @@
+//! What one incarnation of a bridge is made of, and how a message goes through it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_runtime::{CallMeta, Cx};
+use serde_json::value::RawValue;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+use super::breaker::{Breaker, Pass};
+use super::offer::Offer;
+use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT};
+use super::pool::{Key, Lease, Owner, Pool};
+use super::relay::Desk;
+use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, Session, Wiring, lock, plain_value};
+
+/// Requests for lists: the same for whoever can answer the same.
+const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
+
+pub(super) struct Hub {
+    pub(super) name: String,
+    pub(super) options: Arc<BridgeOptions>,
+    pub(super) breaker: Breaker,
+    pub(super) pool: Arc<Pool>,
+    desk: Arc<Desk>,
+    calls: Semaphore,
+    calls_max: u32,
+    /// Which era the server was found to be of.
+    remembered: Arc<Mutex<Option<Era>>>,
+    /// All requests of a connection share one channel.
+    shares_channel: AtomicBool,
+    /// What the server said of itself last.
+    about: Arc<Mutex<Option<RawObject>>>,
+}
+
+/// What is asked of a connection.
+enum Request {
+    ListTools(RawObject),
+    Subscribe(bool, RawObject),
+    Other(String, RawObject),
+}
+
+impl Hub {
+    pub(super) fn new(
+        name: String,
+        options: Arc<BridgeOptions>,
+        wiring: Wiring,
+        about: Arc<Mutex<Option<RawObject>>>,
+    ) -> Self {
+        let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
+        let desk =
+            Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
+        Self {
+            desk: Arc::new(desk),
+            breaker: Breaker::new(options.failures_max, options.backoff),
+            calls: Semaphore::new(calls_max as usize),
+            calls_max,
+            remembered: wiring.remembered.clone(),
+            shares_channel: AtomicBool::new(!matches!(wiring.endpoint, Endpoint::Http(_))),
+            pool: Pool::new(wiring, options.connections_max),
+            name,
+            options,
+            about,
+        }
+    }
+
+    /// Does what a message wants.
+    pub(super) async fn perform(&self, errand: Errand, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let cx = self.relayed(cx);
+        match errand {
+            Errand::Describe => self.describe(&cx).await,
+            Errand::ListTools(params) => self.send(Request::ListTools(params), &cx).await,
+            Errand::Subscribe { on, params } => self.send(Request::Subscribe(on, params), &cx).await,
+            Errand::Request { method, params } => self.send(Request::Other(method, params), &cx).await,
+            Errand::Use { tool, params } => {
+                let result = self.send(Request::Other("tools/call".to_owned(), params), &cx).await?;
+                plain_value(&result, async { self.pool.lead(Offer::NOTHING).upstream().is_wrapped(&tool).await }).await
+            }
+        }
+    }
+
+    /// The surroundings of the call, with questions going to whoever answers them.
+    fn relayed(&self, cx: &Cx) -> Cx {
+        match cx.call() {
+            Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
+            None if self.options.answering.is_some() => {
+                cx.within(self.desk.relayed(CallMeta::new(Arc::new(cx.principal().clone()))))
+            }
+            None => cx.clone(),
+        }
+    }
+
+    /// What the server says of itself, or said last: whoever asks for that waits for nobody long.
+    async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let asked = async {
+            let pass = self.pass().await?;
+            let lease = self.pool.lead(Offer::of(&cx.abilities()));
+            let session = lease.upstream().session().await;
+            self.settle(pass, &session);
+            session.map_err(|error| self.failure(error))
+        };
+        let why = match timeout(DESCRIBE_WAIT, asked).await {
+            Ok(Ok(session)) => return Ok(self.learn(&session).to_raw()),
+            Ok(Err(why)) => why,
+            Err(_) => Failure::unavailable(format!("{}: it doesn't say what it is", self.name)),
+        };
+        lock(&self.about).as_ref().map(RawObject::to_raw).ok_or(why)
+    }
+
+    /// Keeps what a connection has shown of the server.
+    pub(super) fn learn(&self, session: &Session) -> RawObject {
+        *lock(&self.about) = Some(session.about.clone());
+        self.shares_channel.store(session.shares_channel(), Relaxed);
+        session.about.clone()
+    }
+
+    /// Sends a request of the call `cx`, where the server is there and has a place for it.
+    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let _place = self.place().await?;
+        let pass = self.pass().await?;
+        let outcome = self.carry(request, cx).await;
+        self.settle(pass, &outcome);
+        outcome.map_err(|error| self.failure(error))
+    }
+
+    async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        if let Ok(place) = self.calls.try_acquire() {
+            return Ok(place);
+        }
+        match timeout(self.options.calls_wait, self.calls.acquire()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(self.full(format!("{} calls of it are under way", self.calls_max))),
+        }
+    }
+
+    /// Leave to ask the server. Where it was away, it is tried first.
+    async fn pass(&self) -> Result<Pass<'_>, Failure> {
+        let pass = self.breaker.pass(&self.name)?;
+        if !pass.probes {
+            return Ok(pass);
+        }
+        let found = self.try_again().await;
+        self.settle(pass, &found);
+        found.map_err(|error| self.failure(error))?;
+        self.breaker.pass(&self.name)
+    }
+
+    /// Tries a server that was away, or may be.
+    pub(super) async fn try_again(&self) -> Result<Arc<Session>, LinkError> {
+        let lease = self.pool.lead(Offer::NOTHING);
+        let upstream = lease.upstream();
+        match upstream.current() {
+            None => upstream.session().await,
+            Some(_) => timeout(PING_TIMEOUT, upstream.check()).await.unwrap_or(Err(LinkError::TimedOut(PING_TIMEOUT))),
+        }
+    }
+
+    /// Ends an attempt. Who is back tells its followers so: what it shows may be another now.
+    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) {
+        let was_closed = self.breaker.next_try().is_none();
+        let is_back = pass.settle(outcome);
+        if is_back {
+            tracing::info!(server = %self.name, "the server is back");
+        } else if was_closed && self.breaker.next_try().is_some() {
+            tracing::warn!(server = %self.name, "the server is away and left alone for a while");
+        }
+    }
+
+    async fn carry(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+        let lease = self.lease(&request, cx).await?;
+        let upstream = lease.upstream();
+        match request {
+            Request::ListTools(params) => upstream.list_tools(params, cx).await,
+            Request::Subscribe(on, params) => upstream.subscribe(on, params, cx).await,
+            Request::Other(method, params) => upstream.request(&method, params, cx).await,
+        }
+    }
+
+    /// The connection by which a request goes.
+    async fn lease(&self, request: &Request, cx: &Cx) -> Result<Lease, LinkError> {
+        let offer = Offer::of(&cx.abilities());
+        let era = match self.era() {
+            Some(era) => era,
+            None => {
+                let shared = self.shared(offer).await?;
+                let session = shared.upstream().session().await?;
+                self.learn(&session);
+                session.era()
+            }
+        };
+        match (request, cx.call()) {
+            (Request::Subscribe(..), _) => Ok(self.pool.lead(offer)),
+            _ if era == Era::Modern => Ok(self.pool.lead(offer)),
+            (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
+            (Request::Other(method, _), _) if LISTS.contains(&method.as_str()) => self.shared(offer).await,
+            (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,
+            (_, Some(call)) => self.own(call, offer).await,
+        }
+    }
+
+    async fn shared(&self, offer: Offer) -> Result<Lease, LinkError> {
+        self.pool.shared(offer, self.options.calls_wait).await.ok_or_else(|| self.all_in_use())
+    }
+
+    /// A connection of the caller's own.
+    async fn own(&self, call: &CallMeta, offer: Offer) -> Result<Lease, LinkError> {
+        let wait = self.options.calls_wait;
+        if let Some(session) = &call.session {
+            let key = Key::Session(session.id, offer);
+            let caller = || self.desk.background(session, call).filter(|_| offer != Offer::NOTHING);
+            let lease = self.pool.own(&key, false, Some(Owner { session, caller: &caller }), wait).await;
+            return lease.ok_or_else(|| self.all_in_use());
+        }
+        let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
+        loop {
+            let alone = offer != Offer::NOTHING && self.shares_channel.load(Relaxed);
+            let lease = self.pool.own(&key, alone, None, wait).await.ok_or_else(|| self.all_in_use())?;
+            if alone || offer == Offer::NOTHING {
+                return Ok(lease);
+            }
+            // Behind an address there may be a transport that nobody expected.
+            let session = lease.upstream().session().await?;
+            if !session.shares_channel() {
+                return Ok(lease);
+            }
+            self.shares_channel.store(true, Relaxed);
+        }
+    }
+
+    fn era(&self) -> Option<Era> {
+        match self.options.client.era {
+            EraChoice::Only(era) => Some(era),
+            EraChoice::Auto => *lock(&self.remembered),
+        }
+    }
+
+    fn all_in_use(&self) -> LinkError {
+        LinkError::Failed(self.full("all its connections are in use".to_owned()))
+    }
+
+    fn full(&self, why: String) -> Failure {
+        Failure::new(FailureKind::Overloaded, format!("{}: {why}", self.name))
+    }
+
+    /// Which server it was is said of what only says that it is away.
+    fn failure(&self, error: LinkError) -> Failure {
+        let is_theirs = matches!(error, LinkError::Rpc { .. } | LinkError::Failed(_));
+        let failure = Failure::from(error);
+        match is_theirs {
+            true => failure,
+            false => Failure { message: format!("{}: {}", self.name, failure.message), ..failure },
+        }
+    }
+
+    /// What people see of it.
+    pub(super) fn observe(&self) -> serde_json::Value {
+        let lead = self.pool.current_lead();
+        let mut seen = match &lead {
+            Some(lead) => lead.upstream.observe(),
+            None => serde_json::json!({ "state": "apart" }),
+        };
+        let next_try = self.breaker.next_try();
+        if let Some(until) = next_try {
+            seen["state"] = "away".into();
+            seen["next_try_ms"] = (until.saturating_duration_since(Instant::now()).as_millis() as u64).into();
+        }
+        seen["failures"] = self.breaker.failures().into();
+        seen["connections"] = self.pool.observe();
+        seen["calls"] = (self.calls_max as usize - self.calls.available_permits()).into();
+        seen["calls_max"] = self.calls_max.into();
+        seen
+    }
+}

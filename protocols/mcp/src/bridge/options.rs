@@ -1,0 +1,104 @@
+//! How a bridge behaves, and what bounds it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_runtime::{Answering, Backoff, Journal};
+
+use crate::outbound::ClientOptions;
+
+/// Calls that one server may have under way, by default.
+pub const CALLS_MAX_DEFAULT: u32 = 64;
+/// The same, at most: past it they wait in the agent's mailbox.
+pub const BRIDGE_CALLS_MAX: u32 = 4_096;
+/// How long a call waits for a place, by default, before it is refused.
+pub const CALLS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
+/// Connections of one bridge beside the one that hears of changes, by default.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
+/// How long a connection that nobody uses is kept, by default.
+pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
+/// Failures in a row after which a server is left alone for a while, by default.
+pub const FAILURES_MAX_DEFAULT: u32 = 3;
+/// The first such while, and the pause before the first restart, by default; each is twice the one before.
+pub const BACKOFF_FIRST_DEFAULT: Duration = Duration::from_millis(500);
+/// The longest, by default.
+pub const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
+/// A connection that lived so long was a good one: pauses begin at the first again.
+pub const STABLE_AFTER: Duration = Duration::from_secs(60);
+/// How long a bridge waits for a server to say what it is, before it says what it knew last.
+pub const DESCRIBE_WAIT: Duration = Duration::from_secs(2);
+/// How long a server may leave a sign of life unanswered.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// When a server is connected to, or started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// When something is asked of it; again likewise, once it has ended.
+    #[default]
+    Demand,
+    /// With the agent; again by itself, after a pause, whenever it has ended.
+    Boot,
+}
+
+/// How a bridge behaves.
+#[derive(Clone)]
+pub struct BridgeOptions {
+    /// How it speaks to the server. `name`, `offers` and `only_caller` are set by the bridge.
+    pub client: ClientOptions,
+    /// Who answers the server's questions. `None`: the call's own caller, what it can.
+    pub answering: Option<Arc<dyn Answering>>,
+    /// When it connects.
+    pub start: Start,
+    /// Calls that the server may have under way, at least 1; one more is refused as `Overloaded` after `calls_wait`.
+    pub calls_max: u32,
+    /// How long a call waits for a place among those, and for a connection.
+    pub calls_wait: Duration,
+    /// Connections beside the one that hears of changes, at least 1; one more takes the place of the one that was idle
+    /// longest, or waits for one.
+    pub connections_max: usize,
+    /// How long a connection that nobody uses is kept; the one that hears of changes stays.
+    pub idle_timeout: Duration,
+    /// Clients that can answer nothing have connections of their own to a legacy server too: it may keep something for
+    /// each. `false`: they share one, which is cheaper where it keeps nothing.
+    pub isolate: bool,
+    /// Failures in a row after which the server is left alone, at least 1. A server that doesn't answer a handshake in
+    /// time is left alone at once.
+    pub failures_max: u32,
+    /// For how long, and how long before a restart.
+    pub backoff: Backoff,
+    /// How often the server is asked for a sign of life, where it is connected. `None`: never.
+    pub ping_every: Option<Duration>,
+    /// Where what has to be kept is recorded, in stream `audit`, beside the log.
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+impl Default for BridgeOptions {
+    fn default() -> Self {
+        Self {
+            client: ClientOptions::default(),
+            answering: None,
+            start: Start::Demand,
+            calls_max: CALLS_MAX_DEFAULT,
+            calls_wait: CALLS_WAIT_DEFAULT,
+            connections_max: CONNECTIONS_MAX_DEFAULT,
+            idle_timeout: IDLE_TIMEOUT_DEFAULT,
+            isolate: true,
+            failures_max: FAILURES_MAX_DEFAULT,
+            backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
+            ping_every: None,
+            journal: None,
+        }
+    }
+}
+
+impl fmt::Debug for BridgeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BridgeOptions")
+            .field("client", &self.client)
+            .field("start", &self.start)
+            .field("calls_max", &self.calls_max)
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+//! The connections of one bridge: which call goes by which.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use callboard_message::{PrincipalKind, SessionId};
+use callboard_runtime::{Caller, PeerSession};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::offer::Offer;
+use crate::outbound::{ClientOptions, News, Upstream, Wiring, lock};
+
+/// Whose a connection is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// One session's of a client.
+    Session(SessionId, Offer),
+    /// A principal's, for calls without a session.
+    Principal(PrincipalKind, String, Offer),
+}
+
+impl Key {
+    fn offer(&self) -> Offer {
+        match self {
+            Self::Session(_, offer) | Self::Principal(_, _, offer) => *offer,
+        }
+    }
+}
+
+/// The session that a connection is made for.
+pub(super) struct Owner<'a> {
+    pub(super) session: &'a Arc<PeerSession>,
+    /// Whom to ask what belongs to none of its calls for sure.
+    pub(super) caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
+}
+
+/// One connection, to be made when it is first used, and again when it was lost.
+pub(super) struct Connection {
+    pub(super) upstream: Upstream,
+    usage: Mutex<Usage>,
+    /// Ends it with its session.
+    watch: OnceLock<AbortOnDropHandle<()>>,
+}
+
+struct Usage {
+    users: usize,
+    last: Instant,
+}
+
+impl Connection {
+    fn new(upstream: Upstream) -> Arc<Self> {
+        let usage = Mutex::new(Usage { users: 0, last: Instant::now() });
+        Arc::new(Self { upstream, usage, watch: OnceLock::new() })
+    }
+
+    /// Since when nobody uses it.
+    fn idle_since(&self) -> Option<Instant> {
+        let usage = lock(&self.usage);
+        (usage.users == 0).then_some(usage.last)
+    }
+}
+
+/// A connection while it is used.
+pub(super) struct Lease {
+    connection: Arc<Connection>,
+    pool: Arc<Pool>,
+}
+
+impl Lease {
+    fn of(pool: &Arc<Pool>, connection: &Arc<Connection>) -> Self {
+        lock(&connection.usage).users += 1;
+        Self { connection: connection.clone(), pool: pool.clone() }
+    }
+
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.connection.upstream
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut usage = lock(&self.connection.usage);
+        usage.users = usage.users.saturating_sub(1);
+        usage.last = Instant::now();
+        let is_free = usage.users == 0;
+        drop(usage);
+        if is_free {
+            self.pool.freed.notify_waiters();
+        }
+    }
+}
+
+/// All connections of one incarnation.
+pub(super) struct Pool {
+    wiring: Wiring,
+    connections_max: usize,
+    state: Mutex<State>,
+    /// A connection is free, or gone.
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Hears of changes, and stays.
+    lead: Option<(Offer, Arc<Connection>)>,
+    shared: HashMap<Offer, Arc<Connection>>,
+    own: HashMap<Key, Vec<Arc<Connection>>>,
+}
+
+impl State {
+    fn len(&self) -> usize {
+        self.shared.len() + self.own.values().map(Vec::len).sum::<usize>()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        self.shared.values().chain(self.own.values().flatten())
+    }
+
+    fn remove(&mut self, gone: impl Fn(&Arc<Connection>) -> bool) {
+        self.shared.retain(|_, connection| !gone(connection));
+        self.own.retain(|_, connections| {
+            connections.retain(|connection| !gone(connection));
+            !connections.is_empty()
+        });
+    }
+
+    /// Makes room for one more; `false` where all are in use.
+    fn make_room(&mut self, connections_max: usize) -> bool {
+        if self.len() < connections_max {
+            return true;
+        }
+        let idle = self.all().filter_map(|connection| Some((connection.idle_since()?, connection.clone())));
+        let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
+        self.remove(|connection| Arc::ptr_eq(connection, &oldest));
+        tracing::info!(connections_max, "the connection that was idle longest makes room for another");
+        true
+    }
+}
+
+impl Pool {
+    /// `wiring`: what its connections have in common.
+    pub(super) fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { wiring, connections_max: connections_max.max(1), state, freed: Notify::new() })
+    }
+
+    /// The one that hears of changes: of whatever was offered when it was first needed.
+    pub(super) fn lead(self: &Arc<Self>, offer: Offer) -> Lease {
+        let mut state = lock(&self.state);
+        let (_, lead) = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
+        Lease::of(self, lead)
+    }
+
+    /// The one that hears of changes, where there is one.
+    pub(super) fn current_lead(&self) -> Option<Arc<Connection>> {
+        lock(&self.state).lead.as_ref().map(|(_, lead)| lead.clone())
+    }
+
+    /// One that whoever can answer `offer` shares. `None`: not in `wait`.
+    pub(super) async fn shared(self: &Arc<Self>, offer: Offer, wait: Duration) -> Option<Lease> {
+        self.sooner_or_later(wait, |state| {
+            let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
+            if lead.0 == offer {
+                return Some(Lease::of(self, &lead.1));
+            }
+            if let Some(found) = state.shared.get(&offer) {
+                return Some(Lease::of(self, found));
+            }
+            state.make_room(self.connections_max).then(|| {
+                let made = Connection::new(self.make(offer, false, None));
+                state.shared.insert(offer, made.clone());
+                Lease::of(self, &made)
+            })
+        })
+        .await
+    }
+
+    /// One of `key`'s own; `alone`: that nobody else uses meanwhile. `None`: not in `wait`.
+    pub(super) async fn own(
+        self: &Arc<Self>,
+        key: &Key,
+        alone: bool,
+        owner: Option<Owner<'_>>,
+        wait: Duration,
+    ) -> Option<Lease> {
+        self.sooner_or_later(wait, |state| {
+            let found = state.own.get(key).into_iter().flatten().find(|c| !alone || c.idle_since().is_some());
+            if let Some(found) = found {
+                return Some(Lease::of(self, found));
+            }
+            state.make_room(self.connections_max).then(|| {
+                let caller = owner.as_ref().and_then(|owner| (owner.caller)());
+                let made = Connection::new(self.make(key.offer(), false, caller));
+                if let Some(owner) = &owner {
+                    let _ = made.watch.set(self.ends_with(owner.session, key));
+                }
+                state.own.entry(key.clone()).or_default().push(made.clone());
+                Lease::of(self, &made)
+            })
+        })
+        .await
+    }
+
+    /// What `take` gives, now or when something has become free.
+    async fn sooner_or_later(&self, wait: Duration, take: impl Fn(&mut State) -> Option<Lease>) -> Option<Lease> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            freed.as_mut().enable();
+            let taken = take(&mut lock(&self.state));
+            if taken.is_some() {
+                return taken;
+            }
+            tokio::time::timeout_at(deadline, freed).await.ok()?;
+        }
+    }
+
+    fn make(&self, offer: Offer, is_lead: bool, only_caller: Option<Arc<dyn Caller>>) -> Upstream {
+        let options = ClientOptions {
+            offers: offer.abilities(),
+            // Beside the lead's, only questions may come by a stream that is no request's.
+            listen: self.wiring.options.listen && (is_lead || offer != Offer::NOTHING),
+            only_caller,
+            ..ClientOptions::clone(&self.wiring.options)
+        };
+        let news = News { tells: is_lead, ..self.wiring.news.clone() };
+        Upstream::new(Wiring { options: Arc::new(options), news, ..self.wiring.clone() })
+    }
+
+    /// Ends the connection of `key` with `session`.
+    fn ends_with(self: &Arc<Self>, session: &Arc<PeerSession>, key: &Key) -> AbortOnDropHandle<()> {
+        let (over, key, pool) = (session.over.clone(), key.clone(), Arc::downgrade(self));
+        AbortOnDropHandle::new(self.wiring.spawn(async move {
+            over.cancelled().await;
+            if let Some(pool) = Weak::upgrade(&pool) {
+                // Dropped outside the lock.
+                let gone = lock(&pool.state).own.remove(&key);
+                drop(gone);
+                pool.freed.notify_waiters();
+            }
+        }))
+    }
+
+    /// Ends what nobody has used for `idle_timeout`.
+    pub(super) fn sweep(&self, idle_timeout: Duration) {
+        let is_old = |c: &Arc<Connection>| c.idle_since().is_some_and(|since| since.elapsed() >= idle_timeout);
+        let before = {
+            let mut state = lock(&self.state);
+            let before = state.len();
+            state.remove(is_old);
+            before - state.len()
+        };
+        if before > 0 {
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// What people see of it.
+    pub(super) fn observe(&self) -> serde_json::Value {
+        let state = lock(&self.state);
+        let in_use = state.all().filter(|connection| connection.idle_since().is_none()).count();
+        let lead = usize::from(state.lead.is_some());
+        serde_json::json!({
+            "shared": state.shared.len() + lead,
+            "own": state.own.values().map(Vec::len).sum::<usize>(),
+            "in_use": in_use,
+            "max": self.connections_max,
+        })
+    }
+}

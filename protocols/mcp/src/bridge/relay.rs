@@ -1,0 +1,150 @@
+//! Who is asked in the course of one call: whoever answers in the caller's stead, or the caller.
+
+use std::sync::Arc;
+
+use callboard_message::{
+    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Log, Progress, Question, RawObject, Sample,
+};
+use callboard_runtime::{Answering, CallMeta, Caller, Journal, PeerSession, Record};
+use futures::future::BoxFuture;
+use serde_json::json;
+
+/// A member by which some servers say for whom they ask.
+const CLAIMED_ORIGIN: &str = "original_client_id";
+/// The objects in which it is found.
+const METADATA: [&str; 2] = ["metadata", "_meta"];
+
+/// What relays of one bridge have in common.
+pub(super) struct Desk {
+    /// The agent that stands for the server.
+    pub(super) server: String,
+    pub(super) answering: Option<Arc<dyn Answering>>,
+    pub(super) journal: Option<Arc<dyn Journal>>,
+}
+
+impl Desk {
+    /// The call as the server's connection gets it: its questions go to whoever answers them, and to nobody else.
+    pub(super) fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
+        let answers = match &self.answering {
+            Some(answering) => answering.caller(&self.server, &call),
+            None => call.caller.clone(),
+        };
+        let told = call.caller.take();
+        if told.is_some() || answers.is_some() {
+            let abilities = answers.as_ref().map(|answers| answers.abilities()).unwrap_or_default();
+            let origin = Origin {
+                call: call.id,
+                principal: call.principal.id.clone(),
+                session: call.session.as_ref().map(|session| session.id.to_string()),
+            };
+            call.caller = Some(Arc::new(Relay { desk: self.clone(), told, answers, abilities, origin }));
+        }
+        Arc::new(call)
+    }
+
+    /// Whom to ask and tell what belongs to a session, and to none of its calls for sure.
+    pub(super) fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+        let mut background = CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
+        background.session = Some(session.clone());
+        self.relayed(background).caller.clone()
+    }
+
+    /// Records that a server claims to ask for somebody who isn't behind the call. What it claims isn't kept.
+    fn record_mismatch(&self, origin: &Origin) {
+        tracing::warn!(
+            target: "callboard::audit", event = "origin_mismatch", server = %self.server, call = %origin.call,
+            "a server's question claims another origin than its call has; the claim is ignored"
+        );
+        let (Some(journal), Ok(runtime)) = (self.journal.clone(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let body = json!({
+            "event": "origin_mismatch", "server": self.server, "call": origin.call, "principal": origin.principal,
+        });
+        let record = Record { stream: "audit".into(), key: None, body };
+        runtime.spawn(async move {
+            if let Err(error) = journal.append(record).await {
+                tracing::error!(target: "callboard::audit", %error, "a record is lost");
+            }
+        });
+    }
+}
+
+/// Where a call comes from: of its connection.
+struct Origin {
+    call: CallId,
+    principal: String,
+    session: Option<String>,
+}
+
+impl Origin {
+    fn is(&self, claimed: &str) -> bool {
+        claimed == self.principal || self.session.as_deref() == Some(claimed)
+    }
+}
+
+/// Stands before the caller of one call.
+struct Relay {
+    desk: Arc<Desk>,
+    /// Told of progress, and the lines of its log.
+    told: Option<Arc<dyn Caller>>,
+    /// Asked.
+    answers: Option<Arc<dyn Caller>>,
+    /// What that one can answer.
+    abilities: Abilities,
+    origin: Origin,
+}
+
+impl Relay {
+    /// The question without what it claims of its origin, where that isn't so.
+    fn checked(&self, question: Question) -> Question {
+        let mut forged = false;
+        let mut check = |mut body: RawObject| {
+            for name in METADATA {
+                let Some(mut metadata) = body.object(name) else { continue };
+                let Some(claimed) = metadata.get(CLAIMED_ORIGIN) else { continue };
+                let claimed: Option<String> = serde_json::from_str(claimed.get()).ok();
+                if !claimed.is_some_and(|claimed| self.origin.is(&claimed)) {
+                    metadata.remove(CLAIMED_ORIGIN);
+                    body.set(name, metadata);
+                    forged = true;
+                }
+            }
+            body
+        };
+        let question = match question {
+            Question::Sample(sample) => Question::Sample(Sample(check(sample.0))),
+            Question::Elicit(elicitation) => Question::Elicit(Elicitation(check(elicitation.0))),
+            other => other,
+        };
+        if forged {
+            self.desk.record_mismatch(&self.origin);
+        }
+        question
+    }
+}
+
+impl Caller for Relay {
+    fn progress(&self, progress: Progress) {
+        if let Some(told) = &self.told {
+            told.progress(progress);
+        }
+    }
+
+    fn log(&self, line: Log) {
+        if let Some(told) = &self.told {
+            told.log(line);
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        match &self.answers {
+            Some(answers) => answers.ask(self.checked(question)),
+            None => Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")) }),
+        }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities.clone()
+    }
+}

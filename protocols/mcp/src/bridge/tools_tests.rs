@@ -1,0 +1,303 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use callboard_message::surface::CallTool;
+use callboard_message::{Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, ConcurrentHandler, Handlers, System};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::*;
+
+#[derive(Clone)]
+enum Step {
+    Result(Value),
+    Fails(FailureKind),
+    /// Asks its caller, then fails or not.
+    Asks(Result<Value, FailureKind>),
+    Hangs,
+}
+
+/// A server's tools, with a script in the server's place.
+#[derive(Clone)]
+struct Host {
+    tools: Arc<Tools>,
+    script: Arc<Mutex<(VecDeque<Step>, u32)>>,
+}
+
+impl Agent for Host {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(64);
+    }
+}
+
+impl Host {
+    fn new(options: ToolOptions, script: impl IntoIterator<Item = Step>) -> Self {
+        let book = Arc::new(ToolBook::default());
+        book.learn(
+            &RawValue::from_string(
+                json!({ "tools": [
+                    { "name": "plain" },
+                    { "name": "reads", "annotations": { "readOnlyHint": true } },
+                    { "name": "again", "annotations": { "idempotentHint": true } },
+                    { "name": "kept", "annotations": { "readOnlyHint": true }, "_meta": { "callboard/cache": 60 } },
+                ] })
+                .to_string(),
+            )
+            .unwrap(),
+            false,
+        );
+        let tools = Arc::new(Tools::new(&options, book));
+        Self { tools, script: Arc::new(Mutex::new((script.into_iter().collect(), 0))) }
+    }
+
+    async fn send(&self, watch: Watch, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let step = {
+            let mut script = self.script.lock().unwrap();
+            script.1 += 1;
+            script.0.pop_front().unwrap_or_else(|| Step::Result(answer("end")))
+        };
+        let outcome = match step {
+            Step::Result(value) => Ok(value),
+            Step::Fails(kind) => Err(kind),
+            Step::Asks(outcome) => {
+                let caller = watch.over(cx.call().unwrap().caller.clone().unwrap());
+                let _ = caller.ask(Question::roots()).await;
+                outcome
+            }
+            Step::Hangs => std::future::pending().await,
+        };
+        let value = outcome.map_err(|kind| Failure::new(kind, "as the script says"))?;
+        Ok(RawValue::from_string(value.to_string()).unwrap())
+    }
+
+    fn sent(&self) -> u32 {
+        self.script.lock().unwrap().1
+    }
+}
+
+impl ConcurrentHandler<Named> for Host {
+    fn handle(
+        &mut self,
+        message: Named,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+        let host = self.clone();
+        async move {
+            let params = RawObject::parse(&message.payload).unwrap();
+            host.tools.call_tool(params, &cx, |_, watch| host.send(watch, &cx)).await
+        }
+    }
+}
+
+struct Nobody;
+
+impl Caller for Nobody {
+    fn progress(&self, _: callboard_message::Progress) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody")) })
+    }
+}
+
+fn answer(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
+
+fn call_of(who: &str) -> CallMeta {
+    CallMeta { id: CallId::fresh(), ..CallMeta::new(Arc::new(Principal::agent(who))).with_caller(Arc::new(Nobody)) }
+}
+
+async fn ask(agent: &AgentRef, call: CallMeta, params: Value) -> Result<String, FailureKind> {
+    let params = RawValue::from_string(params.to_string()).unwrap();
+    let reply = agent.ask_named(CallTool::NAME, params, Some(Arc::new(call))).await.map_err(|failure| failure.kind)?;
+    let reply: Value = serde_json::from_str(reply.get()).unwrap();
+    Ok(reply["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn call(agent: &AgentRef, tool: &str, arguments: Value) -> Result<String, FailureKind> {
+    ask(agent, call_of("ann"), json!({ "name": tool, "arguments": arguments })).await
+}
+
+async fn end(system: &System) {
+    system.shutdown(Duration::from_secs(1)).await;
+}
+
+/// Goal: only what says that it may be called twice is, and only where that may help. Method: a tool of each kind, failures
+/// of each kind.
+#[test]
+fn only_what_may_be_repeated_is() {
+    use FailureKind::{InvalidInput, Overloaded, TimedOut, Unavailable};
+    paused(async |system| {
+        for (tool, failure, sent) in [
+            ("plain", Unavailable, 1),
+            ("unknown", Unavailable, 1),
+            ("reads", Unavailable, 2),
+            ("again", Overloaded, 2),
+            ("again", TimedOut, 1),
+            ("reads", InvalidInput, 1),
+        ] {
+            let host = Host::new(ToolOptions::default(), [Step::Fails(failure)]);
+            let agent = system.spawn(host.clone());
+            let expected = if sent == 2 { Ok("end".to_owned()) } else { Err(failure) };
+            assert_eq!(call(&agent, tool, json!({})).await, expected, "{tool} {failure}");
+            assert_eq!(host.sent(), sent, "{tool} {failure}");
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: the list of tools is read first where it matters and only then. Method: a known tool, an unknown one, and one of
+/// which the whole list says nothing.
+#[test]
+fn hints_that_are_wanted() {
+    let host = Host::new(ToolOptions::default(), []);
+    assert!(!host.tools.wants_hints("plain") && host.tools.wants_hints("unknown"));
+    host.tools.book.set_whole();
+    assert!(!host.tools.wants_hints("unknown"));
+    let none = ToolOptions { retries_max: 0, cache_entries_max: 0, ..ToolOptions::default() };
+    assert!(!Host::new(none, []).tools.wants_hints("unknown"));
+}
+
+/// Goal: a call is sent again so many times and no more. Method: a failure more than that.
+#[test]
+fn retries_are_bounded() {
+    paused(async |system| {
+        for retries_max in [0, 1, 3] {
+            let options = ToolOptions { retries_max, ..ToolOptions::default() };
+            let fails = vec![Step::Fails(FailureKind::Unavailable); retries_max as usize + 1];
+            let host = Host::new(options, fails);
+            let agent = system.spawn(host.clone());
+            assert_eq!(call(&agent, "reads", json!({})).await, Err(FailureKind::Unavailable));
+            assert_eq!(host.sent(), retries_max + 1);
+            assert_eq!(call(&agent, "reads", json!({})).await, Ok("end".into()));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: nobody is asked twice. Method: a server that asks, hears nothing, and goes away.
+#[test]
+fn nobody_is_asked_twice() {
+    paused(async |system| {
+        let host = Host::new(ToolOptions::default(), [Step::Asks(Err(FailureKind::Unavailable))]);
+        let agent = system.spawn(host.clone());
+        assert_eq!(call(&agent, "reads", json!({})).await, Err(FailureKind::Unavailable));
+        assert_eq!(host.sent(), 1);
+        end(system).await;
+    });
+}
+
+/// Goal: no pause outlasts the call. Method: a deadline before the shortest pause ends, on paused time.
+#[test]
+fn retries_keep_the_deadline() {
+    paused(async |system| {
+        let host = Host::new(ToolOptions::default(), [Step::Fails(FailureKind::Unavailable)]);
+        let agent = system.spawn(host.clone());
+        let began = Instant::now();
+        let call = call_of("ann").until(began + RETRY_PAUSE_DEFAULT / 2);
+        let params = json!({ "name": "reads", "arguments": {} });
+        assert_eq!(ask(&agent, call, params).await, Err(FailureKind::Unavailable));
+        assert_eq!((host.sent(), began.elapsed() < RETRY_PAUSE_DEFAULT / 4), (1, true));
+        end(system).await;
+    });
+}
+
+/// Goal: a server that falls over isn't called again by everyone at once. Method: one call more than have a place, all
+/// failing at one moment and then never answered.
+#[test]
+fn retries_at_once_are_bounded() {
+    paused(async |system| {
+        let n = RETRIES_AT_ONCE_MAX + 1;
+        let steps = vec![Step::Fails(FailureKind::Unavailable); n].into_iter().chain(vec![Step::Hangs; n]);
+        let host = Host::new(ToolOptions::default(), steps);
+        let agent = system.spawn(host.clone());
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let calls = (0..n).map(|_| {
+            let params = json!({ "name": "reads", "arguments": {} });
+            ask(&agent, call_of("ann").until(deadline), params)
+        });
+        let replies = futures::future::join_all(calls).await;
+        assert_eq!(replies.iter().filter(|reply| **reply == Err(FailureKind::Unavailable)).count(), 1);
+        assert_eq!(host.sent() as usize, n + RETRIES_AT_ONCE_MAX);
+        end(system).await;
+    });
+}
+
+fn steps(n: usize) -> impl Iterator<Item = Step> {
+    (0..n).map(|n| Step::Result(answer(&n.to_string())))
+}
+
+/// Goal: what a tool declares is kept for its time, for the same arguments of the same principal, and for no others.
+/// Method: calls that differ in one thing each, then time.
+#[test]
+fn declared_results_are_kept() {
+    paused(async |system| {
+        let host = Host::new(ToolOptions::default(), steps(9));
+        let agent = system.spawn(host.clone());
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("0"));
+        assert_eq!(call(&agent, "kept", json!({ "b": [], "a": 1 })).await, ok("0"));
+        assert_eq!(call(&agent, "kept", json!({ "a": 2, "b": [] })).await, ok("1"));
+        assert_eq!(call(&agent, "reads", json!({ "a": 1, "b": [] })).await, ok("2"));
+        assert_eq!(call(&agent, "reads", json!({ "a": 1, "b": [] })).await, ok("3"));
+        let same = json!({ "name": "kept", "arguments": { "a": 1, "b": [] } });
+        assert_eq!(ask(&agent, call_of("bob"), same.clone()).await, ok("4"));
+        let mut purpose = call_of("ann");
+        purpose.principal = Arc::new(Principal::agent("ann").for_purpose("research"));
+        assert_eq!(ask(&agent, purpose, same).await, ok("5"));
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("0"));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("6"));
+        // Another edition of the tools may answer otherwise.
+        host.tools.book.forget();
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("7"));
+        assert_eq!(host.tools.observe()["cache"]["hits"], 2);
+        end(system).await;
+    });
+}
+
+/// Goal: the operator's word goes before the tool's. Method: a tool kept by pattern for all, and one that isn't kept though
+/// it says so.
+#[test]
+fn configured_results_are_kept() {
+    paused(async |system| {
+        let cache = [("pl*", 60), ("kept", 0)].map(|(tool, s)| (tool.to_owned(), Duration::from_secs(s)));
+        let options = ToolOptions { cache: cache.into(), cache_shared: vec!["plain".into()], ..ToolOptions::default() };
+        let agent = system.spawn(Host::new(options, steps(9)));
+        let plain = json!({ "name": "plain", "arguments": {} });
+        assert_eq!(ask(&agent, call_of("ann"), plain.clone()).await, Ok("0".into()));
+        assert_eq!(ask(&agent, call_of("bob"), plain).await, Ok("0".into()));
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("1".into()));
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("2".into()));
+        end(system).await;
+    });
+}
+
+/// Goal: errors, what a question went into, and parts of something longer are asked anew. Method: each, twice.
+#[test]
+fn what_is_never_kept() {
+    paused(async |system| {
+        let error = json!({ "content": [{ "type": "text", "text": "error" }], "isError": true });
+        let script = [
+            Step::Result(error),
+            Step::Fails(FailureKind::Rejected),
+            Step::Asks(Ok(answer("asked"))),
+            Step::Result(answer("task")),
+            Step::Result(answer("kept")),
+        ];
+        let host = Host::new(ToolOptions::default(), script);
+        let agent = system.spawn(host.clone());
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("error".into()));
+        assert_eq!(call(&agent, "kept", json!({})).await, Err(FailureKind::Rejected));
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("asked".into()));
+        let task = json!({ "name": "kept", "arguments": {}, "task": {} });
+        assert_eq!(ask(&agent, call_of("ann"), task).await, Ok("task".into()));
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("kept".into()));
+        assert_eq!(call(&agent, "kept", json!({})).await, Ok("kept".into()));
+        assert_eq!(host.sent(), 5);
+        end(system).await;
+    });
+}
