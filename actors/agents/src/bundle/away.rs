@@ -8,7 +8,9 @@ use callboard_runtime::Cx;
 use tokio::time::Instant;
 
 use super::member::Member;
-use super::{BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR, BUNDLE_SLOW_WAIT, Parts};
+use super::{
+    BUNDLE_MEMBERS_MAX, BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR, BUNDLE_SLOW_WAIT, Parts,
+};
 
 /// In the `_meta` of a list: `[{"server": member, "why": sentence}]`, the members whose part is missing.
 pub const MISSING: &str = "callboard/missing";
@@ -83,6 +85,27 @@ impl Missing {
         }
     }
 
+    /// Puts down what is missing of `member`'s own list, as it says itself.
+    pub(super) fn add_theirs(&mut self, member: &Member, page: &RawObject) {
+        let Some(meta) = page.get("_meta").filter(|meta| meta.get().contains(MISSING)) else { return };
+        let theirs = RawObject::parse(meta).ok().and_then(|meta| meta.read::<Vec<RawObject>>(MISSING));
+        for entry in theirs.unwrap_or_default().into_iter().take(BUNDLE_MEMBERS_MAX) {
+            let (server, why) = (entry.text("server").unwrap_or_default(), entry.text("why").unwrap_or_default());
+            let server = match server == member.name {
+                true => server,
+                false => format!("{}/{}", member.name, told(&server)),
+            };
+            let entry = (server, told(&why));
+            if !self.0.contains(&entry) {
+                self.0.push(entry);
+            }
+        }
+    }
+
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
     pub(super) fn sentences(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(server, why)| format!("{server} isn't available now: {why}"))
     }
@@ -102,8 +125,12 @@ fn why(member: &Member, failure: &Failure) -> String {
     let own = failure.message.strip_prefix(&format!("{}: ", member.name)).unwrap_or(&failure.message);
     match failure.kind {
         FailureKind::Internal => "internal error".to_owned(),
-        _ => own.chars().filter(|c| !c.is_control()).take(WHY_CHARS_MAX).collect(),
+        _ => told(own),
     }
+}
+
+fn told(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(WHY_CHARS_MAX).collect()
 }
 
 impl Parts {

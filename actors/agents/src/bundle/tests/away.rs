@@ -179,6 +179,46 @@ fn pages_have_everything_once() {
     });
 }
 
+/// Goal: what is missing inside of a member is missing here too, whoever notices. Method: a bundle in a bundle, of one
+/// server that is away and one that is well; and a list of one server alone.
+#[test]
+fn bundles_in_bundles() {
+    paused(async |system| {
+        let [away, up] = ["a", "b"].map(|name| Upstream::new(name, &["t"]));
+        let (inner, _) = bundle_of(system, [&away, &up]);
+        let alone = system.spawn(Bundle::new([("inner".to_owned(), inner.clone())]).unwrap());
+        away.set(Mode::Away);
+        let listed = list(&alone).await;
+        let why = "the server can't be reached";
+        assert_eq!(listed["_meta"][MISSING], json!([{ "server": "inner/a", "why": why }]));
+        assert_eq!(names(&listed), ["inner.b.t"]);
+        let same = system.spawn(Bundle::new([("a".to_owned(), system.spawn(away.clone()))]).unwrap());
+        let outer = system.spawn(Bundle::new([("a".to_owned(), same)]).unwrap());
+        assert_eq!(list(&outer).await["_meta"][MISSING], json!([{ "server": "a", "why": why }]));
+        assert_eq!(call(&outer, "a.a.t").await.unwrap_err().message, "a: the server can't be reached");
+        let about = ask(&outer, "describe", json!({})).await.unwrap();
+        assert_eq!(about["instructions"], "a isn't available now: the server can't be reached");
+        system.shutdown(LATE).await;
+    });
+}
+
+/// Goal: a bundle can what its members can, as far as they say. Method: a server that says it has tools only; then it is away.
+#[test]
+fn capabilities_of_servers() {
+    paused(async |system| {
+        let upstream = Upstream::new("a", &["t"]);
+        let (bundle, _) = bundle_of(system, [&upstream]);
+        let can = async || {
+            let about = ask(&bundle, "describe", json!({})).await.unwrap();
+            about["capabilities"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(can().await, ["logging", "tools"]);
+        upstream.set(Mode::Away);
+        assert_eq!(can().await, ["completions", "logging", "prompts", "resources", "tools"]);
+        system.shutdown(LATE).await;
+    });
+}
+
 /// Goal: a name that was cut is known once it was listed; while the list that would tell can't be had, that is what the
 /// caller hears. Method: a call of such a name before and after the list, with the member up and away.
 #[test]

@@ -71,7 +71,9 @@ impl Upstream {
                 let text = format!("{}: {}", self.name, params.text("name").unwrap());
                 Ok(json!({ "content": [{ "type": "text", "text": text }] }))
             }
-            Describe::NAME => Ok(json!({ "instructions": format!("I am {}.", self.name) })),
+            Describe::NAME => {
+                Ok(json!({ "instructions": format!("I am {}.", self.name), "capabilities": { "tools": {} } }))
+            }
             ListResources::NAME => {
                 Ok(json!({ "resources": resources.iter().map(|uri| json!({ "uri": uri })).collect::<Vec<_>>() }))
             }
