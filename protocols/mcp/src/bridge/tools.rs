@@ -138,12 +138,6 @@ impl Tools {
         send(params, watch.clone()).await
     }
 
-    /// Whether it matters what the tool says of itself, and it isn't known: read the list of tools first.
-    pub(crate) fn wants_hints(&self, tool: &str) -> bool {
-        let matters = self.retries_max > 0 || self.results.is_some();
-        matters && !self.book.is_whole() && self.book.get(tool).is_none()
-    }
-
     /// What people see of it.
     pub(crate) fn observe(&self) -> serde_json::Value {
         let results = self.results.as_ref().map(Results::observe);
