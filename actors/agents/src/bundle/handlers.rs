@@ -10,7 +10,7 @@ use callboard_message::{Failure, RawObject, SampleAnswer, ToolResult};
 use callboard_runtime::{Agent, Changed, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
 use futures::future::join_all;
 
-use super::away::{Missing, Probe};
+use super::away::{KEPT_FOR, Missing, Probe};
 use super::list::What;
 use super::member::Member;
 use super::{BUNDLE_CALLS_MAX, BUNDLE_MEMBERS_MAX, Bundle, Parts};
@@ -155,6 +155,9 @@ impl Parts {
         }
         instructions.extend(missing.sentences());
         let mut about = RawObject::new().with("capabilities", self.capabilities(&told));
+        if !missing.is_empty() {
+            about.set(KEPT_FOR, 0);
+        }
         if !instructions.is_empty() {
             about.set("instructions", instructions.join("\n"));
         }

@@ -29,9 +29,11 @@ async fn list(bundle: &AgentRef) -> Value {
 #[test]
 fn lists_say_what_is_missing() {
     paused(async |system| {
-        let [hangs, ended, away, broken, up] = ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
+        let [hangs, ended, away, mut broken, up] = ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
+        broken.kept_for_ms = 5_000;
         let (bundle, agents) = bundle_of(system, [&hangs, &ended, &away, &broken, &up]);
-        assert_eq!(names(&list(&bundle).await), ["a.t", "b.t", "c.t", "d.t", "e.t"]);
+        let whole = list(&bundle).await;
+        assert_eq!((names(&whole), &whole["ttlMs"]), (vec!["a.t", "b.t", "c.t", "d.t", "e.t"], &json!(5_000)));
         hangs.set(Mode::Hangs);
         away.set(Mode::Away);
         broken.set(Mode::Broken);
@@ -48,9 +50,11 @@ fn lists_say_what_is_missing() {
             let listed = list(&bundle).await;
             assert!(began.elapsed() <= limit + Duration::from_millis(5), "{:?}", began.elapsed());
             assert_eq!((names(&listed), &listed["_meta"][MISSING]), (vec!["e.t"], &missing));
+            assert_eq!(listed["ttlMs"], 0, "nobody keeps a list that lacks something");
         }
         let about = ask(&bundle, "describe", json!({})).await.unwrap();
         let instructions = about["instructions"].as_str().unwrap();
+        assert_eq!(about["ttlMs"], 0);
         assert!(instructions.starts_with("e: I am e.\na isn't available now: it doesn't answer"), "{instructions}");
         assert!(!instructions.contains("Souza") && instructions.lines().count() == 5, "{instructions}");
         system.shutdown(LATE).await;
