@@ -10,7 +10,6 @@ use callboard_message::surface::CreateMessage;
 use callboard_message::{
     Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
 };
-use callboard_runtime::testkit::eventually;
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, Cx, Handlers, Journal, MemoryJournal, PendingQuestion, SyncHandler, System,
 };
@@ -142,6 +141,12 @@ impl Stage {
         serde_json::from_str(call.reply().await.unwrap().unwrap().get()).unwrap()
     }
 
+    /// What was recorded for the audit.
+    async fn recorded(&self) -> Vec<Value> {
+        let records = self.journal.read("audit", 0, 100).await.unwrap();
+        records.into_iter().map(|(_, record)| record.body).collect()
+    }
+
     async fn end(self) {
         self.system.shutdown(Duration::ZERO).await;
         self.bridge.said_goodbye().await;
@@ -183,7 +188,7 @@ async fn the_document_s_question_is_answered_in_its_words() {
     let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
     assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
     assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
-    assert!(stage.journal.last().await.is_empty());
+    assert_eq!(stage.recorded().await, Vec::<Value>::new());
     stage.end().await;
 }
 
@@ -221,10 +226,13 @@ async fn every_question_is_answered_on_its_id() {
             (ask(json!("u1"), "foo/bar", json!({})), Some(-32601)),
             (ask(json!(-1), "elicitation/request", json!({ "requested_schema": {} })), Some(-32602)),
             (ask(json!("p"), "sampling/createMessage", json!([])), Some(-32602)),
-            (json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }), match dialect {
-                Dialect::MagicTunnel => Some(-32602),
-                _ => None,
-            }),
+            (
+                json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }),
+                match dialect {
+                    Dialect::MagicTunnel => Some(-32602),
+                    _ => None,
+                },
+            ),
         ] {
             let stage = Stage::set(dialect, &asks, handled());
             let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
@@ -274,7 +282,8 @@ async fn the_elicitation_alias_reaches_a_person() {
 /// Goal: another server answers, never the one that asks (T-M6). Method: two that may; then only the one that asks.
 #[tokio::test]
 async fn the_requester_is_excluded() {
-    for (order, by) in [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
+    for (order, by) in
+        [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
     {
         let routing =
             json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
@@ -317,9 +326,14 @@ async fn a_forged_origin_is_ignored() {
         });
         assert_eq!(result["heard"]["result"], expected);
     }
-    let recorded = || stage.journal.len() > 0;
-    eventually("the forgery is recorded", SOON, recorded).await;
-    let records = stage.journal.last().await;
+    // It is written beside the call.
+    let recorded = async {
+        while stage.recorded().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, recorded).await.unwrap();
+    let records = stage.recorded().await;
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!((records[0]["event"].as_str(), records[0]["principal"].as_str()), (Some("origin_mismatch"), Some("A")));
     stage.end().await;
