@@ -11,6 +11,8 @@ mod demo;
 mod keys;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.
 mod hostile;
+// HMCP: two agents that answer like models, over three transports, and their guard.
+mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.

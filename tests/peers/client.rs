@@ -1,46 +1,80 @@
 //! Our client: an agent that stands for a server elsewhere, and a caller who answers what it asks.
 
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard::message::SampleAnswer;
 use callboard::message::surface::{CallTool, GetPrompt, ListTools, ReadResource};
 use callboard::message::{Answer, Content, ElicitAnswer, Failure, Message, Question, RawObject, Root, RootsAnswer};
-use callboard::message::{SampleAnswer, ToolResult};
 use callboard::{AgentRef, CallEvent, PendingQuestion, System};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::kit::{SOON, soon};
-use crate::round::{CAPITAL, ECHOED, FOLDER, NAME, Round};
+use crate::round::{CAPITAL, FOLDER, Heard, Kind, NAME, Round, Step};
 
-/// A whole round of `server`, by calls whose questions are answered.
-pub async fn round(server: &AgentRef) -> Round {
+/// Takes the steps, by calls whose questions are answered.
+pub async fn round(server: &AgentRef, steps: impl IntoIterator<Item = &Step>) -> Round {
     let mut round = Round::default();
-    let listed = ask(server, ListTools::default(), &mut round).await.unwrap();
-    let tools: Vec<RawObject> = listed.read("tools").unwrap();
-    round.tools = tools.iter().map(|tool| tool.text("name").unwrap()).collect();
-    round.tools.sort();
-    round.echo = tool(server, "echo", json!({ "text": ECHOED }), &mut round).await;
-    round.ask_name = tool(server, "ask_name", json!({}), &mut round).await;
-    round.ask_model = tool(server, "ask_model", json!({}), &mut round).await;
-    round.folders = tool(server, "folders", json!({}), &mut round).await;
-    round.count = tool(server, "count", json!({ "to": 3 }), &mut round).await;
-    round.fail = tool(server, "fail", json!({}), &mut round).await;
-    let greeting = ReadResource(RawObject::new().with("uri", "peer://greeting"));
-    let contents: Vec<RawObject> = ask(server, greeting, &mut round).await.unwrap().0.read("contents").unwrap();
-    round.resource = contents[0].text("text").unwrap();
-    let greet = GetPrompt(RawObject::new().with("name", "greet").with("arguments", json!({ "name": NAME })));
-    let messages: Vec<RawObject> = ask(server, greet, &mut round).await.unwrap().0.read("messages").unwrap();
-    round.prompt = messages[0].read::<Content>("content").unwrap().as_text().unwrap();
+    for step in steps {
+        let mut seen = Seen::default();
+        match take(server, step, &mut seen).await {
+            Ok(said) => {
+                seen.step.asked.sort();
+                round.steps.insert(step.label.to_owned(), Heard { said, ..seen.step });
+                round.logs.extend(seen.logs);
+            }
+            Err(why) => return Round { broken: Some(format!("{}: {why}", step.label)), ..round },
+        }
+    }
     round
 }
 
-/// One call of a tool; what it says.
-async fn tool(server: &AgentRef, name: &str, arguments: Value, round: &mut Round) -> String {
-    let result: ToolResult = ask(server, CallTool::new(name, arguments), round).await.unwrap();
-    let text = result.texts();
-    if result.is_error() { format!("error: {text}") } else { text }
+async fn take(server: &AgentRef, step: &Step, seen: &mut Seen) -> Result<String, Failure> {
+    let params = || RawObject::new().with("name", step.name).with("arguments", &step.arguments);
+    Ok(match step.kind {
+        Kind::Tools => {
+            let listed = ask(server, ListTools::default(), seen).await?;
+            let tools: Vec<RawObject> = listed.read("tools").unwrap_or_default();
+            let mut names: Vec<_> = tools.iter().filter_map(|tool| tool.text("name")).collect();
+            names.sort();
+            names.join(" ")
+        }
+        Kind::Tool => {
+            let result = ask(server, CallTool(params()), seen).await?;
+            let text = result.texts();
+            if result.is_error() { format!("error: {text}") } else { text }
+        }
+        Kind::GiveUp => {
+            let mut call = server.call(CallTool(params())).within(SOON).start();
+            while let Some(event) = soon("progress", call.next()).await {
+                if let CallEvent::Progress(progress) = event {
+                    seen.step.progress.push((progress.done, progress.total.unwrap_or_default()));
+                    break;
+                }
+            }
+            "given up".to_owned()
+        }
+        Kind::Resource => {
+            let read = ask(server, ReadResource(RawObject::new().with("uri", step.name)), seen).await?;
+            let contents: Vec<RawObject> = read.0.read("contents").unwrap_or_default();
+            contents.first().and_then(|content| content.text("text")).unwrap_or_default()
+        }
+        Kind::Prompt => {
+            let messages: Vec<RawObject> =
+                ask(server, GetPrompt(params()), seen).await?.0.read("messages").unwrap_or_default();
+            let content = messages.first().and_then(|message| message.read::<Content>("content"));
+            content.and_then(|content| content.as_text()).unwrap_or_default()
+        }
+    })
 }
 
-/// One call. What it tells and asks on the way goes into `round`.
-pub async fn ask<M, R>(server: &AgentRef, message: M, round: &mut Round) -> Result<R, Failure>
+/// What a call told and asked.
+#[derive(Default)]
+pub struct Seen {
+    pub step: Heard,
+    pub logs: Vec<String>,
+}
+
+/// One call. What it tells and asks on the way goes into `seen`.
+pub async fn ask<M, R>(server: &AgentRef, message: M, seen: &mut Seen) -> Result<R, Failure>
 where
     M: Message<Reply = Result<R, Failure>>,
     R: Send + 'static,
@@ -48,9 +82,11 @@ where
     let mut call = server.call(message).within(SOON).start();
     while let Some(event) = soon("what a call says", call.next()).await {
         match event {
-            CallEvent::Progress(progress) => round.progress.push((progress.done, progress.total.unwrap_or_default())),
-            CallEvent::Log(line) => round.logs.push(line.0.text("data").unwrap_or_default()),
-            CallEvent::Question(pending) => round.asked.push(answer(pending)),
+            CallEvent::Progress(progress) => {
+                seen.step.progress.push((progress.done, progress.total.unwrap_or_default()));
+            }
+            CallEvent::Log(line) => seen.logs.push(line.0.text("data").unwrap_or_default()),
+            CallEvent::Question(pending) => seen.step.asked.push(answer(pending)),
             _ => {}
         }
     }

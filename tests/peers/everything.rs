@@ -5,9 +5,9 @@ use callboard::message::surface::{CallTool, Forward, ListTools};
 use callboard::{AgentRef, System};
 use serde_json::{Value, json};
 
-use crate::client::{ask, connect};
+use crate::client::{Seen, ask, connect};
 use crate::kit::{Peers, Served, peers, with};
-use crate::round::{CAPITAL, FOLDER, NAME, Round};
+use crate::round::{CAPITAL, FOLDER, NAME};
 use callboard::mcp::outbound::{ChildCommand, Endpoint};
 
 /// Each tool with arguments, what it asks on the way, and what its result must hold.
@@ -36,11 +36,11 @@ fn tools() -> Vec<(&'static str, Value, Option<&'static str>, &'static str)> {
 
 async fn every_tool(server: &AgentRef) {
     let rows = tools();
-    let mut round = Round::default();
+    let mut seen = Seen::default();
     // The server shows the tools that ask back once it knows, by a notification of ours, that it may.
     let mut listed = Vec::new();
     for _ in 0..100 {
-        let tools: Vec<RawObject> = ask(server, ListTools::default(), &mut round).await.unwrap().read("tools").unwrap();
+        let tools: Vec<RawObject> = ask(server, ListTools::default(), &mut seen).await.unwrap().read("tools").unwrap();
         listed = tools.iter().map(|tool| tool.text("name").unwrap()).collect();
         if listed.len() >= rows.len() {
             break;
@@ -52,31 +52,31 @@ async fn every_tool(server: &AgentRef) {
     known.sort_unstable();
     assert_eq!(listed, known);
     for (name, arguments, asks, holds) in rows {
-        let mut round = Round::default();
+        let mut seen = Seen::default();
         let result = match name {
-            "simulate-research-query" => researched(server, arguments, &mut round).await,
-            _ => ask(server, CallTool::new(name, arguments), &mut round).await.unwrap().0,
+            "simulate-research-query" => researched(server, arguments, &mut seen).await,
+            _ => ask(server, CallTool::new(name, arguments), &mut seen).await.unwrap().0,
         };
         let text = result.to_raw().get().replace(r#"\""#, "\"");
         assert!(text.contains(holds) && !text.contains(r#""isError":true"#), "{name}: {text}");
         if let Some(asked) = asks {
-            assert!(round.asked.iter().any(|a| a.contains(asked)), "{name} asked {:?}", round.asked);
+            assert!(seen.step.asked.iter().any(|a| a.contains(asked)), "{name} asked {:?}", seen.step.asked);
         }
         if name == "trigger-long-running-operation" {
-            assert_eq!(round.progress, [(1.0, 2.0), (2.0, 2.0)]);
+            assert_eq!(seen.step.progress, [(1.0, 2.0), (2.0, 2.0)]);
         }
     }
 }
 
 /// The tool that runs as a task only (2025-11-25): what the client doesn't know it forwards.
-async fn researched(server: &AgentRef, arguments: Value, round: &mut Round) -> RawObject {
+async fn researched(server: &AgentRef, arguments: Value, seen: &mut Seen) -> RawObject {
     let mut call = CallTool::new("simulate-research-query", arguments);
     call.0.set("task", json!({ "ttl": 60_000 }));
-    let begun = ask(server, call, round).await.unwrap();
+    let begun = ask(server, call, seen).await.unwrap();
     let id = begun.0.object("task").and_then(|task| task.text("taskId")).expect("a task");
     let params = RawObject::new().with("taskId", id);
     let wait = Forward(RawObject::new().with("method", "tasks/result").with("params", params));
-    ask(server, wait, round).await.unwrap()
+    ask(server, wait, seen).await.unwrap()
 }
 
 async fn over(endpoint: Endpoint) {

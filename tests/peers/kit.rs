@@ -7,10 +7,12 @@ use std::process::Stdio;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::round::Round;
+use crate::round::{Round, Step};
 
 /// Longest that a test waits for what must happen: the machine may be under load, and a peer has to be loaded.
 pub const SOON: Duration = Duration::from_secs(90);
@@ -58,18 +60,44 @@ impl Peers {
         command
     }
 
-    /// Runs a client's script to its end; it prints its round.
-    pub async fn round(&self, program: &Path, arguments: &[&str]) -> Round {
+    /// A client's script, which takes steps at one target after another.
+    pub fn client(&self, program: &Path, arguments: &[&str]) -> Client {
         let mut command = self.command(program);
-        let running = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output = soon("a client's round", running).await.unwrap();
-        let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{arguments:?} ended with {}\n{out}\n{errors}", output.status);
-        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e} in {out}\n{errors}"))
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        Client { input, output, _child: child }
     }
 
     fn modules(&self) -> PathBuf {
         self.0.join("node/node_modules")
+    }
+}
+
+/// Where a client finds a server.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    Url(String),
+    Command(Vec<String>),
+}
+
+/// A client of another SDK in a process of its own, killed when it is dropped.
+pub struct Client {
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    _child: Child,
+}
+
+impl Client {
+    /// Takes the steps at the target.
+    pub async fn round(&mut self, target: &Target, steps: impl IntoIterator<Item = &Step>) -> Round {
+        let mut wanted = serde_json::to_value(target).unwrap();
+        wanted["steps"] = steps.into_iter().map(|step| serde_json::to_value(step).unwrap()).collect();
+        self.input.write_all(format!("{wanted}\n").as_bytes()).await.unwrap();
+        let line = soon("a client's round", self.output.next_line()).await.unwrap();
+        let line = line.expect("a client goes on until its input ends");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e} in {line}"))
     }
 }
 

@@ -19,3 +19,6 @@ mod python;
 mod rmcp;
 // The TypeScript SDK's client, in both eras.
 mod typescript;
+
+// Callboard in between: a client of one SDK in front of it, a server of another behind it.
+mod bridge;

@@ -2,20 +2,30 @@ use callboard::System;
 use callboard::mcp::outbound::{ChildCommand, Endpoint, Era};
 
 use crate::client::{self, connect};
-use crate::kit::{Served, peers, script, with};
-use crate::round::Round;
+use crate::kit::{Served, Target, peers, script, with};
+use crate::round::{self, Plan, steps};
 use crate::server;
 
 /// How that server says that a tool failed.
-const FAILED: &str = "error: Error executing tool fail";
+pub const FAILED: &str = "error: Error executing tool fail";
 /// And the older one.
-const FAILED_OLD: &str = "error: Error executing tool fail: on purpose";
+pub const FAILED_OLD: &str = "error: Error executing tool fail: on purpose";
+
+/// Tools of both servers.
+pub const TOOLS: [&str; 9] =
+    ["ask_all", "ask_model", "ask_name", "ask_twice", "count", "echo", "fail", "folders", "wait"];
+
+/// What a server here has, but for `wait`.
+pub fn plan(failed: &str) -> Plan {
+    [vec![round::tools(&TOOLS)], round::plain(failed), round::asking()].concat()
+}
 
 async fn client_round(era: &str) {
     let Some(peers) = peers() else { return };
-    let ours = server::start();
-    let round = peers.round(&peers.python("python"), &[&script("client.py"), &ours.url, era]).await;
-    assert_eq!(round, Round::whole("error: on purpose"));
+    let (ours, plan) = (server::start(), server::plan());
+    let target = Target::Url(ours.url.clone());
+    let mut client = peers.client(&peers.python("python"), &[&script("client.py"), era]);
+    client.round(&target, steps(&plan)).await.assert_whole(&plan);
 }
 
 /// Goal: the Python client loses nothing in a session. Method: every tool, and its questions answered live.
@@ -32,8 +42,9 @@ async fn python_client_without_session() {
 
 async fn server_round(endpoint: Endpoint, era: Option<Era>, failed: &str) {
     let system = System::start(1).unwrap();
-    let round = client::round(&connect(&system, endpoint, era)).await;
-    assert_eq!(round, Round::whole(failed));
+    let plan = plan(failed);
+    let round = client::round(&connect(&system, endpoint, era), steps(&plan)).await;
+    round.assert_whole(&plan);
 }
 
 async fn over_http(era: Era) {
@@ -79,6 +90,9 @@ async fn python_server_over_sse() {
 async fn python_server_over_websocket() {
     let Some(peers) = peers() else { return };
     let python = peers.python("python-websocket");
-    let server = Served::start(|port| with(peers.command(&python), [script("websocket.py"), port.to_string()])).await;
+    let server = Served::start(|port| {
+        with(peers.command(&python), [script("server_old.py"), "websocket".to_owned(), port.to_string()])
+    })
+    .await;
     server_round(Endpoint::url(&server.url("ws", "/ws")).unwrap(), Some(Era::Legacy), FAILED_OLD).await;
 }

@@ -1,28 +1,10 @@
-//! A round through the tools that every peer here has, and what must come of it.
+//! A round through the tools that the peers here have, and what must come of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-
-/// What a client got: of a server with the tools `echo`, `ask_name`, `ask_model`, `folders`, `count` and `fail`, the
-/// resource `peer://greeting` and the prompt `greet`.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Round {
-    /// What the server asked in mid-call, in order.
-    pub asked: Vec<String>,
-    /// Done and total, of `count`.
-    pub progress: Vec<(f64, f64)>,
-    /// Lines of its log.
-    pub logs: Vec<String>,
-    /// By name.
-    pub tools: Vec<String>,
-    pub echo: String,
-    pub ask_name: String,
-    pub ask_model: String,
-    pub folders: String,
-    pub count: String,
-    pub fail: String,
-    pub resource: String,
-    pub prompt: String,
-}
+use serde_json::{Value, json};
 
 /// What the person behind every client here answers.
 pub const NAME: &str = "Ada";
@@ -36,22 +18,186 @@ pub const ECHOED: &str = "tschüß";
 pub const ASKS_NAME: &str = "What is your name?";
 pub const ASKS_CAPITAL: &str = "What is the capital of France?";
 
+/// One thing for a client to do.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    /// Under which it tells what came of it.
+    pub label: &'static str,
+    pub kind: Kind,
+    /// Of a tool or prompt; a resource's address.
+    pub name: &'static str,
+    pub arguments: Value,
+    /// Whether it's enough that what is said and asked holds what is wanted.
+    #[serde(skip)]
+    pub loose: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The names, in order.
+    Tools,
+    Tool,
+    Resource,
+    Prompt,
+    /// A tool that is cancelled once it tells progress.
+    GiveUp,
+}
+
+/// What a client got.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    pub steps: BTreeMap<String, Heard>,
+    /// Lines of the server's log.
+    pub logs: Vec<String>,
+    /// Why it went no further.
+    #[serde(default)]
+    pub broken: Option<String>,
+}
+
+/// What came of a step.
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Heard {
+    /// The text, after `error: ` if the tool says that it failed.
+    pub said: String,
+    /// What the server asked in mid-call, sorted.
+    pub asked: Vec<String>,
+    /// Done and total.
+    pub progress: Vec<(f64, f64)>,
+}
+
+impl Heard {
+    pub fn said(text: impl Into<String>) -> Self {
+        Self { said: text.into(), ..Self::default() }
+    }
+
+    pub fn after(self, asked: &[&str]) -> Self {
+        let mut asked: Vec<String> = asked.iter().map(|asked| (*asked).to_owned()).collect();
+        asked.sort();
+        Self { asked, ..self }
+    }
+
+    pub fn telling(self, progress: &[(f64, f64)]) -> Self {
+        Self { progress: progress.to_vec(), ..self }
+    }
+}
+
+fn step(label: &'static str, kind: Kind, arguments: Value) -> Step {
+    Step { label, kind, name: label, arguments, loose: false }
+}
+
+/// Steps with what must come of each.
+pub type Plan = Vec<(Step, Heard)>;
+
+pub fn steps(plan: &Plan) -> impl Iterator<Item = &Step> {
+    plan.iter().map(|(step, _)| step)
+}
+
+/// The list of the tools.
+pub fn tools(names: &[&str]) -> (Step, Heard) {
+    (step("tools", Kind::Tools, json!({})), Heard::said(names.join(" ")))
+}
+
+/// What every peer has. `fail` is the server's own way to say that a tool failed.
+pub fn plain(fail: &str) -> Plan {
+    let greeting = Step { name: "peer://greeting", ..step("resource", Kind::Resource, json!({})) };
+    let greet = Step { name: "greet", ..step("prompt", Kind::Prompt, json!({ "name": NAME })) };
+    let tool = |name, arguments| step(name, Kind::Tool, arguments);
+    vec![
+        (tool("echo", json!({ "text": ECHOED })), Heard::said(ECHOED)),
+        (tool("ask_name", json!({})), Heard::said(format!("Hello, {NAME}!")).after(&[ASKS_NAME])),
+        (tool("ask_model", json!({})), Heard::said(CAPITAL).after(&[ASKS_CAPITAL])),
+        (tool("folders", json!({})), Heard::said(FOLDER).after(&["roots"])),
+        (tool("count", json!({ "to": 3 })), Heard::said("3").telling(&[(1.0, 3.0), (2.0, 3.0), (3.0, 3.0)])),
+        (tool("fail", json!({})), Heard::said(fail)),
+        (greeting, Heard::said("Good morning")),
+        (greet, Heard::said(format!("Greet {NAME}"))),
+    ]
+}
+
+/// What those have beside it that can ask more, and elsewhere: three questions in one call, a question about an answer,
+/// questions of a prompt and of a resource.
+pub fn asking() -> Plan {
+    let asked = Step { name: "peer://asked/sea", ..step("ask_resource", Kind::Resource, json!({})) };
+    let ask_and_greet = Step { name: "ask_and_greet", ..step("ask_prompt", Kind::Prompt, json!({})) };
+    let sure = format!("Sure, {NAME}?");
+    let all = format!("{NAME}, {CAPITAL}, {FOLDER}");
+    vec![
+        (step("ask_all", Kind::Tool, json!({})), Heard::said(all).after(&[ASKS_NAME, ASKS_CAPITAL, "roots"])),
+        (step("ask_twice", Kind::Tool, json!({})), Heard::said(format!("Sure, {NAME}!")).after(&[ASKS_NAME, &sure])),
+        (asked, Heard::said(format!("sea: {NAME}")).after(&[ASKS_NAME])),
+        (ask_and_greet, Heard::said(format!("Greet {NAME}")).after(&[ASKS_NAME])),
+    ]
+}
+
+/// What the reference server has. It shows the tools that ask once it knows that it may, so its list isn't compared; it
+/// has no prompt and no resource that asks, and says nowhere that a call was cancelled.
+pub fn everything() -> Plan {
+    let loose = |name, kind, arguments| Step { loose: true, ..step(name, kind, arguments) };
+    let resource = Step { name: "demo://resource/dynamic/text/1", ..loose("resource", Kind::Resource, json!({})) };
+    let fail = Step { name: "get-sum", ..loose("fail", Kind::Tool, json!({ "a": "one" })) };
+    let tool = |name, arguments| loose(name, Kind::Tool, arguments);
+    vec![
+        (tool("echo", json!({ "message": ECHOED })), Heard::said(format!("Echo: {ECHOED}"))),
+        (
+            tool("trigger-elicitation-request", json!({})),
+            Heard::said("User provided").after(&["Please provide inputs for the following fields:"]),
+        ),
+        (
+            tool("trigger-sampling-request", json!({ "prompt": "Which?" })),
+            Heard::said(CAPITAL).after(&["Resource trigger-sampling-request context: Which?"]),
+        ),
+        (tool("get-roots-list", json!({})), Heard::said(FOLDER)),
+        (
+            tool("trigger-long-running-operation", json!({ "duration": 0.2, "steps": 2 })),
+            Heard::said("operation completed").telling(&[(1.0, 2.0), (2.0, 2.0)]),
+        ),
+        (fail, Heard::said("error: ")),
+        (resource, Heard::said("Resource 1")),
+        (loose("simple-prompt", Kind::Prompt, json!({})), Heard::said("This is a simple prompt")),
+    ]
+}
+
+/// A call that the client gives up: the server, when it hears so, writes the file.
+pub fn giving_up(file: &Path) -> Plan {
+    let wait = step("wait", Kind::GiveUp, json!({ "file": file }));
+    vec![(wait, Heard::said("given up").telling(&[(0.0, 1.0)]))]
+}
+
 impl Round {
-    /// A round with nothing lost. `fail` is the server's own way to say that a tool failed.
-    pub fn whole(fail: &str) -> Self {
-        Self {
-            asked: [ASKS_NAME, ASKS_CAPITAL, "roots"].map(String::from).to_vec(),
-            progress: vec![(1.0, 3.0), (2.0, 3.0), (3.0, 3.0)],
-            logs: ["at 1", "at 2", "at 3"].map(String::from).to_vec(),
-            tools: ["ask_model", "ask_name", "count", "echo", "fail", "folders"].map(String::from).to_vec(),
-            echo: ECHOED.to_owned(),
-            ask_name: format!("Hello, {NAME}!"),
-            ask_model: CAPITAL.to_owned(),
-            folders: FOLDER.to_owned(),
-            count: "3".to_owned(),
-            fail: fail.to_owned(),
-            resource: "Good morning".to_owned(),
-            prompt: format!("Greet {NAME}"),
+    /// What is missing or wrong, a line each; none where nothing of the plan is lost, and none of the lines that `count`
+    /// logs.
+    pub fn differences(&self, plan: &Plan) -> Vec<String> {
+        let mut lines: Vec<String> = self.broken.iter().map(|why| format!("broken: {why}")).collect();
+        for (step, wanted) in plan {
+            match self.steps.get(step.label) {
+                None => lines.push(format!("{}: not reached", step.label)),
+                Some(heard) if step.fits(wanted, heard) => {}
+                Some(heard) => lines.push(format!("{}: {heard:?} in place of {wanted:?}", step.label)),
+            }
+        }
+        let counts = plan.iter().any(|(step, _)| step.label == "count");
+        if counts && self.logs != ["at 1", "at 2", "at 3"] {
+            lines.push(format!("logged: {:?}", self.logs));
+        }
+        lines
+    }
+
+    #[track_caller]
+    pub fn assert_whole(&self, plan: &Plan) {
+        let differences = self.differences(plan);
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+}
+
+impl Step {
+    fn fits(&self, wanted: &Heard, heard: &Heard) -> bool {
+        match self.loose {
+            true => {
+                let asked = wanted.asked.iter().all(|asked| heard.asked.contains(asked));
+                heard.said.contains(&wanted.said) && asked && heard.progress == wanted.progress
+            }
+            false => heard == wanted,
         }
     }
 }

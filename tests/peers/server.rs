@@ -15,7 +15,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::round::{ASKS_CAPITAL, ASKS_NAME};
+use crate::round::{self, ASKS_CAPITAL, ASKS_NAME, Plan};
+
+/// What it has.
+pub fn plan() -> Plan {
+    let mut plan = round::plain("error: on purpose");
+    plan.insert(0, round::tools(&["ask_model", "ask_name", "count", "echo", "fail", "folders"]));
+    plan
+}
 
 const AT_ONCE_MAX: u32 = 16;
 

@@ -1,12 +1,13 @@
-use crate::kit::{peers, script};
-use crate::round::Round;
+use crate::kit::{Target, peers, script};
+use crate::round::steps;
 use crate::server;
 
 async fn round(era: &str) {
     let Some(peers) = peers() else { return };
-    let ours = server::start();
-    let round = peers.round(&peers.node(), &[&script("client.mjs"), &ours.url, era]).await;
-    assert_eq!(round, Round::whole("error: on purpose"));
+    let (ours, plan) = (server::start(), server::plan());
+    let target = Target::Url(ours.url.clone());
+    let mut client = peers.client(&peers.node(), &[&script("client.mjs"), era]);
+    client.round(&target, steps(&plan)).await.assert_whole(&plan);
 }
 
 /// Goal: the TypeScript client loses nothing in a session. Method: every tool, and its questions answered live.

@@ -1,14 +1,15 @@
 //! rmcp's server with the tools of a round, in both eras: in sessions it asks live, without them by `input_required`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequest,
     CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse,
-    GetPromptResult, InputRequest, InputRequests, InputRequiredResult, JsonObject, ListRootsRequest, ListToolsResult,
-    LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam, PromptMessage,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ResourceContents, Role,
-    SamplingMessage, ServerCapabilities, ServerConfig, Tool,
+    GetPromptResult, InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, ListRootsRequest,
+    ListToolsResult, LoggingLevel, LoggingMessageNotificationParam, PaginatedRequestParams, ProgressNotificationParam,
+    PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ResourceContents, Role, SamplingMessage, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -17,6 +18,12 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::{Value, json};
 
 use crate::round::{ASKS_CAPITAL, ASKS_NAME};
+
+/// Its tools.
+pub const TOOLS: [&str; 9] =
+    ["ask_all", "ask_model", "ask_name", "ask_twice", "count", "echo", "fail", "folders", "wait"];
+/// The resource that asks.
+const ASKED_RESOURCE: &str = "peer://asked/sea";
 
 /// Serves it on a free port, as long as the test's runtime lives; its URL.
 pub async fn start() -> String {
@@ -35,31 +42,97 @@ pub async fn start() -> String {
 #[derive(Clone)]
 struct Asker;
 
-/// What a tool asks, under one key.
-fn question(tool: &str) -> Option<InputRequest> {
-    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-    Some(match tool {
-        "ask_name" => InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
-            meta: None,
-            message: ASKS_NAME.to_owned(),
-            requested_schema: serde_json::from_value(schema).ok()?,
-        })),
-        "ask_model" => InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(
-            vec![SamplingMessage::user_text(ASKS_CAPITAL)],
-            100,
-        ))),
-        "folders" => InputRequest::ListRoots(ListRootsRequest::default()),
-        _ => return None,
-    })
+/// What it asks, or says to what was answered.
+enum Turn {
+    Ask(InputRequests),
+    Say(String),
 }
 
-/// What it says to the answer.
-fn conclusion(tool: &str, answer: &Value) -> String {
-    let text = |at: &str| answer.pointer(at).and_then(Value::as_str).unwrap_or("nothing").to_owned();
-    match tool {
-        "ask_name" => format!("Hello, {}!", text("/content/name")),
-        "ask_model" => text("/content/text"),
-        _ => text("/roots/0/uri"),
+fn ask_name(message: &str) -> InputRequest {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+    InputRequest::Elicitation(ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message.to_owned(),
+        requested_schema: serde_json::from_value(schema).unwrap(),
+    }))
+}
+
+fn ask_capital() -> InputRequest {
+    let turns = vec![SamplingMessage::user_text(ASKS_CAPITAL)];
+    InputRequest::CreateMessage(CreateMessageRequest::new(CreateMessageRequestParams::new(turns, 100)))
+}
+
+/// The next turn of a tool, prompt or resource that asks; none of any other.
+fn turn(of: &str, answers: &BTreeMap<String, Value>) -> Option<Turn> {
+    let asks = |questions: Vec<(&str, InputRequest)>| {
+        Turn::Ask(questions.into_iter().map(|(key, question)| (key.to_owned(), question)).collect())
+    };
+    let all = || vec![("name", ask_name(ASKS_NAME)), ("capital", ask_capital()), ("roots", ask_roots())];
+    let wanted = match of {
+        "ask_name" | "ask_and_greet" | ASKED_RESOURCE => &all()[..1],
+        "ask_model" => &all()[1..2],
+        "folders" => &all()[2..],
+        "ask_all" => &all()[..],
+        "ask_twice" if answers.contains_key("again") => &[],
+        "ask_twice" if answers.contains_key("name") => {
+            return Some(asks(vec![("again", ask_name(&format!("Sure, {}?", text(answers, "name"))))]));
+        }
+        "ask_twice" => &all()[..1],
+        _ => return None,
+    };
+    if !wanted.iter().all(|(key, _)| answers.contains_key(*key)) {
+        return Some(asks(wanted.to_vec()));
+    }
+    Some(Turn::Say(match of {
+        "ask_name" => format!("Hello, {}!", text(answers, "name")),
+        "ask_and_greet" => format!("Greet {}", text(answers, "name")),
+        ASKED_RESOURCE => format!("sea: {}", text(answers, "name")),
+        "ask_twice" => format!("Sure, {}!", text(answers, "again")),
+        "ask_model" => text(answers, "capital"),
+        "folders" => text(answers, "roots"),
+        _ => ["name", "capital", "roots"].map(|key| text(answers, key)).join(", "),
+    }))
+}
+
+fn ask_roots() -> InputRequest {
+    InputRequest::ListRoots(ListRootsRequest::default())
+}
+
+/// What stands in the answer under `key`.
+fn text(answers: &BTreeMap<String, Value>, key: &str) -> String {
+    let at = match key {
+        "capital" => "/content/text",
+        "roots" => "/roots/0/uri",
+        _ => "/content/name",
+    };
+    answers.get(key).and_then(|answer| answer.pointer(at)?.as_str()).unwrap_or("nothing").to_owned()
+}
+
+/// Goes on until there is something to say; without a session the caller has to call again for that.
+async fn converse(
+    of: &str,
+    answers: Option<&InputResponses>,
+    context: &RequestContext<RoleServer>,
+) -> Result<Option<Result<String, InputRequiredResult>>, ErrorData> {
+    let modern = context.meta.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
+    let mut known = BTreeMap::new();
+    for (key, answer) in answers.into_iter().flatten() {
+        known.insert(key.clone(), serde_json::to_value(answer).unwrap_or_default());
+    }
+    loop {
+        match turn(of, &known) {
+            None => return Ok(None),
+            Some(Turn::Say(text)) => return Ok(Some(Ok(text))),
+            Some(Turn::Ask(questions)) if modern => {
+                return Ok(Some(Err(InputRequiredResult::new(Some(questions), Some("state".to_owned())))));
+            }
+            Some(Turn::Ask(questions)) => {
+                let asking = questions
+                    .into_iter()
+                    .map(|(key, asked)| async move { Ok::<_, ErrorData>((key, ask_live(asked, context).await?)) });
+                known.extend(futures::future::try_join_all(asking).await?);
+            }
+        }
     }
 }
 
@@ -94,7 +167,7 @@ impl ServerHandler for Asker {
     ) -> Result<ListToolsResult, ErrorData> {
         let anything = Arc::new(JsonObject::from_iter([("type".to_owned(), json!("object"))]));
         let tool = |name| Tool::new(name, "A tool of a round", anything.clone());
-        let tools = ["ask_model", "ask_name", "count", "echo", "fail", "folders"].map(tool).to_vec();
+        let tools = TOOLS.map(tool).to_vec();
         Ok(ListToolsResult::with_all_items(tools))
     }
 
@@ -104,17 +177,10 @@ impl ServerHandler for Asker {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = Value::Object(call.arguments.unwrap_or_default());
-        if let Some(asked) = question(&call.name) {
-            let modern = context.meta.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
-            let answer = match call.input_responses.as_ref().and_then(|answers| answers.get("question")) {
-                Some(answer) => serde_json::to_value(answer).unwrap_or_default(),
-                None if modern => {
-                    let asked = InputRequests::from_iter([("question".to_owned(), asked)]);
-                    return Ok(InputRequiredResult::new(Some(asked), Some("state".to_owned())).into());
-                }
-                None => ask_live(asked, &context).await?,
-            };
-            return said(conclusion(&call.name, &answer));
+        match converse(&call.name, call.input_responses.as_ref(), &context).await? {
+            Some(Ok(text)) => return said(text),
+            Some(Err(asks)) => return Ok(asks.into()),
+            None => {}
         }
         match &*call.name {
             "echo" => said(arguments["text"].as_str().unwrap_or_default()),
@@ -131,6 +197,16 @@ impl ServerHandler for Asker {
                 }
                 said(to.to_string())
             }
+            "wait" => {
+                if let Some(token) = context.meta.get_progress_token() {
+                    let told = ProgressNotificationParam::new(token, 0.0).with_total(1.0);
+                    context.peer.notify_progress(told).await.map_err(gone)?;
+                }
+                context.ct.cancelled().await;
+                std::fs::write(arguments["file"].as_str().unwrap_or_default(), "given up")
+                    .map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+                said("nobody waits")
+            }
             "fail" => Ok(CallToolResult::error(vec![ContentBlock::text("on purpose")]).into()),
             other => Err(ErrorData::invalid_params(format!("there is no tool {other}"), None)),
         }
@@ -139,18 +215,28 @@ impl ServerHandler for Asker {
     async fn read_resource(
         &self,
         wanted: ReadResourceRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(ReadResourceResult::new(vec![ResourceContents::text("Good morning", wanted.uri)]).into())
+        let text = match converse(&wanted.uri, wanted.input_responses.as_ref(), &context).await? {
+            Some(Ok(text)) => text,
+            Some(Err(asks)) => return Ok(asks.into()),
+            None => "Good morning".to_owned(),
+        };
+        Ok(ReadResourceResult::new(vec![ResourceContents::text(text, wanted.uri)]).into())
     }
 
     async fn get_prompt(
         &self,
         wanted: GetPromptRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        let asked = converse(&wanted.name, wanted.input_responses.as_ref(), &context).await?;
         let arguments = Value::Object(wanted.arguments.unwrap_or_default());
-        let text = format!("Greet {}", arguments["name"].as_str().unwrap_or_default());
+        let text = match asked {
+            Some(Ok(text)) => text,
+            Some(Err(asks)) => return Ok(asks.into()),
+            None => format!("Greet {}", arguments["name"].as_str().unwrap_or_default()),
+        };
         Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]).into())
     }
 }

@@ -1,8 +1,8 @@
 // Sampling, roots and logging are deprecated since 2026-07-28, and still spoken.
 #![expect(deprecated, reason = "what is deprecated is what is tried here")]
 
-mod asker;
-mod caller;
+pub mod asker;
+pub mod caller;
 
 use callboard::System;
 use callboard::mcp::outbound::{Endpoint, Era};
@@ -10,13 +10,18 @@ use rmcp::ClientLifecycleMode;
 use rmcp::model::ProtocolVersion;
 
 use crate::client::{self, connect};
-use crate::round::Round;
+use crate::round::{self, Plan, steps};
 use crate::server;
 
 /// How both servers here say that a tool failed.
-const FAILED: &str = "error: on purpose";
+pub const FAILED: &str = "error: on purpose";
 
-fn without_session() -> ClientLifecycleMode {
+/// What the server here has, but for `wait`.
+pub fn plan() -> Plan {
+    [vec![round::tools(&asker::TOOLS)], round::plain(FAILED), round::asking()].concat()
+}
+
+pub fn without_session() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
@@ -25,29 +30,29 @@ fn without_session() -> ClientLifecycleMode {
 async fn rmcp_with_itself() {
     let theirs = asker::start().await;
     for lifecycle in [ClientLifecycleMode::Initialize, without_session()] {
-        assert_eq!(caller::round(&theirs, lifecycle).await, Round::whole(FAILED));
+        caller::round(&theirs, lifecycle, steps(&plan())).await.assert_whole(&plan());
     }
 }
 
 /// Goal: rmcp's client loses nothing in a session. Method: every tool, and its questions answered live.
 #[actix_web::test]
 async fn rmcp_client_with_a_session() {
-    let ours = server::start();
-    assert_eq!(caller::round(&ours.url, ClientLifecycleMode::Initialize).await, Round::whole(FAILED));
+    let (ours, plan) = (server::start(), server::plan());
+    caller::round(&ours.url, ClientLifecycleMode::Initialize, steps(&plan)).await.assert_whole(&plan);
 }
 
 /// Goal: nor without one. Method: the same tools, their questions answered by calling again.
 #[actix_web::test]
 async fn rmcp_client_without_session() {
-    let ours = server::start();
-    assert_eq!(caller::round(&ours.url, without_session()).await, Round::whole(FAILED));
+    let (ours, plan) = (server::start(), server::plan());
+    caller::round(&ours.url, without_session(), steps(&plan)).await.assert_whole(&plan);
 }
 
 async fn our_client(era: Era) {
     let theirs = asker::start().await;
     let system = System::start(1).unwrap();
     let server = connect(&system, Endpoint::url(&theirs).unwrap(), Some(era));
-    assert_eq!(client::round(&server).await, Round::whole(FAILED));
+    client::round(&server, steps(&plan())).await.assert_whole(&plan());
 }
 
 /// Goal: our client loses nothing of rmcp's server in a session. Method: every tool over streamable HTTP.

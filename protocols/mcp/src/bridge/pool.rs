@@ -233,7 +233,7 @@ impl Pool {
     /// Ends the connection of `key` with `session`.
     fn ends_with(self: &Arc<Self>, session: &Arc<PeerSession>, key: &Key) -> AbortOnDropHandle<()> {
         let (over, key, pool) = (session.over.clone(), key.clone(), Arc::downgrade(self));
-        AbortOnDropHandle::new(tokio::spawn(async move {
+        AbortOnDropHandle::new(self.wiring.spawn(async move {
             over.cancelled().await;
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.

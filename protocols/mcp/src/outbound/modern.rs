@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::{FailureKind, RawObject};
-use callboard_rpc::encode_request;
+use callboard_rpc::{RpcError, encode_request};
 use callboard_runtime::Cx;
 use futures::future::join_all;
 use serde_json::value::RawValue;
@@ -208,6 +208,11 @@ async fn answers(
 
 fn bad_questions() -> LinkError {
     LinkError::Protocol("the server asks for input in a way that can't be read".into())
+}
+
+/// Whether a server refused `initialize` for it speaks the modern era.
+pub(super) fn is_modern_only(error: &RpcError) -> bool {
+    error.code == code::UNSUPPORTED_VERSION && choose(error.data.as_deref()) == Some(Era::Modern)
 }
 
 /// Whether the server found the headers of a request wrong: what is known of its tools may be out of date.

@@ -99,7 +99,7 @@ async fn children_are_started_again() {
 }
 
 /// Goal: servers of both eras are found over pipes. Method: one that says nothing to the probe, one that ends over it, one
-/// that is modern.
+/// that is modern, and one that is modern but loads longer than the probe waits, so that it is greeted as a legacy one.
 #[tokio::test]
 async fn eras_are_found_over_pipes() {
     let serve = r#"hear; say "$id" "{\"content\":[],\"resultType\":\"complete\",\"sent\":$line}"; hear"#;
@@ -109,7 +109,13 @@ async fn eras_are_found_over_pipes() {
         say "$id" '{{"protocolVersion":"2024-11-05","capabilities":{{}},"serverInfo":{{"name":"p","version":"1"}}}}'; hear; {serve}"#
     );
     let modern = format!(r#"hear; say "$id" '{{"supportedVersions":["2026-07-28"],"capabilities":{{}}}}'; {serve}"#);
-    for (script, is_modern) in [(silent, false), (fragile, false), (modern, true)] {
+    // It reads what was meant for it in the meantime: the probe, that it is given up, and `initialize`.
+    let refusal = r#"{"code":-32022,"message":"modern","data":{"supported":["2026-07-28"]}}"#;
+    let late = format!(
+        r#"hear; while :; do case "$line" in *'"initialize"'*) break;; esac; hear; done
+        printf '{{"jsonrpc":"2.0","id":%s,"error":%s}}\n' "$id" '{refusal}'; {modern}"#
+    );
+    for (script, is_modern) in [(silent, false), (fragile, false), (modern, true), (late, true)] {
         let options = ClientOptions { probe_timeout: Duration::from_millis(300), ..auto() };
         let client = Client::of(child(&script), options);
         let result = joined(client.ask(CALL, tool("t", json!({})))).await.unwrap();

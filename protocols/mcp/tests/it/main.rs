@@ -22,6 +22,8 @@ mod client_modern;
 mod client_streams;
 // What two hops of any eras hand on.
 mod bridge;
+// HMCP: clients that ask servers as they would ask a model; what policies see beside messages.
+mod hmcp;
 // A client at the other end of a pipe, and an agent that does as the test says.
 mod pipe;
 // Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
