@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use callboard_message::surface::CreateMessage;
 use callboard_message::{
-    Abilities, Answer, Budget, Failure, FailureKind, Log, Progress, Question, RawObject, Sample, SampleAnswer,
+    Abilities, Answer, Failure, FailureKind, Log, Progress, Question, RawObject, Sample, SampleAnswer,
 };
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
@@ -74,7 +74,7 @@ impl Asker {
             hops,
             trace: self.call.trace.child(),
             cancel: cancel.clone(),
-            budget: Budget { tokens: Some(charge.tokens()), ..self.call.budget },
+            budget: charge.budget(),
             // What is asked in this call is no other call's of the session.
             session: None,
             caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
