@@ -5,10 +5,14 @@ mod kit;
 
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
+// `callboard check`: every mistake of a topology, with its place.
+mod check;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
 // `callboard keys`: shown once, revoked for good.
 mod keys;
+// `callboard serve`: a gateway of servers elsewhere, for clients of both eras.
+mod gateway;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.
 mod hostile;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
@@ -19,6 +23,8 @@ mod mcp;
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.
 mod output;
+// Another topology while a node runs: what changed is replaced, nothing else is touched.
+mod reload;
 // Nothing of what clinics answer is kept or logged.
 mod residency;
 // `callboard serve`: start, restart, drain, and mistakes in files.
@@ -27,3 +33,5 @@ mod serve_life;
 mod serve_wire;
 // The repository keeps its own rules: arrows between crates, one crate on actix, short files.
 mod tidy;
+// Topology files: what they come to.
+mod topology;
