@@ -2,6 +2,7 @@
 
 mod ask;
 mod check;
+mod connect;
 mod demo;
 mod keys;
 mod mcp;
@@ -99,6 +100,10 @@ struct CheckArguments {
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
+    /// Connect to each upstream, and say which revision it speaks and how many tools it has, or why not. Exit code 4 where
+    /// one is away.
+    #[arg(long)]
+    connect: bool,
 }
 
 #[derive(Debug, clap::Args)]
