@@ -45,7 +45,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the main job: two clinics as processes of their own, a question that is answered and one that is blocked.
-    Demo,
+    Demo(demo::DemoArguments),
     /// Ask the clinics a question. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
     Ask(AskArguments),
     /// Start what a topology file declares, until interrupted.
@@ -159,7 +159,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     }
     ExitCode::from(match arguments.command {
-        Command::Demo => demo::run(),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
