@@ -66,10 +66,9 @@ impl Client {
         let (received, sent) = (Vec::with_capacity(4096), Vec::with_capacity(1024));
         let headers = match era {
             Era::Legacy => String::new(),
-            Era::Modern => format!(
-                "mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {}\r\n",
-                endpoint.tool
-            ),
+            Era::Modern => {
+                format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {}\r\n", endpoint.tool)
+            }
         };
         let mut client = Self { stream, received, sent, endpoint: endpoint.clone(), era, headers, number, calls: 0 };
         if era == Era::Legacy {

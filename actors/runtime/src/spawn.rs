@@ -1,6 +1,6 @@
 use std::any::TypeId;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;

@@ -1,12 +1,13 @@
-//! Callboard in front of the servers: a server of ours for each, and a client of ours behind it.
+//! Callboard in front of the servers: a bridge for each, and a server of ours in front of that.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
 
 use actix_web::dev::ServerHandle;
 use callboard::System;
+use callboard::mcp::bridge::{Bridge, BridgeOptions};
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard::mcp::outbound::{ChildCommand, ClientOptions, Endpoint, EraChoice, McpClient};
+use callboard::mcp::outbound::{ChildCommand, ClientOptions, Endpoint, EraChoice};
 use callboard_rpc::{Access, Trust};
 
 use super::upstreams::{Reach, Upstream};
@@ -20,7 +21,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub async fn start(upstreams: &[Upstream]) -> Self {
+    pub fn start(upstreams: &[Upstream]) -> Self {
         let system = System::start(1).unwrap();
         let (mut urls, mut handles) = (HashMap::new(), Vec::new());
         for upstream in upstreams {
@@ -35,8 +36,9 @@ impl Gateway {
                 Reach::Sse(url) => Endpoint::sse(url).unwrap(),
             };
             let era = upstream.era.map_or(EraChoice::Auto, EraChoice::Only);
-            let client = McpClient::new(endpoint, ClientOptions { era, ..ClientOptions::default() }).unwrap();
-            let agent = system.spawn(client);
+            let client = ClientOptions { era, ..ClientOptions::default() };
+            let bridge = Bridge::new(upstream.id, endpoint, BridgeOptions { client, ..BridgeOptions::default() });
+            let agent = system.spawn(bridge.unwrap());
             let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..Default::default() };
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let serving = serve(listener, agent, options, &ListenOptions::default()).unwrap();

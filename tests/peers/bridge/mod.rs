@@ -31,10 +31,10 @@ const LOOK: Duration = Duration::from_millis(20);
 async fn every_client_before_every_server() {
     let Some(peers) = peers() else { return };
     let (upstreams, folder) = (Upstreams::start(&peers).await, tempfile::tempdir().unwrap());
+    let gateway = Gateway::start(upstreams.all());
     let rows = Row::ALL.map(|row| {
-        let (upstreams, folder, peers) = (&upstreams, &folder, &peers);
+        let (upstreams, gateway, folder, peers) = (&upstreams, &gateway, &folder, &peers);
         async move {
-            let gateway = Gateway::start(upstreams.all()).await;
             let mut client = row.start(peers);
             let mut lost = Vec::new();
             for upstream in upstreams.all() {
