@@ -21,4 +21,4 @@ mod node;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};
-pub use node::{Listening, Node, NodeError};
+pub use node::{Listening, Node, NodeError, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};

@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how each command ends.
 
 mod ask;
+mod check;
 mod demo;
 mod keys;
 mod mcp;
@@ -48,6 +49,8 @@ enum Command {
     Ask(AskArguments),
     /// Start what a topology file declares, until interrupted.
     Serve(ServeArguments),
+    /// Find everything that is wrong with a topology file. Exit code: 0 nothing, or warnings only, 2 errors.
+    Check(CheckArguments),
     /// Look at an MCP server, or use one of its tools.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
@@ -86,6 +89,16 @@ struct ServeArguments {
     /// End when standard input closes: a child of another process must not outlive it.
     #[arg(long)]
     lifeline: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct CheckArguments {
+    /// The topology file (TOML or YAML).
+    #[arg(value_name = "FILE")]
+    topology: PathBuf,
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -144,6 +157,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Demo => demo::run(),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Mcp(command) => mcp::run(&command),
         Command::Stdio(arguments) => stdio::run(&arguments),
         Command::Keys(arguments) => keys::run(&arguments),

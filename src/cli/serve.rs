@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use tokio::sync::oneshot;
 
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
-use crate::config::Topology;
+use crate::config::{ConfigError, Topology};
 use crate::examples;
-use crate::node::{Listening, Node, NodeError};
+use crate::node::{Listening, Node, NodeError, Watch};
 
 /// The last line before a node serves: whoever started it may go on.
 pub(crate) const READY: &str = "ready";
+/// The last line of a reload, after a line for each listener.
+const RELOADED: &str = "reloaded";
 /// The first word of the line that each listener prints: `listening AGENT URL`.
 pub(crate) const LISTENING: &str = "listening";
 
@@ -34,6 +36,8 @@ pub(super) fn run(arguments: &ServeArguments) -> u8 {
 pub(super) struct Start {
     pub(super) topology: Topology,
     pub(super) state: PathBuf,
+    /// The file, where it is one of the user's.
+    file: Option<PathBuf>,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
 }
@@ -44,11 +48,11 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
         let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
         let state = state.unwrap_or(scratch.path()).to_owned();
-        return Ok(Start { topology: Topology::read(&file)?, state, _scratch: Some(scratch) });
+        return Ok(Start { topology: Topology::read(&file)?, state, file: None, _scratch: Some(scratch) });
     }
     let file = Path::new(file);
     let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();
-    Ok(Start { topology: Topology::read(file)?, state, _scratch: None })
+    Ok(Start { topology: Topology::read(file)?, state, file: Some(file.to_owned()), _scratch: None })
 }
 
 fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
@@ -60,30 +64,58 @@ fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
 }
 
 async fn serve(
-    Start { topology, state, .. }: &Start,
+    Start { topology, state, file, .. }: &Start,
     free_ports: bool,
     lifeline: Option<oneshot::Receiver<()>>,
 ) -> Result<(), NodeError> {
     // Listens before anybody can know that it runs.
     let stop = interrupted();
-    let node = Node::start(topology, state, free_ports).await?;
-    let announced = show::unless_closed(announce(&node));
+    let watch = file.as_deref().map(Watch::of).transpose()?;
+    let mut node = Node::start(topology, state, free_ports).await?;
+    let announced = show::unless_closed(announce(&node, READY));
     if announced.is_ok() {
         tokio::select! {
             () = stop => {}
             () = cut(lifeline) => {}
+            () = follow(watch, &mut node) => {}
         }
     }
     node.shutdown().await;
     Ok(announced?)
 }
 
-fn announce(node: &Node) -> io::Result<()> {
+/// Goes on with each new version of the file that can be used. Doesn't end.
+async fn follow(watch: Option<Watch>, node: &mut Node) {
+    let Some(mut watch) = watch else { return std::future::pending().await };
+    loop {
+        watch.changed().await;
+        match reload(watch.path(), node).await {
+            // Where nobody reads what is listened on, it is listened on all the same.
+            Ok(()) => drop(announce(node, RELOADED)),
+            Err(error) => {
+                tracing::error!(%error, "the topology isn't reloaded, the old one goes on");
+            }
+        }
+    }
+}
+
+async fn reload(file: &Path, node: &mut Node) -> Result<(), NodeError> {
+    let checked = Topology::check(file)?;
+    for problem in &checked.problems {
+        tracing::warn!(%problem, "in the topology");
+    }
+    let topology = checked.topology.ok_or_else(|| ConfigError::mistakes(file, checked.problems))?;
+    let done = node.reload(&topology).await?;
+    tracing::info!(?done, "the topology was reloaded");
+    Ok(())
+}
+
+fn announce(node: &Node, last: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for Listening { agent, url } in node.listeners() {
         writeln!(out, "{LISTENING} {agent} {url}")?;
     }
-    writeln!(out, "{READY}")?;
+    writeln!(out, "{last}")?;
     out.flush()
 }
 

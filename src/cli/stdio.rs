@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::serve::{Start, read};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, StdioArguments, interrupted, show};
-use crate::config::{AgentDeclaration, ConfigError};
+use crate::config::ConfigError;
 use crate::node::{Node, NodeError};
 
 /// What may be on its way between a standard stream and its reader here, in bytes.
@@ -34,14 +34,20 @@ pub(super) fn run(arguments: &StdioArguments) -> u8 {
 
 async fn serve(Start { topology, state, .. }: &Start, wanted: &[String]) -> Result<(), NodeError> {
     let stop = interrupted();
-    let declared: Vec<_> = topology.agents.iter().map(AgentDeclaration::id).collect();
+    let mut declared = topology.ids();
     if declared.is_empty() {
         return Err(ConfigError::NoAgents.into());
     }
-    if let Some(unknown) = wanted.iter().find(|id| !declared.contains(&id.as_str())) {
+    let servers = || topology.servers.iter().map(|server| &*server.id);
+    if let Some(unknown) =
+        wanted.iter().find(|id| !declared.iter().copied().chain(servers()).any(|known| known == **id))
+    {
         return Err(ConfigError::UnknownAgent { agent: unknown.clone() }.into());
     }
-    let ids = if wanted.is_empty() { declared } else { wanted.iter().map(String::as_str).collect() };
+    if !wanted.is_empty() {
+        declared = wanted.iter().map(String::as_str).collect();
+    }
+    let ids = declared;
     let name = if let [alone] = *ids { alone } else { &*topology.name };
     let node = Node::start_agents(topology, state).await?;
     let served = match node.as_one(&ids) {

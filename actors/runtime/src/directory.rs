@@ -91,6 +91,11 @@ impl Directory {
         visible
     }
 
+    /// Takes `agent` off: nobody finds it any more, and whoever has a handle can still use it.
+    pub fn withdraw(&self, agent: &AgentRef) {
+        self.forget(agent.id());
+    }
+
     pub(crate) fn forget(&self, id: AgentId) {
         for name in self.by_id.remove(&id).map(|(_, names)| names).unwrap_or_default() {
             self.names.remove_if(&name, |_, listed| listed.agent.id() == id);

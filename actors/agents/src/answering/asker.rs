@@ -134,6 +134,12 @@ impl Caller for Asker {
         }
     }
 
+    fn elicitation_done(&self, id: &str) {
+        if let Some(client) = &self.client {
+            client.elicitation_done(id);
+        }
+    }
+
     fn abilities(&self) -> Abilities {
         let mut abilities = self.client.as_ref().map(|client| client.abilities()).unwrap_or_default();
         let grants = self.grants().filter(|_| self.is_shallow()).cloned().unwrap_or_default();

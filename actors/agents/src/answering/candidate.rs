@@ -77,6 +77,8 @@ impl Asker {
             trace: self.call.trace.child(),
             cancel: cancel.clone(),
             budget: Budget { tokens: Some(charge.tokens()), ..self.call.budget },
+            // What is asked in this call is no other call's of the session.
+            session: None,
             caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
             ..self.call.clone()
         };
@@ -119,6 +121,10 @@ impl Caller for Unheard {
 
     fn log(&self, line: Log) {
         self.0.log(line);
+    }
+
+    fn elicitation_done(&self, id: &str) {
+        self.0.elicitation_done(id);
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

@@ -14,6 +14,11 @@ use super::candidate::{Candidate, with_meta};
 use super::ledger::Spent;
 use super::options::{Answerer, Strategy};
 
+/// Member of a sample's `_meta`: the server that asks. What the server says of itself there doesn't count.
+const SOURCE: &str = "source_external_server";
+/// Member of a sample's `_meta`: it came from a server.
+const FROM_SERVER: &str = "bidirectional_request";
+
 /// Who answered, and what.
 type Answered = (Candidate, SampleAnswer);
 
@@ -26,6 +31,8 @@ impl Asker {
         let strategy = self.strategy();
         let tokens = self.account()?.answer_tokens(sample.0.read("maxTokens"));
         sample.0.set("maxTokens", tokens);
+        let meta = sample.0.object("_meta").unwrap_or_default();
+        sample.0.set("_meta", meta.with(SOURCE, &*self.source).with(FROM_SERVER, true));
         let (candidates, names_model) = self.candidates(strategy, &sample).await;
         let (who, answer) = match strategy {
             Strategy::Parallel => self.at_once(candidates, &sample).await?,

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::breaker::{Breaker, Pass};
 use super::offer::Offer;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT};
-use super::pool::{Key, Lease, Pool};
+use super::pool::{Key, Lease, Owner, Pool};
 use super::relay::Desk;
 use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, Session, Wiring, lock, plain_value};
 
@@ -209,8 +209,8 @@ impl Hub {
         let wait = self.options.calls_wait;
         if let Some(session) = &call.session {
             let key = Key::Session(session.id, offer);
-            let background = self.desk.background(session, call).filter(|_| offer != Offer::NOTHING);
-            let lease = self.pool.own(&key, false, Some((session, background)), wait).await;
+            let caller = || self.desk.background(session, call).filter(|_| offer != Offer::NOTHING);
+            let lease = self.pool.own(&key, false, Some(Owner { session, caller: &caller }), wait).await;
             return lease.ok_or_else(|| self.all_in_use());
         }
         let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);

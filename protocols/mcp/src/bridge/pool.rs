@@ -30,6 +30,13 @@ impl Key {
     }
 }
 
+/// The session that a connection is made for.
+pub(super) struct Owner<'a> {
+    pub(super) session: &'a Arc<PeerSession>,
+    /// Whom to ask what belongs to none of its calls for sure.
+    pub(super) caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
+}
+
 /// One connection, to be made when it is first used, and again when it was lost.
 pub(super) struct Connection {
     pub(super) upstream: Upstream,
@@ -176,7 +183,7 @@ impl Pool {
         self: &Arc<Self>,
         key: &Key,
         alone: bool,
-        session: Option<(&Arc<PeerSession>, Option<Arc<dyn Caller>>)>,
+        owner: Option<Owner<'_>>,
         wait: Duration,
     ) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
@@ -185,10 +192,10 @@ impl Pool {
                 return Some(Lease::of(self, found));
             }
             state.make_room(self.connections_max).then(|| {
-                let caller = session.as_ref().and_then(|(_, caller)| caller.clone());
+                let caller = owner.as_ref().and_then(|owner| (owner.caller)());
                 let made = Connection::new(self.make(key.offer(), false, caller));
-                if let Some((session, _)) = &session {
-                    let _ = made.watch.set(self.ends_with(session, key));
+                if let Some(owner) = &owner {
+                    let _ = made.watch.set(self.ends_with(owner.session, key));
                 }
                 state.own.entry(key.clone()).or_default().push(made.clone());
                 Lease::of(self, &made)

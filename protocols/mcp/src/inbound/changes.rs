@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use callboard_message::surface::Unsubscribe;
+use callboard_message::surface::{Subscribe, Unsubscribe};
 use callboard_message::{Change, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler};
@@ -17,12 +17,11 @@ type Callback = dyn Fn(&Change) + Send + Sync;
 pub(crate) struct Changes(Arc<Hub>);
 
 struct Hub {
-    agent: AgentRef,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    agent: AgentRef,
     listeners: Vec<(u64, Arc<Callback>)>,
     next: u64,
     /// Follows the agent while anybody listens.
@@ -33,7 +32,29 @@ struct State {
 
 impl Changes {
     pub(crate) fn of(agent: AgentRef) -> Self {
-        Self(Arc::new(Hub { agent, state: Mutex::default() }))
+        let state = State { agent, listeners: Vec::new(), next: 0, follower: None, watched: HashMap::new() };
+        Self(Arc::new(Hub { state: Mutex::new(state) }))
+    }
+
+    /// Another agent takes the place of the one that is followed and watched.
+    pub(crate) fn replace(&self, agent: AgentRef) {
+        let mut state = self.0.state();
+        if let Some(follower) = &state.follower {
+            state.agent.unfollow(follower.id());
+            if let Some(recipient) = follower.recipient::<Changed>() {
+                agent.follow(recipient);
+            }
+        }
+        for uri in state.watched.keys() {
+            // One that doesn't hear it tells of all changes, or of none.
+            let _ = agent.try_tell(Subscribe(RawObject::new().with("uri", uri)));
+        }
+        state.agent = agent;
+    }
+
+    /// Tells all who listen.
+    pub(crate) fn tell(&self, change: &Change) {
+        self.0.tell(change);
     }
 
     /// Tells `callback` every change, until what this returns is dropped.
@@ -43,9 +64,9 @@ impl Changes {
         let number = state.next;
         state.listeners.push((number, Arc::new(callback)));
         if state.follower.is_none() {
-            let follower = self.0.agent.system().spawn(Follower(self.0.clone()));
+            let follower = state.agent.system().spawn(Follower(self.0.clone()));
             if let Some(recipient) = follower.recipient::<Changed>() {
-                self.0.agent.follow(recipient);
+                state.agent.follow(recipient);
             }
             state.follower = Some(follower);
         }
@@ -71,6 +92,11 @@ impl Hub {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tell(&self, change: &Change) {
+        let listeners: Vec<_> = self.state().listeners.iter().map(|(_, callback)| callback.clone()).collect();
+        listeners.iter().for_each(|callback| callback(change));
+    }
 }
 
 /// Somebody who listens. Dropped, it ends.
@@ -94,7 +120,7 @@ impl Drop for Listening {
         if state.listeners.is_empty()
             && let Some(follower) = state.follower.take()
         {
-            self.hub.agent.unfollow(follower.id());
+            state.agent.unfollow(follower.id());
             follower.stop();
         }
     }
@@ -115,7 +141,7 @@ impl Drop for Watching {
         if *count == 0 {
             state.watched.remove(&self.uri);
             // One that doesn't hear it, or needn't, goes on telling of changes that nobody is told.
-            let _ = self.hub.agent.try_tell(Unsubscribe(RawObject::new().with("uri", &self.uri)));
+            let _ = state.agent.try_tell(Unsubscribe(RawObject::new().with("uri", &self.uri)));
         }
     }
 }
@@ -131,7 +157,6 @@ impl Agent for Follower {
 
 impl SyncHandler<Changed> for Follower {
     fn handle(&mut self, message: Changed, _: &mut Cx) {
-        let listeners: Vec<_> = self.0.state().listeners.iter().map(|(_, callback)| callback.clone()).collect();
-        listeners.iter().for_each(|callback| callback(&message.change));
+        self.0.tell(&message.change);
     }
 }

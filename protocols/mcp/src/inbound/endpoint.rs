@@ -1,5 +1,6 @@
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use callboard_message::Change;
 use callboard_runtime::AgentRef;
 
 use super::changes::Changes;
@@ -10,8 +11,8 @@ use super::tasks::TaskState;
 
 /// One agent as an MCP server: what all transports and both eras of it share.
 pub(crate) struct Endpoint {
-    /// The agent, as MCP sees it.
-    pub(crate) surface: Surface,
+    /// The agent, as MCP sees it. Another may take its place.
+    surface: RwLock<Arc<Surface>>,
     /// How it is served.
     pub(crate) options: Arc<InboundOptions>,
     /// Who is told what changes.
@@ -27,10 +28,34 @@ impl Endpoint {
         let options = Arc::new(options);
         Arc::new(Self {
             changes: Changes::of(agent.clone()),
-            surface: Surface::new(agent, options.clone()),
+            surface: RwLock::new(Arc::new(Surface::new(agent, options.clone()))),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,
         })
+    }
+
+    /// Who is served now. What a request began with it goes on with.
+    pub(crate) fn surface(&self) -> Arc<Surface> {
+        self.surface.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves `agent` from now on, and tells whoever listens that its lists are others.
+    pub(crate) fn replace(&self, agent: AgentRef) {
+        let surface = Arc::new(Surface::new(agent.clone(), self.options.clone()));
+        *self.surface.write().unwrap_or_else(PoisonError::into_inner) = surface;
+        self.changes.replace(agent);
+        [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| self.changes.tell(change));
+    }
+
+    /// Ends when the agent has ended and no other took its place.
+    pub(crate) async fn agent_ended(&self) {
+        loop {
+            let surface = self.surface();
+            surface.agent().ended().await;
+            if Arc::ptr_eq(&surface, &self.surface()) {
+                return;
+            }
+        }
     }
 }

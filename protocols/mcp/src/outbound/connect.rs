@@ -56,6 +56,7 @@ impl Core {
             self.news.clone(),
             self.farewells.clone(),
             self.options.only_caller.clone(),
+            self.options.dialect,
         ))
     }
 

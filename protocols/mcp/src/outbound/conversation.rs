@@ -11,6 +11,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
+use super::dialect::Dialect;
 use super::ear::Ear;
 use super::link::{Flight, Heard, Link, LinkError, Outgoing};
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
@@ -25,8 +26,9 @@ pub(super) async fn converse(
     outgoing: &Outgoing,
     (mut flight, mut heard): (Flight, mpsc::Receiver<Heard>),
 ) -> Result<Box<RawValue>, LinkError> {
-    let mut talk =
-        Talk { link, ear, cx, number: flight.number, open: HashMap::new(), answers: FuturesUnordered::new() };
+    let number = flight.number;
+    let mut talk = Talk { link, ear, cx, outgoing, number, open: HashMap::new(), answers: FuturesUnordered::new() };
+    ear.learn_client(|| talk.client());
     let mut exchange = std::pin::pin!(link.exchange(outgoing, &mut flight));
     loop {
         tokio::select! {
@@ -51,6 +53,7 @@ struct Talk<'a> {
     link: &'a Link,
     ear: &'a Ear,
     cx: &'a Cx,
+    outgoing: &'a Outgoing,
     number: u64,
     /// Questions without an answer yet, for the server to take back.
     open: HashMap<Id, AbortHandle>,
@@ -100,7 +103,7 @@ impl<'a> Talk<'a> {
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
-            true => questions::read(method, params),
+            true => self.ear.dialect().read(method, params, || self.client()),
             false => Err(Failure::new(callboard_message::FailureKind::Overloaded, "too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();
@@ -116,6 +119,15 @@ impl<'a> Talk<'a> {
         // Aborted, the server wants no answer any more.
         self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| Some(answered))));
         self.open.insert(key, abort);
+    }
+
+    /// What the server is told of whose call it is, where its dialect tells that.
+    fn client(&self) -> Option<String> {
+        let request = match self.ear.dialect() {
+            Dialect::Mcp => None,
+            _ => serde_json::from_slice(&self.outgoing.body).ok().and_then(|body: RawObject| body.object("params")),
+        };
+        self.ear.dialect().client(request.as_ref(), self.cx.call().map(|call| &**call))
     }
 
     fn answered(&mut self, question: Option<Id>) {

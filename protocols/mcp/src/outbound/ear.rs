@@ -1,7 +1,7 @@
 //! What a server says that belongs to no request of ours, or says to all of them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use callboard_message::{Change, Log, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
-use super::link::{Flights, Heard, LinkError, Unplaced};
+use super::dialect::Dialect;
+use super::link::{Flights, Heard, LinkError, Unplaced, lock};
 use super::news::News;
 use super::options::QUESTIONS_AT_ONCE_MAX;
 use super::questions;
@@ -37,6 +38,10 @@ pub(crate) struct Ear {
     farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
     only_caller: Option<Arc<dyn Caller>>,
+    /// How the server words its questions.
+    dialect: Dialect,
+    /// What the only caller calls itself, as far as it has said.
+    client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
     /// A modern server asks nothing this way, and gets no answer.
@@ -49,9 +54,31 @@ impl Ear {
         news: News,
         farewells: TaskTracker,
         only_caller: Option<Arc<dyn Caller>>,
+        dialect: Dialect,
     ) -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE_MAX));
-        Self { flights: Arc::default(), tools, news, farewells, only_caller, places, is_modern: AtomicBool::new(false) }
+        Self {
+            flights: Arc::default(),
+            tools,
+            news,
+            farewells,
+            only_caller,
+            dialect,
+            client: Mutex::default(),
+            places,
+            is_modern: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Learns from a request what the only caller calls itself.
+    pub(super) fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
+        if self.only_caller.is_some() && self.dialect != Dialect::Mcp {
+            *lock(&self.client) = client();
+        }
     }
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
@@ -101,7 +128,7 @@ impl Ear {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
-        let question = questions::read(method, params);
+        let question = self.dialect.read(method, params, || lock(&self.client).clone());
         Reply::Later(Box::pin(async move {
             let answer = match question {
                 Ok(question) => questions::ask(&*caller, question).await,
@@ -117,7 +144,7 @@ impl Ear {
     pub(super) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
-            "sampling/createMessage" | "elicitation/create" | "roots/list" => None,
+            method if Dialect::is_question(method) => None,
             _ => Some(error(id, &RpcError::new(code::METHOD_NOT_FOUND, "method not found"))),
         }
     }

@@ -9,6 +9,7 @@ use futures::future::join_all;
 use serde_json::value::RawValue;
 
 use super::conversation::converse;
+use super::dialect::Dialect;
 use super::ear::Ear;
 use super::link::{Head, Link, LinkError, Outgoing, id_of};
 use super::mirror;
@@ -163,7 +164,9 @@ pub(super) async fn rounds(
         next = params.clone();
         if let Some(asked) = read.get("inputRequests") {
             let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
-            next.set("inputResponses", answers(&asked, cx).await?);
+            let dialect = session.ear.dialect();
+            let client = dialect.client(Some(&params), cx.call().map(|call| &**call));
+            next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
         }
         match (read.get("requestState"), read.has("inputRequests")) {
             (Some(state), _) => next.set_raw("requestState", state.to_owned()),
@@ -178,15 +181,20 @@ pub(super) async fn rounds(
 }
 
 /// Asks all that a server wants to know, at once.
-async fn answers(asked: &RawObject, cx: &Cx) -> Result<RawObject, LinkError> {
+async fn answers(
+    asked: &RawObject,
+    cx: &Cx,
+    (dialect, client): (Dialect, Option<String>),
+) -> Result<RawObject, LinkError> {
     if asked.len() > QUESTIONS_AT_ONCE_MAX {
         let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
         return Err(LinkError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
     }
+    let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {
         let request = RawObject::parse(request).map_err(|_| bad_questions())?;
         let method = request.text("method").ok_or_else(bad_questions)?;
-        let question = questions::read(&method, request.get("params")).map_err(|_| bad_questions())?;
+        let question = dialect.read(&method, request.get("params"), || client.clone()).map_err(|_| bad_questions())?;
         let answer = questions::ask_in(cx, question).await.map_err(LinkError::Failed)?;
         Ok::<_, LinkError>((key.to_owned(), answer))
     });

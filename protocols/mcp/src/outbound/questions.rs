@@ -1,31 +1,17 @@
 //! A server's questions as questions of the call that caused them.
 
-use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, RawObject, RootsRequest, Sample};
+use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, Sample};
 use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use serde_json::value::RawValue;
 
-/// The question that a request of the server's is.
-///
-/// # Errors
-/// `NotFound` where it is none, `InvalidInput` where its params are no object.
-pub(super) fn read(method: &str, params: Option<&RawValue>) -> Result<Question, Failure> {
-    let body = match params {
-        Some(params) => RawObject::parse(params).map_err(|_| Failure::invalid("`params` must be an object"))?,
-        None => RawObject::new(),
-    };
-    match method {
-        "sampling/createMessage" => Ok(Question::Sample(Sample(body))),
-        "elicitation/create" => Ok(Question::Elicit(Elicitation(body))),
-        "roots/list" => Ok(Question::Roots(RootsRequest(body))),
-        _ => Err(Failure::not_found("no such question")),
-    }
-}
+use super::dialect::Asked;
 
-/// Asks whoever called. The answer is MCP's result, just as it was given: nothing is added to it.
+/// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.
 ///
 /// # Errors
 /// Where nobody answers; the answerer's own failure.
-pub(super) async fn ask(caller: &dyn Caller, question: Question) -> Result<Box<RawValue>, Failure> {
+pub(super) async fn ask(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValue>, Failure> {
+    let Asked { question, manner } = asked;
     let sent = std::mem::discriminant(&question);
     let fits = |asked: Question| std::mem::discriminant(&asked) == sent;
     let (body, fits) = match caller.ask(question).await? {
@@ -35,7 +21,7 @@ pub(super) async fn ask(caller: &dyn Caller, question: Question) -> Result<Box<R
         _ => return Err(Failure::invalid("the answer doesn't fit the question")),
     };
     match fits {
-        true => Ok(body.to_raw()),
+        true => Ok(manner.word(body).to_raw()),
         false => Err(Failure::invalid("the answer doesn't fit the question")),
     }
 }
@@ -44,14 +30,14 @@ pub(super) async fn ask(caller: &dyn Caller, question: Question) -> Result<Box<R
 ///
 /// # Errors
 /// Like [`ask`]; `NobodyToAsk` where nobody did.
-pub(super) async fn ask_in(cx: &Cx, question: Question) -> Result<Box<RawValue>, Failure> {
+pub(super) async fn ask_in(cx: &Cx, asked: Asked) -> Result<Box<RawValue>, Failure> {
     // What a server asks crosses a boundary as its replies do.
     let call = cx.call().map(|call| {
         let server = cx.me().to_string();
         CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &server)
     });
     match call.and_then(|call| call.caller) {
-        Some(caller) => ask(&*caller, question).await,
+        Some(caller) => ask(&*caller, asked).await,
         None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
     }
 }

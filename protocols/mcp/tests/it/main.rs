@@ -30,6 +30,10 @@ mod stdio;
 mod tasks_legacy;
 // A call as a task, in the words of the extension of 2026-07-28.
 mod tasks_modern;
+// Clients, a bridge, and the server behind it: an agent of ours, a script, or nobody.
+mod bridge_kit;
+// Many clients of one bridge: nothing of one reaches another.
+mod bridge_clients;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
 // An agent that shows everything, and a server of the full protocol around it.

@@ -221,6 +221,25 @@ fn questions_name_models() {
     });
 }
 
+/// Goal: whoever answers is told which server asks, and what the server put there itself stays or is corrected. Method: a
+/// question with members of its own in `_meta`, one of them forged.
+#[test]
+fn samples_say_who_asks() {
+    let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}");
+    paused(async |system| {
+        let model = speaker(system, "m1", Does::Answers);
+        let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
+        let meta = json!({ "source_external_server": "other", "tool_execution_context": "t" });
+        let sample = Sample(Sample::prompt("p", 9).0.with("_meta", meta));
+        ask_for(&answerers, "asker", &Client::that(Does::Answers).call(), sample).await.unwrap();
+        let heard: serde_json::Value = model.heard.lock().unwrap()[0].read("_meta").unwrap();
+        let expected =
+            json!({ "source_external_server": "asker", "tool_execution_context": "t", "bidirectional_request": true });
+        assert_eq!(heard, expected);
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
 /// Goal: a person says whether anyone but the client may answer. Method: one who allows it, three ways to say no, a client
 /// without a person, and a client that answers itself.
 #[test]

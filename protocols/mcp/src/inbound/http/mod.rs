@@ -24,6 +24,7 @@ mod body;
 mod get;
 mod log;
 mod modern;
+mod named;
 mod options;
 mod post;
 mod reply;
@@ -35,12 +36,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use actix_web::Resource;
 use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
 use callboard_runtime::AgentRef;
 
 pub use log::{REPLAY_BYTES_MAX_DEFAULT, STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, StreamLimits};
+pub use named::{NAMED_PATH, NamedServers};
 pub use options::{
     BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServerOptions, PATH_DEFAULT,
     REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT, SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT,
@@ -86,18 +89,17 @@ impl McpServer {
         Self { server: Data::new(server) }
     }
 
+    /// Serves `agent` from now on, in place of the one before: sessions and subscriptions go on with it, and are told that
+    /// its lists changed. A request that was begun ends with the agent that it began with.
+    pub fn replace(&self, agent: AgentRef) {
+        self.server.endpoint.replace(agent);
+    }
+
     /// Adds the resource to an application, at [`McpServerOptions::path`], and what [`McpServerOptions::compat`] wants
     /// beside it.
     pub fn configure(&self, config: &mut ServiceConfig) {
         let options = &self.server.options;
-        let resource = web::resource(&options.path)
-            .app_data(self.server.clone())
-            .route(web::post().to(post::post))
-            .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
-            .route(web::get().to(get::get))
-            .route(web::delete().to(get::delete))
-            .default_service(web::to(get::other));
-        config.service(resource);
+        config.service(resource(&options.path).app_data(self.server.clone()));
         if options.compat.sse {
             let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
             let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
@@ -106,6 +108,16 @@ impl McpServer {
             config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
         }
     }
+}
+
+/// Streamable HTTP at a path; it needs a `Data<Server>`.
+fn resource(path: &str) -> Resource {
+    web::resource(path)
+        .route(web::post().to(post::post))
+        .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
+        .route(web::get().to(get::get))
+        .route(web::delete().to(get::delete))
+        .default_service(web::to(get::other))
 }
 
 impl Server {
@@ -152,9 +164,27 @@ pub fn serve_all(
     servers: Vec<McpServer>,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
+    serve_named(listener, servers, NamedServers::default(), listen)
+}
+
+/// Serves agents on one bound listener, each at its own path, and those of `named` at theirs, of which some may come and go
+/// while it serves.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve_named(
+    listener: TcpListener,
+    servers: Vec<McpServer>,
+    named: NamedServers,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if !servers.iter().all(|server| server.server.options.access.may_listen_on(address.ip())) {
+    let may_listen = |server: &McpServer| server.server.options.access.may_listen_on(address.ip());
+    if !servers.iter().all(may_listen) || !named.may_listen_on(address.ip()) {
         return Err(ServeError::OpenBeyondLoopback { address });
     }
-    listen::serve(listener, listen, move |config| servers.iter().for_each(|server| server.configure(config)))
+    listen::serve(listener, listen, move |config| {
+        servers.iter().for_each(|server| server.configure(config));
+        named.configure(config);
+    })
 }

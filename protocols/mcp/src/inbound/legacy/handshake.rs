@@ -65,7 +65,7 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
 /// The result of `initialize`.
 pub(crate) fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawValue> {
     let options = &endpoint.options;
-    let mut capabilities = endpoint.surface.capabilities(about);
+    let mut capabilities = endpoint.surface().capabilities(about);
     hmcp::translate(&mut capabilities, false);
     if revision < Revision::V2025_03_26 {
         capabilities.remove("completions");

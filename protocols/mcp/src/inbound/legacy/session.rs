@@ -193,7 +193,7 @@ impl Session {
         }
         let client = Client::read(params)?;
         let revision = client.revision;
-        let about = self.endpoint.surface.about(CallMeta::new(self.principal.clone())).await;
+        let about = self.endpoint.surface().about(CallMeta::new(self.principal.clone())).await;
         self.client.set(client).map_err(|_| twice())?;
         Ok(welcome(&self.endpoint, revision, &about))
     }
@@ -243,7 +243,7 @@ impl Session {
         call: CallMeta,
         meta: Option<&RawObject>,
     ) -> Result<Box<RawValue>, RpcError> {
-        let surface = &self.endpoint.surface;
+        let surface = self.endpoint.surface();
         if !tasks::concerns(&self.endpoint, method) {
             return surface.perform(method, params, revision, call).await;
         }
@@ -302,7 +302,7 @@ impl Session {
         if is_full(&self.state()) {
             return Err(full());
         }
-        let watching = self.endpoint.changes.watch(&self.endpoint.surface, &uri, call).await?;
+        let watching = self.endpoint.changes.watch(&self.endpoint.surface(), &uri, call).await?;
         let mut state = self.state();
         if state.closed || is_full(&state) {
             return Err(full());
@@ -320,7 +320,7 @@ impl Session {
 
     /// Which resource is meant.
     fn resource(&self, params: Option<&RawValue>) -> Result<String, RpcError> {
-        if !self.endpoint.surface.has_resources() {
+        if !self.endpoint.surface().has_resources() {
             return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
         }
         let uri = object(params)?.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);

@@ -50,7 +50,8 @@ pub(crate) fn check_headers<'h>(
     }
     if method == "tools/call" {
         let name: Option<String> = body.name.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let params = name.map(|name| endpoint.surface.header_params(&name)).unwrap_or_default();
+        let surface = endpoint.surface();
+        let params = name.map(|name| surface.header_params(&name)).unwrap_or_default();
         if !params.is_empty() {
             let arguments = body.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
             params.iter().try_for_each(|param| argument(&field, param, &arguments))?;

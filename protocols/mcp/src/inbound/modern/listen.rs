@@ -48,8 +48,8 @@ pub(super) async fn listen(
         .try_acquire_owned()
         .map_err(|_| RpcError::new(OVERLOADED, "too many subscriptions are open: end one, or try again later"))?;
     let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
-    let about = endpoint.surface.about(CallMeta::new(principal.clone())).await;
-    filter.narrow(&endpoint.surface.capabilities(&about));
+    let about = endpoint.surface().about(CallMeta::new(principal.clone())).await;
+    filter.narrow(&endpoint.surface().capabilities(&about));
     if !filter.task_ids.is_empty() && !tasks::declares(client) {
         return Err(tasks::undeclared());
     }
@@ -86,7 +86,7 @@ pub(super) async fn listen(
                 continue;
             }
             change = changes.recv() => change,
-            _ = endpoint.surface.agent().ended() => None,
+            () = endpoint.agent_ended() => None,
         };
         let Some(change) = change else { break };
         if let Some(message) = filter.message(&change, id)
@@ -103,7 +103,8 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
     let mut watched = Vec::with_capacity(filter.uris.len());
     let mut kept = Vec::with_capacity(filter.uris.len());
     for uri in std::mem::take(&mut filter.uris) {
-        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface, &uri, CallMeta::new(principal.clone())).await {
+        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface(), &uri, CallMeta::new(principal.clone())).await
+        {
             watched.push(watching);
             kept.push(uri);
         }

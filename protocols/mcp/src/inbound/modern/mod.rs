@@ -126,9 +126,10 @@ pub(crate) async fn request(
         _ => {
             let client = Arc::new(Client::new(Line::of(&head, &link), None));
             let meta = call(principal, &head).with_caller(client.clone());
+            let surface = endpoint.surface();
             let replied = tokio::select! {
                 biased;
-                replied = endpoint.surface.perform(&method, params, REVISION, meta) => replied,
+                replied = surface.perform(&method, params, REVISION, meta) => replied,
                 () = hung_up.cancelled() => Err(cancelled()),
             };
             client.turn_to(None);
@@ -177,11 +178,11 @@ async fn task(
 }
 
 async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
-    let about = endpoint.surface.about(call).await;
+    let about = endpoint.surface().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
         endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
-    let mut capabilities = endpoint.surface.capabilities(&about);
+    let mut capabilities = endpoint.surface().capabilities(&about);
     hmcp::translate(&mut capabilities, true);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
@@ -237,9 +238,10 @@ async fn may_ask(
     if !answerable {
         // No question can come up: the call needn't outlive the request.
         let params = without.as_deref().or(params);
+        let surface = endpoint.surface();
         let outcome = tokio::select! {
             biased;
-            outcome = endpoint.surface.perform(method, params, REVISION, meta) => outcome,
+            outcome = surface.perform(method, params, REVISION, meta) => outcome,
             () = hung_up.cancelled() => Err(cancelled()),
         };
         client.turn_to(None);
@@ -248,7 +250,7 @@ async fn may_ask(
     let owned = without.or_else(|| params.map(RawValue::to_owned));
     let (endpoint_held, named, asked) = (endpoint.clone(), method.to_owned(), client.clone());
     let outcome =
-        Box::pin(async move { visits::perform(&endpoint_held.surface, &named, owned.as_deref(), meta, asked).await });
+        Box::pin(async move { visits::perform(&endpoint_held.surface(), &named, owned.as_deref(), meta, asked).await });
     let mut running = Running { outcome, client, desk };
     let step = running.step(hung_up).await;
     running.client.turn_to(None);

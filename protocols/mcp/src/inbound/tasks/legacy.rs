@@ -42,7 +42,7 @@ pub(super) async fn intercept(
 }
 
 async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
-    let support = endpoint.surface.task_support(&tool_name(request.params)?);
+    let support = endpoint.surface().task_support(&tool_name(request.params)?);
     let wanted = match wanted(request.params) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),

@@ -61,7 +61,7 @@ pub(crate) struct TaskRequest<'a> {
 
 /// Whether a request may be about tasks.
 pub(crate) fn concerns(endpoint: &Endpoint, method: &str) -> bool {
-    (method == "tools/call" || method.starts_with("tasks/")) && endpoint.surface.has_task_tools()
+    (method == "tools/call" || method.starts_with("tasks/")) && endpoint.surface().has_task_tools()
 }
 
 /// Does a request that is about tasks, or begins one. `None` for any other: on with [`super::surface::Surface::perform`].
@@ -81,7 +81,7 @@ pub(crate) async fn intercept(
 
 /// The member of a server's capabilities that says that there are tasks; `None` where there are none.
 pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'static str, RawObject)> {
-    if !endpoint.surface.has_task_tools() {
+    if !endpoint.surface().has_task_tools() {
         return None;
     }
     match (revision, revision.era()) {
@@ -147,7 +147,7 @@ impl TaskState {
         let surface = endpoint.clone();
         let work = Box::new(move |caller, expiry| -> Work {
             let call = call.with_caller(caller).until(expiry);
-            Box::pin(async move { surface.surface.perform("tools/call", params.as_deref(), revision, call).await })
+            Box::pin(async move { surface.surface().perform("tools/call", params.as_deref(), revision, call).await })
         });
         self.run(owner, ttl, |record| {
             let (endpoint, abilities) = (endpoint.clone(), request.client.clone());

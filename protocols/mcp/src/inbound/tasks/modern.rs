@@ -47,7 +47,7 @@ pub(crate) fn undeclared() -> RpcError {
 }
 
 async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
-    let support = endpoint.surface.task_support(&tool_name(request.params)?);
+    let support = endpoint.surface().task_support(&tool_name(request.params)?);
     match (support, declares(request.client)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
         (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
@@ -69,8 +69,8 @@ fn created(endpoint: &Endpoint, task: &Live) -> Box<RawValue> {
 
 /// Whether the call of this tool becomes a task once its first questions are answered.
 pub(crate) fn asks_first(endpoint: &Endpoint, params: Option<&RawValue>, client: &Abilities) -> bool {
-    endpoint.surface.has_task_tools()
-        && tool_name(params).is_some_and(|t| endpoint.surface.task_support(&t) == TaskSupport::AfterQuestions)
+    endpoint.surface().has_task_tools()
+        && tool_name(params).is_some_and(|t| endpoint.surface().task_support(&t) == TaskSupport::AfterQuestions)
         && declares(client)
 }
 

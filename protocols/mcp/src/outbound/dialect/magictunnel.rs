@@ -1,0 +1,302 @@
+//! The words of MagicTunnel's external servers: what they ask, and the answers that they expect.
+
+use callboard_message::{Content, Elicitation, Failure, Question, RawObject, Sample, Speaker};
+use serde_json::value::RawValue;
+
+/// Members of a sampling request that MCP calls otherwise.
+const SAMPLE_NAMES: [(&str, &str); 5] = [
+    ("max_tokens", "maxTokens"),
+    ("system_prompt", "systemPrompt"),
+    ("stop", "stopSequences"),
+    ("stop_sequences", "stopSequences"),
+    ("include_context", "includeContext"),
+];
+/// Members of model preferences that MCP calls otherwise.
+const PREFERENCE_NAMES: [(&str, &str); 3] =
+    [("cost", "costPriority"), ("speed", "speedPriority"), ("intelligence", "intelligencePriority")];
+/// Where a question claims for whom it is asked.
+const CLAIMED_ORIGIN: &str = "original_client_id";
+/// What an answer says of who gave it, and what it cost (members of its `_meta`, set by whoever answers).
+const ANSWERED: &str = "callboard/answered";
+const USAGE: &str = "callboard/usage";
+const PROVIDER: &str = "callboard/provider";
+
+/// A sampling request in MCP's words.
+pub(super) fn sample(mut body: RawObject, client: Option<&str>) -> Result<Sample, Failure> {
+    for (theirs, ours) in SAMPLE_NAMES {
+        rename(&mut body, theirs, ours);
+    }
+    if let Some(preferences) = body.remove("model_preferences") {
+        let preferences = RawObject::parse(&preferences).map_err(|_| bad("`model_preferences` must be an object"))?;
+        if !body.has("modelPreferences") {
+            body.set("modelPreferences", model_preferences(preferences)?);
+        }
+    }
+    let messages: Vec<RawObject> =
+        body.read("messages").ok_or_else(|| bad("`messages` must be an array of objects"))?;
+    let (system, messages): (Vec<_>, Vec<_>) =
+        messages.into_iter().partition(|message| message.text("role").as_deref() == Some("system"));
+    if !system.is_empty() {
+        let told = body.text("systemPrompt").into_iter().chain(system.iter().filter_map(|turn| turn.text("content")));
+        body.set("systemPrompt", told.collect::<Vec<_>>().join("\n"));
+    }
+    let messages: Vec<RawObject> = messages.into_iter().map(message).collect::<Result<_, _>>()?;
+    body.set("messages", messages);
+    metadata(&mut body, client)?;
+    Ok(Sample(body))
+}
+
+fn message(mut message: RawObject) -> Result<RawObject, Failure> {
+    if message.read::<Speaker>("role").is_none() {
+        return Err(bad("the role of a message must be user or assistant"));
+    }
+    let Some(content) = message.get("content") else { return Err(bad("a message must have content")) };
+    let content = match content.get().as_bytes().first() {
+        Some(b'"') => text_block(content.to_owned()).to_raw(),
+        Some(b'[') => {
+            let parts: Vec<RawObject> =
+                message.read("content").ok_or_else(|| bad("content's parts must be objects"))?;
+            let parts: Vec<RawObject> = parts.into_iter().map(part).collect::<Result<_, _>>()?;
+            RawObject::new().with("all", parts).remove("all").unwrap_or_default()
+        }
+        Some(b'{') => return Ok(message),
+        _ => return Err(bad("a message's content must be text or parts")),
+    };
+    message.set_raw("content", content);
+    Ok(message)
+}
+
+/// A picture or sound, whose data MagicTunnel puts one level deeper.
+fn part(mut part: RawObject) -> Result<RawObject, Failure> {
+    let Some(mut source) = part.object("source") else { return Ok(part) };
+    let data = source.remove("data").ok_or_else(|| bad("pictures and sounds must come as data, not by address"))?;
+    part.remove("source");
+    part.set_raw("data", data);
+    if let Some(kind) = source.remove("media_type") {
+        part.set_raw("mimeType", kind);
+    }
+    Ok(part)
+}
+
+fn model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
+    for (name, ours) in PREFERENCE_NAMES {
+        rename(&mut theirs, name, ours);
+    }
+    let Some(preferred) = theirs.remove("preferred_models") else { return Ok(theirs) };
+    let preferred: Vec<String> =
+        serde_json::from_str(preferred.get()).map_err(|_| bad("`preferred_models` must be an array of strings"))?;
+    let mut hints: Vec<RawObject> = theirs.read("hints").unwrap_or_default();
+    hints.extend(preferred.iter().map(|name| RawObject::new().with("name", name)));
+    Ok(theirs.with("hints", hints))
+}
+
+/// A question to a person in MCP's words.
+pub(super) fn elicitation(mut body: RawObject, client: Option<&str>) -> Result<Question, Failure> {
+    rename(&mut body, "requested_schema", "requestedSchema");
+    if body.text("message").is_none() {
+        return Err(bad("`message` must be a string"));
+    }
+    metadata(&mut body, client)?;
+    Ok(Question::Elicit(Elicitation(body)))
+}
+
+/// Metadata are hints: they join `_meta`, whose own members stay. A true claim of origin is left out, for what is true is
+/// known anyway; one that isn't stays a claim, for whoever relays the question to record.
+fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
+    let Some(hints) = body.remove("metadata").filter(|raw| raw.get() != "null") else { return Ok(()) };
+    let hints = RawObject::parse(&hints).map_err(|_| bad("`metadata` must be an object"))?;
+    let mut meta = body.object("_meta").unwrap_or_default();
+    for (name, hint) in hints.iter() {
+        let is_true_claim = name == CLAIMED_ORIGIN
+            && client.is_some_and(|client| serde_json::from_str::<String>(hint.get()).is_ok_and(|it| it == client));
+        if !is_true_claim && !meta.has(name) {
+            meta.set_raw(name, hint.to_owned());
+        }
+    }
+    if !meta.is_empty() {
+        body.set("_meta", meta);
+    }
+    Ok(())
+}
+
+/// An answer to a sampling request in MagicTunnel's words.
+pub(super) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
+    let meta = answer.object("_meta").unwrap_or_default();
+    let mut message = RawObject::new();
+    message.set("role", answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant));
+    if let Some(content) = answer.get("content") {
+        message.set_raw("content", plain(content));
+    }
+    let mut response = RawObject::new().with("message", message);
+    if let Some(model) = answer.get("model") {
+        response.set_raw("model", model.to_owned());
+    }
+    if let Some(usage) = meta.object(USAGE) {
+        let count = |name| usage.read::<u64>(name).unwrap_or_default();
+        let (input, output) = (count("inputTokens"), count("outputTokens"));
+        response.set("usage", RawObject::new().with("input_tokens", input).with("output_tokens", output));
+    }
+    let answered = meta.object(ANSWERED).unwrap_or_default();
+    let by = match answered.text("by").as_deref() {
+        None | Some("client") => "client",
+        Some(by) if by.starts_with("server:") => "external_server",
+        Some(_) => "magictunnel",
+    };
+    let mut metadata = RawObject::new().with("processed_by", by);
+    if let Some(provider) = meta.text(PROVIDER) {
+        metadata.set("llm_provider", provider);
+    }
+    metadata.set("strategy", answered.text("strategy").unwrap_or_else(|| "client_forwarded".to_owned()));
+    if let Some(client) = client {
+        metadata.set(CLAIMED_ORIGIN, client);
+    }
+    response.with("metadata", metadata)
+}
+
+/// Text as a bare string; what is more than text as it is.
+fn plain(content: &RawValue) -> Box<RawValue> {
+    let blocks: Vec<Content> = match content.get().as_bytes().first() {
+        Some(b'[') => serde_json::from_str(content.get()).unwrap_or_default(),
+        _ => serde_json::from_str(content.get()).map(|block| vec![block]).unwrap_or_default(),
+    };
+    match blocks.as_slice() {
+        [Content(block)] if block.text("type").as_deref() == Some("text") => {
+            block.get("text").map(RawValue::to_owned).unwrap_or_default()
+        }
+        _ => {
+            let texts: Option<Vec<String>> = blocks.iter().map(Content::as_text).collect();
+            match texts.filter(|texts| !texts.is_empty()) {
+                Some(texts) => RawObject::new().with("text", texts.join("\n")).remove("text").unwrap_or_default(),
+                None => content.to_owned(),
+            }
+        }
+    }
+}
+
+/// A person's answer in MagicTunnel's words.
+pub(super) fn elicitation_response(mut answer: RawObject) -> RawObject {
+    rename(&mut answer, "content", "data");
+    answer
+}
+
+fn text_block(text: Box<RawValue>) -> RawObject {
+    let mut block = RawObject::new().with("type", "text");
+    block.set_raw("text", text);
+    block
+}
+
+/// Gives a member its other name, unless something goes by that already.
+fn rename(body: &mut RawObject, from: &str, to: &str) {
+    if let Some(value) = body.remove(from)
+        && !body.has(to)
+    {
+        body.set_raw(to, value);
+    }
+}
+
+fn bad(why: &str) -> Failure {
+    Failure::invalid(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callboard_message::FailureKind;
+    use serde_json::{Value, json};
+
+    fn object(json: Value) -> RawObject {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn value(body: &RawObject) -> Value {
+        serde_json::from_str(body.to_raw().get()).unwrap()
+    }
+
+    /// Goal: a request in MagicTunnel's words is MCP's in every part. Method: one that has them all.
+    #[test]
+    fn samples_are_reworded() {
+        let theirs = object(json!({
+            "messages": [
+                { "role": "system", "content": "be brief" },
+                { "role": "user", "content": "a \"b\"" },
+                { "role": "assistant", "content": [
+                    { "type": "text", "text": "c" },
+                    { "type": "image", "source": { "media_type": "image/png", "data": "AA==" } }
+                ]},
+                { "role": "user", "content": { "type": "text", "text": "d" } }
+            ],
+            "model_preferences": { "preferred_models": ["gpt-4", "claude-3-opus"], "cost": 0.3, "odd": 1 },
+            "system_prompt": "you are kind", "max_tokens": 7, "stop": ["x"], "temperature": 0.5,
+            "metadata": { "original_client_id": "b", "tool_execution_context": "t", "kept": 2 },
+            "_meta": { "kept": 1 }
+        }));
+        let ours = sample(theirs, Some("a")).unwrap();
+        assert_eq!(
+            value(&ours.0),
+            json!({
+                "messages": [
+                    { "role": "user", "content": { "type": "text", "text": "a \"b\"" } },
+                    { "role": "assistant", "content": [
+                        { "type": "text", "text": "c" },
+                        { "type": "image", "data": "AA==", "mimeType": "image/png" }
+                    ]},
+                    { "role": "user", "content": { "type": "text", "text": "d" } }
+                ],
+                "modelPreferences": {
+                    "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }], "costPriority": 0.3, "odd": 1
+                },
+                "systemPrompt": "you are kind\nbe brief", "maxTokens": 7, "stopSequences": ["x"], "temperature": 0.5,
+                "_meta": { "original_client_id": "b", "tool_execution_context": "t", "kept": 1 }
+            })
+        );
+    }
+
+    /// Goal: what can't be read is refused with a reason. Method: rows.
+    #[test]
+    fn bad_requests_are_refused() {
+        let turn = |turn: Value| json!({ "messages": [turn] });
+        for theirs in [
+            json!({}),
+            json!({ "messages": "m" }),
+            json!({ "messages": ["m"] }),
+            turn(json!({ "content": "m" })),
+            turn(json!({ "role": "tool", "content": "m" })),
+            turn(json!({ "role": "user" })),
+            turn(json!({ "role": "user", "content": 1 })),
+            turn(json!({ "role": "user", "content": ["m"] })),
+            turn(json!({ "role": "user", "content": [{ "type": "image", "source": { "url": "u" } }] })),
+            json!({ "messages": [], "model_preferences": [] }),
+            json!({ "messages": [], "model_preferences": { "preferred_models": "gpt-4" } }),
+            json!({ "messages": [], "metadata": "m" }),
+        ] {
+            let refused = sample(object(theirs.clone()), None).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::InvalidInput, "{theirs}");
+        }
+        assert!(elicitation(object(json!({ "requested_schema": {} })), None).is_err());
+    }
+
+    /// Goal: answers say what they are in MagicTunnel's words, and no more. Method: text, several texts, a picture; all that
+    /// is known and nothing.
+    #[test]
+    fn answers_are_reworded() {
+        let worded = |answer: Value| value(&sampling_response(&object(answer), None));
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        assert_eq!(
+            worded(json!({ "role": "assistant", "content": text("é"), "model": "m", "stopReason": "endTurn" })),
+            json!({
+                "message": { "role": "assistant", "content": "é" }, "model": "m",
+                "metadata": { "processed_by": "client", "strategy": "client_forwarded" }
+            })
+        );
+        assert_eq!(worded(json!({ "content": [text("a"), text("b")] }))["message"]["content"], "a\nb");
+        let picture = json!([text("a"), { "type": "image", "data": "", "mimeType": "image/png" }]);
+        assert_eq!(worded(json!({ "content": picture }))["message"]["content"], picture);
+        let by = |by: &str| {
+            let meta = json!({ "callboard/answered": { "by": by, "strategy": "hybrid" } });
+            worded(json!({ "content": text("a"), "_meta": meta }))["metadata"]["processed_by"].clone()
+        };
+        assert_eq!([by("client"), by("model:m"), by("server:s")], ["client", "magictunnel", "external_server"]);
+        let accepted = elicitation_response(object(json!({ "action": "accept", "content": { "name": "n" } })));
+        assert_eq!(value(&accepted), json!({ "action": "accept", "data": { "name": "n" } }));
+    }
+}

@@ -1,0 +1,168 @@
+//! For the bridge: servers behind it, clients before it.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use callboard_mcp::bridge::{Bridge, BridgeOptions};
+use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard_message::surface::{CallTool, ListTools};
+use callboard_message::{Abilities, Answer, ElicitAnswer, Failure, Principal, Question, RawObject, ToolResult};
+use callboard_runtime::{Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunningCall, System};
+use serde_json::json;
+
+use crate::kit::soon;
+
+/// What every scripted server begins with. `hear` reads a line and its id, `say` answers the line last heard, `part` reads
+/// a string off the line, `ask` asks for a form, `tools` answers with the list of its tools.
+const SHELL: &str = r#"
+hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+text() { say "$1" "{\"content\":[{\"type\":\"text\",\"text\":\"$2\"}]}"; }
+tools() { say "$id" '{"tools":[{"name":"ask","inputSchema":{"type":"object"}}]}'; }
+part() { printf '%s' "$line" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+ask() { printf '{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"%s","requestedSchema":{"type":"object","properties":{}}}}\n' "$1"; }
+initialize() { hear; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear; }
+"#;
+
+/// A server that is a script.
+pub fn child(script: &str) -> Endpoint {
+    Endpoint::Child(ChildCommand::new("sh", ["-c".to_owned(), format!("{SHELL}{script}")]))
+}
+
+/// Options of a bridge to a server of this era.
+pub fn of(era: Era) -> BridgeOptions {
+    let client = ClientOptions { era: EraChoice::Only(era), log_level: None, ..ClientOptions::default() };
+    BridgeOptions { client, ..BridgeOptions::default() }
+}
+
+/// A server's only tool asks who called for an answer, and says both: `question:answer`. Argument `silent`: it asks nothing
+/// and waits until it is cancelled; `quick`: it says `quick` at once.
+pub struct Asker {
+    /// Calls under way.
+    pub running: Arc<AtomicUsize>,
+}
+
+impl Agent for Asker {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<CallTool>(2_048).concurrent::<ListTools>(64);
+    }
+}
+
+impl ConcurrentHandler<ListTools> for Asker {
+    fn handle(&mut self, _: ListTools, _: Cx) -> impl Future<Output = Result<RawObject, Failure>> + Send + 'static {
+        async { Ok(RawObject::new().with("tools", json!([{ "name": "ask", "inputSchema": { "type": "object" } }]))) }
+    }
+}
+
+impl ConcurrentHandler<CallTool> for Asker {
+    fn handle(&mut self, call: CallTool, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+        let running = Running::new(&self.running);
+        async move {
+            let _running = running;
+            let arguments = call.0.object("arguments").unwrap_or_default();
+            if arguments.has("quick") {
+                return Ok(ToolResult::text("quick"));
+            }
+            if arguments.has("silent") {
+                std::future::pending::<()>().await;
+            }
+            let secret = arguments.text("secret").unwrap();
+            let question = Question::elicit(&secret, json!({ "type": "object", "properties": {} }));
+            match cx.question(question).await? {
+                Answer::Elicit(answer) => {
+                    let answer = answer.0.object("content").unwrap().text("answer").unwrap();
+                    Ok(ToolResult::text(format!("{secret}:{answer}")))
+                }
+                _ => Err(Failure::internal("no answer to a form")),
+            }
+        }
+    }
+}
+
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A system with servers in it, which end with it.
+pub struct Site {
+    pub system: System,
+    servers: Vec<actix_web::dev::ServerHandle>,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        Self { system: System::start(1).unwrap(), servers: Vec::new() }
+    }
+
+    /// Serves `agent` over HTTP on a free port.
+    pub fn serve(&mut self, agent: AgentRef, options: McpServerOptions) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listen = ListenOptions { connections_max: 4_096, ..ListenOptions::default() };
+        let serving = serve(listener, agent, options, &listen).unwrap();
+        self.servers.push(serving.server.handle());
+        tokio::spawn(serving.server);
+        format!("http://{}/mcp", serving.address)
+    }
+
+    /// A server of ours that asks. Gives its address, and how many calls it has under way.
+    pub fn asker(&mut self) -> (Endpoint, Arc<AtomicUsize>) {
+        let running = Arc::new(AtomicUsize::new(0));
+        let agent = self.system.spawn(Asker { running: running.clone() });
+        let url = self.serve(agent, McpServerOptions::default());
+        (Endpoint::url(&url).unwrap(), running)
+    }
+
+    pub fn bridge(&self, endpoint: Endpoint, options: BridgeOptions) -> AgentRef {
+        let bridge = Bridge::new("far", endpoint, options).unwrap();
+        self.system.spawn_with(move || bridge.clone())
+    }
+
+    /// A client of the server at `url`, who can answer `offers`.
+    pub fn client(&self, url: &str, era: Era, offers: Abilities) -> AgentRef {
+        let options = ClientOptions { era: EraChoice::Only(era), offers, listen: false, ..ClientOptions::default() };
+        let client = McpClient::new(Endpoint::url(url).unwrap(), options).unwrap();
+        self.system.spawn_with(move || client.clone())
+    }
+
+    pub async fn end(self) {
+        self.system.shutdown(Duration::ZERO).await;
+        for server in self.servers {
+            server.stop(false).await;
+        }
+    }
+}
+
+/// A call of the tool, begun.
+pub fn call(agent: &AgentRef, arguments: serde_json::Value) -> RunningCall<CallTool> {
+    let call = agent.call(CallTool::new("ask", arguments)).principal(Principal::local_operator());
+    call.within(Duration::from_secs(60)).start()
+}
+
+/// Calls with `secret`, answers what is asked with `answer`. Gives what the tool said, and what it asked.
+pub async fn converse(agent: &AgentRef, secret: &str, answer: &str) -> (Result<ToolResult, Failure>, Vec<String>) {
+    let mut call = call(agent, json!({ "secret": secret }));
+    let mut asked = Vec::new();
+    while let Some(event) = soon(call.next()).await {
+        if let CallEvent::Question(pending) = event {
+            if let Question::Elicit(form) = &pending.question {
+                asked.extend(form.0.text("message"));
+            }
+            pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "answer": answer }))));
+        }
+    }
+    (soon(call.reply()).await.unwrap(), asked)
+}

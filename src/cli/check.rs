@@ -1,0 +1,101 @@
+//! `callboard check`.
+
+use std::io::{IsTerminal, stdout};
+use std::path::Path;
+
+use annotate_snippets::{AnnotationKind, Level as Heading, Renderer, Snippet};
+use serde_json::json;
+
+use super::{CheckArguments, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, show};
+use crate::config::{Checked, Level, Problem, Topology};
+
+/// Checks, and says how it ended.
+pub(super) fn run(arguments: &CheckArguments) -> u8 {
+    let checked = match Topology::check(&arguments.topology) {
+        Ok(checked) => checked,
+        Err(error) => {
+            show::complain(&error);
+            return EXIT_USAGE;
+        }
+    };
+    let told = match arguments.json {
+        true => show::line(&as_json(&arguments.topology, &checked)),
+        false => show::line(&for_people(&arguments.topology, &checked)),
+    };
+    match told {
+        Err(error) => {
+            show::complain(format!("failed to write to standard output: {error}"));
+            EXIT_FAILED
+        }
+        Ok(()) if checked.topology.is_some() => EXIT_ANSWERED,
+        Ok(()) => EXIT_USAGE,
+    }
+}
+
+fn as_json(file: &Path, checked: &Checked) -> String {
+    let problem = |problem: &Problem| {
+        let level = match problem.level {
+            Level::Error => "error",
+            Level::Warning => "warning",
+        };
+        let (line, column) = (problem.line, problem.column);
+        json!({ "level": level, "line": line, "column": column, "message": problem.message, "help": problem.help })
+    };
+    let problems: Vec<_> = checked.problems.iter().map(problem).collect();
+    json!({ "file": file.display().to_string(), "ok": checked.topology.is_some(), "problems": problems }).to_string()
+}
+
+/// Each mistake with the line that it is in, then how many there are.
+fn for_people(file: &Path, checked: &Checked) -> String {
+    let renderer = if stdout().is_terminal() { Renderer::styled() } else { Renderer::plain() };
+    let mut out = String::new();
+    for problem in &checked.problems {
+        out.push_str(&drawn(file, &checked.text, problem, &renderer));
+        out.push_str("\n\n");
+    }
+    let count = |level| checked.problems.iter().filter(|problem| problem.level == level).count();
+    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    out.push_str(&match &checked.topology {
+        Some(topology) => format!(
+            "{} can be used: {}, {}, {}, {}{}",
+            file.display(),
+            counted(topology.agents.len(), "agent"),
+            counted(topology.upstreams.len(), "upstream"),
+            counted(topology.servers.len(), "server"),
+            counted(topology.listeners.len(), "listener"),
+            if warnings > 0 { format!("; {}", counted(warnings, "warning")) } else { String::new() },
+        ),
+        None => {
+            format!("{} can't be used: {}, {}", file.display(), counted(errors, "error"), counted(warnings, "warning"))
+        }
+    });
+    out
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> String {
+    let heading = match problem.level {
+        Level::Error => Heading::ERROR,
+        Level::Warning => Heading::WARNING,
+    };
+    let path = file.display().to_string();
+    let mut group = match &problem.span {
+        Some(span) => {
+            // The first line of what spans several is enough.
+            let line_end =
+                text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
+            let end = span.end.clamp(span.start, line_end.max(span.start));
+            let annotation = AnnotationKind::Primary.span(span.start..end);
+            let snippet = Snippet::source(text).path(&path).annotation(annotation);
+            heading.primary_title(&problem.message).element(snippet)
+        }
+        None => heading.primary_title(&problem.message).element(annotate_snippets::Origin::path(&path)),
+    };
+    if let Some(help) = &problem.help {
+        group = group.element(Heading::HELP.message(help));
+    }
+    renderer.render(&[group])
+}

@@ -1,0 +1,360 @@
+//! Whether what a file declares fits together: ids, names that point to them, addresses, who answers what.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use callboard_agents::answering::{Answerer, Routing, Strategy};
+use callboard_agents::plan::Registry;
+use callboard_rpc::{AllowedHosts, AllowedOrigins};
+
+use super::agent::AgentDeclaration;
+use super::file::{Entry, Sections};
+use super::listener::{Dialect, Listener};
+use super::problem::{Problems, did_you_mean};
+use super::tree::Tree;
+use super::upstream::UpstreamDeclaration;
+
+/// Where a member stands; `None` where what is there was reported already, so that nothing more is said of it.
+pub(super) fn place(tree: &Tree, names: &[&str]) -> Option<Range<usize>> {
+    match tree.at(names) {
+        Some(found) if found.is_repaired() => None,
+        Some(found) => Some(found.span.clone()),
+        None => Some(tree.span.clone()),
+    }
+}
+
+/// Reports what doesn't fit together, and gives the registry of clinics.
+pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
+    let has_models = sections.agents.iter().any(|entry| entry.value.is_model());
+    let mut checking = Checking { sections, problems, agents: HashSet::new(), servers: HashSet::new(), has_models };
+    checking.ids();
+    sections.upstreams.iter().for_each(|upstream| checking.upstream(upstream));
+    checking.members();
+    checking.choices();
+    checking.routing();
+    checking.listeners();
+    checking.unreached();
+    registry(sections, problems)
+}
+
+struct Checking<'a, 'p, 't> {
+    sections: &'a Sections,
+    problems: &'p mut Problems<'t>,
+    /// The ids of agents and upstreams.
+    agents: HashSet<&'a str>,
+    /// The ids of virtual servers.
+    servers: HashSet<&'a str>,
+    has_models: bool,
+}
+
+const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a model or server";
+
+impl<'a> Checking<'a, '_, '_> {
+    fn ids(&mut self) {
+        let sections = self.sections;
+        let agents = sections.agents.iter().map(|entry| (entry.value.id(), &entry.tree, true));
+        let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree, true));
+        let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree, false));
+        for (id, tree, is_agent) in upstreams.chain(agents).chain(servers) {
+            let Some(span) = place(tree, &["id"]) else { continue };
+            if id.is_empty() {
+                self.problems.error(Some(span), "an id can't be empty");
+                continue;
+            }
+            if !self.agents.contains(id) && !self.servers.contains(id) {
+                if is_agent { self.agents.insert(id) } else { self.servers.insert(id) };
+            } else {
+                self.problems.error(Some(span), format!("two agents are called {id}"));
+            }
+        }
+    }
+
+    fn upstream(&mut self, entry: &Entry<UpstreamDeclaration>) {
+        let (upstream, tree) = (&entry.value, &entry.tree);
+        if let Err(error) = upstream.endpoint()
+            && let Some(span) = place(tree, &[error.key])
+        {
+            self.problems.error(Some(span), format!("upstream {}: {}", upstream.id, error.why));
+        }
+        let is_child = !upstream.command.is_empty();
+        let for_programs = ["environment", "set", "directory"].map(|key| (key, true));
+        let for_urls = ["bearer_env", "headers", "header_env"].map(|key| (key, false));
+        for (key, wants_child) in for_programs.into_iter().chain(for_urls) {
+            if tree.get(key).is_some() && is_child != wants_child && (is_child || upstream.url.is_some()) {
+                let whose = if wants_child { "a `command`" } else { "a `url`" };
+                self.problems.error(tree.key_span(key), format!("`{key}` is for upstreams with {whose}"));
+            }
+        }
+        let headers = upstream.headers.iter().map(|(name, value)| ("headers", name, Some(value)));
+        let from_variables = upstream.header_env.keys().map(|name| ("header_env", name, None));
+        for (key, name, value) in headers.chain(from_variables) {
+            if !UpstreamDeclaration::is_header(name, value) {
+                let span = tree.get(key).and_then(|headers| headers.key_span(name));
+                self.problems.error(span, format!("`{name}` is not a header, or its value can't be one's"));
+            }
+        }
+        for key in ["calls_max", "connections_max", "call_timeout_s"] {
+            let is_zero = match key {
+                "calls_max" => upstream.calls_max == Some(0),
+                "connections_max" => upstream.connections_max == Some(0),
+                _ => upstream.call_timeout_s == Some(0),
+            };
+            if is_zero {
+                self.problems.error(place(tree, &[key]), format!("`{key}` must be 1 at least"));
+            }
+        }
+        let mut shown = HashMap::new();
+        for (own, name) in &upstream.tools.rename {
+            if let Some(other) = shown.insert(name, own) {
+                let span = place(tree, &["tools", "rename", own]);
+                self.problems.error(span, format!("`{own}` and `{other}` would both be shown as `{name}`"));
+            }
+        }
+    }
+
+    fn members(&mut self) {
+        for entry in &self.sections.servers {
+            if entry.value.members.is_empty() && place(&entry.tree, &["members"]).is_some() {
+                let span = place(&entry.tree, &["members"]);
+                self.problems.error(span, format!("the server {} has no members", entry.value.id));
+            }
+            let mut seen = HashSet::new();
+            for (at, member) in entry.value.members.iter().enumerate() {
+                let span = item_place(&entry.tree, "members", at);
+                if !seen.insert(member) {
+                    self.problems.error(span, format!("{member} is a member twice"));
+                } else if self.servers.contains(&**member) {
+                    self.problems.error(span, format!("{member} is a virtual server, which can't be a member"));
+                } else if !self.agents.contains(&**member) {
+                    let help = did_you_mean(member, self.agents.iter().copied());
+                    let message = format!("the server {} has the member {member}, which isn't declared", entry.value.id);
+                    self.problems.error_with(span, message, help);
+                }
+            }
+        }
+    }
+
+    /// Models that are chosen among.
+    fn choices(&mut self) {
+        let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
+        let models: HashSet<_> = models.map(|entry| entry.value.id()).collect();
+        for entry in &self.sections.agents {
+            let AgentDeclaration::Models(_, choice) = &entry.value else { continue };
+            for (at, member) in choice.members.iter().enumerate().filter(|(_, member)| !models.contains(&***member)) {
+                let help = did_you_mean(member, models.iter().copied());
+                let span = item_place(&entry.tree, "members", at);
+                self.problems.error_with(span, format!("there is no model {member}"), help);
+            }
+        }
+    }
+
+    fn routing(&mut self) {
+        let routing = &self.sections.routing;
+        for (name, kind) in [("sampling", &routing.value.sampling), ("elicitation", &routing.value.elicitation)] {
+            if let Some(tree) = routing.tree.get(name) {
+                self.strategies(kind, tree, name == "elicitation");
+                self.order(kind, tree, name == "elicitation");
+            }
+        }
+    }
+
+    fn strategies(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
+        let default = (vec!["default_strategy"], routing.default_strategy);
+        let by_server = routing.server_strategies.iter().map(|(id, s)| (vec!["server_strategies", id], *s));
+        for (path, strategy) in std::iter::once(default).chain(by_server) {
+            if is_for_people && !strategy.asks_people_only() {
+                let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
+                let help = Some("write `client_forwarded`".to_owned());
+                self.problems.error_with(place(tree, &path), message, help);
+            } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !self.has_models {
+                let message = format!("`{strategy}`: no model is declared, so nobody answers");
+                let help = Some("declare an [[agent]] of the kind `model`".to_owned());
+                self.problems.warning_with(place(tree, &path), message, help);
+            }
+        }
+        let names = tree.get("server_strategies");
+        let mut ids: Vec<_> = routing.server_strategies.keys().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(upstream) = self.upstream_of(id) else {
+                let help = did_you_mean(id, self.upstream_ids());
+                let span = names.and_then(|names| names.key_span(id));
+                self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                continue;
+            };
+            let (may_ask, key) = match is_for_people {
+                true => (upstream.supports_elicitation, "supports_elicitation"),
+                false => (upstream.supports_sampling, "supports_sampling"),
+            };
+            if !may_ask {
+                let span = names.and_then(|names| names.key_span(id));
+                self.problems.warning(span, format!("{id} may ask nothing of that kind: it has no `{key} = true`"));
+            }
+        }
+    }
+
+    fn order(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
+        let mut seen = HashSet::new();
+        for (at, answerer) in routing.order.iter().enumerate() {
+            let span = item_place(tree, "order", at);
+            if !seen.insert(answerer) {
+                self.problems.error(span, "this is in the order twice");
+                continue;
+            }
+            match answerer {
+                Answerer::Client => {}
+                _ if is_for_people => self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]")),
+                Answerer::Server(id) => match self.upstream_of(id) {
+                    None => {
+                        let help = did_you_mean(id, self.upstream_ids());
+                        self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                    }
+                    Some(upstream) if !upstream.sampling.answers_sampling => {
+                        let message = format!("{id} answers no samples: it has no `sampling.answers_sampling = true`");
+                        self.problems.error(span, message);
+                    }
+                    Some(_) => {}
+                },
+                Answerer::Model(id) => {
+                    let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
+                    let models: Vec<_> = models.map(|entry| entry.value.id()).collect();
+                    if !models.contains(&&**id) {
+                        self.problems.error_with(span, format!("there is no model {id}"), did_you_mean(id, models));
+                    }
+                }
+                Answerer::Models | Answerer::Servers => {}
+            }
+        }
+    }
+
+    fn upstream_of(&self, id: &str) -> Option<&'a UpstreamDeclaration> {
+        self.sections.upstreams.iter().map(|entry| &entry.value).find(|upstream| upstream.id == id)
+    }
+
+    fn upstream_ids(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.sections.upstreams.iter().map(|entry| &*entry.value.id)
+    }
+
+    fn listeners(&mut self) {
+        let mut bound: Vec<SocketAddr> = Vec::new();
+        for entry in &self.sections.listeners {
+            let (listener, tree) = (&entry.value, &entry.tree);
+            let bind = listener.bind;
+            for (key, why) in listener.mistakes() {
+                if let Some(span) = place(tree, &[key]) {
+                    self.problems.error(Some(span), format!("the listener on {bind}: {why}"));
+                }
+            }
+            if bound.iter().any(|other| clash(*other, bind)) {
+                self.problems.error(place(tree, &["bind"]), format!("two listeners want {bind}"));
+            }
+            bound.push(bind);
+            self.behind(listener, tree);
+            for (at, host) in listener.hosts.iter().enumerate() {
+                if let Err(error) = AllowedHosts::default().with(host) {
+                    self.problems.error(item_place(tree, "hosts", at), format!("the listener on {bind}: {error}"));
+                }
+            }
+            for (at, origin) in listener.origins.iter().enumerate() {
+                if let Err(error) = AllowedOrigins::default().with(origin) {
+                    self.problems.error(item_place(tree, "origins", at), format!("the listener on {bind}: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Whom a listener leads to.
+    fn behind(&mut self, listener: &Listener, tree: &Tree) {
+        let bind = listener.bind;
+        let one = listener.agent.iter().map(|id| (id, place(tree, &["agent"])));
+        let several = listener.agents.iter().enumerate().map(|(at, id)| (id, item_place(tree, "agents", at)));
+        let mut seen = HashSet::new();
+        for (id, span) in one.chain(several) {
+            if !self.agents.contains(&**id) && !self.servers.contains(&**id) {
+                let help = did_you_mean(id, self.agents.iter().chain(&self.servers).copied());
+                let message = format!("the listener on {bind} is for agent {id}, which isn't declared");
+                self.problems.error_with(span.clone(), message, help);
+            } else if listener.dialect == Dialect::Mcp && !fits_into_a_path(id) {
+                let why = format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .");
+                self.problems.error(span.clone(), format!("the listener on {bind}: {why}"));
+            }
+            if !seen.insert(id) {
+                self.problems.error(span, format!("the listener on {bind}: {id} is there twice"));
+            }
+        }
+        if listener.dialect == Dialect::Mcp && listener.named().next().is_none() {
+            if self.agents.is_empty() && self.servers.is_empty() {
+                let message = format!("the listener on {bind}: there is no agent to serve");
+                self.problems.error(Some(tree.span.clone()), message);
+            }
+            let mut unfit: Vec<_> = self.agents.iter().filter(|id| !fits_into_a_path(id)).collect();
+            unfit.sort_unstable();
+            for id in unfit {
+                let why = format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .");
+                self.problems.error(Some(tree.span.clone()), format!("the listener on {bind}: {why}"));
+            }
+        }
+    }
+
+    /// What nobody can come to. A file without listeners is for `callboard stdio`, which leads to all.
+    fn unreached(&mut self) {
+        let sections = self.sections;
+        let leads_to_all = |listener: &Listener| listener.named().next().is_none();
+        if sections.listeners.is_empty() || sections.listeners.iter().any(|entry| leads_to_all(&entry.value)) {
+            return;
+        }
+        let mut reached: HashSet<&str> = sections.listeners.iter().flat_map(|entry| entry.value.named()).collect();
+        for entry in &sections.servers {
+            if reached.contains(&*entry.value.id) {
+                reached.extend(entry.value.members.iter().map(String::as_str));
+            }
+        }
+        let routing = &sections.routing.value;
+        reached.extend(routing.sampling.order.iter().filter_map(|answerer| match answerer {
+            Answerer::Server(id) | Answerer::Model(id) => Some(&**id),
+            _ => None,
+        }));
+        let agents = sections.agents.iter().filter(|entry| !entry.value.answers_others());
+        let agents = agents.map(|entry| (entry.value.id(), &entry.tree));
+        let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree));
+        let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree));
+        for (id, tree) in agents.chain(upstreams).chain(servers).filter(|(id, _)| !reached.contains(id)) {
+            if let Some(span) = place(tree, &["id"]) {
+                self.problems.warning(Some(span), format!("no listener leads to {id}"));
+            }
+        }
+    }
+}
+
+/// Where an item of a list stands.
+fn item_place(tree: &Tree, key: &str, at: usize) -> Option<Range<usize>> {
+    let item = tree.get(key).and_then(|list| list.items().get(at));
+    item.map_or_else(|| place(tree, &[key]), |item| Some(item.span.clone()))
+}
+
+/// Whether two listeners can't both have their address.
+fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_machine = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_machine
+}
+
+/// Whether an id can be a part of a URL's path.
+fn fits_into_a_path(id: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !id.is_empty() && !id.chars().all(|c| c == '.') && id.chars().all(is_fine)
+}
+
+fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
+    let clinics = |count: usize| sections.clinics.iter().take(count).map(|entry| entry.value.clone()).collect::<Vec<_>>();
+    match Registry::try_from(clinics(sections.clinics.len())) {
+        Ok(registry) => Some(registry),
+        Err(error) => {
+            // The first with which it can't be any more.
+            let first = (1..=sections.clinics.len()).find(|count| Registry::try_from(clinics(*count)).is_err());
+            let entry = first.and_then(|count| sections.clinics.get(count - 1));
+            problems.error(entry.map(|entry| entry.tree.span.clone()), error.to_string());
+            None
+        }
+    }
+}

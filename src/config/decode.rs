@@ -1,0 +1,390 @@
+//! A [`Tree`] as any type that serde can read, with every mistake in it, each at its place: a value that is wrong or
+//! missing is reported, put right for the time being, and the reading begins again.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::value::StringDeserializer;
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::problem::{PROBLEMS_MAX, Problems, did_you_mean};
+use super::tree::{Key, Step, Tree, Value};
+
+/// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
+/// `what` names the table in messages.
+pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
+    for _ in 0..=PROBLEMS_MAX {
+        let mut mistake = match T::deserialize(Reader(tree)) {
+            Ok(value) => return Some(value),
+            Err(mistake) => mistake,
+        };
+        mistake.path.reverse();
+        mistake.report(tree, what, problems);
+        if !mistake.repair(tree) {
+            return None;
+        }
+    }
+    None
+}
+
+/// What is wrong with a value, and the way to it, last step first while it is made.
+#[derive(Debug)]
+struct Mistake {
+    kind: Kind,
+    path: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    UnknownKey { name: String, known: &'static [&'static str] },
+    UnknownName { name: String, known: &'static [&'static str] },
+    Missing(&'static str),
+    Wrong(String),
+}
+
+impl Mistake {
+    fn wrong(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Wrong(message.into()), path: Vec::new() }
+    }
+
+    fn within(mut self, step: Step) -> Self {
+        self.path.push(step);
+        self
+    }
+
+    fn report(&self, tree: &Tree, what: &str, problems: &mut Problems<'_>) {
+        let (mut at, mut key): (&Tree, Option<Range<usize>>) = (tree, None);
+        for step in &self.path {
+            let next = match step {
+                Step::Key(name) => {
+                    key = at.key_span(name);
+                    at.get(name)
+                }
+                Step::Item(place) => at.items().get(*place),
+            };
+            let Some(next) = next else { break };
+            at = next;
+        }
+        if at.is_repaired() {
+            return;
+        }
+        let within = match self.path.iter().rev().find_map(|step| step.key()) {
+            Some(name) if !matches!(self.kind, Kind::UnknownKey { .. }) => format!("`{name}`"),
+            _ => what.to_owned(),
+        };
+        match &self.kind {
+            Kind::UnknownKey { name, known } => {
+                let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
+                problems.error_with(key, format!("{what} has no key `{name}`"), help);
+            }
+            Kind::UnknownName { name, known } => {
+                let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
+                problems.error_with(Some(at.span.clone()), format!("{within} can't be `{name}`"), help);
+            }
+            Kind::Missing(name) => {
+                problems.error(Some(at.span.clone()), format!("{within} lacks `{name}`"));
+            }
+            Kind::Wrong(message) => problems.error(Some(at.span.clone()), format!("{within}: {message}")),
+        }
+    }
+
+    /// Makes the tree such that the same mistake isn't found again; false where that can't be.
+    fn repair(mut self, tree: &mut Tree) -> bool {
+        match self.kind {
+            Kind::UnknownKey { .. } => return remove(tree, &self.path),
+            Kind::Missing(name) => {
+                let Some(table) = follow(tree, &self.path) else { return false };
+                if let Value::Table(members) = &mut table.value {
+                    let span = table.span.clone();
+                    members.push((Key { span: span.clone(), name: name.to_owned() }, Tree::new(span, Value::Anything)));
+                    return true;
+                }
+            }
+            Kind::UnknownName { .. } | Kind::Wrong(_) => {
+                let Some(wrong) = follow(tree, &self.path) else { return false };
+                if !wrong.is_repaired() {
+                    wrong.value = Value::Anything;
+                    return true;
+                }
+            }
+        }
+        // Nothing can stand in for it: then nothing is there, or what it is a part of isn't.
+        while !self.path.is_empty() {
+            if remove(tree, &self.path) {
+                return true;
+            }
+            self.path.pop();
+        }
+        false
+    }
+}
+
+impl Step {
+    fn key(&self) -> Option<&str> {
+        if let Self::Key(name) = self { Some(name) } else { None }
+    }
+}
+
+fn one_of(known: &[&str]) -> Option<String> {
+    (!known.is_empty()).then(|| format!("there are `{}`", known.join("`, `")))
+}
+
+fn follow<'a>(tree: &'a mut Tree, path: &[Step]) -> Option<&'a mut Tree> {
+    path.iter().try_fold(tree, |tree, step| tree.step_mut(step))
+}
+
+fn remove(tree: &mut Tree, path: &[Step]) -> bool {
+    let Some((last, before)) = path.split_last() else { return false };
+    follow(tree, before).is_some_and(|tree| tree.remove(last))
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::UnknownKey { name, .. } => write!(f, "unknown key `{name}`"),
+            Kind::UnknownName { name, .. } => write!(f, "unknown name `{name}`"),
+            Kind::Missing(name) => write!(f, "`{name}` is missing"),
+            Kind::Wrong(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+impl de::Error for Mistake {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::wrong(message.to_string())
+    }
+
+    // Not the value itself: it may be a secret.
+    fn invalid_type(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::wrong(format!("it must be {}, not {}", in_words(expected), kind_of(&found)))
+    }
+
+    fn invalid_value(found: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        match found {
+            de::Unexpected::Signed(number) => Self::wrong(format!("it must be {}, not {number}", in_words(expected))),
+            de::Unexpected::Unsigned(number) => Self::wrong(format!("it must be {}, not {number}", in_words(expected))),
+            _ => Self::wrong(format!("it must be {}", in_words(expected))),
+        }
+    }
+
+    fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
+        Self { kind: Kind::UnknownName { name: name.to_owned(), known }, path: Vec::new() }
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        Self { kind: Kind::UnknownKey { name: name.to_owned(), known }, path: Vec::new() }
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self { kind: Kind::Missing(name), path: Vec::new() }
+    }
+}
+
+/// What serde calls by the name of a type.
+fn in_words(expected: &dyn de::Expected) -> String {
+    let expected = expected.to_string();
+    let is_type = |kind: char| expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit());
+    match &*expected {
+        "usize" => "a whole number, 0 at least".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        _ if is_type('u') => "a whole number, 0 at least".to_owned(),
+        _ if is_type('i') => "a whole number".to_owned(),
+        _ if expected.starts_with("a nonzero ") => "a whole number, 1 at least".to_owned(),
+        _ if expected.starts_with("struct ") => "a table".to_owned(),
+        _ => expected,
+    }
+}
+
+fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
+    match found {
+        de::Unexpected::Bool(_) => "true or false",
+        de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) => "a whole number",
+        de::Unexpected::Float(_) => "a number with a fraction",
+        de::Unexpected::Str(_) => "a text",
+        de::Unexpected::Seq => "a list",
+        de::Unexpected::Map => "a table",
+        de::Unexpected::Unit | de::Unexpected::Option => "empty",
+        _ => "this",
+    }
+}
+
+struct Reader<'a>(&'a Tree);
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = Mistake;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match &self.0.value {
+            Value::Null | Value::Anything => visitor.visit_unit(),
+            Value::Bool(yes) => visitor.visit_bool(*yes),
+            Value::Integer(number) => visitor.visit_i64(*number),
+            Value::Float(number) => visitor.visit_f64(*number),
+            Value::Text(text) => visitor.visit_str(text),
+            Value::List(items) => visitor.visit_seq(Items { items, next: 0 }),
+            Value::Table(members) => visitor.visit_map(Members { members, next: 0 }),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match &self.0.value {
+            Value::Null | Value::Anything => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Mistake> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() { visitor.visit_u64(1) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() { visitor.visit_f64(1.0) } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.deserialize_u64(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() { visitor.visit_str("") } else { self.deserialize_any(visitor) }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        self.deserialize_string(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() {
+            visitor.visit_seq(Items { items: &[], next: 0 })
+        } else {
+            self.deserialize_any(visitor)
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() {
+            visitor.visit_map(Members { members: &[], next: 0 })
+        } else {
+            self.deserialize_any(visitor)
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mistake> {
+        match &self.0.value {
+            Value::Text(name) => visitor.visit_enum(name.as_str().into_deserializer()),
+            Value::Anything => visitor.visit_enum(names.first().copied().unwrap_or_default().into_deserializer()),
+            Value::Table(members) if let [(key, value)] = members.as_slice() => visitor.visit_enum(Variant(key, value)),
+            _ => Err(Mistake::wrong(one_of(names).unwrap_or_default())),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        ignored_any
+    }
+}
+
+struct Items<'a> {
+    items: &'a [Tree],
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = Mistake;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
+        let Some(item) = self.items.get(self.next) else { return Ok(None) };
+        let at = self.next;
+        self.next += 1;
+        seed.deserialize(Reader(item)).map(Some).map_err(|mistake| mistake.within(Step::Item(at)))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.len() - self.next)
+    }
+}
+
+struct Members<'a> {
+    members: &'a [(Key, Tree)],
+    next: usize,
+}
+
+impl<'de> MapAccess<'de> for Members<'_> {
+    type Error = Mistake;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
+        let Some((key, _)) = self.members.get(self.next) else { return Ok(None) };
+        let name: StringDeserializer<Mistake> = key.name.clone().into_deserializer();
+        seed.deserialize(name).map(Some).map_err(|mistake| mistake.within(Step::Key(key.name.clone())))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
+        let (key, value) =
+            self.members.get(self.next).ok_or_else(|| Mistake::wrong("a value was read before its key"))?;
+        self.next += 1;
+        seed.deserialize(Reader(value)).map_err(|mistake| mistake.within(Step::Key(key.name.clone())))
+    }
+}
+
+/// A variant with something in it: a table of one member.
+struct Variant<'a>(&'a Key, &'a Tree);
+
+impl<'de> EnumAccess<'de> for Variant<'_> {
+    type Error = Mistake;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Mistake> {
+        let name: StringDeserializer<Mistake> = self.0.name.clone().into_deserializer();
+        Ok((seed.deserialize(name)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'_> {
+    type Error = Mistake;
+
+    fn unit_variant(self) -> Result<(), Mistake> {
+        Err(Mistake::wrong(format!("`{}` stands alone", self.0.name)))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mistake> {
+        seed.deserialize(Reader(self.1)).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Mistake> {
+        Reader(self.1).deserialize_any(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Mistake> {
+        Reader(self.1).deserialize_map(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+    }
+}

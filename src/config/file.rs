@@ -1,0 +1,153 @@
+//! The file as it is written, section by section.
+
+use std::path::Path;
+
+use callboard_agents::plan::ClinicEntry;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::agent::{self, AgentDeclaration};
+use super::decode::decode;
+use super::listener::Listener;
+use super::magictunnel::{self, translate};
+use super::problem::{Problems, did_you_mean};
+use super::routing::RoutingDeclaration;
+use super::server::{PolicyDeclaration, ServerDeclaration};
+use super::text;
+use super::tree::{Tree, Value};
+use super::upstream::UpstreamDeclaration;
+
+const SECTIONS: [&str; 9] =
+    ["node", "policy", "upstream", "agent", "server", "routing", "listener", "clinic", "external_mcp"];
+
+/// A declaration, and where its parts stand.
+pub(super) struct Entry<T> {
+    pub(super) value: T,
+    pub(super) tree: Tree,
+    /// Of what is written, before anything was repaired.
+    pub(super) fingerprint: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeDeclaration {
+    name: String,
+}
+
+/// All that a file declares.
+pub(super) struct Sections {
+    pub(super) name: String,
+    pub(super) policy: Entry<PolicyDeclaration>,
+    pub(super) routing: Entry<RoutingDeclaration>,
+    pub(super) upstreams: Vec<Entry<UpstreamDeclaration>>,
+    pub(super) agents: Vec<Entry<AgentDeclaration>>,
+    pub(super) servers: Vec<Entry<ServerDeclaration>>,
+    pub(super) listeners: Vec<Entry<Listener>>,
+    pub(super) clinics: Vec<Entry<ClinicEntry>>,
+}
+
+/// Reads a text into its sections; `None` where it can't be read at all. Paths are resolved against `folder`.
+pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut Problems<'_>) -> Option<Sections> {
+    let mut root = text::read(text, is_yaml, problems)?;
+    // What follows from a line that can't be read would be told as a mistake of its own.
+    if problems.has_errors() {
+        return None;
+    }
+    if !matches!(root.value, Value::Table(_)) {
+        problems.error(Some(root.span), "a topology is a table of sections");
+        return None;
+    }
+    let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !SECTIONS.contains(&&*key.name)).cloned().collect();
+    for (key, _) in unknown {
+        let help = did_you_mean(&key.name, SECTIONS).or_else(|| Some(format!("there are {}", SECTIONS.join(", "))));
+        problems.error_with(Some(key.span), format!("a topology has no section `{}`", key.name), help);
+    }
+    let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
+    let foreign = take("external_mcp").map(|tree| translate(tree, problems));
+    let is_foreign = foreign.is_some();
+    let (foreign_upstreams, foreign_routing) = foreign.map(|f| (f.upstreams, f.routing)).unwrap_or_default();
+
+    let name = match (take("node"), is_foreign) {
+        (Some(tree), _) => one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name),
+        (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
+        (None, false) => {
+            problems.error(None, "there is no section [node] with the node's `name`");
+            None
+        }
+    };
+    let policy = one(take("policy"), "[policy]", problems);
+    let routing_tree = match (take("routing"), foreign_routing) {
+        (Some(ours), Some(_)) => {
+            problems.error(Some(ours.span.clone()), "write `routing` or `external_routing`, not both");
+            Some(ours)
+        }
+        (ours, theirs) => ours.or(theirs),
+    };
+    let routing = one(routing_tree, "[routing]", problems);
+    let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(take("upstream"), "upstream", problems);
+    upstreams.extend(entries(foreign_upstreams, "a server", problems));
+    upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
+    let agents = items(take("agent"), "agent", problems);
+    let mut agents: Vec<_> = agents.into_iter().filter_map(|tree| agent::read(tree, problems)).collect();
+    agents.iter_mut().for_each(|agent| agent.value.resolve(folder));
+    let mut listener_trees = items(take("listener"), "listener", problems);
+    if is_foreign && listener_trees.is_empty() {
+        listener_trees.push(magictunnel::listener());
+    }
+    let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", problems);
+    for listener in &mut listeners {
+        listener.value.keys = listener.value.keys.take().map(|keys| folder.join(keys));
+    }
+    Some(Sections {
+        name: name.unwrap_or_default(),
+        policy: policy.unwrap_or_else(empty),
+        routing: routing.unwrap_or_else(empty),
+        upstreams,
+        agents,
+        servers: many(take("server"), "server", problems),
+        listeners,
+        clinics: many(take("clinic"), "clinic", problems),
+    })
+}
+
+fn empty<T: Default>() -> Entry<T> {
+    Entry { value: T::default(), tree: Tree::empty(), fingerprint: 0 }
+}
+
+fn one<T: DeserializeOwned>(tree: Option<Tree>, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+    entry(tree?, what, problems)
+}
+
+fn many<T: DeserializeOwned>(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Entry<T>> {
+    let items = items(tree, name, problems);
+    entries(items, &format!("[[{name}]]"), problems)
+}
+
+fn entries<T: DeserializeOwned>(trees: Vec<Tree>, what: &str, problems: &mut Problems<'_>) -> Vec<Entry<T>> {
+    trees.into_iter().filter_map(|tree| entry(tree, what, problems)).collect()
+}
+
+fn entry<T: DeserializeOwned>(mut tree: Tree, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+    let fingerprint = tree.fingerprint();
+    if !matches!(tree.value, Value::Table(_)) {
+        problems.error(Some(tree.span), format!("{what} must be a table"));
+        return None;
+    }
+    let value = decode(&mut tree, what, problems)?;
+    Some(Entry { value, tree, fingerprint })
+}
+
+fn items(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Tree> {
+    match tree {
+        None => Vec::new(),
+        Some(Tree { value: Value::List(items), .. }) => items,
+        Some(tree) => {
+            problems.error_with(
+                Some(tree.span),
+                format!("`{name}` must be a list"),
+                Some(format!("in TOML each begins with [[{name}]]")),
+            );
+            Vec::new()
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! MagicTunnel's `external_mcp:`, as its document writes it: upstreams and routing in other words.
+
+use serde::Deserialize;
+
+use super::decode::decode;
+use super::problem::Problems;
+use super::tree::{Key, Tree, Value};
+
+/// The node's name where such a file has no `node`.
+pub(super) const NAME_DEFAULT: &str = "magictunnel";
+/// Where such a file listens that declares no listener.
+pub(super) const BIND_DEFAULT: &str = "127.0.0.1:3001";
+
+/// The switches; what else is in it are trees.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Switches {
+    #[serde(default = "yes")]
+    enabled: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The same in our words.
+pub(super) struct Translated {
+    /// As of `[[upstream]]`.
+    pub(super) upstreams: Vec<Tree>,
+    /// As `[routing]`.
+    pub(super) routing: Option<Tree>,
+}
+
+/// Reads `external_mcp`. Its servers speak the dialect of MagicTunnel unless they say otherwise.
+pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> Translated {
+    const WHAT: &str = "`external_mcp`";
+    let mut translated = Translated { upstreams: Vec::new(), routing: None };
+    if !matches!(tree.value, Value::Table(_)) {
+        problems.error(Some(tree.span), format!("{WHAT} must be a table"));
+        return translated;
+    }
+    let servers = tree.take("servers");
+    let routing = tree.take("external_routing");
+    let switches = decode::<Switches>(&mut tree, WHAT, problems);
+    if switches.is_some_and(|switches| !switches.enabled) {
+        return translated;
+    }
+    translated.routing = routing.map(|(_, routing)| routing);
+    let Some((_, servers)) = servers else { return translated };
+    let Value::Table(servers) = servers.value else {
+        problems.error(Some(servers.span), "`servers` must be a table, its keys the servers' names");
+        return translated;
+    };
+    translated.upstreams = servers.into_iter().filter_map(|(name, server)| upstream(name, server, problems)).collect();
+    translated
+}
+
+fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<Tree> {
+    let Value::Table(members) = &mut server.value else {
+        problems.error(Some(server.span), format!("the server `{}` must be a table", name.name));
+        return None;
+    };
+    if let Some((key, _)) = members.iter().find(|(key, _)| key.name == "id") {
+        problems.error(Some(key.span.clone()), "a server has no key `id`: its name is the key that it stands under");
+        members.retain(|(key, _)| key.name != "id");
+    }
+    let text = |key: &str, value: String| {
+        let key = Key { span: name.span.clone(), name: key.to_owned() };
+        (key, Tree::new(name.span.clone(), Value::Text(value)))
+    };
+    if !members.iter().any(|(key, _)| key.name == "dialect") {
+        members.insert(0, text("dialect", "magictunnel".to_owned()));
+    }
+    members.insert(0, text("id", name.name.clone()));
+    Some(server)
+}
+
+/// The listener of a file that declares none.
+pub(super) fn listener() -> Tree {
+    let text = |key: &str, value: &str| {
+        (Key { span: 0..0, name: key.to_owned() }, Tree::new(0..0, Value::Text(value.to_owned())))
+    };
+    let members = vec![text("protocol", "mcp"), text("dialect", "mcp"), text("bind", BIND_DEFAULT)];
+    Tree::new(0..0, Value::Table(members))
+}

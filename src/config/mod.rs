@@ -1,0 +1,187 @@
+//! The topology file: which agents there are, which servers elsewhere, who listens, who answers what.
+//!
+//! A text becomes a tree that knows where each value stands (`text`), its sections become declarations (`file`, `decode`),
+//! and these are held against each other (`check`) and against this machine (`surroundings`). Every mistake is found, not
+//! only the first.
+
+mod agent;
+mod check;
+mod decode;
+mod error;
+mod file;
+mod listener;
+mod magictunnel;
+mod problem;
+mod routing;
+mod server;
+mod surroundings;
+#[cfg(test)]
+mod tests;
+mod text;
+mod tree;
+mod upstream;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use callboard_agents::plan::Registry;
+
+pub use agent::AgentDeclaration;
+pub use error::ConfigError;
+pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
+pub use problem::{Level, PROBLEMS_MAX, Problem};
+pub use routing::{RoutingDeclaration, SamplingDeclaration};
+pub use server::{PolicyDeclaration, ServerDeclaration};
+pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
+
+use file::{Entry, Sections};
+use problem::Problems;
+
+/// The largest topology file that is read, in bytes.
+pub const TOPOLOGY_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A checked topology: its names fit together, its paths are resolved.
+#[derive(Debug)]
+pub struct Topology {
+    /// The node's name.
+    pub name: String,
+    /// The agents to start.
+    pub agents: Vec<AgentDeclaration>,
+    /// The MCP servers elsewhere.
+    pub upstreams: Vec<UpstreamDeclaration>,
+    /// Selections of both.
+    pub servers: Vec<ServerDeclaration>,
+    /// The sockets to open, each in front of some of them.
+    pub listeners: Vec<Listener>,
+    /// What holds for all that crosses a boundary.
+    pub policy: PolicyDeclaration,
+    /// Who answers what upstreams ask.
+    pub routing: RoutingDeclaration,
+    /// The clinics that an orchestrator on this node may ask.
+    pub registry: Registry,
+    /// What is written, to see what changes.
+    pub(crate) prints: Prints,
+}
+
+/// A number for each declaration that is another when what is written is.
+#[derive(Debug, Default)]
+pub(crate) struct Prints {
+    /// Of agents, upstreams and virtual servers, by id.
+    pub(crate) agents: HashMap<String, u64>,
+    /// In the order of the listeners.
+    pub(crate) listeners: Vec<u64>,
+}
+
+/// A topology file that was looked at.
+#[derive(Debug)]
+pub struct Checked {
+    /// What it says, unless it has errors.
+    pub topology: Option<Topology>,
+    /// All that is wrong with it, in the order of the text.
+    pub problems: Vec<Problem>,
+    /// The text.
+    pub text: String,
+}
+
+impl Topology {
+    /// Reads a file: YAML where its name ends in `.yaml` or `.yml`, else TOML. What it needs of this machine isn't looked
+    /// for: see [`Topology::check`].
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
+        let (topology, problems) = parse(&text, is_yaml(path), folder(path), false);
+        topology.ok_or_else(|| ConfigError::mistakes(path, problems))
+    }
+
+    /// Checks a text. `folder` is what its paths are relative to.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(text: &str, is_yaml: bool, folder: &Path) -> Result<Self, ConfigError> {
+        let (topology, problems) = parse(text, is_yaml, folder, false);
+        topology.ok_or_else(|| ConfigError::mistakes(Path::new("topology"), problems))
+    }
+
+    /// Reads a file and finds everything that is wrong with it, also what it needs and this machine hasn't got.
+    ///
+    /// # Errors
+    /// Where the file can't be read: [`ConfigError::Read`], [`ConfigError::TooLarge`].
+    pub fn check(path: &Path) -> Result<Checked, ConfigError> {
+        let text = read_text(path)?;
+        let (topology, problems) = parse(&text, is_yaml(path), folder(path), true);
+        Ok(Checked { topology, problems, text })
+    }
+
+    /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        let agents = self.agents.iter().map(AgentDeclaration::id);
+        agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
+    }
+
+    /// The ids of what is behind a listener.
+    pub(crate) fn behind<'a>(&'a self, listener: &'a Listener) -> Vec<&'a str> {
+        let named: Vec<_> = listener.named().collect();
+        if named.is_empty() { self.ids() } else { named }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let read = |source| ConfigError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    fs::File::open(path).map_err(read)?.take(TOPOLOGY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(read)?;
+    if bytes.len() as u64 > TOPOLOGY_BYTES_MAX {
+        return Err(ConfigError::TooLarge { path: path.to_owned() });
+    }
+    String::from_utf8(bytes).map_err(|error| read(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
+}
+
+fn parse(text: &str, is_yaml: bool, folder: &Path, looks_around: bool) -> (Option<Topology>, Vec<Problem>) {
+    let mut problems = Problems::of(text);
+    let mut topology = None;
+    if let Some(sections) = file::sections(text, is_yaml, folder, &mut problems) {
+        let registry = check::check(&sections, &mut problems);
+        if looks_around {
+            surroundings::check(&sections, &mut problems);
+        }
+        topology = registry.filter(|_| !problems.has_errors()).map(|registry| Topology::of(sections, registry));
+    }
+    (topology, problems.into_sorted())
+}
+
+impl Topology {
+    fn of(sections: Sections, registry: Registry) -> Self {
+        fn values<T>(entries: Vec<Entry<T>>) -> Vec<T> {
+            entries.into_iter().map(|entry| entry.value).collect()
+        }
+        let agents = sections.agents.iter().map(|entry| (entry.value.id().to_owned(), entry.fingerprint));
+        let upstreams = sections.upstreams.iter().map(|entry| (entry.value.id.clone(), entry.fingerprint));
+        let servers = sections.servers.iter().map(|entry| (entry.value.id.clone(), entry.fingerprint));
+        let prints = Prints {
+            agents: agents.chain(upstreams).chain(servers).collect(),
+            listeners: sections.listeners.iter().map(|entry| entry.fingerprint).collect(),
+        };
+        Self {
+            name: sections.name,
+            agents: values(sections.agents),
+            upstreams: values(sections.upstreams),
+            servers: values(sections.servers),
+            listeners: values(sections.listeners),
+            policy: sections.policy.value,
+            routing: sections.routing.value,
+            registry,
+            prints,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Whether this machine has what a file names: variables, programs, key files.
+
+use std::path::{Path, PathBuf};
+
+use super::agent::{AgentDeclaration, key_variable};
+use super::check::place;
+use super::file::{Entry, Sections};
+use super::problem::Problems;
+use super::upstream::UpstreamDeclaration;
+
+/// Reports what isn't there.
+pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
+    for entry in &sections.upstreams {
+        variables(entry, problems);
+        program(entry, problems);
+    }
+    for entry in &sections.listeners {
+        if let Some(keys) = entry.value.keys.as_ref().filter(|keys| !keys.is_file()) {
+            let help = format!("make one with `callboard keys --keys {} add NAME`", keys.display());
+            let message = format!("there is no key file {}", keys.display());
+            problems.error_with(place(&entry.tree, &["keys"]), message, Some(help));
+        }
+    }
+    for entry in &sections.agents {
+        match &entry.value {
+            AgentDeclaration::Clinic(clinic) if !clinic.seed.is_file() => {
+                // A database that is there needs none.
+                if let Some(span) = place(&entry.tree, &["seed"]) {
+                    problems.warning(Some(span), format!("there is no file {}", clinic.seed.display()));
+                }
+            }
+            AgentDeclaration::Model(id, model) => {
+                if let Some(name) = key_variable(model).filter(|name| std::env::var_os(name).is_none()) {
+                    let span = place(&entry.tree, &["key_env"]);
+                    problems.error(span, format!("there is no variable {name} with the key of {id}"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn variables(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
+    let (upstream, tree) = (&entry.value, &entry.tree);
+    let is_missing = |name: &str| std::env::var_os(name).is_none();
+    if let Some(name) = upstream.bearer_env.as_deref().filter(|name| is_missing(name)) {
+        problems.error(place(tree, &["bearer_env"]), format!("there is no variable {name}"));
+    }
+    for (header, name) in upstream.header_env.iter().filter(|(_, name)| is_missing(name)) {
+        problems.error(place(tree, &["header_env", header]), format!("there is no variable {name}"));
+    }
+    for (at, name) in upstream.environment.iter().enumerate().filter(|(_, name)| is_missing(name)) {
+        let span = tree.get("environment").and_then(|list| list.items().get(at)).map(|item| item.span.clone());
+        problems.warning(span, format!("there is no variable {name} that {} could get", upstream.id));
+    }
+}
+
+fn program(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
+    let (upstream, tree) = (&entry.value, &entry.tree);
+    if let Some(directory) = upstream.directory.as_ref().filter(|directory| !directory.is_dir()) {
+        let message = format!("there is no folder {}", directory.display());
+        problems.error(place(tree, &["directory"]), message);
+        return;
+    }
+    let Some(program) = upstream.command.first().filter(|program| !program.is_empty()) else { return };
+    let found = match program.contains('/') {
+        true => upstream.directory.as_deref().unwrap_or(Path::new("")).join(program).is_file(),
+        false => in_path(program).is_some(),
+    };
+    if !found {
+        let span = tree.get("command").and_then(|list| list.items().first()).map(|item| item.span.clone());
+        let place = if program.contains('/') { "" } else { " in PATH" };
+        problems.warning(span, format!("there is no program {program}{place}"));
+    }
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}

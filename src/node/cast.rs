@@ -1,0 +1,286 @@
+//! The agents of a node: those that it starts, and those that stand for servers elsewhere.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
+use callboard_agents::clinic::{Clinic, ClinicConfig};
+use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
+use callboard_agents::model::{Member, Model, ModelConfig, Models};
+use callboard_mcp::bridge::Bridge;
+use callboard_runtime::{AgentId, AgentRef, Answering, System};
+
+use super::NodeError;
+use super::answering::Current;
+use crate::config::{AgentDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
+
+/// How long servers elsewhere may take to end, children of this process above all.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// One that runs.
+#[derive(Clone)]
+pub(super) struct Running {
+    pub(super) agent: AgentRef,
+    /// Of its declaration.
+    print: u64,
+    /// What it had to end.
+    farewell: Option<Bridge>,
+    /// Which of its tools are shown.
+    filter: Filter,
+    is_bundle: bool,
+}
+
+impl Running {
+    /// An agent that stands for others of this node.
+    pub(super) fn bundle(agent: AgentRef) -> Self {
+        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true }
+    }
+
+    pub(super) fn is_bundle(&self) -> bool {
+        self.is_bundle
+    }
+}
+
+/// All that run, by id.
+pub(super) struct Cast {
+    system: System,
+    state: PathBuf,
+    answering: Arc<dyn Answering>,
+    running: HashMap<String, Running>,
+    /// Virtual servers, by id.
+    bundles: HashMap<String, Bundled>,
+}
+
+/// A virtual server, and what it was made of.
+#[derive(Clone)]
+struct Bundled {
+    agent: AgentRef,
+    print: u64,
+    members: Vec<AgentId>,
+}
+
+/// What a change comes to, until it is made.
+pub(super) struct Planned {
+    running: HashMap<String, Running>,
+    /// The ids of those that are new, or not what they were.
+    pub(super) fresh: Vec<String>,
+}
+
+impl Cast {
+    /// `answering` is asked by whoever stands for servers elsewhere.
+    pub(super) fn new(system: System, state: &Path, answering: Current) -> Self {
+        let (running, bundles) = (HashMap::new(), HashMap::new());
+        Self { system, state: state.to_owned(), answering: Arc::new(answering), running, bundles }
+    }
+
+    /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
+    ///
+    /// # Errors
+    /// See [`NodeError`]; what was started has been stopped.
+    pub(super) async fn plan(&self, topology: &Topology) -> Result<Planned, NodeError> {
+        let mut planned = Planned { running: HashMap::new(), fresh: Vec::new() };
+        let started = self.start(topology, &mut planned).await;
+        if let Err(error) = started {
+            let fresh: Vec<_> = planned.fresh.iter().filter_map(|id| planned.running.remove(id)).collect();
+            farewell(fresh).await;
+            return Err(error);
+        }
+        Ok(planned)
+    }
+
+    async fn start(&self, topology: &Topology, planned: &mut Planned) -> Result<(), NodeError> {
+        let print = |id: &str| topology.prints.agents.get(id).copied().unwrap_or_default();
+        for declared in &topology.agents {
+            let id = declared.id();
+            match self.unchanged(id, print(id)) {
+                Some(running) => drop(planned.running.insert(id.to_owned(), running)),
+                None => {
+                    let agent = self.agent(declared, topology).await?;
+                    planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
+                }
+            }
+        }
+        for declared in &topology.upstreams {
+            let id = &*declared.id;
+            match self.unchanged(id, print(id)) {
+                Some(running) => drop(planned.running.insert(id.to_owned(), running)),
+                None => planned.add(id, self.upstream(declared, print(id))?),
+            }
+        }
+        Ok(())
+    }
+
+    fn unchanged(&self, id: &str, print: u64) -> Option<Running> {
+        self.running.get(id).filter(|running| running.print == print).cloned()
+    }
+
+    async fn agent(&self, declared: &AgentDeclaration, topology: &Topology) -> Result<AgentRef, NodeError> {
+        match declared {
+            AgentDeclaration::Model(id, config) => {
+                let model = open(id, config)?;
+                Ok(self.system.prepare_with(move || model.clone()).label(id.as_str()).spawn())
+            }
+            AgentDeclaration::Models(id, config) => {
+                let member = |member: &String| {
+                    let declared = topology.agents.iter().find_map(|agent| match agent {
+                        AgentDeclaration::Model(id, config) if id == member => Some(config),
+                        _ => None,
+                    });
+                    declared.map(|config| Ok(Member::new(member.as_str(), open(member, config)?.card())))
+                };
+                let members: Result<Vec<_>, NodeError> = config.members.iter().filter_map(member).collect();
+                let models = Models::new(members?, config.fallback);
+                let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
+                Ok(self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn())
+            }
+            AgentDeclaration::EmrWriteback(emr) => {
+                let file = emr.file.as_ref().map(|file| self.state.join(file));
+                let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
+                let agent = agent.map_err(|source| NodeError::Hmcp { id: emr.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || agent.clone()).label(emr.id.as_str()).spawn())
+            }
+            AgentDeclaration::PatientData(patients) => {
+                let agent = PatientData::new(patients);
+                let agent = agent.map_err(|source| NodeError::Hmcp { id: patients.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || agent.clone()).label(patients.id.as_str()).spawn())
+            }
+            AgentDeclaration::Clinic(clinic) => {
+                let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
+                let opened = Clinic::open(config).await;
+                let opened = opened.map_err(|source| NodeError::Clinic { id: clinic.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || opened.clone()).label(clinic.id.as_str()).spawn())
+            }
+        }
+    }
+
+    fn upstream(&self, declared: &UpstreamDeclaration, print: u64) -> Result<Running, NodeError> {
+        let wrong = |source| NodeError::Upstream { id: declared.id.clone(), source };
+        let options = declared.bridge_options(self.answering.clone())?;
+        let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
+        let farewell = Some(bridge.clone());
+        let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
+        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
+    }
+
+    /// Makes the change: names point to the new ones, and virtual servers are made of them. The old ones are the result;
+    /// calls that they have begun go on until [`farewell`].
+    ///
+    /// # Errors
+    /// See [`NodeError`]; where there is one nothing has changed.
+    pub(super) async fn apply(&mut self, planned: Planned, topology: &Topology) -> Result<Vec<Running>, NodeError> {
+        let bundles = match self.virtual_servers(topology, &planned) {
+            Ok(bundles) => bundles,
+            Err(error) => {
+                planned.cancel().await;
+                return Err(error);
+            }
+        };
+        let directory = self.system.directory();
+        let is_old = |id: &String, running: &Running| {
+            planned.running.get(id).is_none_or(|other| other.agent.id() != running.agent.id())
+        };
+        let old: Vec<_> = self.running.iter().filter(|(id, running)| is_old(id, running)).collect();
+        let mut old: Vec<_> = old.into_iter().map(|(_, running)| running.clone()).collect();
+        let is_kept = |agent: &AgentRef| bundles.values().any(|kept| kept.agent.id() == agent.id());
+        let ended = self.bundles.values().filter(|bundled| !is_kept(&bundled.agent));
+        old.extend(ended.map(|bundled| Running::bundle(bundled.agent.clone())));
+        old.iter().for_each(|running| directory.withdraw(&running.agent));
+        for (id, running) in &planned.running {
+            directory.register(id.as_str(), &running.agent)?;
+        }
+        for (id, bundled) in &bundles {
+            directory.register(id.as_str(), &bundled.agent)?;
+        }
+        (self.running, self.bundles) = (planned.running, bundles);
+        Ok(old)
+    }
+
+    fn virtual_servers(&self, topology: &Topology, planned: &Planned) -> Result<HashMap<String, Bundled>, NodeError> {
+        let mut bundles = HashMap::new();
+        for server in &topology.servers {
+            let print = topology.prints.agents.get(&server.id).copied().unwrap_or_default();
+            let members = server.members.iter().filter_map(|id| Some(planned.running.get(id)?.agent.id()));
+            let members: Vec<_> = members.collect();
+            let same = self.bundles.get(&server.id);
+            let bundled = match same.filter(|bundled| bundled.print == print && bundled.members == members) {
+                Some(bundled) => bundled.clone(),
+                None => Bundled { agent: self.virtual_server(server, planned)?, print, members },
+            };
+            bundles.insert(server.id.clone(), bundled);
+        }
+        Ok(bundles)
+    }
+
+    fn virtual_server(&self, server: &ServerDeclaration, planned: &Planned) -> Result<AgentRef, NodeError> {
+        let members = server.members.iter().filter_map(|id| {
+            let running = planned.running.get(id)?;
+            Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
+        });
+        let options =
+            BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
+        Ok(Bundle::with(members, options)?.spawn(&self.system, &server.id))
+    }
+
+    /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
+    pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
+        let filter = |id: &str| self.running.get(id).map(|running| running.filter.clone()).unwrap_or_default();
+        let found = ids.iter().filter_map(|id| {
+            Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id)))
+        });
+        let members: Vec<_> = found.collect();
+        let mut options = BundleOptions::default();
+        if let [alone] = members.as_slice() {
+            if alone.filter == Filter::default() {
+                return Ok((alone.agent.clone(), false));
+            }
+            options.prefix = Prefix::Never;
+        }
+        Ok((Bundle::with(members, options)?.spawn(&self.system, "bundle"), true))
+    }
+
+    /// Those that have something of theirs elsewhere to end.
+    pub(super) fn drain(&mut self) -> Vec<Running> {
+        self.running.drain().map(|(_, running)| running).collect()
+    }
+}
+
+impl Planned {
+    fn add(&mut self, id: &str, running: Running) {
+        self.fresh.push(id.to_owned());
+        self.running.insert(id.to_owned(), running);
+    }
+
+    /// Stops what was started for a change that isn't made.
+    pub(super) async fn cancel(mut self) {
+        farewell(self.fresh.iter().filter_map(|id| self.running.remove(id)).collect()).await;
+    }
+}
+
+fn open(id: &str, config: &ModelConfig) -> Result<Model, NodeError> {
+    Model::open(config.clone()).map_err(|source| NodeError::Model { id: id.to_owned(), source })
+}
+
+/// Stops agents once they have done what they began, and waits for the end of what they had elsewhere.
+pub(super) async fn farewell(old: Vec<Running>) {
+    old.iter().for_each(|running| running.agent.stop());
+    let ended = old.into_iter().map(|running| async move {
+        running.agent.ended().await;
+        goodbye(running.farewell).await;
+    });
+    futures::future::join_all(ended).await;
+}
+
+/// Waits for the end of what agents that have ended had elsewhere.
+pub(super) async fn goodbyes(ended: Vec<Running>) {
+    futures::future::join_all(ended.into_iter().map(|running| goodbye(running.farewell))).await;
+}
+
+async fn goodbye(client: Option<Bridge>) {
+    if let Some(client) = client
+        && tokio::time::timeout(GOODBYE, client.said_goodbye()).await.is_err()
+    {
+        tracing::warn!("a server doesn't end in time");
+    }
+}

@@ -1,0 +1,273 @@
+//! The sockets of a node, and what is behind them.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use callboard_mcp::bare::{self, BareServerOptions};
+use callboard_mcp::inbound::{
+    self, Compat, InboundOptions, Info, ListenOptions, McpServer, McpServerOptions, NamedServers, PATH_DEFAULT, Serving,
+};
+use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
+use callboard_runtime::{AgentId, AgentRef};
+
+use super::{Listening, Node, NodeError};
+use crate::config::{CompatTransport, ConfigError, Dialect, Listener, Topology, Trust};
+
+/// A socket that is open.
+pub(super) struct Open {
+    /// As it was declared.
+    pub(super) bind: SocketAddr,
+    print: u64,
+    /// The socket itself, so that another server can take it over.
+    socket: TcpListener,
+    handle: ServerHandle,
+    behind: Behind,
+    addresses: Vec<Listening>,
+}
+
+enum Behind {
+    /// Who is served, in the bare dialect.
+    Bare(AgentId),
+    Mcp(Front),
+}
+
+/// MCP servers of a listener: all of its agents as one, and each by itself.
+struct Front {
+    all: McpServer,
+    named: NamedServers,
+    /// Made for `all`; `None` where it is one agent itself.
+    bundle: Option<AgentRef>,
+    /// The name of all, and who they are.
+    name: String,
+    members: Vec<(String, AgentId)>,
+}
+
+impl Open {
+    pub(super) fn addresses(&self) -> &[Listening] {
+        &self.addresses
+    }
+
+    /// Takes no new connections, and ends once what runs has ended, within the drain time.
+    pub(super) async fn close(self) {
+        let Self { socket, handle, behind, .. } = self;
+        drop(socket);
+        handle.stop(true).await;
+        drop(behind);
+    }
+
+    /// The agent that was made to stand for all that are behind it.
+    pub(super) fn bundle(&self) -> Option<AgentRef> {
+        if let Behind::Mcp(front) = &self.behind { front.bundle.clone() } else { None }
+    }
+
+    /// Whether it is what the topology declares at `at`, apart from who is behind it.
+    pub(super) fn is(&self, topology: &Topology, at: usize) -> bool {
+        let declared = topology.listeners.get(at).zip(topology.prints.listeners.get(at));
+        declared.is_some_and(|(listener, print)| listener.bind == self.bind && *print == self.print)
+    }
+}
+
+impl Node {
+    /// Opens what is declared at `at`.
+    pub(super) fn open(&self, topology: &Topology, at: usize) -> Result<Open, NodeError> {
+        self.open_on(self.socket(declared(topology, at)?)?, topology, at)
+    }
+
+    pub(super) fn socket(&self, listener: &Listener) -> Result<TcpListener, NodeError> {
+        let mut bind = listener.bind;
+        if self.free_ports {
+            bind.set_port(0);
+        }
+        TcpListener::bind(bind).map_err(|source| NodeError::Bind { bind, source })
+    }
+
+    /// Whether a listener can be what it is declared to be, as far as that can be told before it is opened.
+    pub(super) fn can_serve(listener: &Listener) -> Result<(), NodeError> {
+        server_options(listener).map(drop)
+    }
+
+    /// The same, on the socket of one that is open already and has the same address.
+    pub(super) fn take_over(&self, open: &Open, topology: &Topology, at: usize) -> Result<Open, NodeError> {
+        self.open_on(open.socket.try_clone()?, topology, at)
+    }
+
+    pub(super) fn open_on(&self, socket: TcpListener, topology: &Topology, at: usize) -> Result<Open, NodeError> {
+        let listener = declared(topology, at)?;
+        let kept = socket.try_clone()?;
+        let (serving, behind) = match listener.dialect {
+            Dialect::Bare => self.bare(socket, listener)?,
+            Dialect::Mcp => self.mcp(socket, listener, topology)?,
+        };
+        let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
+        let addresses = addresses(&behind, serving.address, listener);
+        let handle = serving.server.handle();
+        actix_web::rt::spawn(serving.server);
+        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, addresses })
+    }
+
+    fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+        let id = listener.agent.as_deref().unwrap_or_default();
+        let agent = self.system.directory().get(id);
+        let agent = agent.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() })?;
+        let default = BareServerOptions::default();
+        let options = BareServerOptions {
+            trust: trust(listener),
+            limits: limits(listener),
+            call_deadline: listener.call_deadline_s.map_or(default.call_deadline, |s| Duration::from_secs(s.get())),
+            ..default
+        };
+        let behind = Behind::Bare(agent.id());
+        Ok((bare::serve(socket, agent, options, &ListenOptions::default())?, behind))
+    }
+
+    /// All of the listener's agents at `/mcp`, and each of them at `/agents/ID/mcp`.
+    fn mcp(
+        &self,
+        socket: TcpListener,
+        listener: &Listener,
+        topology: &Topology,
+    ) -> Result<(Serving, Behind), NodeError> {
+        let ids = topology.behind(listener);
+        let options = server_options(listener)?;
+        let (agent, is_made) = self.cast.as_one(&ids)?;
+        let name = name_of(&ids, topology);
+        let front = Front {
+            all: server(&name, agent.clone(), options, PATH_DEFAULT),
+            named: NamedServers::default(),
+            bundle: is_made.then_some(agent),
+            name,
+            members: self.members(&ids),
+        };
+        front.named.set(self.each(&ids, &HashMap::new(), listener)?);
+        let serving =
+            inbound::serve_named(socket, vec![front.all.clone()], front.named.clone(), &ListenOptions::default())?;
+        Ok((serving, Behind::Mcp(front)))
+    }
+
+    fn members(&self, ids: &[&str]) -> Vec<(String, AgentId)> {
+        ids.iter().filter_map(|id| Some(((*id).to_owned(), self.system.directory().get(id)?.id()))).collect()
+    }
+
+    /// Each agent by itself; those that are served already stay what they are.
+    fn each(
+        &self,
+        ids: &[&str],
+        served: &HashMap<String, McpServer>,
+        listener: &Listener,
+    ) -> Result<HashMap<String, McpServer>, NodeError> {
+        let mut each = HashMap::new();
+        for id in ids {
+            let server = match served.get(*id) {
+                Some(served) => served.clone(),
+                None => server(id, self.cast.as_one(&[id])?.0, server_options(listener)?, PATH_DEFAULT),
+            };
+            each.insert((*id).to_owned(), server);
+        }
+        Ok(each)
+    }
+
+    /// Whether who is behind it is served by a server that can't change.
+    pub(super) fn must_begin_again(&self, open: &Open, topology: &Topology, at: usize) -> bool {
+        match (&open.behind, topology.listeners.get(at)) {
+            (Behind::Bare(served), Some(listener)) => {
+                let agent = listener.agent.as_deref().and_then(|id| self.system.directory().get(id));
+                agent.is_none_or(|agent| agent.id() != *served)
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts those whom the topology wants behind an open listener. The agent that stood for the old ones is the result.
+    pub(super) fn renew(&self, open: &mut Open, topology: &Topology, at: usize) -> Result<Option<AgentRef>, NodeError> {
+        let listener = declared(topology, at)?;
+        let Behind::Mcp(front) = &mut open.behind else { return Ok(None) };
+        let ids = topology.behind(listener);
+        let members = self.members(&ids);
+        if members == front.members {
+            return Ok(None);
+        }
+        let (agent, is_made) = self.cast.as_one(&ids)?;
+        let mut served = HashMap::new();
+        for (id, before) in &front.members {
+            let Some(server) = front.named.get(id) else { continue };
+            if let Some((_, now)) = members.iter().find(|(other, _)| other == id) {
+                if now != before {
+                    server.replace(self.cast.as_one(&[id])?.0);
+                }
+                served.insert(id.clone(), server);
+            }
+        }
+        front.named.set(self.each(&ids, &served, listener)?);
+        front.all.replace(agent.clone());
+        front.members = members;
+        front.name = name_of(&ids, topology);
+        let address = open.socket.local_addr()?;
+        let before = std::mem::replace(&mut front.bundle, is_made.then_some(agent));
+        open.addresses = addresses(&open.behind, address, listener);
+        Ok(before)
+    }
+}
+
+fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {
+    topology.listeners.get(at).ok_or_else(|| ConfigError::NoAgents.into())
+}
+
+fn name_of(ids: &[&str], topology: &Topology) -> String {
+    if let [alone] = *ids { alone.to_owned() } else { topology.name.clone() }
+}
+
+fn addresses(behind: &Behind, address: SocketAddr, listener: &Listener) -> Vec<Listening> {
+    let at = |agent: &str, path: &str| Listening { agent: agent.to_owned(), url: format!("http://{address}{path}") };
+    match behind {
+        Behind::Bare(_) => vec![at(listener.agent.as_deref().unwrap_or_default(), bare::PATH_DEFAULT)],
+        Behind::Mcp(front) => {
+            let all = at(&front.name, PATH_DEFAULT);
+            let each = front.members.iter().map(|(id, _)| at(id, &inbound::NAMED_PATH.replace("{name}", id)));
+            std::iter::once(all).chain(each).collect()
+        }
+    }
+}
+
+fn server(name: &str, agent: AgentRef, options: McpServerOptions, path: &str) -> McpServer {
+    let info = Info { name: name.to_owned(), ..Info::default() };
+    let inbound = InboundOptions { info, ..options.inbound };
+    McpServer::new(agent, McpServerOptions { inbound, path: path.to_owned(), ..options })
+}
+
+fn trust(listener: &Listener) -> callboard_rpc::Trust {
+    match listener.trust {
+        Trust::Anonymous => callboard_rpc::Trust::Anonymous,
+        Trust::LoopbackOperator => callboard_rpc::Trust::LoopbackOperator,
+    }
+}
+
+fn limits(listener: &Listener) -> Limits {
+    let default = Limits::default();
+    Limits { body_bytes_max: listener.body_bytes_max.map_or(default.body_bytes_max, |bytes| bytes.get()), ..default }
+}
+
+fn server_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
+    let wrong = |why: String| ConfigError::Listener { bind: listener.bind, why };
+    let access = match &listener.keys {
+        Some(file) => Access::keys(KeyRing::open(file)?),
+        None => trust(listener).into(),
+    };
+    let hosts = listener.hosts.iter().try_fold(AllowedHosts::default(), |hosts, host| hosts.with(host));
+    let origins = listener.origins.iter().try_fold(AllowedOrigins::default(), |origins, origin| origins.with(origin));
+    let compat = Compat {
+        websocket: listener.compat.contains(&CompatTransport::Websocket),
+        sse: listener.compat.contains(&CompatTransport::Sse),
+    };
+    let default = InboundOptions::default();
+    let call_deadline = listener.call_deadline_s.map_or(default.call_deadline, |s| Duration::from_secs(s.get()));
+    Ok(McpServerOptions {
+        inbound: InboundOptions { limits: limits(listener), call_deadline, ..default },
+        access,
+        hosts: hosts.map_err(|error| wrong(error.to_string()))?,
+        origins: origins.map_err(|error| wrong(error.to_string()))?,
+        compat,
+        ..McpServerOptions::default()
+    })
+}

@@ -1,0 +1,128 @@
+//! A node: the agents and listeners of a topology, running in this process.
+
+mod answering;
+mod cast;
+mod error;
+mod listen;
+mod policy;
+mod reload;
+mod watch;
+
+use std::path::Path;
+use std::time::Duration;
+
+use callboard_runtime::{AgentRef, System};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Topology;
+use answering::Current;
+use cast::Cast;
+pub use error::NodeError;
+use listen::Open;
+use policy::Policies;
+pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+pub(crate) use watch::Watch;
+
+/// How long a node may take to finish what it began.
+pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);
+
+/// What runs.
+pub struct Node {
+    system: System,
+    cast: Cast,
+    policy: Policies,
+    answering: Current,
+    listeners: Vec<Open>,
+    free_ports: bool,
+    /// What a reload replaced, and isn't at its end.
+    retiring: TaskTracker,
+    /// Fires when the node ends.
+    ending: CancellationToken,
+}
+
+/// Where an agent can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listening {
+    /// The agent's id, or the node's name where several are served as one.
+    pub agent: String,
+    /// Its address.
+    pub url: String,
+}
+
+impl Node {
+    /// Starts the agents, then the listeners. Call it on an actix arbiter.
+    ///
+    /// # Errors
+    /// See [`NodeError`]; nothing is left running.
+    pub async fn start(topology: &Topology, state: &Path, free_ports: bool) -> Result<Self, NodeError> {
+        let mut node = Self::start_agents(topology, state).await?;
+        node.free_ports = free_ports;
+        for at in 0..topology.listeners.len() {
+            match node.open(topology, at) {
+                Ok(open) => node.listeners.push(open),
+                Err(error) => {
+                    node.shutdown().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    /// Starts the agents and no listener. Call it on an actix arbiter.
+    ///
+    /// # Errors
+    /// See [`NodeError`]; nothing is left running.
+    pub async fn start_agents(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
+        let system = System::here();
+        let mut policy = Policies::of(&system);
+        policy.install(&topology.policy);
+        let answering = Current::of(&system, topology)?;
+        let cast = Cast::new(system.clone(), state, answering.clone());
+        let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
+        let mut node = Self { system, cast, policy, answering, listeners: Vec::new(), free_ports: false, retiring, ending };
+        let started = match node.cast.plan(topology).await {
+            Ok(planned) => node.cast.apply(planned, topology).await,
+            Err(error) => Err(error),
+        };
+        match started {
+            Ok(_) => Ok(node),
+            Err(error) => {
+                node.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// One agent that stands for those of these ids: itself where it is alone.
+    ///
+    /// # Errors
+    /// [`NodeError::Bundle`].
+    pub fn as_one(&self, ids: &[&str]) -> Result<AgentRef, NodeError> {
+        self.cast.as_one(ids).map(|(agent, _)| agent)
+    }
+
+    /// What can be reached, and where.
+    pub fn listeners(&self) -> impl Iterator<Item = &Listening> {
+        self.listeners.iter().flat_map(Open::addresses)
+    }
+
+    /// Its agents.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Stops listening, lets agents finish, ends; children of this process end too.
+    pub async fn shutdown(mut self) {
+        self.ending.cancel();
+        self.retiring.close();
+        futures::future::join_all(self.listeners.drain(..).map(Open::close)).await;
+        let report = self.system.shutdown(SHUTDOWN_DEFAULT).await;
+        if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {
+            tracing::warn!("what was replaced doesn't end in time");
+        }
+        cast::goodbyes(self.cast.drain()).await;
+        tracing::info!(?report, "node has ended");
+    }
+}

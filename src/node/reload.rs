@@ -1,0 +1,147 @@
+//! Another topology for a node that runs: what changed is replaced, and nothing else is touched.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use callboard_runtime::AgentRef;
+
+use super::cast::{Running, farewell};
+use super::listen::Open;
+use super::{Node, NodeError};
+use crate::config::Topology;
+
+/// How long those that were replaced still take what found them just before.
+pub const RELOAD_GRACE: Duration = Duration::from_secs(1);
+/// How long calls that they have begun may take; then they are dropped.
+pub const RELOAD_DRAIN_MAX: Duration = Duration::from_secs(600);
+
+/// What a reload came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Agents and upstreams that are new, or not what they were.
+    pub started: usize,
+    /// Those that are gone or were replaced; they finish what they have begun.
+    pub ended: usize,
+    /// Listeners that were opened, or are not what they were.
+    pub opened: usize,
+    /// Listeners that were closed.
+    pub closed: usize,
+}
+
+/// What becomes of a declared listener.
+enum Plan {
+    /// It is open as declared: at this place of those that are.
+    Keep(usize),
+    /// It is open at its address, and is something else: the socket is taken over.
+    TakeOver(usize),
+    /// It isn't open.
+    Open(TcpListener),
+}
+
+impl Node {
+    /// Goes on with another topology. Sessions, calls in flight and listeners that are declared as before go on; agents and
+    /// upstreams that are declared as before stay the same, with their connections.
+    ///
+    /// # Errors
+    /// See [`NodeError`]: the old topology goes on.
+    pub async fn reload(&mut self, topology: &Topology) -> Result<Reloaded, NodeError> {
+        let plans = self.plan_listeners(topology)?;
+        let answering = self.answering.plan(topology)?;
+        let planned = self.cast.plan(topology).await?;
+        let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
+        let old = self.cast.apply(planned, topology).await?;
+        done.ended = old.iter().filter(|running| !running.is_bundle()).count();
+        self.answering.apply(answering);
+        self.policy.install(&topology.policy);
+
+        let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
+        let mut bundles = Vec::new();
+        for (at, plan) in plans.into_iter().enumerate() {
+            match self.carry_out(plan, &mut before, topology, at, &mut bundles) {
+                Ok((open, is_new)) => {
+                    done.opened += usize::from(is_new);
+                    self.listeners.push(open);
+                }
+                Err(error) => tracing::error!(%error, "a listener is missing"),
+            }
+        }
+        for gone in before.into_iter().flatten() {
+            done.closed += 1;
+            bundles.extend(gone.bundle());
+            self.retiring.spawn_local(gone.close());
+        }
+        self.retire(bundles, old);
+        Ok(done)
+    }
+
+    fn plan_listeners(&self, topology: &Topology) -> Result<Vec<Plan>, NodeError> {
+        let mut taken = vec![false; self.listeners.len()];
+        let mut plans = Vec::with_capacity(topology.listeners.len());
+        for (at, listener) in topology.listeners.iter().enumerate() {
+            Self::can_serve(listener)?;
+            let free = |wanted: &dyn Fn(&Open) -> bool| {
+                self.listeners.iter().zip(&taken).position(|(open, taken)| !taken && wanted(open))
+            };
+            let same = free(&|open| open.is(topology, at));
+            let place = same.or_else(|| free(&|open| open.bind == listener.bind));
+            if let Some(taken) = place.and_then(|place| taken.get_mut(place)) {
+                *taken = true;
+            }
+            plans.push(match (same, place) {
+                (Some(place), _) => Plan::Keep(place),
+                (None, Some(place)) => Plan::TakeOver(place),
+                (None, None) => Plan::Open(self.socket(listener)?),
+            });
+        }
+        Ok(plans)
+    }
+
+    fn carry_out(
+        &self,
+        plan: Plan,
+        before: &mut [Option<Open>],
+        topology: &Topology,
+        at: usize,
+        bundles: &mut Vec<AgentRef>,
+    ) -> Result<(Open, bool), NodeError> {
+        let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
+        let (open, changes) = match plan {
+            Plan::Open(socket) => return Ok((self.open_on(socket, topology, at)?, true)),
+            Plan::Keep(place) => (take(place), false),
+            Plan::TakeOver(place) => (take(place), true),
+        };
+        let Some(mut open) = open else { return Ok((self.open(topology, at)?, true)) };
+        if !changes && !self.must_begin_again(&open, topology, at) {
+            bundles.extend(self.renew(&mut open, topology, at)?);
+            return Ok((open, false));
+        }
+        let other = self.take_over(&open, topology, at)?;
+        bundles.extend(open.bundle());
+        self.retiring.spawn_local(open.close());
+        Ok((other, true))
+    }
+
+    /// Ends those that were replaced, once they have done what they began: first those that stand for others.
+    fn retire(&self, bundles: Vec<AgentRef>, old: Vec<Running>) {
+        if bundles.is_empty() && old.is_empty() {
+            return;
+        }
+        let ending = self.ending.clone();
+        self.retiring.spawn_local(async move {
+            tokio::select! {
+                () = tokio::time::sleep(RELOAD_GRACE) => {}
+                () = ending.cancelled() => {}
+            }
+            let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(Running::is_bundle);
+            let bundles: Vec<_> = bundles.into_iter().map(Running::bundle).chain(of_servers).collect();
+            let all: Vec<_> = bundles.iter().chain(&old).map(|running| running.agent.clone()).collect();
+            let ended = async {
+                farewell(bundles).await;
+                farewell(old).await;
+            };
+            if tokio::time::timeout(RELOAD_DRAIN_MAX, ended).await.is_err() {
+                all.iter().for_each(AgentRef::kill);
+            }
+        });
+    }
+}
