@@ -1,6 +1,8 @@
 //! What a server asks its caller's model, a language model answers here: 135 million parameters, on this machine's
 //! processor, behind an address that speaks OpenAI's chat completions.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::gateway::{Gateway, Topology};
@@ -27,7 +29,7 @@ async fn a_language_model_answers_a_server() {
          [[upstream]]\nid = \"everything\"\ncommand = {}\nsupports_sampling = true\n\
          [routing.sampling]\ndefault_strategy = \"magictunnel_handled\"\n",
         json!(model.url("http", "/v1")),
-        json!([node, everything, "stdio".into()]),
+        json!([node.as_path(), everything.as_path(), Path::new("stdio")]),
     );
     let gateway = Gateway::start(&peers, Topology::new(&topology)).await;
     let Target::Url(url) = gateway.target("everything") else { panic!("no address") };
