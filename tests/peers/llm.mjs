@@ -8,7 +8,8 @@ const { getLlama, LlamaChatSession, LlamaLogLevel } =
 
 const [modelPath, port] = process.argv.slice(2);
 const BODY_BYTES_MAX = 1024 * 1024;
-const llama = await getLlama({ gpu: false, build: "never", logLevel: LlamaLogLevel.error });
+// One thread: several spin for each other where other work has the processors, and a token takes half a minute.
+const llama = await getLlama({ gpu: false, build: "never", maxThreads: 1, logLevel: LlamaLogLevel.error });
 const model = await llama.loadModel({ modelPath });
 const name = "smollm2-135m-instruct";
 
@@ -23,7 +24,7 @@ function history(messages) {
 
 // Answers one request; `piece` is told each text as it comes, `signal` ends it early.
 async function answer({ messages, max_tokens: maxTokens, temperature = 0, stop }, piece, signal) {
-  const context = await model.createContext({ contextSize: 2048 });
+  const context = await model.createContext({ contextSize: 2048, threads: 1 });
   const sequence = context.getSequence();
   try {
     const session = new LlamaChatSession({ contextSequence: sequence });
