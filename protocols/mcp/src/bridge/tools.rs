@@ -88,7 +88,7 @@ impl Tools {
         let Some(tool) = tool else { return send(params, watch).await };
         let (hints, edition) = self.book.hints(&tool);
         let results = self.results.as_ref();
-        let place = results.and_then(|results| results.place(&tool, &hints, edition, &params, cx.principal()));
+        let place = results.and_then(|results| results.place(&tool, &hints, edition, &params, cx));
         if let (Some(results), Some(place)) = (results, &place)
             && let Some(result) = results.get(place)
         {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StdioOptions, serve, serve_stdio};
 use callboard_mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard_message::surface::{CreateMessage, Describe, MISSING};
+use callboard_message::surface::{About, CreateMessage, Describe, MISSING};
 use callboard_message::{
     Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, RawObject, Sample, SampleAnswer,
 };
@@ -167,6 +167,42 @@ async fn clients_ask_servers() {
         let blocked = converse(&agent, "block").await.unwrap_err();
         assert_eq!((blocked.kind, &*blocked.message), (FailureKind::Blocked, "Request blocked by guardrails"));
         assert_eq!(blocked.data.unwrap()["rpc"]["code"], -1);
+        site.end().await;
+    }
+}
+
+/// Answers like a model, and says itself what it can.
+struct Knowing;
+
+impl Agent for Knowing {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<CreateMessage>().sync::<Describe>();
+    }
+}
+
+impl SyncHandler<CreateMessage> for Knowing {
+    fn handle(&mut self, _: CreateMessage, _: &mut Cx) -> Result<SampleAnswer, Failure> {
+        Ok(SampleAnswer::text("knowing", "yes", Some("endTurn")))
+    }
+}
+
+impl SyncHandler<Describe> for Knowing {
+    fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
+        Ok(About(RawObject::new().with("capabilities", json!({ "logging": {} }))))
+    }
+}
+
+/// Goal: an agent needn't know what this protocol calls what it can. Method: one that says what it can, in both eras.
+#[tokio::test]
+async fn agents_that_say_what_they_can() {
+    for era in ERAS {
+        let mut site = Site::new();
+        let knowing = site.system.spawn(Knowing);
+        let agent = site.beyond(knowing, era);
+        let about = agent.ask(Describe(RawObject::new())).await.unwrap().unwrap();
+        let can: Value = about.0.read("capabilities").unwrap();
+        assert_eq!((&can["logging"], &can["experimental"]["hmcp"]["sampling"]), (&json!({}), &json!(true)), "{era:?}");
+        assert_eq!(converse(&agent, "are you there?").await.unwrap().written(), Some("yes".into()));
         site.end().await;
     }
 }
