@@ -104,6 +104,17 @@ const PEOPLE: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Waits until `condition` holds, looking now and then.
+async fn patiently(what: &str, condition: impl Fn() -> bool) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let waiting = async {
+        while !condition() {
+            looks.tick().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
+
 /// Goal: a thousand calls that wait for answers, and are abandoned, leave nothing behind. Method: people who think, each
 /// era of the server; what a call holds is counted by its references to them.
 #[tokio::test]
@@ -127,20 +138,14 @@ async fn abandoned_calls_are_forgotten() {
                 })
             })
             .collect();
-        let waiting = tokio::time::timeout(PATIENCE, async {
-            let mut looks = tokio::time::interval(LOOK_EVERY);
-            while thinking() < ABANDONED {
-                looks.tick().await;
-            }
-        });
-        assert!(waiting.await.is_ok(), "{era:?}: {} of them think", thinking());
+        patiently("all think", || thinking() == ABANDONED).await;
         assert_eq!(seen(&bridge).await["calls"], ABANDONED);
         calls.iter().for_each(tokio::task::JoinHandle::abort);
-        eventually("nobody thinks", SOON, || thinking() == 0).await;
+        patiently("nobody thinks", || thinking() == 0).await;
         until(&bridge, "no calls", |now| now["calls"] == 0 && now["connections"]["in_use"] == 0).await;
-        eventually("nothing is held", SOON, || held() == before).await;
+        patiently("nothing is held", || held() == before).await;
         if era == Era::Legacy {
-            eventually("nothing runs at the server", 3 * SOON, || running.load(SeqCst) == 0).await;
+            patiently("nothing runs at the server", || running.load(SeqCst) == 0).await;
         }
         site.end().await;
     }
