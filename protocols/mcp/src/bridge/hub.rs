@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Change, Failure, FailureKind, RawObject};
 use callboard_runtime::{CallMeta, Cx};
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -16,7 +16,7 @@ use super::pool::{Key, Lease, Owner, Pool};
 use super::relay::Desk;
 use super::retry::{Passing, Watch};
 use super::tools::Tools;
-use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, Session, Wiring, lock, plain_value};
+use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, News, Session, Wiring, lock, plain_value};
 
 const TOOLS_CALL: &str = "tools/call";
 /// Requests for lists: the same for whoever can answer the same.
@@ -29,6 +29,7 @@ pub(super) struct Hub {
     pub(super) pool: Arc<Pool>,
     desk: Arc<Desk>,
     tools: Tools,
+    news: News,
     calls: Semaphore,
     calls_max: u32,
     /// Which era the server was found to be of.
@@ -84,6 +85,7 @@ impl Hub {
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
+            news: wiring.news.clone(),
             breaker: Breaker::new(options.failures_max, options.backoff),
             calls: Semaphore::new(calls_max as usize),
             calls_max,
@@ -107,7 +109,8 @@ impl Hub {
             Errand::Request { method, params } => Ok(self.send(Request::Other(method, params), &cx).await?),
             Errand::Use { tool, params } => {
                 let result = self.call_tool(params, &cx).await?;
-                plain_value(&result, async { self.pool.lead(Offer::NOTHING).upstream().is_wrapped(&tool).await }).await
+                plain_value(&result, async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
+                    .await
             }
         }
     }
@@ -136,7 +139,7 @@ impl Hub {
     async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let asked = async {
             let pass = self.pass().await?;
-            let lease = self.pool.lead(Offer::of(&cx.abilities()));
+            let lease = self.pool.lead(|| Offer::of(&cx.abilities()));
             let session = lease.upstream().session().await;
             self.settle(pass, &session);
             session.map_err(|error| self.failure(error))
@@ -189,7 +192,7 @@ impl Hub {
 
     /// Tries a server that was away, or may be.
     pub(super) async fn try_again(&self) -> Result<Arc<Session>, LinkError> {
-        let lease = self.pool.lead(Offer::NOTHING);
+        let lease = self.pool.lead(|| Offer::NOTHING);
         let upstream = lease.upstream();
         match upstream.current() {
             None => upstream.session().await,
@@ -197,14 +200,29 @@ impl Hub {
         }
     }
 
-    /// Ends an attempt. Who is back tells its followers so: what it shows may be another now.
-    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) {
+    /// Ends an attempt. Gives whether the server is back; then its followers are told, for what it shows may be another.
+    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) -> bool {
         let was_closed = self.breaker.next_try().is_none();
         let is_back = pass.settle(outcome);
         if is_back {
             tracing::info!(server = %self.name, "the server is back");
+            self.tell_all();
         } else if was_closed && self.breaker.next_try().is_some() {
             tracing::warn!(server = %self.name, "the server is away and left alone for a while");
+        }
+        is_back
+    }
+
+    /// What changed while nobody listened isn't known: all of it may have.
+    pub(super) fn tell_all(&self) {
+        let about = lock(&self.about).clone().unwrap_or_default();
+        let can = about.object("capabilities").unwrap_or_default();
+        for (capability, change) in
+            [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
+        {
+            if can.has(capability) {
+                self.news.tell(change);
+            }
         }
     }
 
@@ -220,19 +238,21 @@ impl Hub {
 
     /// The connection by which a request goes.
     async fn lease(&self, request: &Request, cx: &Cx) -> Result<Lease, LinkError> {
-        let offer = Offer::of(&cx.abilities());
+        let offer = || Offer::of(&cx.abilities());
         let era = match self.era() {
             Some(era) => era,
             None => {
-                let shared = self.shared(offer).await?;
+                let shared = self.shared(offer()).await?;
                 let session = shared.upstream().session().await?;
                 self.learn(&session);
                 session.era()
             }
         };
+        if era == Era::Modern || matches!(request, Request::Subscribe(..)) {
+            return Ok(self.pool.lead(offer));
+        }
+        let offer = offer();
         match (request, cx.call()) {
-            (Request::Subscribe(..), _) => Ok(self.pool.lead(offer)),
-            _ if era == Era::Modern => Ok(self.pool.lead(offer)),
             (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
             (Request::Other(method, _), _) if LISTS.contains(&method.as_str()) => self.shared(offer).await,
             (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,

@@ -99,6 +99,21 @@ async fn clients_die() {
 /// How many calls are abandoned, and of how many people: a session of a server of ours has at most 64 questions open.
 const ABANDONED: usize = 1_000;
 const PEOPLE: usize = 20;
+/// How long a thousand calls may take to begin where all tests run at once, and how often that is looked at: looking all
+/// the time would leave them no processor.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` holds, looking now and then.
+async fn patiently(what: &str, condition: impl Fn() -> bool) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let waiting = async {
+        while !condition() {
+            looks.tick().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
 
 /// Goal: a thousand calls that wait for answers, and are abandoned, leave nothing behind. Method: people who think, each
 /// era of the server; what a call holds is counted by its references to them.
@@ -123,14 +138,14 @@ async fn abandoned_calls_are_forgotten() {
                 })
             })
             .collect();
-        eventually("all think", 3 * SOON, || thinking() == ABANDONED).await;
+        patiently("all think", || thinking() == ABANDONED).await;
         assert_eq!(seen(&bridge).await["calls"], ABANDONED);
         calls.iter().for_each(tokio::task::JoinHandle::abort);
-        eventually("nobody thinks", SOON, || thinking() == 0).await;
+        patiently("nobody thinks", || thinking() == 0).await;
         until(&bridge, "no calls", |now| now["calls"] == 0 && now["connections"]["in_use"] == 0).await;
-        eventually("nothing is held", SOON, || held() == before).await;
+        patiently("nothing is held", || held() == before).await;
         if era == Era::Legacy {
-            eventually("nothing runs at the server", 3 * SOON, || running.load(SeqCst) == 0).await;
+            patiently("nothing runs at the server", || running.load(SeqCst) == 0).await;
         }
         site.end().await;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_mcp::bridge::BridgeOptions;
-use callboard_mcp::outbound::Era;
+use callboard_mcp::outbound::{ClientOptions, Era};
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{Answering, CallMeta, Caller, Changed, Journal, MemoryJournal};
@@ -38,6 +38,35 @@ async fn offers_are_true() {
             let listed = send_as(&bridge, call, "callboard.tools.list", json!({})).await.unwrap();
             assert_eq!(listed["offers"], offered);
         }
+    }
+    site.end().await;
+}
+
+/// Goal: which era a server is of is found by itself, and calls go by the right connection. Method: a legacy child that
+/// refuses the question, and a server of both eras.
+#[tokio::test]
+async fn eras_are_found() {
+    let script = r#"
+        refuse_first() { hear; case "$line" in *discover*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"; hear;; esac; }
+        refuse_first; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"p","version":"1"}}'; hear
+        while hear; do call=$id; ask who; hear; text "$call" "$(part answer)"; done
+    "#;
+    let mut site = Site::new();
+    let (both, _) = site.asker();
+    let auto = || BridgeOptions {
+        client: ClientOptions { log_level: None, ..ClientOptions::default() },
+        ..BridgeOptions::default()
+    };
+    for (endpoint, said, own) in [(child(script), "a", 1), (both, "s:a", 0)] {
+        let bridge = site.bridge(endpoint, auto());
+        let person = Person::new("a", r#"{"elicitation":{}}"#);
+        let session = person.session();
+        for _ in 0..2 {
+            let told = ask_as(&bridge, person.call_in(&session), json!({ "secret": "s" })).await.unwrap();
+            assert_eq!(text(&told), said);
+        }
+        let seen = soon(bridge.observe()).await;
+        assert_eq!((&seen["connections"]["own"], &seen["connections"]["shared"]), (&json!(own), &json!(1)));
     }
     site.end().await;
 }
