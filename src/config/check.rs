@@ -26,15 +26,25 @@ pub(super) fn place(tree: &Tree, names: &[&str]) -> Option<Range<usize>> {
 
 /// Reports what doesn't fit together, and gives the registry of clinics.
 pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
-    let has_models = sections.agents.iter().any(|entry| entry.value.is_model());
-    let mut checking = Checking { sections, problems, agents: HashSet::new(), servers: HashSet::new(), has_models };
+    let has_models = !sections.unread.is_empty() || sections.agents.iter().any(|entry| entry.value.is_model());
+    let mut checking = Checking {
+        sections,
+        problems,
+        agents: HashSet::new(),
+        servers: HashSet::new(),
+        has_models,
+        unread: HashSet::new(),
+    };
     checking.ids();
     sections.upstreams.iter().for_each(|upstream| checking.upstream(upstream));
     checking.members();
     checking.choices();
     checking.routing();
     checking.listeners();
-    checking.unreached();
+    // A name that leads nowhere would make a second mistake of what it was to lead to.
+    if !checking.problems.has_errors() {
+        checking.unreached();
+    }
     registry(sections, problems)
 }
 
@@ -46,6 +56,8 @@ struct Checking<'a, 'p, 't> {
     /// The ids of virtual servers.
     servers: HashSet<&'a str>,
     has_models: bool,
+    /// The ids of those of which nothing could be made.
+    unread: HashSet<&'a str>,
 }
 
 const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a model or server";
@@ -53,6 +65,7 @@ const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a
 impl<'a> Checking<'a, '_, '_> {
     fn ids(&mut self) {
         let sections = self.sections;
+        self.unread.extend(sections.unread.iter().map(String::as_str));
         let agents = sections.agents.iter().map(|entry| (entry.value.id(), &entry.tree, true));
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree, true));
         let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree, false));
@@ -130,7 +143,7 @@ impl<'a> Checking<'a, '_, '_> {
                     self.problems.error(span, format!("{member} is a member twice"));
                 } else if self.servers.contains(&**member) {
                     self.problems.error(span, format!("{member} is a virtual server, which can't be a member"));
-                } else if !self.agents.contains(&**member) {
+                } else if !self.agents.contains(&**member) && !self.unread.contains(&**member) {
                     let help = did_you_mean(member, self.agents.iter().copied());
                     let message =
                         format!("the server {} has the member {member}, which isn't declared", entry.value.id);
@@ -147,6 +160,9 @@ impl<'a> Checking<'a, '_, '_> {
         for entry in &self.sections.agents {
             let AgentDeclaration::Models(_, choice) = &entry.value else { continue };
             for (at, member) in choice.members.iter().enumerate().filter(|(_, member)| !models.contains(&***member)) {
+                if self.unread.contains(&**member) {
+                    continue;
+                }
                 let help = did_you_mean(member, models.iter().copied());
                 let span = item_place(&entry.tree, "members", at);
                 self.problems.error_with(span, format!("there is no model {member}"), help);
@@ -181,7 +197,7 @@ impl<'a> Checking<'a, '_, '_> {
         let names = tree.get("server_strategies");
         let mut ids: Vec<_> = routing.server_strategies.keys().collect();
         ids.sort_unstable();
-        for id in ids {
+        for id in ids.into_iter().filter(|id| !self.sections.unread.contains(id)) {
             let Some(upstream) = self.upstream_of(id) else {
                 let help = did_you_mean(id, self.upstream_ids());
                 let span = names.and_then(|names| names.key_span(id));
@@ -209,6 +225,7 @@ impl<'a> Checking<'a, '_, '_> {
             }
             match answerer {
                 Answerer::Client => {}
+                Answerer::Server(id) | Answerer::Model(id) if self.unread.contains(&**id) => {}
                 _ if is_for_people => {
                     self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]"))
                 }
@@ -278,6 +295,9 @@ impl<'a> Checking<'a, '_, '_> {
         let several = listener.agents.iter().enumerate().map(|(at, id)| (id, item_place(tree, "agents", at)));
         let mut seen = HashSet::new();
         for (id, span) in one.chain(several) {
+            if self.unread.contains(&**id) {
+                continue;
+            }
             if !self.agents.contains(&**id) && !self.servers.contains(&**id) {
                 let help = did_you_mean(id, self.agents.iter().chain(&self.servers).copied());
                 let message = format!("the listener on {bind} is for agent {id}, which isn't declared");
@@ -291,7 +311,7 @@ impl<'a> Checking<'a, '_, '_> {
             }
         }
         if listener.dialect == Dialect::Mcp && listener.named().next().is_none() {
-            if self.agents.is_empty() && self.servers.is_empty() {
+            if self.agents.is_empty() && self.servers.is_empty() && self.unread.is_empty() {
                 let message = format!("the listener on {bind}: there is no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);
             }
