@@ -10,7 +10,6 @@ use callboard_message::surface::CreateMessage;
 use callboard_message::{
     Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
 };
-use callboard_runtime::testkit::eventually;
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, Cx, Handlers, Journal, MemoryJournal, PendingQuestion, SyncHandler, System,
 };
@@ -142,6 +141,12 @@ impl Stage {
         serde_json::from_str(call.reply().await.unwrap().unwrap().get()).unwrap()
     }
 
+    /// What was recorded for the audit.
+    async fn recorded(&self) -> Vec<Value> {
+        let records = self.journal.read("audit", 0, 100).await.unwrap();
+        records.into_iter().map(|(_, record)| record.body).collect()
+    }
+
     async fn end(self) {
         self.system.shutdown(Duration::ZERO).await;
         self.bridge.said_goodbye().await;
@@ -183,7 +188,7 @@ async fn the_document_s_question_is_answered_in_its_words() {
     let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
     assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
     assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
-    assert!(stage.journal.last().await.is_empty());
+    assert_eq!(stage.recorded().await, Vec::<Value>::new());
     stage.end().await;
 }
 
@@ -321,9 +326,14 @@ async fn a_forged_origin_is_ignored() {
         });
         assert_eq!(result["heard"]["result"], expected);
     }
-    let recorded = || stage.journal.len() > 0;
-    eventually("the forgery is recorded", SOON, recorded).await;
-    let records = stage.journal.last().await;
+    // It is written beside the call.
+    let recorded = async {
+        while stage.recorded().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, recorded).await.unwrap();
+    let records = stage.recorded().await;
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!((records[0]["event"].as_str(), records[0]["principal"].as_str()), (Some("origin_mismatch"), Some("A")));
     stage.end().await;

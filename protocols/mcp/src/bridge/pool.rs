@@ -258,6 +258,12 @@ impl Pool {
         }
     }
 
+    /// Whether any connection stands.
+    pub(super) fn is_up(&self) -> bool {
+        let all: Vec<_> = lock(&self.state).all().cloned().collect();
+        all.iter().any(|connection| connection.upstream.current().is_some())
+    }
+
     /// What people see of it.
     pub(super) fn observe(&self) -> serde_json::Value {
         let state = lock(&self.state);

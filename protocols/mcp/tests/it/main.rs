@@ -36,6 +36,10 @@ mod tasks_modern;
 mod bridge_kit;
 // Many clients of one bridge: nothing of one reaches another.
 mod bridge_clients;
+// Whose connection a call goes by, what is offered on it, and who is asked.
+mod bridge_scopes;
+// Servers and clients that die, hang, come back, are slow; limits.
+mod bridge_faults;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
 // An agent that shows everything, and a server of the full protocol around it.

@@ -1,6 +1,7 @@
 //! What models promise. Bodies of answers are recorded ones, shortened.
 
 mod anthropic;
+mod bounds;
 mod chat;
 mod choosing;
 mod conversation;

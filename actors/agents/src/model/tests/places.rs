@@ -12,10 +12,13 @@ fn place(kind: Kind, config: Remote) -> Result<Place, ModelError> {
     Place::of(kind, &config, &|_| Some(SecretString::from(KEY)))
 }
 
+/// Kind, address given, API, its version, and where requests go.
+type Row = (Kind, Option<&'static str>, Api, Option<&'static str>, &'static str);
+
 /// Goal: each provider is asked at its address. Method: rows of kind, address given, API, and where requests go.
 #[test]
 fn addresses() {
-    let rows: [(Kind, Option<&str>, Api, Option<&str>, &str); 9] = [
+    let rows: [Row; 9] = [
         (Kind::Openai, None, Api::Chat, None, "https://api.openai.com/v1/chat/completions"),
         (Kind::Openai, None, Api::Responses, None, "https://api.openai.com/v1/responses"),
         (Kind::Anthropic, None, Api::Chat, None, "https://api.anthropic.com/v1/messages"),
