@@ -40,6 +40,8 @@ mod bridge_clients;
 mod bridge_scopes;
 // Servers and clients that die, hang, come back, are slow; limits.
 mod bridge_faults;
+// Calls of tools that are sent again, and results that are known already.
+mod bridge_tools;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
 // An agent that shows everything, and a server of the full protocol around it.
