@@ -47,6 +47,10 @@ impl Caller for JudgedCaller {
         self.inner.log(line);
     }
 
+    fn elicitation_done(&self, id: &str) {
+        self.inner.elicitation_done(id);
+    }
+
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }

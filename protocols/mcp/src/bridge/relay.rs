@@ -137,6 +137,12 @@ impl Caller for Relay {
         }
     }
 
+    fn elicitation_done(&self, id: &str) {
+        if let Some(told) = &self.told {
+            told.elicitation_done(id);
+        }
+    }
+
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         match &self.answers {
             Some(answers) => answers.ask(self.checked(question)),
