@@ -5,7 +5,6 @@
 
 mod load;
 mod process;
-mod stand_in;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -114,10 +113,8 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--serve", "echo"] => return process::serve_echo(),
-        ["--serve", "gateway", url, era] => return stand_in::serve(url, era),
-        _ => {}
+    if let ["--serve", "echo"] = words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        return process::serve_echo();
     }
     let outcome = arguments(&words).and_then(|arguments| bench(&arguments));
     outcome.unwrap_or_else(|why| {

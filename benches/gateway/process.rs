@@ -59,8 +59,8 @@ impl Process {
              trust = \"loopback_operator\"\n"
         );
         fs::write(&file, topology).map_err(|e| e.to_string())?;
-        let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-        command.args(["--serve", "gateway", &format!("http://{address}{path}"), era]).stdin(Stdio::piped());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        command.arg("serve").arg(&file).arg("--lifeline").stdin(Stdio::piped());
         Self::announced(command, Some(folder))
     }
 

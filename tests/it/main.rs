@@ -15,6 +15,8 @@ mod keys;
 mod gateway;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.
 mod hostile;
+// HMCP: two agents that answer like models, over three transports, and their guard.
+mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
@@ -25,6 +27,8 @@ mod neurology;
 mod output;
 // Another topology while a node runs: what changed is replaced, nothing else is touched.
 mod reload;
+// What a server asks in mid-call is answered: by strategy, in its own dialect.
+mod questions;
 // Nothing of what clinics answer is kept or logged.
 mod residency;
 // `callboard serve`: start, restart, drain, and mistakes in files.

@@ -3,17 +3,16 @@
 use std::fs;
 
 use crate::command::{Outcome, cargo, output, program, root, watch};
-use crate::instructions;
+use crate::{instructions, tools};
 
 const README: &str = "benches/README.md";
-/// The tables stand between these lines; all else in the file is a person's.
-const BEGIN: &str = "<!-- tables: written by `cargo xtask bench` -->";
-const END: &str = "<!-- end of tables -->";
+/// Tables stand between two such lines; all else in the file is a person's.
+type Place = [&'static str; 2];
+const TABLES: Place = ["<!-- tables: written by `cargo xtask bench` -->", "<!-- end of tables -->"];
+const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
 
 /// Runs table, memory and instructions, and writes what they print.
 pub fn run(rounds: Option<&str>) -> Outcome {
-    let path = root().join(README);
-    let readme = fs::read_to_string(&path).map_err(|e| format!("{README} can't be read: {e}"))?;
     let header = header()?;
     let mut table = vec!["bench", "--bench", "mailbox_table", "--"];
     table.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
@@ -24,8 +23,23 @@ pub fn run(rounds: Option<&str>) -> Outcome {
         printed(&["bench", "--bench", "wire"])?,
         printed(&["bench", "--bench", "http"])?,
     ];
-    let readme = replaced(&readme, &format!("{header}\n\n{}", tables.join("\n")))?;
-    fs::write(&path, readme).map_err(|e| format!("{README} can't be written: {e}"))
+    write(TABLES, &format!("{header}\n\n{}", tables.join("\n")))
+}
+
+/// Runs the bench of gateways, with the one of another house that it installs first, and writes what it prints.
+pub fn gateway(rounds: Option<&str>) -> Outcome {
+    let header = header()?;
+    let other = tools::mcp_proxy()?;
+    let other = other.to_string_lossy();
+    let mut bench = vec!["bench", "--bench", "gateway", "--", "--mcp-proxy", &*other];
+    bench.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
+    write(GATEWAY, &format!("{header}\n\n{}", printed(&bench)?))
+}
+
+fn write(place: Place, tables: &str) -> Outcome {
+    let path = root().join(README);
+    let readme = fs::read_to_string(&path).map_err(|e| format!("{README} can't be read: {e}"))?;
+    fs::write(&path, replaced(&readme, place, tables)?).map_err(|e| format!("{README} can't be written: {e}"))
 }
 
 fn printed(arguments: &[&str]) -> Outcome<String> {
@@ -61,10 +75,10 @@ fn cpu() -> String {
 }
 
 /// `readme` with `tables` in the place for them.
-fn replaced(readme: &str, tables: &str) -> Outcome<String> {
-    let parts = readme.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = parts.ok_or_else(|| format!("{README} needs the lines {BEGIN} and {END}"))?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", tables.trim_end()))
+fn replaced(readme: &str, [begin, end]: Place, tables: &str) -> Outcome<String> {
+    let parts = readme.split_once(begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) = parts.ok_or_else(|| format!("{README} needs the lines {begin} and {end}"))?;
+    Ok(format!("{before}{begin}\n\n{}\n\n{end}{after}", tables.trim_end()))
 }
 
 #[cfg(test)]
@@ -74,10 +88,11 @@ mod tests {
     /// Goal: only the tables change, however often. Method: replace twice between the lines, and once without them.
     #[test]
     fn tables_are_replaced_in_place() {
-        let readme = format!("# Benches\n\n{BEGIN}\nold\n{END}\n\nWhy.\n");
-        let once = replaced(&readme, "first\n").unwrap();
-        let twice = replaced(&once, "second\n").unwrap();
-        assert_eq!(twice, format!("# Benches\n\n{BEGIN}\n\nsecond\n\n{END}\n\nWhy.\n"));
-        assert!(replaced("no place", "x").is_err());
+        let [begin, end] = TABLES;
+        let readme = format!("# Benches\n\n{begin}\nold\n{end}\n\nWhy.\n");
+        let once = replaced(&readme, TABLES, "first\n").unwrap();
+        let twice = replaced(&once, TABLES, "second\n").unwrap();
+        assert_eq!(twice, format!("# Benches\n\n{begin}\n\nsecond\n\n{end}\n\nWhy.\n"));
+        assert!(replaced(&readme, GATEWAY, "x").is_err());
     }
 }

@@ -21,6 +21,8 @@ usage: cargo xtask TASK
   peers                installs the programs that tests/peers talks to, and says how to run one of its tests
   conformance [SIDE]   the official MCP suite against our server, our client, or both
   bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
+  bench gateway [--rounds N]
+                       callboard as a gateway beside the crate mcp-proxy, which is installed: the tables of that
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         ["peers"] => peers::install(),
         ["bench"] => bench::run(None),
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
+        ["bench", "gateway"] => bench::gateway(None),
+        ["bench", "gateway", "--rounds", rounds] => bench::gateway(Some(rounds)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),
         ["soak"] => long::soak(),
         ["fuzz"] => long::fuzz(long::CASES_DEFAULT),

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use crate::command::{Outcome, cargo, program, run, target};
 
 const DENY_VERSION: &str = "0.20.2";
+const MCP_PROXY_VERSION: &str = "0.6.0";
 
 /// rustfmt and clippy, which a minimal Rust installation lacks.
 pub fn components() -> Outcome {
@@ -46,6 +47,11 @@ fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
 pub fn deny() -> Outcome {
     let tool = installed("cargo-deny", DENY_VERSION)?;
     run(program(&tool.to_string_lossy(), &["check", "licenses", "bans", "sources"]))
+}
+
+/// The gateway of another house that the bench of gateways is measured beside.
+pub fn mcp_proxy() -> Outcome<PathBuf> {
+    installed("mcp-proxy", MCP_PROXY_VERSION)
 }
 
 /// Path of a cargo tool at a version, built into the target directory at first use.

@@ -8,10 +8,14 @@ use callboard_runtime::Cx;
 use tokio::time::Instant;
 
 use super::member::Member;
-use super::{BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR, BUNDLE_SLOW_WAIT, Parts};
+use super::{
+    BUNDLE_MEMBERS_MAX, BUNDLE_PROBE_PAUSE_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_FOR, BUNDLE_SLOW_WAIT, Parts,
+};
 
 /// In the `_meta` of a list: `[{"server": member, "why": sentence}]`, the members whose part is missing.
 pub const MISSING: &str = "callboard/missing";
+/// How long a list may be kept, in milliseconds (MCP 2026-07-28, caching).
+pub(super) const KEPT_FOR: &str = "ttlMs";
 /// Most characters of a member's own sentence that are told.
 const WHY_CHARS_MAX: usize = 200;
 
@@ -66,7 +70,11 @@ impl Message for Probe {
 
 /// Which members' parts are missing, and why.
 #[derive(Default)]
-pub(super) struct Missing(Vec<(String, String)>);
+pub(super) struct Missing {
+    servers: Vec<(String, String)>,
+    /// How long what there is may be kept, in milliseconds, where a member says so.
+    kept_for: Option<u64>,
+}
 
 impl Missing {
     /// Puts a failure to the account of `member`; one that has no such thing isn't missing.
@@ -76,24 +84,58 @@ impl Missing {
             return;
         }
         tracing::warn!(member = member.name, kind = %failure.kind, "a member's part is missing");
-        self.0.push((member.name.clone(), why(member, failure)));
+        self.servers.push((member.name.clone(), why(member, failure)));
         let may_return = matches!(failure.kind, Overloaded | TimedOut | Unavailable);
         if may_return && let Some(pause) = member.away().begin() {
             cx.tell_after(pause, Probe { member: at });
         }
     }
 
-    pub(super) fn sentences(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(server, why)| format!("{server} isn't available now: {why}"))
+    /// Puts down what is missing of `member`'s own list, as it says itself, and how long that may be kept.
+    pub(super) fn add_theirs(&mut self, member: &Member, page: &RawObject) {
+        self.keep(page.read(KEPT_FOR));
+        let Some(meta) = page.get("_meta").filter(|meta| meta.get().contains(MISSING)) else { return };
+        let theirs = RawObject::parse(meta).ok().and_then(|meta| meta.read::<Vec<RawObject>>(MISSING));
+        for entry in theirs.unwrap_or_default().into_iter().take(BUNDLE_MEMBERS_MAX) {
+            let (server, why) = (entry.text("server").unwrap_or_default(), entry.text("why").unwrap_or_default());
+            let server = match server == member.name {
+                true => server,
+                false => format!("{}/{}", member.name, told(&server)),
+            };
+            let entry = (server, told(&why));
+            if !self.servers.contains(&entry) {
+                self.servers.push(entry);
+            }
+        }
     }
 
-    /// Says it in a list's `_meta`.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.servers.append(&mut other.servers);
+        self.keep(other.kept_for);
+    }
+
+    fn keep(&mut self, millis: Option<u64>) {
+        self.kept_for = self.kept_for.into_iter().chain(millis).min();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    pub(super) fn sentences(&self) -> impl Iterator<Item = String> {
+        self.servers.iter().map(|(server, why)| format!("{server} isn't available now: {why}"))
+    }
+
+    /// Says it in a list's `_meta`; a list that lacks something is kept by nobody.
     pub(super) fn note(&self, page: &mut RawObject) {
-        if !self.0.is_empty() {
-            let entry = |(server, why): &(String, String)| RawObject::new().with("server", server).with("why", why);
-            let missing: Vec<_> = self.0.iter().map(entry).collect();
-            page.set("_meta", RawObject::new().with(MISSING, missing));
+        if self.is_empty() {
+            self.kept_for.into_iter().for_each(|millis| page.set(KEPT_FOR, millis));
+            return;
         }
+        let entry = |(server, why): &(String, String)| RawObject::new().with("server", server).with("why", why);
+        let missing: Vec<_> = self.servers.iter().map(entry).collect();
+        page.set(KEPT_FOR, 0);
+        page.set("_meta", RawObject::new().with(MISSING, missing));
     }
 }
 
@@ -102,8 +144,12 @@ fn why(member: &Member, failure: &Failure) -> String {
     let own = failure.message.strip_prefix(&format!("{}: ", member.name)).unwrap_or(&failure.message);
     match failure.kind {
         FailureKind::Internal => "internal error".to_owned(),
-        _ => own.chars().filter(|c| !c.is_control()).take(WHY_CHARS_MAX).collect(),
+        _ => told(own),
     }
+}
+
+fn told(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(WHY_CHARS_MAX).collect()
 }
 
 impl Parts {

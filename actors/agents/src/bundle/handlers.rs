@@ -1,5 +1,7 @@
 //! What a bundle answers.
 
+use std::collections::HashMap;
+
 use callboard_message::surface::{
     About, CallTool, Complete, CompleteResult, CreateMessage, Describe, GetPrompt, GetPromptResult, ListPrompts,
     ListResourceTemplates, ListResources, ListTools, ReadResource, ReadResourceResult, Subscribe, Unsubscribe,
@@ -8,7 +10,7 @@ use callboard_message::{Failure, RawObject, SampleAnswer, ToolResult};
 use callboard_runtime::{Agent, Changed, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
 use futures::future::join_all;
 
-use super::away::{Missing, Probe};
+use super::away::{KEPT_FOR, Missing, Probe};
 use super::list::What;
 use super::member::Member;
 use super::{BUNDLE_CALLS_MAX, BUNDLE_MEMBERS_MAX, Bundle, Parts};
@@ -57,9 +59,9 @@ macro_rules! agents {
                 $more
             }
 
-            /// It has no state that a dropped request could leave half changed.
+            /// It has no state that a dropped request could leave half changed, and hardly any work of its own.
             fn profile() -> Profile {
-                Profile::default().cancel_safe()
+                Profile::default().cancel_safe().with_askers()
             }
 
             fn started(&mut self, cx: &mut Cx) {
@@ -137,18 +139,25 @@ impl Parts {
             let limit = member.limit(self.list_timeout, cx);
             (at, member, member.ask_until::<Describe>(RawObject::new(), limit, cx).await)
         });
-        let (mut instructions, mut missing) = (Vec::new(), Missing::default());
+        let (mut instructions, mut missing, mut told) = (Vec::new(), Missing::default(), HashMap::new());
         for (at, member, about) in join_all(asking).await {
             match about {
                 Ok(about) => {
-                    let theirs = about.text("instructions").map(|theirs| format!("{}: {theirs}", member.name));
+                    let theirs = about.text("instructions").map(|theirs| match self.members.len() {
+                        1 => theirs,
+                        _ => format!("{}: {theirs}", member.name),
+                    });
                     instructions.extend(theirs);
+                    told.extend(about.object("capabilities").map(|theirs| (at, theirs)));
                 }
                 Err(failure) => missing.add(member, at, &failure, cx),
             }
         }
         instructions.extend(missing.sentences());
-        let mut about = RawObject::new().with("capabilities", self.capabilities());
+        let mut about = RawObject::new().with("capabilities", self.capabilities(&told));
+        if !missing.is_empty() {
+            about.set(KEPT_FOR, 0);
+        }
         if !instructions.is_empty() {
             about.set("instructions", instructions.join("\n"));
         }

@@ -77,6 +77,8 @@ struct Part {
     at: usize,
     /// Each page's items, and the cursor that it was asked for with.
     pages: Vec<(Option<String>, Vec<Box<RawValue>>)>,
+    /// What it says is missing.
+    missing: Missing,
     /// The rest: where it goes on, or why there is none.
     rest: Result<Option<String>, Failure>,
 }
@@ -107,6 +109,7 @@ impl Parts {
         let mut missing = Missing::default();
         for part in join_all(reading).await {
             let at = part.at;
+            missing.append(part.missing);
             for (cursor, page) in part.pages {
                 if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
                     return Ok(page_of(what, items, Some(From::Member { at, cursor }), &missing));
@@ -126,7 +129,7 @@ impl Parts {
     /// Reads a member's list from `cursor`, as much as fits on one page of the bundle's.
     async fn read_part(&self, what: What, at: usize, member: &Member, mut cursor: Option<String>, cx: &Cx) -> Part {
         let limit = member.limit(self.list_timeout, cx);
-        let (mut pages, mut count) = (Vec::new(), 0);
+        let (mut pages, mut count, mut missing) = (Vec::new(), 0, Missing::default());
         let rest = loop {
             if count >= BUNDLE_PAGE_ITEMS_MAX || pages.len() >= PAGES_AT_ONCE_MAX {
                 break Ok(cursor);
@@ -135,6 +138,7 @@ impl Parts {
                 Ok(page) => page,
                 Err(failure) => break Err(failure),
             };
+            missing.add_theirs(member, &page);
             let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
             let shown: Vec<_> = theirs.into_iter().filter_map(|item| self.renamed(what, at, member, item)).collect();
             count += shown.len();
@@ -146,7 +150,7 @@ impl Parts {
                 next => next,
             };
         };
-        Part { at, pages, rest }
+        Part { at, pages, missing, rest }
     }
 
     /// An item as the bundle shows it; `None` where it doesn't.

@@ -103,6 +103,11 @@ impl Member {
         self.handles.iter().any(|name| name == CreateMessage::NAME)
     }
 
+    /// Whether it stands for something outside, which may not have what it could have.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside
+    }
+
     /// The name that something of this member's is shown under.
     pub(super) fn joined(&self, name: &str) -> String {
         joined(&self.name, name)
@@ -126,8 +131,9 @@ impl Member {
         }
         self.agent.ask_named(name, body, call).await.map_err(|mut failure| {
             // Whoever called knows the bundle only.
-            if failure.kind == FailureKind::Unavailable {
-                failure.message = format!("{}: {}", self.name, failure.message);
+            let before = format!("{}: ", self.name);
+            if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before) {
+                failure.message.insert_str(0, &before);
             }
             failure
         })

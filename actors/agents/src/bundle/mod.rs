@@ -180,20 +180,28 @@ impl Parts {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn capabilities(&self) -> RawObject {
-        let any = |can: fn(&Member) -> bool| self.members.iter().any(can);
+    /// What the members can do together. `told` is what those outside say of themselves; of one that says nothing
+    /// everything is believed, for it may come to have it.
+    fn capabilities(&self, told: &HashMap<usize, RawObject>) -> RawObject {
+        let any = |name: &str, can: fn(&Member) -> bool| {
+            let mut members = self.members.iter().enumerate();
+            members.any(|(at, member)| match told.get(&at).filter(|_| member.is_outside()) {
+                Some(theirs) => theirs.has(name),
+                None => can(member),
+            })
+        };
         let changing = || RawObject::new().with("listChanged", true);
         let mut can = RawObject::new().with("logging", RawObject::new());
-        if !self.tools.is_empty() || any(Member::lists_tools) {
+        if !self.tools.is_empty() || any("tools", Member::lists_tools) {
             can.set("tools", changing());
         }
-        if any(Member::has_resources) || any(Member::lists_resources) {
+        if any("resources", |member| member.has_resources() || member.lists_resources()) {
             can.set("resources", changing().with("subscribe", true));
         }
-        if any(Member::has_prompts) {
+        if any("prompts", Member::has_prompts) {
             can.set("prompts", changing());
         }
-        if any(Member::completes) {
+        if any("completions", Member::completes) {
             can.set("completions", RawObject::new());
         }
         can

@@ -107,20 +107,8 @@ impl Parts {
     /// Passes it on to whoever has the resource, the first time it is said.
     pub(super) async fn subscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
-        {
-            let mut followed = self.followed();
-            let is_full = followed.len() >= BUNDLE_SUBSCRIPTIONS_MAX;
-            match followed.entry(uri.clone()) {
-                Entry::Occupied(mut entry) => {
-                    entry.get_mut().times += 1;
-                    return Ok(RawObject::new());
-                }
-                Entry::Vacant(_) if is_full => {
-                    let why = format!("more than {BUNDLE_SUBSCRIPTIONS_MAX} resources are followed");
-                    return Err(Failure::new(FailureKind::Overloaded, why));
-                }
-                Entry::Vacant(_) => {}
-            }
+        if self.follow(&uri, None)? {
+            return Ok(RawObject::new());
         }
         let owner = self.owners.get(&uri);
         let can = |at: &usize| self.members.get(*at).is_some_and(Member::subscribes);
@@ -144,11 +132,29 @@ impl Parts {
         if let Some(why) = why.filter(|_| members.is_empty() && !other_may_have_it()) {
             return Err(why);
         }
-        match self.followed().entry(uri) {
-            Entry::Occupied(mut entry) => entry.get_mut().times += 1,
-            Entry::Vacant(entry) => drop(entry.insert(Followed { members, times: 1 })),
-        }
+        self.follow(&uri, Some(members))?;
         Ok(RawObject::new())
+    }
+
+    /// Counts that somebody follows `uri`, where somebody does already or `members` have been told. Says whether it did.
+    ///
+    /// # Errors
+    /// `Overloaded` where too many resources are followed.
+    fn follow(&self, uri: &str, members: Option<Vec<usize>>) -> Result<bool, Failure> {
+        let mut followed = self.followed();
+        if let Some(before) = followed.get_mut(uri) {
+            before.times += 1;
+            return Ok(true);
+        }
+        if followed.len() >= BUNDLE_SUBSCRIPTIONS_MAX {
+            let why = format!("more than {BUNDLE_SUBSCRIPTIONS_MAX} resources are followed");
+            return Err(Failure::new(FailureKind::Overloaded, why));
+        }
+        let is_told = members.is_some();
+        if let Some(members) = members {
+            followed.insert(uri.to_owned(), Followed { members, times: 1 });
+        }
+        Ok(is_told)
     }
 
     /// Passes it on to whoever was told, the last time it is said.

@@ -13,7 +13,7 @@ use super::hub::Hub;
 use super::keeper;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
 use crate::outbound::{
-    ClientError, ClientOptions, Endpoint, Era, Errand, News, Wiring, admit, bounded, http_client, judge_reply,
+    ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring, admit, bounded, judge_reply,
 };
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
@@ -22,7 +22,7 @@ pub struct Bridge {
     name: String,
     endpoint: Endpoint,
     options: Arc<BridgeOptions>,
-    http: reqwest::Client,
+    http: Clients,
     /// Which era the server was found to be of; what it said of itself.
     remembered: Arc<Mutex<Option<Era>>>,
     about: Arc<Mutex<Option<RawObject>>>,
@@ -44,7 +44,7 @@ impl Bridge {
     /// See [`ClientError`].
     pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
         options.client.fit(&endpoint)?;
-        let http = http_client(&options.client)?;
+        let http = Clients::new(&options.client)?;
         Ok(Self {
             name: name.into(),
             endpoint,
@@ -72,7 +72,7 @@ impl Agent for Bridge {
 
     fn profile() -> Profile {
         // What is given up is given up on the wire too; the state is a handle to the connections.
-        Profile::default().cancel_safe()
+        Profile::default().cancel_safe().with_askers()
     }
 
     fn started(&mut self, cx: &mut Cx) {
@@ -81,6 +81,7 @@ impl Agent for Bridge {
             endpoint: self.endpoint.clone(),
             options: Arc::new(client),
             http: self.http.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
             news: News::of(cx.clone(), true),
             tools: Arc::default(),
             remembered: self.remembered.clone(),

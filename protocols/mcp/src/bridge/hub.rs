@@ -14,8 +14,11 @@ use super::offer::Offer;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT};
 use super::pool::{Key, Lease, Owner, Pool};
 use super::relay::Desk;
+use super::retry::{Passing, Watch};
+use super::tools::Tools;
 use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, Session, Wiring, lock, plain_value};
 
+const TOOLS_CALL: &str = "tools/call";
 /// Requests for lists: the same for whoever can answer the same.
 const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
 
@@ -25,6 +28,7 @@ pub(super) struct Hub {
     pub(super) breaker: Breaker,
     pub(super) pool: Arc<Pool>,
     desk: Arc<Desk>,
+    tools: Tools,
     calls: Semaphore,
     calls_max: u32,
     /// Which era the server was found to be of.
@@ -33,6 +37,31 @@ pub(super) struct Hub {
     shares_channel: AtomicBool,
     /// What the server said of itself last.
     about: Arc<Mutex<Option<RawObject>>>,
+}
+
+/// Why a request came to nothing.
+struct Trouble {
+    failure: Failure,
+    /// The same again may go well. Not where it wasn't even sent: that was this side's decision.
+    may_pass: bool,
+}
+
+impl Passing for Trouble {
+    fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self { failure, may_pass: false }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        trouble.failure
+    }
 }
 
 /// What is asked of a connection.
@@ -54,6 +83,7 @@ impl Hub {
             Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
         Self {
             desk: Arc::new(desk),
+            tools: Tools::new(&options.tools, wiring.tools.clone()),
             breaker: Breaker::new(options.failures_max, options.backoff),
             calls: Semaphore::new(calls_max as usize),
             calls_max,
@@ -71,14 +101,24 @@ impl Hub {
         let cx = self.relayed(cx);
         match errand {
             Errand::Describe => self.describe(&cx).await,
-            Errand::ListTools(params) => self.send(Request::ListTools(params), &cx).await,
-            Errand::Subscribe { on, params } => self.send(Request::Subscribe(on, params), &cx).await,
-            Errand::Request { method, params } => self.send(Request::Other(method, params), &cx).await,
+            Errand::ListTools(params) => Ok(self.send(Request::ListTools(params), &cx).await?),
+            Errand::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, params), &cx).await?),
+            Errand::Request { method, params } if method == TOOLS_CALL => self.call_tool(params, &cx).await,
+            Errand::Request { method, params } => Ok(self.send(Request::Other(method, params), &cx).await?),
             Errand::Use { tool, params } => {
-                let result = self.send(Request::Other("tools/call".to_owned(), params), &cx).await?;
+                let result = self.call_tool(params, &cx).await?;
                 plain_value(&result, async { self.pool.lead(Offer::NOTHING).upstream().is_wrapped(&tool).await }).await
             }
         }
+    }
+
+    /// `tools/call`: its result is known already, or it is sent until it is decided.
+    async fn call_tool(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let send = |params, watch: Watch| {
+            let cx = watched(cx, &watch);
+            async move { self.send(Request::Other(TOOLS_CALL.to_owned(), params), &cx).await }
+        };
+        Ok(self.tools.call_tool(params, cx, send).await?)
     }
 
     /// The surroundings of the call, with questions going to whoever answers them.
@@ -117,12 +157,12 @@ impl Hub {
     }
 
     /// Sends a request of the call `cx`, where the server is there and has a place for it.
-    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Trouble> {
         let _place = self.place().await?;
         let pass = self.pass().await?;
         let outcome = self.carry(request, cx).await;
         self.settle(pass, &outcome);
-        outcome.map_err(|error| self.failure(error))
+        outcome.map_err(|error| Trouble { may_pass: error.may_pass(), failure: self.failure(error) })
     }
 
     async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
@@ -259,7 +299,7 @@ impl Hub {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),
-            None => serde_json::json!({ "state": "apart" }),
+            None => serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } }),
         };
         let next_try = self.breaker.next_try();
         if let Some(until) = next_try {
@@ -269,7 +309,14 @@ impl Hub {
         seen["failures"] = self.breaker.failures().into();
         seen["connections"] = self.pool.observe();
         seen["calls"] = (self.calls_max as usize - self.calls.available_permits()).into();
+        seen["tools"] = self.tools.observe();
         seen["calls_max"] = self.calls_max.into();
         seen
     }
+}
+
+/// The same surroundings, with what the call's caller is asked and told watched.
+fn watched(cx: &Cx, watch: &Watch) -> Cx {
+    let Some((call, caller)) = cx.call().and_then(|call| Some((call, call.caller.clone()?))) else { return cx.clone() };
+    cx.within(Arc::new(CallMeta::clone(call).with_caller(watch.over(caller))))
 }

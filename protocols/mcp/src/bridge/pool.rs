@@ -233,7 +233,7 @@ impl Pool {
     /// Ends the connection of `key` with `session`.
     fn ends_with(self: &Arc<Self>, session: &Arc<PeerSession>, key: &Key) -> AbortOnDropHandle<()> {
         let (over, key, pool) = (session.over.clone(), key.clone(), Arc::downgrade(self));
-        AbortOnDropHandle::new(tokio::spawn(async move {
+        AbortOnDropHandle::new(self.wiring.spawn(async move {
             over.cancelled().await;
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.
@@ -256,6 +256,12 @@ impl Pool {
         if before > 0 {
             self.freed.notify_waiters();
         }
+    }
+
+    /// Whether any connection stands.
+    pub(super) fn is_up(&self) -> bool {
+        let all: Vec<_> = lock(&self.state).all().cloned().collect();
+        all.iter().any(|connection| connection.upstream.current().is_some())
     }
 
     /// What people see of it.

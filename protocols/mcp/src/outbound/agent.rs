@@ -11,10 +11,11 @@ use tokio_util::task::TaskTracker;
 
 use super::connect::Wiring;
 use super::errand::{Errand, admit, bounded, judge_reply};
+use super::link::Clients;
 use super::news::News;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
 use super::unwrap::plain_value;
-use super::upstream::{Upstream, http_client};
+use super::upstream::Upstream;
 use crate::wire::Era;
 
 /// An MCP server elsewhere, as an agent of this system.
@@ -32,7 +33,7 @@ use crate::wire::Era;
 pub struct McpClient {
     endpoint: Endpoint,
     options: Arc<ClientOptions>,
-    http: reqwest::Client,
+    http: Clients,
     /// Which era the server was found to be of.
     remembered: Arc<Mutex<Option<Era>>>,
     /// What ended clients have left to do.
@@ -48,7 +49,7 @@ impl McpClient {
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
         options.fit(&endpoint)?;
-        let http = http_client(&options)?;
+        let http = Clients::new(&options)?;
         Ok(Self {
             endpoint,
             options: Arc::new(options),
@@ -74,7 +75,7 @@ impl Agent for McpClient {
 
     fn profile() -> Profile {
         // What is given up is given up on the wire too; the state is a handle to the connection.
-        Profile::default().cancel_safe()
+        Profile::default().cancel_safe().with_askers()
     }
 
     fn started(&mut self, cx: &mut Cx) {
@@ -82,6 +83,7 @@ impl Agent for McpClient {
             endpoint: self.endpoint.clone(),
             options: self.options.clone(),
             http: self.http.clone(),
+            runtime: tokio::runtime::Handle::try_current().ok(),
             news: News::of(cx.clone(), true),
             tools: Arc::default(),
             remembered: self.remembered.clone(),

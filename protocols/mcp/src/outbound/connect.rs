@@ -5,12 +5,14 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::RawObject;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::ear::Ear;
 use super::legacy;
-use super::link::{Http, Link, LinkError, lock};
+use super::link::{Clients, Http, Link, LinkError, lock};
 use super::listen;
 use super::modern::{self, Discovered};
 use super::news::News;
@@ -24,7 +26,9 @@ use crate::wire::{Era, Revision};
 pub(crate) struct Wiring {
     pub(crate) endpoint: Endpoint,
     pub(crate) options: Arc<ClientOptions>,
-    pub(crate) http: reqwest::Client,
+    pub(crate) http: Clients,
+    /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
+    pub(crate) runtime: Option<Handle>,
     /// Whom to tell of changes.
     pub(crate) news: News,
     /// What is known of the server's tools.
@@ -32,6 +36,16 @@ pub(crate) struct Wiring {
     /// Which era the server was found to be of; outlasts an incarnation of the agent.
     pub(crate) remembered: Arc<Mutex<Option<Era>>>,
     pub(crate) farewells: TaskTracker,
+}
+
+impl Wiring {
+    /// Runs `work` where it can outlast the call that needed it.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        match &self.runtime {
+            Some(runtime) => runtime.spawn(work),
+            None => tokio::spawn(work),
+        }
+    }
 }
 
 /// What one connection after another is made from.

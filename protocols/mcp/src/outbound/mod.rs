@@ -44,9 +44,9 @@ pub use crate::wire::{Era, Revision};
 
 pub(crate) use connect::Wiring;
 pub(crate) use errand::{Errand, admit, bounded, judge_reply};
-pub(crate) use link::{LinkError, lock};
+pub(crate) use link::{Clients, LinkError, lock};
 pub(crate) use news::News;
 pub(crate) use session::Session;
 pub(crate) use tool_book::{Hints, ToolBook};
 pub(crate) use unwrap::plain_value;
-pub(crate) use upstream::{Upstream, http_client};
+pub(crate) use upstream::Upstream;

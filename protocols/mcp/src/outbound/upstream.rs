@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Core, Wiring};
-use super::link::{LinkError, client, lock};
+use super::link::{LinkError, lock};
 use super::listen;
 use super::modern;
-use super::options::{ClientOptions, SUBSCRIPTIONS_MAX};
+use super::options::SUBSCRIPTIONS_MAX;
 use super::session::{Session, quietly};
 use crate::wire::{Era, hmcp};
 
@@ -93,7 +93,7 @@ impl Upstream {
     /// A task of its own, so that it goes on when the call that needed it first is cancelled.
     fn connecting(&self) -> Connecting {
         let core = self.core.clone();
-        let task = tokio::spawn(async move {
+        let task = self.core.spawn(async move {
             let limit = core.options.handshake_timeout;
             timeout(limit, core.connect()).await.unwrap_or(Err(LinkError::TimedOut(limit)))
         });
@@ -252,7 +252,11 @@ impl Upstream {
             resources.iter().cloned().collect()
         };
         if session.era() == Era::Modern {
-            match listen::start(&session, resources) {
+            let listener = {
+                let _there = self.core.runtime.as_ref().map(|runtime| runtime.enter());
+                listen::start(&session, resources)
+            };
+            match listener {
                 Some(listener) => listener.replace(&session).await,
                 None => drop(lock(&session.listener).take()),
             }
@@ -279,9 +283,4 @@ impl Upstream {
             }),
         }
     }
-}
-
-/// The HTTP client for one agent's server.
-pub(crate) fn http_client(options: &ClientOptions) -> Result<reqwest::Client, super::ClientError> {
-    client(options)
 }

@@ -29,9 +29,11 @@ async fn list(bundle: &AgentRef) -> Value {
 #[test]
 fn lists_say_what_is_missing() {
     paused(async |system| {
-        let [hangs, ended, away, broken, up] = ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
+        let [hangs, ended, away, mut broken, up] = ["a", "b", "c", "d", "e"].map(|name| Upstream::new(name, &["t"]));
+        broken.kept_for_ms = 5_000;
         let (bundle, agents) = bundle_of(system, [&hangs, &ended, &away, &broken, &up]);
-        assert_eq!(names(&list(&bundle).await), ["a.t", "b.t", "c.t", "d.t", "e.t"]);
+        let whole = list(&bundle).await;
+        assert_eq!((names(&whole), &whole["ttlMs"]), (vec!["a.t", "b.t", "c.t", "d.t", "e.t"], &json!(5_000)));
         hangs.set(Mode::Hangs);
         away.set(Mode::Away);
         broken.set(Mode::Broken);
@@ -48,9 +50,11 @@ fn lists_say_what_is_missing() {
             let listed = list(&bundle).await;
             assert!(began.elapsed() <= limit + Duration::from_millis(5), "{:?}", began.elapsed());
             assert_eq!((names(&listed), &listed["_meta"][MISSING]), (vec!["e.t"], &missing));
+            assert_eq!(listed["ttlMs"], 0, "nobody keeps a list that lacks something");
         }
         let about = ask(&bundle, "describe", json!({})).await.unwrap();
         let instructions = about["instructions"].as_str().unwrap();
+        assert_eq!(about["ttlMs"], 0);
         assert!(instructions.starts_with("e: I am e.\na isn't available now: it doesn't answer"), "{instructions}");
         assert!(!instructions.contains("Souza") && instructions.lines().count() == 5, "{instructions}");
         system.shutdown(LATE).await;
@@ -175,6 +179,46 @@ fn pages_have_everything_once() {
             .collect();
         assert_eq!(seen, expected);
         assert!((3..=5).contains(&pages), "{pages}");
+        system.shutdown(LATE).await;
+    });
+}
+
+/// Goal: what is missing inside of a member is missing here too, whoever notices. Method: a bundle in a bundle, of one
+/// server that is away and one that is well; and a list of one server alone.
+#[test]
+fn bundles_in_bundles() {
+    paused(async |system| {
+        let [away, up] = ["a", "b"].map(|name| Upstream::new(name, &["t"]));
+        let (inner, _) = bundle_of(system, [&away, &up]);
+        let alone = system.spawn(Bundle::new([("inner".to_owned(), inner.clone())]).unwrap());
+        away.set(Mode::Away);
+        let listed = list(&alone).await;
+        let why = "the server can't be reached";
+        assert_eq!(listed["_meta"][MISSING], json!([{ "server": "inner/a", "why": why }]));
+        assert_eq!(names(&listed), ["inner.b.t"]);
+        let same = system.spawn(Bundle::new([("a".to_owned(), system.spawn(away.clone()))]).unwrap());
+        let outer = system.spawn(Bundle::new([("a".to_owned(), same)]).unwrap());
+        assert_eq!(list(&outer).await["_meta"][MISSING], json!([{ "server": "a", "why": why }]));
+        assert_eq!(call(&outer, "a.a.t").await.unwrap_err().message, "a: the server can't be reached");
+        let about = ask(&outer, "describe", json!({})).await.unwrap();
+        assert_eq!(about["instructions"], "a isn't available now: the server can't be reached");
+        system.shutdown(LATE).await;
+    });
+}
+
+/// Goal: a bundle can what its members can, as far as they say. Method: a server that says it has tools only; then it is away.
+#[test]
+fn capabilities_of_servers() {
+    paused(async |system| {
+        let upstream = Upstream::new("a", &["t"]);
+        let (bundle, _) = bundle_of(system, [&upstream]);
+        let can = async || {
+            let about = ask(&bundle, "describe", json!({})).await.unwrap();
+            about["capabilities"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(can().await, ["logging", "tools"]);
+        upstream.set(Mode::Away);
+        assert_eq!(can().await, ["completions", "logging", "prompts", "resources", "tools"]);
         system.shutdown(LATE).await;
     });
 }

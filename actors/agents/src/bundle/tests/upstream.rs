@@ -26,6 +26,7 @@ pub(super) struct Upstream {
     name: &'static str,
     pub(super) tools: Vec<String>,
     pub(super) page: usize,
+    pub(super) kept_for_ms: u64,
     pub(super) resources: Arc<Mutex<Vec<&'static str>>>,
     pub(super) mode: Arc<Mutex<Mode>>,
     asked: Arc<Mutex<HashMap<String, usize>>>,
@@ -35,7 +36,7 @@ impl Upstream {
     pub(super) fn new(name: &'static str, tools: &[&str]) -> Self {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
         let (resources, mode) = (Arc::default(), Arc::new(Mutex::new(Mode::Up)));
-        Self { name, tools, page: 100, resources, mode, asked: Arc::default() }
+        Self { name, tools, page: 100, kept_for_ms: 9_000, resources, mode, asked: Arc::default() }
     }
 
     pub(super) fn with_resources(self, resources: &[&'static str]) -> Self {
@@ -65,13 +66,15 @@ impl Upstream {
                     self.tools.iter().skip(from).take(self.page).map(|n| json!({ "name": n })).collect();
                 let next = from + tools.len();
                 let next = (next < self.tools.len()).then(|| next.to_string());
-                Ok(json!({ "tools": tools, "nextCursor": next }))
+                Ok(json!({ "tools": tools, "nextCursor": next, "ttlMs": self.kept_for_ms }))
             }
             CallTool::NAME => {
                 let text = format!("{}: {}", self.name, params.text("name").unwrap());
                 Ok(json!({ "content": [{ "type": "text", "text": text }] }))
             }
-            Describe::NAME => Ok(json!({ "instructions": format!("I am {}.", self.name) })),
+            Describe::NAME => {
+                Ok(json!({ "instructions": format!("I am {}.", self.name), "capabilities": { "tools": {} } }))
+            }
             ListResources::NAME => {
                 Ok(json!({ "resources": resources.iter().map(|uri| json!({ "uri": uri })).collect::<Vec<_>>() }))
             }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use callboard_rpc::{Limits, check};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 
+use super::clients::Clients;
 use super::stream::{EventStream, Place};
 use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
 use crate::outbound::auth::Challenge;
 use crate::outbound::ear::{Ear, Reply};
-use crate::outbound::options::{AUTH_REFUSALS_MAX, ClientError, ClientOptions};
+use crate::outbound::options::{AUTH_REFUSALS_MAX, ClientOptions};
 use crate::wire::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -30,7 +31,7 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 /// One MCP endpoint, and the session with it where there is one.
 #[derive(Clone)]
 pub(in crate::outbound) struct Http {
-    client: Client,
+    clients: Clients,
     url: Url,
     options: Arc<ClientOptions>,
     ear: Arc<Ear>,
@@ -48,21 +49,9 @@ pub(in crate::outbound) enum Followed {
     NotOffered,
 }
 
-/// The HTTP client of one agent. It follows no redirects and no proxy variables: both would take data, and
-/// credentials, where nobody configured them to go.
-pub(in crate::outbound) fn client(options: &ClientOptions) -> Result<Client, ClientError> {
-    Client::builder()
-        .connect_timeout(options.connect_timeout)
-        .tcp_nodelay(true)
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .build()
-        .map_err(ClientError::Client)
-}
-
 impl Http {
-    pub(in crate::outbound) fn new(client: Client, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
-        Self { client, url, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
+    pub(in crate::outbound) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
+        Self { clients, url, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
 
     pub(super) fn options(&self) -> &ClientOptions {
@@ -263,7 +252,7 @@ impl Http {
     }
 
     fn request(&self, method: Method) -> RequestBuilder {
-        let mut request = self.client.request(method, self.url.clone()).headers(self.options.headers.clone());
+        let mut request = self.clients.here().request(method, self.url.clone()).headers(self.options.headers.clone());
         if let Some(session) = self.session.get() {
             request = request.header(SESSION, session);
         }

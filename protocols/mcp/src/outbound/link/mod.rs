@@ -4,6 +4,7 @@
 //! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`].
 
 mod child;
+mod clients;
 mod duplex;
 mod flights;
 mod http;
@@ -19,9 +20,10 @@ use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, decode};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
+pub(crate) use clients::Clients;
 pub(super) use duplex::Duplex;
 pub(super) use flights::{Flight, Flights, Unplaced};
-pub(super) use http::{Followed, Http, client};
+pub(super) use http::{Followed, Http};
 
 use super::auth::AuthError;
 use super::ear::Ear;
