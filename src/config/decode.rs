@@ -11,19 +11,29 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::problem::{PROBLEMS_MAX, Problems, did_you_mean};
+use super::problem::{PROBLEMS_MAX, Problems, closest, did_you_mean};
 use super::tree::{Key, Step, Tree, Value};
 
 /// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
 /// `what` names the table in messages.
 pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
+    // Keys that others were written in place of: they aren't missing as well.
+    let mut meant: Vec<(Vec<Step>, &str)> = Vec::new();
     for _ in 0..=PROBLEMS_MAX {
         let mut mistake = match T::deserialize(Reader(tree)) {
             Ok(value) => return Some(value),
             Err(mistake) => mistake,
         };
         mistake.path.reverse();
-        mistake.report(tree, what, problems);
+        match &mistake.kind {
+            Kind::UnknownKey { name, known } => {
+                let table = mistake.path.split_last().map(|(_, table)| table.to_vec()).unwrap_or_default();
+                meant.extend(closest(name, known.iter().copied()).map(|key| (table, key)));
+                mistake.report(tree, what, problems);
+            }
+            Kind::Missing(name) if meant.iter().any(|(table, key)| key == name && *table == mistake.path) => {}
+            _ => mistake.report(tree, what, problems),
+        }
         if !mistake.repair(tree) {
             return None;
         }

@@ -118,9 +118,14 @@ fn place(text: &str, at: usize) -> (usize, usize) {
 
 /// What was meant, of what there is: for a name that is close to one of them.
 pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    closest(written, known).map(|name| format!("did you mean `{name}`?"))
+}
+
+/// The name that is close to what is written.
+pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// How alike two names must be, of 1.
     const ALIKE_MIN: f64 = 0.75;
     let alike = known.into_iter().map(|name| (strsim::jaro_winkler(written, name), name));
     let best = alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| format!("did you mean `{name}`?"))
+    best.map(|(_, name)| name)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_agents::bundle::Filter;
-use callboard_mcp::bridge::{BridgeOptions, Start};
+use callboard_mcp::bridge::{BridgeOptions, Start, ToolOptions};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_runtime::Answering;
@@ -88,6 +88,9 @@ pub struct UpstreamDeclaration {
     /// How many seconds the results of its tools may be used again, by tool.
     #[serde(default)]
     pub cache: BTreeMap<String, u64>,
+    /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
+    #[serde(default)]
+    pub cache_shared: Vec<String>,
     /// What bounds its asking for a model.
     #[serde(default)]
     pub sampling: SamplingDeclaration,
@@ -215,6 +218,12 @@ impl UpstreamDeclaration {
             },
             calls_max: self.calls_max.unwrap_or(default.calls_max),
             connections_max: self.connections_max.map_or(default.connections_max, |max| max as usize),
+            tools: ToolOptions {
+                retries_max: self.retries_max.unwrap_or(default.tools.retries_max),
+                cache: self.cache.iter().map(|(tool, s)| (tool.clone(), Duration::from_secs(*s))).collect(),
+                cache_shared: self.cache_shared.clone(),
+                ..default.tools
+            },
             idle_timeout: self.idle_timeout_s.map_or(default.idle_timeout, Duration::from_secs),
             ..default
         })
