@@ -63,11 +63,7 @@ impl<'a> Checking<'a, '_, '_> {
                 continue;
             }
             if !self.agents.contains(id) && !self.servers.contains(id) {
-                if is_agent {
-                    self.agents.insert(id)
-                } else {
-                    self.servers.insert(id)
-                };
+                if is_agent { self.agents.insert(id) } else { self.servers.insert(id) };
             } else {
                 self.problems.error(Some(span), format!("two agents are called {id}"));
             }
@@ -132,8 +128,7 @@ impl<'a> Checking<'a, '_, '_> {
                     self.problems.error(span, format!("{member} is a virtual server, which can't be a member"));
                 } else if !self.agents.contains(&**member) {
                     let help = did_you_mean(member, self.agents.iter().copied());
-                    let message =
-                        format!("the server {} has the member {member}, which isn't declared", entry.value.id);
+                    let message = format!("the server {} has the member {member}, which isn't declared", entry.value.id);
                     self.problems.error_with(span, message, help);
                 }
             }
@@ -209,9 +204,7 @@ impl<'a> Checking<'a, '_, '_> {
             }
             match answerer {
                 Answerer::Client => {}
-                _ if is_for_people => {
-                    self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]"))
-                }
+                _ if is_for_people => self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]")),
                 Answerer::Server(id) => match self.upstream_of(id) {
                     None => {
                         let help = did_you_mean(id, self.upstream_ids());
@@ -353,8 +346,7 @@ fn fits_into_a_path(id: &str) -> bool {
 }
 
 fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
-    let clinics =
-        |count: usize| sections.clinics.iter().take(count).map(|entry| entry.value.clone()).collect::<Vec<_>>();
+    let clinics = |count: usize| sections.clinics.iter().take(count).map(|entry| entry.value.clone()).collect::<Vec<_>>();
     match Registry::try_from(clinics(sections.clinics.len())) {
         Ok(registry) => Some(registry),
         Err(error) => {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_agents::bundle::Filter;
 use callboard_mcp::bridge::{BridgeOptions, Start};
-use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_runtime::Answering;
 use secrecy::{ExposeSecret, SecretString};

@@ -221,13 +221,10 @@ async fn every_question_is_answered_on_its_id() {
             (ask(json!("u1"), "foo/bar", json!({})), Some(-32601)),
             (ask(json!(-1), "elicitation/request", json!({ "requested_schema": {} })), Some(-32602)),
             (ask(json!("p"), "sampling/createMessage", json!([])), Some(-32602)),
-            (
-                json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }),
-                match dialect {
-                    Dialect::MagicTunnel => Some(-32602),
-                    _ => None,
-                },
-            ),
+            (json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }), match dialect {
+                Dialect::MagicTunnel => Some(-32602),
+                _ => None,
+            }),
         ] {
             let stage = Stage::set(dialect, &asks, handled());
             let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
@@ -277,8 +274,7 @@ async fn the_elicitation_alias_reaches_a_person() {
 /// Goal: another server answers, never the one that asks (T-M6). Method: two that may; then only the one that asks.
 #[tokio::test]
 async fn the_requester_is_excluded() {
-    for (order, by) in
-        [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
+    for (order, by) in [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
     {
         let routing =
             json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
