@@ -9,7 +9,6 @@ use callboard_message::{
 use futures::future::BoxFuture;
 
 use crate::call::{CallMeta, Caller, PeerSession};
-use crate::cx::Cx;
 use crate::policy::{Crossing, Direction, Part};
 use crate::system::System;
 
@@ -94,19 +93,6 @@ impl CallMeta {
             let (id, over, caller) = (session.id, session.over.clone(), judged(session.caller.clone()));
             Arc::new(PeerSession { id, over, caller })
         });
-        self
-    }
-}
-
-impl Cx {
-    /// The same, for an agent that stands for something outside: what that asks in the course of the call is shown to the
-    /// policy chain, and so is what it is answered. `agent` is what policies know it by.
-    pub fn judged(mut self, agent: &str) -> Self {
-        if self.system().policy().judges_parts()
-            && let Some(call) = &self.call
-        {
-            self.call = Some(Arc::new(CallMeta::clone(call).judged(self.system(), Direction::Outbound, agent)));
-        }
         self
     }
 }

@@ -174,7 +174,17 @@ impl Endpoint {
             message: tool,
             payload: &arguments,
         };
-        self.agent.system().policy().judge(crossing).await?;
+        let policy = self.agent.system().policy();
+        policy.judge(crossing).await?;
+        let (principal, call) = (meta.principal.clone(), meta.id);
+        let crossed = Crossing {
+            direction: Direction::Inbound,
+            principal: &principal,
+            call,
+            agent: &self.agent_name,
+            message: tool,
+            payload: RawValue::NULL,
+        };
         // Dropped with this future when the client goes away: whatever the call caused elsewhere ends too.
         let gone = meta.cancel.clone().drop_guard();
         let asked =
@@ -183,7 +193,7 @@ impl Endpoint {
         match asked {
             // A handler that ends because its deadline passed may still answer something: nobody can tell it from a
             // reply.
-            Ok(answer) if Instant::now() < deadline => answer,
+            Ok(answer) if Instant::now() < deadline => policy.judge_reply(crossed, answer).await,
             _ => Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}"))),
         }
     }

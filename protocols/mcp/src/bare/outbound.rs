@@ -88,12 +88,13 @@ impl BareMcpClient {
             None => self.options.call_timeout,
         };
         let meta = travels_along(&cx, timeout)?;
+        let name = named.name.clone();
         let crossing = Crossing {
             direction: Direction::Outbound,
             principal: cx.principal(),
             call: cx.call().map_or_else(CallId::fresh, |call| call.id),
             agent: cx.me().name().unwrap_or(self.url.as_str()),
-            message: &named.name,
+            message: &name,
             payload: &named.payload,
         };
         cx.system().policy().judge(crossing).await?;
@@ -103,11 +104,12 @@ impl BareMcpClient {
         let body = encode_request(&id, METHOD, &params);
         let deadline = Instant::now() + timeout;
         let exchange = timeout_at(deadline, self.exchange(&id, body));
-        tokio::select! {
+        let reply = tokio::select! {
             // The deadline cancels too.
             () = cx.cancelled() => Err(if Instant::now() < deadline { cancelled() } else { timed_out() }),
             answer = exchange => answer.unwrap_or_else(|_| Err(timed_out())),
-        }
+        };
+        cx.system().policy().judge_reply(crossing, reply).await
     }
 
     async fn exchange(&self, id: &Id, body: Vec<u8>) -> Result<Box<RawValue>, Failure> {
