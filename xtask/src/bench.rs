@@ -9,8 +9,7 @@ const README: &str = "benches/README.md";
 /// Tables stand between two such lines; all else in the file is a person's.
 type Place = [&'static str; 2];
 const TABLES: Place = ["<!-- tables: written by `cargo xtask bench` -->", "<!-- end of tables -->"];
-const GATEWAY: Place =
-    ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
+const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
 
 /// Runs table, memory and instructions, and writes what they print.
 pub fn run(rounds: Option<&str>) -> Outcome {

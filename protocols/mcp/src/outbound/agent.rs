@@ -11,10 +11,10 @@ use tokio_util::task::TaskTracker;
 
 use super::connect::Wiring;
 use super::errand::{Errand, admit, bounded, judge_reply};
+use super::link::Clients;
 use super::news::News;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
 use super::unwrap::plain_value;
-use super::link::Clients;
 use super::upstream::Upstream;
 use crate::wire::Era;
 
