@@ -1,4 +1,4 @@
-//! The example clinics, carried in the binary so that `demo` needs no files.
+//! The examples, carried in the binary so that `demo` needs no files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,14 @@ macro_rules! example {
         Example {
             name: $name,
             topology: include_str!(concat!("../examples/clinics/", $name, ".toml")),
-            seed: include_str!(concat!("../examples/clinics/", $name, ".json")),
+            seed: Some(include_str!(concat!("../examples/clinics/", $name, ".json"))),
+        }
+    };
+    ($folder:literal, $name:literal) => {
+        Example {
+            name: $name,
+            topology: include_str!(concat!("../examples/", $folder, "/", $name, ".toml")),
+            seed: None,
         }
     };
 }
@@ -18,10 +25,16 @@ macro_rules! example {
 struct Example {
     name: &'static str,
     topology: &'static str,
-    seed: &'static str,
+    seed: Option<&'static str>,
 }
 
-const EXAMPLES: [Example; 3] = [example!("cardiology"), example!("dermatology"), example!("neurology")];
+const EXAMPLES: [Example; 5] = [
+    example!("cardiology"),
+    example!("dermatology"),
+    example!("neurology"),
+    example!("hmcp", "hmcp-emr"),
+    example!("hmcp", "hmcp-patients"),
+];
 
 /// The host's file for the first two.
 pub(crate) const HOST: &str = include_str!("../examples/clinics/host.toml");
@@ -32,6 +45,8 @@ pub(crate) fn write(name: &str, folder: &Path) -> Result<PathBuf, NodeError> {
     let example = EXAMPLES.iter().find(|e| e.name == name).ok_or_else(unknown)?;
     let topology = folder.join(name).with_extension("toml");
     fs::write(&topology, example.topology)?;
-    fs::write(topology.with_extension("json"), example.seed)?;
+    if let Some(seed) = example.seed {
+        fs::write(topology.with_extension("json"), seed)?;
+    }
     Ok(topology)
 }

@@ -6,8 +6,10 @@ use std::path::Path;
 use annotate_snippets::{AnnotationKind, Level as Heading, Renderer, Snippet};
 use serde_json::json;
 
+use super::connect::{Found, connect};
 use super::{CheckArguments, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, show};
 use crate::config::{Checked, Level, Problem, Topology};
+use crate::node::NodeError;
 
 /// Checks, and says how it ended.
 pub(super) fn run(arguments: &CheckArguments) -> u8 {
@@ -18,21 +20,32 @@ pub(super) fn run(arguments: &CheckArguments) -> u8 {
             return EXIT_USAGE;
         }
     };
+    let found = match checked.topology.as_ref().filter(|_| arguments.connect) {
+        Some(topology) => match super::block_on(connect(topology)).map_err(NodeError::Io).flatten() {
+            Ok(found) => found,
+            Err(error) => {
+                show::complain(&error);
+                return EXIT_FAILED;
+            }
+        },
+        None => Vec::new(),
+    };
     let told = match arguments.json {
-        true => show::line(&as_json(&arguments.topology, &checked)),
-        false => show::line(&for_people(&arguments.topology, &checked)),
+        true => show::line(&as_json(&arguments.topology, &checked, &found)),
+        false => show::line(&for_people(&arguments.topology, &checked, &found)),
     };
     match told {
         Err(error) => {
             show::complain(format!("failed to write to standard output: {error}"));
             EXIT_FAILED
         }
-        Ok(()) if checked.topology.is_some() => EXIT_ANSWERED,
-        Ok(()) => EXIT_USAGE,
+        Ok(()) if checked.topology.is_none() => EXIT_USAGE,
+        Ok(()) if found.iter().all(Found::is_there) => EXIT_ANSWERED,
+        Ok(()) => EXIT_FAILED,
     }
 }
 
-fn as_json(file: &Path, checked: &Checked) -> String {
+fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
     let problem = |problem: &Problem| {
         let level = match problem.level {
             Level::Error => "error",
@@ -42,11 +55,16 @@ fn as_json(file: &Path, checked: &Checked) -> String {
         json!({ "level": level, "line": line, "column": column, "message": problem.message, "help": problem.help })
     };
     let problems: Vec<_> = checked.problems.iter().map(problem).collect();
-    json!({ "file": file.display().to_string(), "ok": checked.topology.is_some(), "problems": problems }).to_string()
+    let ok = checked.topology.is_some();
+    let mut object = json!({ "file": file.display().to_string(), "ok": ok, "problems": problems });
+    if !found.is_empty() {
+        object["upstreams"] = found.iter().map(Found::as_json).collect();
+    }
+    object.to_string()
 }
 
 /// Each mistake with the line that it is in, then how many there are.
-fn for_people(file: &Path, checked: &Checked) -> String {
+fn for_people(file: &Path, checked: &Checked, found: &[Found]) -> String {
     let renderer = if stdout().is_terminal() { Renderer::styled() } else { Renderer::plain() };
     let mut out = String::new();
     for problem in &checked.problems {
@@ -69,6 +87,12 @@ fn for_people(file: &Path, checked: &Checked) -> String {
             format!("{} can't be used: {}, {}", file.display(), counted(errors, "error"), counted(warnings, "warning"))
         }
     });
+    let upstreams = checked.topology.iter().flat_map(|topology| &topology.upstreams);
+    let width = upstreams.map(|upstream| upstream.id.chars().count()).max().unwrap_or_default();
+    for line in found.iter().map(|found| found.in_words(width)) {
+        out.push('\n');
+        out.push_str(&line);
+    }
     out
 }
 

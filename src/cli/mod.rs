@@ -2,6 +2,7 @@
 
 mod ask;
 mod check;
+mod connect;
 mod demo;
 mod keys;
 mod mcp;
@@ -44,7 +45,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the main job: two clinics as processes of their own, a question that is answered and one that is blocked.
-    Demo,
+    Demo(demo::DemoArguments),
     /// Ask the clinics a question. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
     Ask(AskArguments),
     /// Start what a topology file declares, until interrupted.
@@ -99,6 +100,10 @@ struct CheckArguments {
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
+    /// Connect to each upstream, and say which revision it speaks and how many tools it has, or why not. Exit code 4 where
+    /// one is away.
+    #[arg(long)]
+    connect: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -154,7 +159,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         return ExitCode::from(EXIT_USAGE);
     }
     ExitCode::from(match arguments.command {
-        Command::Demo => demo::run(),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -61,12 +61,14 @@ async fn serve(Start { topology, state, .. }: &Start, wanted: &[String]) -> Resu
 async fn over_standard_streams(agent: AgentRef, name: &str, stop: impl Future<Output = ()>) -> io::Result<()> {
     let info = Info { name: name.to_owned(), ..Info::default() };
     let inbound = InboundOptions { info, ..InboundOptions::default() };
-    let (output, written) = standard_output();
+    let (mut output, written) = standard_output();
     let options = StdioOptions { inbound, ..StdioOptions::default() };
     let served = tokio::select! {
-        served = serve_stdio(agent, options, standard_input(), output) => served,
+        served = serve_stdio(agent, options, standard_input(), &mut output) => served,
         () = stop => Ok(()),
     };
+    // The thread that writes ends once it has written all: this says that no more comes.
+    let _ = output.shutdown().await;
     match tokio::time::timeout(LAST_WORDS, written).await {
         Ok(Ok(outcome)) => served.and(show::unless_closed(outcome)),
         // Nobody reads: whoever started this has other means to end it.

@@ -1,4 +1,4 @@
-//! A clinic in a process of its own, which ends when this one does.
+//! An example in a process of its own, which ends when this one does.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::process::{ChildStdin, Command};
 use super::ClinicsError;
 use crate::cli::{LISTENING, READY};
 
-/// How long a clinic may take from its start until it listens.
+/// How long it may take from its start until it listens.
 const START: Duration = Duration::from_secs(30);
 /// How long it may take to end before it is killed.
 const END: Duration = Duration::from_secs(5);
@@ -17,22 +17,22 @@ const END: Duration = Duration::from_secs(5);
 const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
 
 /// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
-pub(super) struct Child {
-    pub(super) agent: String,
-    pub(super) url: String,
-    pub(super) process_id: u32,
+pub(crate) struct Child {
+    pub(crate) agent: String,
+    pub(crate) url: String,
+    pub(crate) process_id: u32,
     process: tokio::process::Child,
     /// Closes when this process ends, however it ends: then the child does too.
     lifeline: ChildStdin,
 }
 
 impl Child {
-    /// Starts the example clinic of `specialty` and waits until it listens.
-    pub(super) async fn start(specialty: &str) -> Result<Self, ClinicsError> {
-        let failed = |why: String| ClinicsError::Start { example: specialty.to_owned(), why };
+    /// Starts the example and waits until it listens.
+    pub(crate) async fn start(example: &str) -> Result<Self, ClinicsError> {
+        let failed = |why: String| ClinicsError::Start { example: example.to_owned(), why };
         let environment = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["serve", &format!("example:{specialty}"), "--free-ports", "--lifeline"])
+            .args(["serve", &format!("example:{example}"), "--free-ports", "--lifeline"])
             .env_clear()
             .envs(environment)
             .stdin(Stdio::piped())
@@ -70,7 +70,7 @@ impl Child {
     }
 
     /// Lets it end in order, or kills it.
-    pub(super) async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         drop(self.lifeline);
         if tokio::time::timeout(END, self.process.wait()).await.is_err() {
             tracing::warn!(agent = self.agent, "clinic doesn't end in time and is killed");

@@ -18,7 +18,7 @@ use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
 
 use crate::config::{ConfigError, Topology};
 use crate::examples;
-use child::Child;
+pub(crate) use child::Child;
 
 /// How long one question may take in all.
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub enum ClinicsError {
     #[error(transparent)]
     Name(#[from] NameTaken),
     /// See what the clinic's process says on standard error.
-    #[error("failed to start the {example} clinic: {why}")]
+    #[error("failed to start the example {example}: {why}")]
     Start {
         /// Which example.
         example: String,

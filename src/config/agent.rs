@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use callboard_agents::clinic::ClinicConfig;
+use callboard_agents::hmcp::{EmrConfig, PatientDataConfig};
+use callboard_agents::model::{EchoConfig, ModelConfig, ModelsConfig, Remote, ScriptedConfig};
 use serde::de::DeserializeOwned;
 
 use super::decode::decode;
@@ -16,64 +18,143 @@ use super::tree::{Tree, Value};
 pub enum AgentDeclaration {
     /// A clinic: a data silo with four tools. Its database is relative to the state directory, its seed to the file.
     Clinic(ClinicConfig),
+    /// A language model, by this id.
+    Model(String, Box<ModelConfig>),
+    /// Several models as one, by this id.
+    Models(String, ModelsConfig),
+    /// Writes clinical data into a record system. Its file is relative to the state directory.
+    EmrWriteback(EmrConfig),
+    /// Knows the identifiers of patients.
+    PatientData(PatientDataConfig),
 }
 
-const KINDS: [&str; 1] = ["clinic"];
+const KINDS: [&str; 5] = ["clinic", "model", "models", "emr_writeback", "patient_data"];
+const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
+const WHAT: &str = "[[agent]]";
 
 impl AgentDeclaration {
     /// Its name in the directory.
     pub fn id(&self) -> &str {
         match self {
             Self::Clinic(clinic) => &clinic.id,
+            Self::Model(id, _) | Self::Models(id, _) => id,
+            Self::EmrWriteback(emr) => &emr.id,
+            Self::PatientData(patients) => &patients.id,
         }
+    }
+
+    /// Whether it is one language model.
+    pub fn is_model(&self) -> bool {
+        matches!(self, Self::Model(..))
     }
 
     /// Whether it is there to answer what others ask, so that no listener needs to lead to it.
     pub(super) fn answers_others(&self) -> bool {
-        match self {
-            Self::Clinic(_) => false,
-        }
+        matches!(self, Self::Model(..) | Self::Models(..))
     }
 
     /// Paths as this process sees them.
     pub(super) fn resolve(&mut self, folder: &Path) {
-        match self {
-            Self::Clinic(clinic) => clinic.seed = folder.join(&clinic.seed),
+        if let Self::Clinic(clinic) = self {
+            clinic.seed = folder.join(&clinic.seed);
         }
     }
 }
 
+/// The variable that holds a model's key; `None` where it needs none.
+pub(super) fn key_variable(model: &ModelConfig) -> Option<&str> {
+    let (remote, default) = match model {
+        ModelConfig::Openai(remote) => (remote, Some("OPENAI_API_KEY")),
+        ModelConfig::AzureOpenai(remote) => (remote, Some("AZURE_OPENAI_API_KEY")),
+        ModelConfig::Anthropic(remote) => (remote, Some("ANTHROPIC_API_KEY")),
+        ModelConfig::OpenaiCompatible(remote) | ModelConfig::Ollama(remote) => (remote, None),
+        _ => return None,
+    };
+    remote.key_env.as_deref().or(default)
+}
+
 /// Reads one, by its `kind`. (serde's own way to tell them apart would lose the places.)
 pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<AgentDeclaration>> {
-    const WHAT: &str = "[[agent]]";
     let fingerprint = tree.fingerprint();
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return None;
     }
-    let Some((_, kind)) = tree.take("kind") else {
-        problems.error_with(Some(tree.span), format!("{WHAT} lacks `kind`"), Some(kinds()));
-        return None;
-    };
-    let value = match kind.text() {
-        Some("clinic") => value::<ClinicConfig>(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
-        Some(other) => {
-            let help = did_you_mean(other, KINDS).or_else(|| Some(kinds()));
-            problems.error_with(Some(kind.span.clone()), format!("there is no kind of agent `{other}`"), help);
-            None
+    let value = match choice(&mut tree, "kind", &KINDS, problems)?.as_str() {
+        "clinic" => decode(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
+        "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
+        "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
+        "models" => {
+            let id = id(&mut tree, problems)?;
+            let models = without_id(&mut tree, |tree| decode::<ModelsConfig>(tree, "a choice of models", problems));
+            models.map(|models| AgentDeclaration::Models(id, models))
         }
-        None => {
-            problems.error(Some(kind.span), "`kind` must be a text");
-            None
+        _ => {
+            let id = id(&mut tree, problems)?;
+            let model = without_id(&mut tree, |tree| model(tree, problems));
+            model.map(|model| AgentDeclaration::Model(id, Box::new(model)))
         }
     };
     Some(Entry { value: value?, tree, fingerprint })
 }
 
-fn value<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
-    decode(tree, what, problems)
+fn model(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<ModelConfig> {
+    fn read<T: DeserializeOwned>(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<T> {
+        decode(tree, "a model", problems)
+    }
+    match choice(tree, "provider", &PROVIDERS, problems)?.as_str() {
+        "openai" => read::<Remote>(tree, problems).map(ModelConfig::Openai),
+        "azure_openai" => read::<Remote>(tree, problems).map(ModelConfig::AzureOpenai),
+        "openai_compatible" => read::<Remote>(tree, problems).map(ModelConfig::OpenaiCompatible),
+        "anthropic" => read::<Remote>(tree, problems).map(ModelConfig::Anthropic),
+        "ollama" => read::<Remote>(tree, problems).map(ModelConfig::Ollama),
+        "scripted" => read::<ScriptedConfig>(tree, problems).map(ModelConfig::Scripted),
+        _ => read::<EchoConfig>(tree, problems).map(ModelConfig::Echo),
+    }
 }
 
-fn kinds() -> String {
-    format!("there are `{}`", KINDS.join("`, `"))
+/// What a key that decides on the others says: one of `known`. It is taken out.
+fn choice(tree: &mut Tree, key: &str, known: &[&str], problems: &mut Problems<'_>) -> Option<String> {
+    let all = || format!("there are `{}`", known.join("`, `"));
+    let Some((_, value)) = tree.take(key) else {
+        problems.error_with(Some(tree.span.clone()), format!("{WHAT} lacks `{key}`"), Some(all()));
+        return None;
+    };
+    match value.text() {
+        Some(text) if known.contains(&text) => Some(text.to_owned()),
+        Some(text) => {
+            let help = did_you_mean(text, known.iter().copied()).or_else(|| Some(all()));
+            problems.error_with(Some(value.span.clone()), format!("there is no {key} of agent `{text}`"), help);
+            None
+        }
+        None => {
+            problems.error(Some(value.span), format!("`{key}` must be a text"));
+            None
+        }
+    }
+}
+
+fn id(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
+    let text = tree.get("id").map(|id| (id.text().map(str::to_owned), id.span.clone()));
+    match text {
+        Some((Some(id), _)) => Some(id),
+        Some((None, span)) => {
+            problems.error(Some(span), "`id` must be a text");
+            None
+        }
+        None => {
+            problems.error(Some(tree.span.clone()), format!("{WHAT} lacks `id`"));
+            None
+        }
+    }
+}
+
+/// Reads a type that knows no `id`; the place of the id is still known after it.
+fn without_id<T>(tree: &mut Tree, read: impl FnOnce(&mut Tree) -> Option<T>) -> Option<T> {
+    let id = tree.take("id");
+    let value = read(tree);
+    if let (Some(id), Value::Table(members)) = (id, &mut tree.value) {
+        members.push(id);
+    }
+    value
 }

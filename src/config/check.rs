@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use callboard_agents::answering::{Answerer, Routing, Strategy};
 use callboard_agents::plan::Registry;
 use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
+use super::agent::AgentDeclaration;
 use super::file::{Entry, Sections};
 use super::listener::{Dialect, Listener};
 use super::problem::{Problems, did_you_mean};
-use super::routing::{Routing, Strategy};
 use super::tree::Tree;
 use super::upstream::UpstreamDeclaration;
 
@@ -25,13 +26,25 @@ pub(super) fn place(tree: &Tree, names: &[&str]) -> Option<Range<usize>> {
 
 /// Reports what doesn't fit together, and gives the registry of clinics.
 pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {
-    let mut checking = Checking { sections, problems, agents: HashSet::new(), servers: HashSet::new() };
+    let has_models = !sections.unread.is_empty() || sections.agents.iter().any(|entry| entry.value.is_model());
+    let mut checking = Checking {
+        sections,
+        problems,
+        agents: HashSet::new(),
+        servers: HashSet::new(),
+        has_models,
+        unread: HashSet::new(),
+    };
     checking.ids();
     sections.upstreams.iter().for_each(|upstream| checking.upstream(upstream));
     checking.members();
+    checking.choices();
     checking.routing();
     checking.listeners();
-    checking.unreached();
+    // A name that leads nowhere would make a second mistake of what it was to lead to.
+    if !checking.problems.has_errors() {
+        checking.unreached();
+    }
     registry(sections, problems)
 }
 
@@ -42,11 +55,17 @@ struct Checking<'a, 'p, 't> {
     agents: HashSet<&'a str>,
     /// The ids of virtual servers.
     servers: HashSet<&'a str>,
+    has_models: bool,
+    /// The ids of those of which nothing could be made.
+    unread: HashSet<&'a str>,
 }
+
+const FOR_PEOPLE: &str = "an elicitation is for a person and never answered by a model or server";
 
 impl<'a> Checking<'a, '_, '_> {
     fn ids(&mut self) {
         let sections = self.sections;
+        self.unread.extend(sections.unread.iter().map(String::as_str));
         let agents = sections.agents.iter().map(|entry| (entry.value.id(), &entry.tree, true));
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree, true));
         let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree, false));
@@ -124,7 +143,7 @@ impl<'a> Checking<'a, '_, '_> {
                     self.problems.error(span, format!("{member} is a member twice"));
                 } else if self.servers.contains(&**member) {
                     self.problems.error(span, format!("{member} is a virtual server, which can't be a member"));
-                } else if !self.agents.contains(&**member) {
+                } else if !self.agents.contains(&**member) && !self.unread.contains(&**member) {
                     let help = did_you_mean(member, self.agents.iter().copied());
                     let message =
                         format!("the server {} has the member {member}, which isn't declared", entry.value.id);
@@ -134,76 +153,107 @@ impl<'a> Checking<'a, '_, '_> {
         }
     }
 
+    /// Models that are chosen among.
+    fn choices(&mut self) {
+        let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
+        let models: HashSet<_> = models.map(|entry| entry.value.id()).collect();
+        for entry in &self.sections.agents {
+            let AgentDeclaration::Models(_, choice) = &entry.value else { continue };
+            for (at, member) in choice.members.iter().enumerate().filter(|(_, member)| !models.contains(&***member)) {
+                if self.unread.contains(&**member) {
+                    continue;
+                }
+                let help = did_you_mean(member, models.iter().copied());
+                let span = item_place(&entry.tree, "members", at);
+                self.problems.error_with(span, format!("there is no model {member}"), help);
+            }
+        }
+    }
+
     fn routing(&mut self) {
         let routing = &self.sections.routing;
         for (name, kind) in [("sampling", &routing.value.sampling), ("elicitation", &routing.value.elicitation)] {
-            if let (Some(kind), Some(tree)) = (kind, routing.tree.get(name)) {
+            if let Some(tree) = routing.tree.get(name) {
                 self.strategies(kind, tree, name == "elicitation");
                 self.order(kind, tree, name == "elicitation");
             }
         }
     }
 
-    fn strategies(&mut self, routing: &Routing, tree: &Tree, asks_people: bool) {
-        const NO_MODEL: &str = "an elicitation is never answered by a model: only a person can accept one";
-        let is_of_models =
-            |strategy: Strategy| matches!(strategy, Strategy::MagictunnelHandled | Strategy::MagictunnelFirst);
-        let default = routing.default_strategy.map(|strategy| (vec!["default_strategy"], strategy));
-        let by_server =
-            routing.server_strategies.iter().map(|(id, strategy)| (vec!["server_strategies", id], *strategy));
-        for (path, strategy) in default.into_iter().chain(by_server) {
-            if asks_people && is_of_models(strategy) {
-                self.problems.error(place(tree, &path), NO_MODEL);
+    fn strategies(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
+        let default = (vec!["default_strategy"], routing.default_strategy);
+        let by_server = routing.server_strategies.iter().map(|(id, s)| (vec!["server_strategies", id], *s));
+        for (path, strategy) in std::iter::once(default).chain(by_server) {
+            if is_for_people && !strategy.asks_people_only() {
+                let message = format!("{FOR_PEOPLE}: `{strategy}` can't be its strategy");
+                let help = Some("write `client_forwarded`".to_owned());
+                self.problems.error_with(place(tree, &path), message, help);
+            } else if !is_for_people && strategy == Strategy::MagictunnelHandled && !self.has_models {
+                let message = format!("`{strategy}`: no model is declared, so nobody answers");
+                let help = Some("declare an [[agent]] of the kind `model`".to_owned());
+                self.problems.warning_with(place(tree, &path), message, help);
             }
-        }
-        if asks_people && routing.fallback_to_magictunnel {
-            self.problems.error(place(tree, &["fallback_to_magictunnel"]), NO_MODEL);
         }
         let names = tree.get("server_strategies");
-        for id in routing.server_strategies.keys() {
-            if self.is_upstream(id) {
+        let mut ids: Vec<_> = routing.server_strategies.keys().collect();
+        ids.sort_unstable();
+        for id in ids.into_iter().filter(|id| !self.sections.unread.contains(id)) {
+            let Some(upstream) = self.upstream_of(id) else {
+                let help = did_you_mean(id, self.upstream_ids());
+                let span = names.and_then(|names| names.key_span(id));
+                self.problems.error_with(span, format!("there is no upstream {id}"), help);
                 continue;
+            };
+            let (may_ask, key) = match is_for_people {
+                true => (upstream.supports_elicitation, "supports_elicitation"),
+                false => (upstream.supports_sampling, "supports_sampling"),
+            };
+            if !may_ask {
+                let span = names.and_then(|names| names.key_span(id));
+                self.problems.warning(span, format!("{id} may ask nothing of that kind: it has no `{key} = true`"));
             }
-            let help = did_you_mean(id, self.upstream_ids());
-            let span = names.and_then(|names| names.key_span(id));
-            self.problems.error_with(span, format!("there is no upstream {id}"), help);
         }
     }
 
-    fn order(&mut self, routing: &Routing, tree: &Tree, asks_people: bool) {
+    fn order(&mut self, routing: &Routing, tree: &Tree, is_for_people: bool) {
         let mut seen = HashSet::new();
         for (at, answerer) in routing.order.iter().enumerate() {
             let span = item_place(tree, "order", at);
             if !seen.insert(answerer) {
-                self.problems.error(span, format!("`{answerer}` is in the order twice"));
+                self.problems.error(span, "this is in the order twice");
                 continue;
             }
-            let (kind, name) = answerer.split_once(':').map_or((&**answerer, None), |(kind, name)| (kind, Some(name)));
-            match (kind, name) {
-                ("models", None) | ("model", Some(_)) if asks_people => {
-                    self.problems
-                        .error(span, "an elicitation is never answered by a model: only a person can accept one");
+            match answerer {
+                Answerer::Client => {}
+                Answerer::Server(id) | Answerer::Model(id) if self.unread.contains(&**id) => {}
+                _ if is_for_people => {
+                    self.problems.error(span, format!("{FOR_PEOPLE}: its order can only be [\"client\"]"))
                 }
-                ("client" | "models" | "servers", None) => {}
-                ("server", Some(id)) if !self.is_upstream(id) => {
-                    let help = did_you_mean(id, self.upstream_ids());
-                    self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                Answerer::Server(id) => match self.upstream_of(id) {
+                    None => {
+                        let help = did_you_mean(id, self.upstream_ids());
+                        self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                    }
+                    Some(upstream) if !upstream.sampling.answers_sampling => {
+                        let message = format!("{id} answers no samples: it has no `sampling.answers_sampling = true`");
+                        self.problems.error(span, message);
+                    }
+                    Some(_) => {}
+                },
+                Answerer::Model(id) => {
+                    let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
+                    let models: Vec<_> = models.map(|entry| entry.value.id()).collect();
+                    if !models.contains(&&**id) {
+                        self.problems.error_with(span, format!("there is no model {id}"), did_you_mean(id, models));
+                    }
                 }
-                ("model", Some(id)) if !self.agents.contains(id) => {
-                    let help = did_you_mean(id, self.agents.iter().copied());
-                    self.problems.error_with(span, format!("there is no model {id}"), help);
-                }
-                ("server" | "model", Some(_)) => {}
-                _ => {
-                    let help = "there are `client`, `models`, `model:ID`, `servers`, `server:ID`".to_owned();
-                    self.problems.error_with(span, format!("`{answerer}` answers nothing"), Some(help));
-                }
+                Answerer::Models | Answerer::Servers => {}
             }
         }
     }
 
-    fn is_upstream(&self, id: &str) -> bool {
-        self.sections.upstreams.iter().any(|entry| entry.value.id == id)
+    fn upstream_of(&self, id: &str) -> Option<&'a UpstreamDeclaration> {
+        self.sections.upstreams.iter().map(|entry| &entry.value).find(|upstream| upstream.id == id)
     }
 
     fn upstream_ids(&self) -> impl Iterator<Item = &'a str> + use<'a> {
@@ -245,6 +295,9 @@ impl<'a> Checking<'a, '_, '_> {
         let several = listener.agents.iter().enumerate().map(|(at, id)| (id, item_place(tree, "agents", at)));
         let mut seen = HashSet::new();
         for (id, span) in one.chain(several) {
+            if self.unread.contains(&**id) {
+                continue;
+            }
             if !self.agents.contains(&**id) && !self.servers.contains(&**id) {
                 let help = did_you_mean(id, self.agents.iter().chain(&self.servers).copied());
                 let message = format!("the listener on {bind} is for agent {id}, which isn't declared");
@@ -258,7 +311,7 @@ impl<'a> Checking<'a, '_, '_> {
             }
         }
         if listener.dialect == Dialect::Mcp && listener.named().next().is_none() {
-            if self.agents.is_empty() && self.servers.is_empty() {
+            if self.agents.is_empty() && self.servers.is_empty() && self.unread.is_empty() {
                 let message = format!("the listener on {bind}: there is no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);
             }
@@ -285,9 +338,10 @@ impl<'a> Checking<'a, '_, '_> {
             }
         }
         let routing = &sections.routing.value;
-        for order in [&routing.sampling, &routing.elicitation].into_iter().flatten().flat_map(|kind| &kind.order) {
-            reached.extend(order.split_once(':').map(|(_, id)| id));
-        }
+        reached.extend(routing.sampling.order.iter().filter_map(|answerer| match answerer {
+            Answerer::Server(id) | Answerer::Model(id) => Some(&**id),
+            _ => None,
+        }));
         let agents = sections.agents.iter().filter(|entry| !entry.value.answers_others());
         let agents = agents.map(|entry| (entry.value.id(), &entry.tree));
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree));

@@ -44,6 +44,8 @@ pub(super) struct Sections {
     pub(super) servers: Vec<Entry<ServerDeclaration>>,
     pub(super) listeners: Vec<Entry<Listener>>,
     pub(super) clinics: Vec<Entry<ClinicEntry>>,
+    /// The ids of agents, upstreams and servers of which nothing could be made.
+    pub(super) unread: Vec<String>,
 }
 
 /// Reads a text into its sections; `None` where it can't be read at all. Paths are resolved against `folder`.
@@ -67,6 +69,10 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     let is_foreign = foreign.is_some();
     let (foreign_upstreams, foreign_routing) = foreign.map(|f| (f.upstreams, f.routing)).unwrap_or_default();
 
+    let sources = [take("upstream"), take("agent"), take("server")];
+    let written = sources.iter().flatten().flat_map(Tree::items).chain(&foreign_upstreams);
+    let mut unread: Vec<_> = written.filter_map(|tree| tree.get("id")?.text()).map(str::to_owned).collect();
+    let [upstreams, agents, servers] = sources;
     let name = match (take("node"), is_foreign) {
         (Some(tree), _) => one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name),
         (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
@@ -84,10 +90,10 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         (ours, theirs) => ours.or(theirs),
     };
     let routing = one(routing_tree, "[routing]", problems);
-    let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(take("upstream"), "upstream", problems);
+    let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(upstreams, "upstream", problems);
     upstreams.extend(entries(foreign_upstreams, "a server", problems));
     upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
-    let agents = items(take("agent"), "agent", problems);
+    let agents = items(agents, "agent", problems);
     let mut agents: Vec<_> = agents.into_iter().filter_map(|tree| agent::read(tree, problems)).collect();
     agents.iter_mut().for_each(|agent| agent.value.resolve(folder));
     let mut listener_trees = items(take("listener"), "listener", problems);
@@ -98,13 +104,21 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     for listener in &mut listeners {
         listener.value.keys = listener.value.keys.take().map(|keys| folder.join(keys));
     }
+    let servers: Vec<Entry<ServerDeclaration>> = many(servers, "server", problems);
+    unread.retain(|id| {
+        let is_read = agents.iter().any(|entry| entry.value.id() == id)
+            || upstreams.iter().any(|entry| entry.value.id == *id)
+            || servers.iter().any(|entry| entry.value.id == *id);
+        !is_read
+    });
     Some(Sections {
         name: name.unwrap_or_default(),
         policy: policy.unwrap_or_else(empty),
         routing: routing.unwrap_or_else(empty),
         upstreams,
         agents,
-        servers: many(take("server"), "server", problems),
+        servers,
+        unread,
         listeners,
         clinics: many(take("clinic"), "clinic", problems),
     })

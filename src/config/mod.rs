@@ -32,9 +32,9 @@ pub use agent::AgentDeclaration;
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
-pub use routing::{Routing, RoutingDeclaration, SamplingDeclaration, Strategy};
+pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
-pub use upstream::{EraName, Start, ToolsDeclaration, Transport, UpstreamDeclaration, UpstreamDialect, UpstreamError};
+pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
 
 use file::{Entry, Sections};
 use problem::Problems;

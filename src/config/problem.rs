@@ -70,6 +70,15 @@ impl<'a> Problems<'a> {
         self.add(Level::Warning, span, message.into(), None);
     }
 
+    pub(super) fn warning_with(
+        &mut self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
+        self.add(Level::Warning, span, message.into(), help);
+    }
+
     fn add(&mut self, level: Level, span: Option<Range<usize>>, message: String, help: Option<String>) {
         if self.found.len() >= PROBLEMS_MAX {
             self.left_out += 1;

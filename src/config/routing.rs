@@ -1,8 +1,10 @@
-//! Who answers what upstream servers ask (`[routing.sampling]`, `[routing.elicitation]`).
+//! Who answers what upstream servers ask (`[routing.sampling]`, `[routing.elicitation]`, `[upstream.sampling]`).
 
-use std::collections::BTreeMap;
-
+use callboard_agents::answering::{AnswerOptions, Caps, Routing, ServerGrants};
 use serde::Deserialize;
+
+use super::Topology;
+use super::upstream::UpstreamDeclaration;
 
 /// Who answers what (`[routing]`).
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -10,55 +12,46 @@ use serde::Deserialize;
 pub struct RoutingDeclaration {
     /// What a server asks of a model.
     #[serde(default)]
-    pub sampling: Option<Routing>,
+    pub sampling: Routing,
     /// What a server asks of a person.
     #[serde(default)]
-    pub elicitation: Option<Routing>,
-}
-
-/// Who answers one kind of question.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Routing {
-    /// For servers that have none of their own.
-    #[serde(default)]
-    pub default_strategy: Option<Strategy>,
-    /// By the server that asks.
-    #[serde(default)]
-    pub server_strategies: BTreeMap<String, Strategy>,
-    /// Who is tried, one after another: `client`, `models`, `model:ID`, `servers`, `server:ID`.
-    #[serde(default)]
-    pub order: Vec<String>,
-    /// Whether models are tried where all else fails.
-    #[serde(default)]
-    pub fallback_to_magictunnel: bool,
-}
-
-/// Who answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// A model of this node.
-    MagictunnelHandled,
-    /// The client whose call caused the question.
-    ClientForwarded,
-    /// Another server.
-    ExternalServer,
-    /// The client, then the rest of the order.
-    ClientFirst,
-    /// A model of this node, then the rest of the order.
-    MagictunnelFirst,
-    /// All at once: the first answer counts.
-    Parallel,
-    /// In the order.
-    Hybrid,
+    pub elicitation: Routing,
 }
 
 /// What bounds a server's asking for a model (`[upstream.sampling]`).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SamplingDeclaration {
-    /// Whether a person approves each request.
+    /// Whether a person at the client must agree before anyone but the client answers.
     #[serde(default)]
     pub approval: bool,
+    /// Whether it may itself be given what other servers ask a model.
+    #[serde(default)]
+    pub answers_sampling: bool,
+    /// How much its questions may cost.
+    #[serde(default)]
+    pub caps: Caps,
+}
+
+impl Topology {
+    /// Who answers, as the answering agents want it.
+    pub fn answer_options(&self) -> AnswerOptions {
+        AnswerOptions {
+            sampling: self.routing.sampling.clone(),
+            elicitation: self.routing.elicitation.clone(),
+            servers: self.upstreams.iter().map(|upstream| (upstream.id.clone(), grants(upstream))).collect(),
+            models: self.agents.iter().filter(|a| a.is_model()).map(|agent| agent.id().to_owned()).collect(),
+        }
+    }
+}
+
+fn grants(upstream: &UpstreamDeclaration) -> ServerGrants {
+    ServerGrants {
+        supports_sampling: upstream.supports_sampling,
+        supports_elicitation: upstream.supports_elicitation,
+        supports_roots: upstream.supports_roots,
+        answers_sampling: upstream.sampling.answers_sampling,
+        caps: upstream.sampling.caps.clone(),
+        approval: upstream.sampling.approval,
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use callboard_agents::bundle::Prefix;
 use serde::Deserialize;
 
 /// A virtual server (`[[server]]`): a named selection, as one agent of this id.
@@ -16,6 +17,9 @@ pub struct ServerDeclaration {
     /// Patterns over the names of tools as they are shown; all where there are none.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Which names of tools say whose they are.
+    #[serde(default)]
+    pub prefix: Prefix,
 }
 
 /// What holds for every message that crosses a boundary (`[policy]`).

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::agent::AgentDeclaration;
+use super::agent::{AgentDeclaration, key_variable};
 use super::check::place;
 use super::file::{Entry, Sections};
 use super::problem::Problems;
@@ -29,7 +29,13 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                     problems.warning(Some(span), format!("there is no file {}", clinic.seed.display()));
                 }
             }
-            AgentDeclaration::Clinic(_) => {}
+            AgentDeclaration::Model(id, model) => {
+                if let Some(name) = key_variable(model).filter(|name| std::env::var_os(name).is_none()) {
+                    let span = place(&entry.tree, &["key_env"]);
+                    problems.error(span, format!("there is no variable {name} with the key of {id}"));
+                }
+            }
+            _ => {}
         }
     }
 }

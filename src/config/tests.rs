@@ -1,1 +1,180 @@
+//! What a text comes to, and every mistake in it.
 
+use std::path::Path;
+
+use super::{Level, Problem, Topology, parse};
+
+fn problems(text: &str, is_yaml: bool) -> Vec<Problem> {
+    parse(text, is_yaml, Path::new("/nowhere"), true).1
+}
+
+/// `line:column message` of each.
+fn told(text: &str, is_yaml: bool) -> Vec<String> {
+    problems(text, is_yaml).iter().map(|p| format!("{}:{} {}", p.line, p.column, p.message)).collect()
+}
+
+const NODE: &str = "node = { name = \"n\" }\n";
+
+/// Goal: both notations say the same. Method: one topology in each; what they come to, and the marks of change.
+#[test]
+fn toml_and_yaml_are_one() {
+    let toml = "[node]\nname = \"n\"\n[[upstream]]\nid = \"a\"\ncommand = [\"x\", \"1\"]\ncalls_max = 0x10\nsupports_sampling = true\n[upstream.tools.rename]\n\"b c\" = \"d\"\n";
+    let yaml = "node: {name: n}\nupstream:\n  - supports_sampling: true\n    calls_max: 16\n    id: 'a'\n    command: [x, \"1\"]\n    tools:\n      rename: {\"b c\": d}\n";
+    let (one, other) =
+        (Topology::parse(toml, false, Path::new("")).unwrap(), Topology::parse(yaml, true, Path::new("")).unwrap());
+    assert_eq!(format!("{:?}", one.upstreams), format!("{:?}", other.upstreams));
+    assert_eq!(one.prints.agents, other.prints.agents);
+    let changed = toml.replace("0x10", "17");
+    assert_ne!(Topology::parse(&changed, false, Path::new("")).unwrap().prints.agents, one.prints.agents);
+}
+
+/// Goal: one table's mistakes are all told, each at its place, and none that only follows from another. Method: a table
+/// with a mistake of each kind.
+#[test]
+fn every_mistake_of_a_table() {
+    let text = format!(
+        "{NODE}[[upstream]]\nidd = \"a\"\nurl = 5\nera = \"old\"\ncalls_max = \"x\"\nheaders = [1]\ncache = {{ a = -1 }}\nretries_max = 1.5\n"
+    );
+    assert_eq!(
+        told(&text, false),
+        [
+            "2:1 [[upstream]] lacks `id`",
+            "3:1 [[upstream]] has no key `idd`",
+            "4:7 `url`: it must be a text, not a whole number",
+            "5:7 `era` can't be `old`",
+            "6:13 `calls_max`: it must be a whole number, 0 at least, not a text",
+            "7:11 `headers`: it must be a table, not a list",
+            "8:15 `a`: it must be a whole number, 0 at least, not -1",
+            "9:15 `retries_max`: it must be a whole number, 0 at least, not a number with a fraction",
+        ]
+    );
+}
+
+/// Goal: a wrong value is never in a message: it may be a secret. Method: secrets where something else belongs.
+#[test]
+fn values_stay_out_of_messages() {
+    let text = format!(
+        "{NODE}[[upstream]]\nid = \"a\"\ncalls_max = \"s3cret\"\nurl = \"http://u:s3cret@x/\"\n[upstream.headers]\n\"X Y\" = \"s3cret\"\nX = \"s3\\ncret\"\n"
+    );
+    let told = told(&text, false);
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(!told.join(" ").contains("cret"), "{told:?}");
+}
+
+/// Goal: places are right where a character is more than a byte, in both notations. Method: such characters before the
+/// mistake, on its line and above it.
+#[test]
+fn places_count_characters() {
+    assert_eq!(told("# ✅\nnode: {name: é, x: 1}\n", true), ["2:17 [node] has no key `x`"]);
+    assert_eq!(told("# ✅\nnode = { name = \"é\", x = 1 }\n", false), ["2:22 [node] has no key `x`"]);
+}
+
+/// Goal: texts that can't be read end in a place, not in a panic or in no end. Method: rows; nesting, aliases that repeat
+/// aliases, a second document, keys twice, far too deep.
+#[test]
+fn unreadable_texts() {
+    let aliases =
+        (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| format!("{text}a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1));
+    let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+    for (text, is_yaml, wanted) in [
+        ("[node\nname = ", false, "unclosed table"),
+        ("a: [1\nb: 2", true, "illegal"),
+        ("a: 1\na: 2", true, "twice"),
+        ("a: 1\n---\nb: 2", true, "one YAML document"),
+        (&aliases, true, "aliases repeat"),
+        (&deep, true, "recursion"),
+        (&deep[4_900..5_100], true, "deeper"),
+        (&format!("a = {deep}"), false, "recursion"),
+        (&format!("{}a = 1", "a.".repeat(100_000)), false, "recursion"),
+        (&format!("[{}a]", "a.".repeat(100_000)), false, "recursion"),
+        ("[]", true, "a table of sections"),
+        ("", false, "no section [node]"),
+        ("a = 1\na = 2", false, "duplicate key"),
+    ] {
+        let found = problems(text, is_yaml);
+        assert!(found.iter().any(|p| p.level == Level::Error && p.message.contains(wanted)), "{wanted}: {found:?}");
+    }
+    // Both of two lines that can't be read.
+    assert_eq!(problems("[node\nname = \"n\"\n[[upstream]]\nid =\n", false).len(), 2);
+}
+
+/// Goal: no file is told in more than a screenful of mistakes. Method: one more than the bound.
+#[test]
+fn mistakes_are_bounded() {
+    let text: String = (0..=super::PROBLEMS_MAX).map(|n| format!("s{n} = 1\n")).collect();
+    let found = problems(&format!("{NODE}{text}"), false);
+    assert_eq!(found.len(), super::PROBLEMS_MAX + 1);
+    assert_eq!(found.last().unwrap().message, "there are 1 more");
+}
+
+/// Goal: how an upstream is reached fits together. Method: rows.
+#[test]
+fn endpoints() {
+    for (lines, wanted) in [
+        ("", "it needs `command` or `url`"),
+        ("command = [\"sh\"]\nurl = \"http://x/\"", "not both"),
+        ("command = [\"sh\"]\ntransport = \"sse\"", "a command speaks over `stdio`"),
+        ("url = \"http://x/\"\ntransport = \"stdio\"", "needs a `command`"),
+        ("url = \"http://x/\"\ntransport = \"websocket\"", "needs a ws or wss URL"),
+        ("url = \"ws://x/\"\ntransport = \"streamable_http\"", "needs an http or https URL"),
+        ("url = \"ftp://x/\"", "not an http"),
+        ("url = \"http://x/\"\nset = { A = \"b\" }", "`set` is for upstreams with a `command`"),
+        ("command = [\"sh\"]\nbearer_env = \"HOME\"", "`bearer_env` is for upstreams with a `url`"),
+        ("url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"", "there is no variable NO_SUCH_VARIABLE"),
+        ("command = [\"no-such-program\"]", "there is no program no-such-program in PATH"),
+        ("command = [\"sh\"]\ndirectory = \"no_such\"", "there is no folder"),
+        ("url = \"http://x/\"\ncalls_max = 0", "must be 1 at least"),
+        ("url = \"http://x/\"\ntools = { rename = { a = \"c\", b = \"c\" } }", "would both be shown as `c`"),
+    ] {
+        let told = told(&format!("{NODE}[[upstream]]\nid = \"a\"\n{lines}\n"), false);
+        assert!(told.len() == 1 && told[0].contains(wanted), "{lines}: {told:?}");
+    }
+}
+
+/// Goal: who answers fits together: no model for a person's question, nobody who isn't there. Method: rows.
+#[test]
+fn answerers() {
+    let upstream = "[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\nsupports_sampling = true\n";
+    let model = "[[agent]]\nkind = \"model\"\nid = \"m\"\nprovider = \"echo\"\n";
+    for (lines, wanted) in [
+        ("elicitation.default_strategy = \"magictunnel_handled\"", "for a person"),
+        ("elicitation.server_strategies = { a = \"parallel\" }", "for a person"),
+        ("elicitation.order = [\"client\", \"models\"]", "for a person"),
+        ("sampling.default_strategy = \"client_fist\"", "can't be `client_fist`"),
+        ("sampling.server_strategies = { b = \"hybrid\" }", "there is no upstream b"),
+        ("sampling.order = [\"client\", \"model:a\"]", "there is no model a"),
+        ("sampling.order = [\"server:a\"]", "answers no samples"),
+        ("sampling.order = [\"client\", \"client\"]", "twice"),
+        ("sampling.order = [\"nobody\"]", "nobody"),
+    ] {
+        let told = told(&format!("{NODE}{upstream}{model}[routing]\n{lines}\n"), false);
+        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+    }
+    let without =
+        told(&format!("{NODE}{upstream}[routing]\nsampling.default_strategy = \"magictunnel_handled\"\n"), false);
+    assert!(without.len() == 1 && without[0].contains("no model is declared"), "{without:?}");
+}
+
+/// Goal: names that lead nowhere are told with what was meant, and what nothing leads to is a warning. Method: a topology
+/// of several members.
+#[test]
+fn names_lead_somewhere() {
+    let text = format!(
+        "{NODE}[[upstream]]\nid = \"files\"\nurl = \"http://x/\"\n[[upstream]]\nid = \"lonely\"\nurl = \"http://y/\"\n\
+         [[server]]\nid = \"research\"\nmembers = [\"fils\", \"files\", \"files\", \"research\"]\n\
+         [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:7000\"\nagents = [\"reserch\", \"research\"]\n\
+         [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"0.0.0.0:7000\"\nagent = \"files\"\nkeys = \"no_such\"\n"
+    );
+    let found = problems(&text, false);
+    let of = |message: &str| {
+        found.iter().find(|p| p.message.contains(message)).unwrap_or_else(|| panic!("{message}: {found:?}"))
+    };
+    assert_eq!(of("the member fils").help.as_deref(), Some("did you mean `files`?"));
+    assert_eq!(of("is for agent reserch").help.as_deref(), Some("did you mean `research`?"));
+    assert_eq!(of("no listener leads to lonely").level, Level::Warning);
+    of("files is a member twice");
+    of("a virtual server, which can't be a member");
+    of("two listeners want 0.0.0.0:7000");
+    of("there is no key file");
+    assert_eq!(found.len(), 7, "{found:?}");
+}

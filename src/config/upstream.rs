@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_agents::bundle::Filter;
+use callboard_mcp::bridge::{BridgeOptions, Start};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
-use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Endpoint, Era, EraChoice};
+use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
+use callboard_runtime::Answering;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
@@ -50,10 +54,10 @@ pub struct UpstreamDeclaration {
     pub era: EraName,
     /// How it asks.
     #[serde(default)]
-    pub dialect: UpstreamDialect,
+    pub dialect: Dialect,
     /// When it is connected.
     #[serde(default)]
-    pub start: Start,
+    pub start: StartWhen,
     /// Whether it may ask for a model.
     #[serde(default)]
     pub supports_sampling: bool,
@@ -80,7 +84,7 @@ pub struct UpstreamDeclaration {
     pub retries_max: Option<u32>,
     /// Which of its tools are shown, and as what.
     #[serde(default)]
-    pub tools: ToolsDeclaration,
+    pub tools: Filter,
     /// How many seconds the results of its tools may be used again, by tool.
     #[serde(default)]
     pub cache: BTreeMap<String, u64>,
@@ -117,41 +121,15 @@ pub enum EraName {
     Modern,
 }
 
-/// How a server asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum UpstreamDialect {
-    /// As MCP says.
-    #[default]
-    Mcp,
-    /// As MagicTunnel's servers do.
-    MagicTunnel,
-}
-
 /// When a server is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Start {
+pub enum StartWhen {
     /// When it is first asked.
     #[default]
     Demand,
     /// When the node starts.
     Boot,
-}
-
-/// Which tools are shown (`[upstream.tools]`). Patterns have `*` for any text.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolsDeclaration {
-    /// Only these; all where there are none.
-    #[serde(default)]
-    pub allow: Vec<String>,
-    /// None of these.
-    #[serde(default)]
-    pub deny: Vec<String>,
-    /// Its own name of a tool, and the one that is shown.
-    #[serde(default)]
-    pub rename: BTreeMap<String, String>,
 }
 
 /// Why an upstream's endpoint or options can't be made: the key at fault, and what to change.
@@ -222,12 +200,32 @@ impl UpstreamDeclaration {
         }
     }
 
+    /// How the bridge to it behaves. Reads the variables that it names.
+    ///
+    /// # Errors
+    /// Where a variable is missing, or a header can't be one.
+    pub fn bridge_options(&self, answering: Arc<dyn Answering>) -> Result<BridgeOptions, UpstreamError> {
+        let default = BridgeOptions::default();
+        Ok(BridgeOptions {
+            client: self.client_options()?,
+            answering: Some(answering),
+            start: match self.start {
+                StartWhen::Demand => Start::Demand,
+                StartWhen::Boot => Start::Boot,
+            },
+            calls_max: self.calls_max.unwrap_or(default.calls_max),
+            connections_max: self.connections_max.map_or(default.connections_max, |max| max as usize),
+            idle_timeout: self.idle_timeout_s.map_or(default.idle_timeout, Duration::from_secs),
+            ..default
+        })
+    }
+
     /// How it is spoken to. Reads the variables that it names.
     ///
     /// # Errors
     /// Where a variable is missing, or a header can't be one.
     pub fn client_options(&self) -> Result<ClientOptions, UpstreamError> {
-        let mut options = ClientOptions { era: self.era_choice(), ..ClientOptions::default() };
+        let mut options = ClientOptions { era: self.era_choice(), dialect: self.dialect, ..ClientOptions::default() };
         if let Some(seconds) = self.call_timeout_s {
             options.call_timeout = Duration::from_secs(seconds);
         }
@@ -242,7 +240,7 @@ impl UpstreamDeclaration {
         if let Some(variable) = &self.bearer_env {
             let token = self.variable("bearer_env", variable)?;
             let wrong = |error: AuthError| self.wrong("bearer_env", error);
-            options.authorizer = Some(std::sync::Arc::new(StaticBearer::new(&token).map_err(wrong)?));
+            options.authorizer = Some(Arc::new(StaticBearer::new(&token).map_err(wrong)?));
         }
         Ok(options)
     }

@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::bundle::Bundle;
+use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
-use callboard_mcp::outbound::McpClient;
-use callboard_runtime::{AgentId, AgentRef, System};
+use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
+use callboard_agents::model::{Member, Model, ModelConfig, Models};
+use callboard_mcp::bridge::Bridge;
+use callboard_runtime::{AgentId, AgentRef, Answering, System};
 
 use super::NodeError;
+use super::answering::Current;
 use crate::config::{AgentDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
 
 /// How long servers elsewhere may take to end, children of this process above all.
@@ -22,14 +26,16 @@ pub(super) struct Running {
     /// Of its declaration.
     print: u64,
     /// What it had to end.
-    farewell: Option<McpClient>,
+    farewell: Option<Bridge>,
+    /// Which of its tools are shown.
+    filter: Filter,
     is_bundle: bool,
 }
 
 impl Running {
     /// An agent that stands for others of this node.
     pub(super) fn bundle(agent: AgentRef) -> Self {
-        Self { agent, print: 0, farewell: None, is_bundle: true }
+        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true }
     }
 
     pub(super) fn is_bundle(&self) -> bool {
@@ -41,6 +47,7 @@ impl Running {
 pub(super) struct Cast {
     system: System,
     state: PathBuf,
+    answering: Arc<dyn Answering>,
     running: HashMap<String, Running>,
     /// Virtual servers, by id.
     bundles: HashMap<String, Bundled>,
@@ -62,8 +69,10 @@ pub(super) struct Planned {
 }
 
 impl Cast {
-    pub(super) fn new(system: System, state: &Path) -> Self {
-        Self { system, state: state.to_owned(), running: HashMap::new(), bundles: HashMap::new() }
+    /// `answering` is asked by whoever stands for servers elsewhere.
+    pub(super) fn new(system: System, state: &Path, answering: Current) -> Self {
+        let (running, bundles) = (HashMap::new(), HashMap::new());
+        Self { system, state: state.to_owned(), answering: Arc::new(answering), running, bundles }
     }
 
     /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
@@ -88,8 +97,8 @@ impl Cast {
             match self.unchanged(id, print(id)) {
                 Some(running) => drop(planned.running.insert(id.to_owned(), running)),
                 None => {
-                    let agent = self.agent(declared).await?;
-                    planned.add(id, Running { agent, print: print(id), farewell: None, is_bundle: false });
+                    let agent = self.agent(declared, topology).await?;
+                    planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
                 }
             }
         }
@@ -107,8 +116,36 @@ impl Cast {
         self.running.get(id).filter(|running| running.print == print).cloned()
     }
 
-    async fn agent(&self, declared: &AgentDeclaration) -> Result<AgentRef, NodeError> {
+    async fn agent(&self, declared: &AgentDeclaration, topology: &Topology) -> Result<AgentRef, NodeError> {
         match declared {
+            AgentDeclaration::Model(id, config) => {
+                let model = open(id, config)?;
+                Ok(self.system.prepare_with(move || model.clone()).label(id.as_str()).spawn())
+            }
+            AgentDeclaration::Models(id, config) => {
+                let member = |member: &String| {
+                    let declared = topology.agents.iter().find_map(|agent| match agent {
+                        AgentDeclaration::Model(id, config) if id == member => Some(config),
+                        _ => None,
+                    });
+                    declared.map(|config| Ok(Member::new(member.as_str(), open(member, config)?.card())))
+                };
+                let members: Result<Vec<_>, NodeError> = config.members.iter().filter_map(member).collect();
+                let models = Models::new(members?, config.fallback);
+                let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
+                Ok(self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn())
+            }
+            AgentDeclaration::EmrWriteback(emr) => {
+                let file = emr.file.as_ref().map(|file| self.state.join(file));
+                let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
+                let agent = agent.map_err(|source| NodeError::Hmcp { id: emr.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || agent.clone()).label(emr.id.as_str()).spawn())
+            }
+            AgentDeclaration::PatientData(patients) => {
+                let agent = PatientData::new(patients);
+                let agent = agent.map_err(|source| NodeError::Hmcp { id: patients.id.clone(), source })?;
+                Ok(self.system.prepare_with(move || agent.clone()).label(patients.id.as_str()).spawn())
+            }
             AgentDeclaration::Clinic(clinic) => {
                 let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
                 let opened = Clinic::open(config).await;
@@ -120,10 +157,11 @@ impl Cast {
 
     fn upstream(&self, declared: &UpstreamDeclaration, print: u64) -> Result<Running, NodeError> {
         let wrong = |source| NodeError::Upstream { id: declared.id.clone(), source };
-        let client = McpClient::new(declared.endpoint()?, declared.client_options()?).map_err(wrong)?;
-        let farewell = Some(client.clone());
-        let agent = self.system.prepare_with(move || client.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { agent, print, farewell, is_bundle: false })
+        let options = declared.bridge_options(self.answering.clone())?;
+        let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
+        let farewell = Some(bridge.clone());
+        let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
+        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
     }
 
     /// Makes the change: names point to the new ones, and virtual servers are made of them. The old ones are the result;
@@ -176,22 +214,29 @@ impl Cast {
     }
 
     fn virtual_server(&self, server: &ServerDeclaration, planned: &Planned) -> Result<AgentRef, NodeError> {
-        let members = server.members.iter().filter_map(|id| Some((id.clone(), planned.running.get(id)?.agent.clone())));
-        let bundle = Bundle::new(members)?;
-        Ok(self.system.prepare_with(move || bundle.clone()).label(server.id.as_str()).spawn())
+        let members = server.members.iter().filter_map(|id| {
+            let running = planned.running.get(id)?;
+            Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
+        });
+        let options = BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
+        Ok(Bundle::with(members, options)?.spawn(&self.system, &server.id))
     }
 
     /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
     pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
-        let found = ids.iter().filter_map(|id| Some(((*id).to_owned(), self.system.directory().get(id)?)));
-        let mut members: Vec<_> = found.collect();
-        match (members.len(), members.pop()) {
-            (1, Some((_, agent))) => Ok((agent, false)),
-            (_, last) => {
-                let bundle = Bundle::new(members.into_iter().chain(last))?;
-                Ok((self.system.prepare_with(move || bundle.clone()).label("bundle").spawn(), true))
+        let filter = |id: &str| self.running.get(id).map(|running| running.filter.clone()).unwrap_or_default();
+        let found = ids
+            .iter()
+            .filter_map(|id| Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id))));
+        let members: Vec<_> = found.collect();
+        let mut options = BundleOptions::default();
+        if let [alone] = members.as_slice() {
+            if alone.filter == Filter::default() {
+                return Ok((alone.agent.clone(), false));
             }
+            options.prefix = Prefix::Never;
         }
+        Ok((Bundle::with(members, options)?.spawn(&self.system, "bundle"), true))
     }
 
     /// Those that have something of theirs elsewhere to end.
@@ -212,6 +257,10 @@ impl Planned {
     }
 }
 
+fn open(id: &str, config: &ModelConfig) -> Result<Model, NodeError> {
+    Model::open(config.clone()).map_err(|source| NodeError::Model { id: id.to_owned(), source })
+}
+
 /// Stops agents once they have done what they began, and waits for the end of what they had elsewhere.
 pub(super) async fn farewell(old: Vec<Running>) {
     old.iter().for_each(|running| running.agent.stop());
@@ -227,7 +276,7 @@ pub(super) async fn goodbyes(ended: Vec<Running>) {
     futures::future::join_all(ended.into_iter().map(|running| goodbye(running.farewell))).await;
 }
 
-async fn goodbye(client: Option<McpClient>) {
+async fn goodbye(client: Option<Bridge>) {
     if let Some(client) = client
         && tokio::time::timeout(GOODBYE, client.said_goodbye()).await.is_err()
     {

@@ -2,8 +2,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use callboard_agents::answering::AnswerError;
 use callboard_agents::bundle::BundleError;
 use callboard_agents::clinic::ClinicError;
+use callboard_agents::hmcp::HmcpError;
+use callboard_agents::model::ModelError;
 use callboard_mcp::inbound::ServeError;
 use callboard_mcp::outbound::ClientError;
 use callboard_rpc::KeyError;
@@ -34,6 +37,25 @@ pub enum NodeError {
         /// Why.
         source: ClientError,
     },
+    /// Correct the model, or set its key.
+    #[error("model {id}: {source}")]
+    Model {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: ModelError,
+    },
+    /// See what the agent says of its file or patients.
+    #[error("failed to start {id}: {source}")]
+    Hmcp {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: HmcpError,
+    },
+    /// Correct `[routing]`.
+    #[error("routing: {0}")]
+    Routing(#[from] AnswerError),
     /// Bind another address, or ask who has that one.
     #[error("failed to listen on {bind}: {source}")]
     Bind {
@@ -91,8 +113,9 @@ impl NodeError {
         match self {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
+            Self::Model { .. } | Self::Routing(_) => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
-            Self::Clinic { .. } | Self::Bind { .. } | Self::Serve(_) => false,
+            Self::Clinic { .. } | Self::Hmcp { .. } | Self::Bind { .. } | Self::Serve(_) => false,
             Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
         }
     }

@@ -1,5 +1,6 @@
 //! A node: the agents and listeners of a topology, running in this process.
 
+mod answering;
 mod cast;
 mod error;
 mod listen;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Topology;
+use answering::Current;
 use cast::Cast;
 pub use error::NodeError;
 use listen::Open;
@@ -30,6 +32,7 @@ pub struct Node {
     system: System,
     cast: Cast,
     policy: Policies,
+    answering: Current,
     listeners: Vec<Open>,
     free_ports: bool,
     /// What a reload replaced, and isn't at its end.
@@ -73,11 +76,13 @@ impl Node {
     /// See [`NodeError`]; nothing is left running.
     pub async fn start_agents(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
         let system = System::here();
-        let policy = Policies::of(&system);
-        policy::install(&policy, &topology.policy);
-        let cast = Cast::new(system.clone(), state);
+        let mut policy = Policies::of(&system);
+        policy.install(&topology.policy);
+        let answering = Current::of(&system, topology)?;
+        let cast = Cast::new(system.clone(), state, answering.clone());
         let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
-        let mut node = Self { system, cast, policy, listeners: Vec::new(), free_ports: false, retiring, ending };
+        let mut node =
+            Self { system, cast, policy, answering, listeners: Vec::new(), free_ports: false, retiring, ending };
         let started = match node.cast.plan(topology).await {
             Ok(planned) => node.cast.apply(planned, topology).await,
             Err(error) => Err(error),

@@ -2,50 +2,102 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use callboard_agents::guardrail::{Guard, GuardPolicy, Guardrail};
 use callboard_message::Failure;
-use callboard_runtime::{Crossing, Policy, RateLimit, System};
+use callboard_runtime::{AgentRef, Crossing, Part, Policy, RateLimit, System};
 use futures::future::BoxFuture;
 
 use crate::config::PolicyDeclaration;
 
-type Links = Arc<RwLock<Arc<Vec<Box<dyn Policy>>>>>;
-
 /// The policies of a topology, in a system's chain.
 pub(super) struct Policies {
     system: System,
-    links: Links,
-    /// In the chain since there were any: an empty chain costs nothing.
-    is_pushed: std::cell::Cell<bool>,
+    limits: Slot,
+    guard: Slot,
+    guardrail: Option<AgentRef>,
 }
+
+/// A place in the chain for policies that may change. It joins the chain with its first: an empty chain costs nothing.
+struct Slot {
+    links: Links,
+    is_pushed: bool,
+    judges_parts: bool,
+}
+
+type Links = Arc<RwLock<Arc<Vec<Box<dyn Policy>>>>>;
 
 impl Policies {
     pub(super) fn of(system: &System) -> Self {
-        Self { system: system.clone(), links: Links::default(), is_pushed: false.into() }
+        let slot = |judges_parts| Slot { links: Links::default(), is_pushed: false, judges_parts };
+        Self { system: system.clone(), limits: slot(false), guard: slot(true), guardrail: None }
+    }
+
+    /// Puts what a topology wants in place of what was.
+    pub(super) fn install(&mut self, declared: &PolicyDeclaration) {
+        let mut limits: Vec<Box<dyn Policy>> = Vec::new();
+        if let Some(per_second) = declared.per_client_per_second {
+            limits.push(Box::new(RateLimit::per_principal(per_second)));
+        }
+        if !declared.per_tool_per_second.is_empty() {
+            let per_tool = declared.per_tool_per_second.iter().map(|(tool, per_second)| (tool.clone(), *per_second));
+            limits.push(Box::new(RateLimit::per_tool(per_tool)));
+        }
+        self.limits.fill(&self.system, limits);
+        let mut guard: Vec<Box<dyn Policy>> = Vec::new();
+        if declared.guard {
+            let guardrail = self.guardrail.take();
+            let guardrail =
+                guardrail.unwrap_or_else(|| self.system.prepare_with(Guardrail::default).label("guardrail").spawn());
+            guard.push(Box::new(GuardPolicy::new(Guard::new(guardrail.clone()))));
+            self.guardrail = Some(guardrail);
+        }
+        self.guard.fill(&self.system, guard);
     }
 }
 
-/// Puts what a topology wants in place of what was.
-pub(super) fn install(policies: &Policies, declared: &PolicyDeclaration) {
-    let mut links: Vec<Box<dyn Policy>> = Vec::new();
-    if let Some(per_second) = declared.per_client_per_second {
-        links.push(Box::new(RateLimit::per_principal(per_second)));
-    }
-    let has_any = !links.is_empty();
-    *policies.links.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
-    if has_any && !policies.is_pushed.replace(true) {
-        policies.system.policy().push(Current(policies.links.clone()));
+impl Slot {
+    fn fill(&mut self, system: &System, links: Vec<Box<dyn Policy>>) {
+        let has_any = !links.is_empty();
+        *self.links.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
+        if has_any && !self.is_pushed {
+            self.is_pushed = true;
+            system.policy().push(Current { links: self.links.clone(), judges_parts: self.judges_parts });
+        }
     }
 }
 
 /// The policies of the moment, as one.
-struct Current(Links);
+struct Current {
+    links: Links,
+    judges_parts: bool,
+}
+
+impl Current {
+    fn now(&self) -> Arc<Vec<Box<dyn Policy>>> {
+        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl Policy for Current {
     fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
-        let links = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let links = self.now();
         Box::pin(async move {
             for link in links.iter() {
                 link.judge(crossing).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn judges_parts(&self) -> bool {
+        self.judges_parts
+    }
+
+    fn judge_part<'a>(&'a self, part: Part, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        let links = self.now();
+        Box::pin(async move {
+            for link in links.iter().filter(|link| link.judges_parts()) {
+                link.judge_part(part, crossing).await?;
             }
             Ok(())
         })

@@ -7,7 +7,7 @@ use callboard_runtime::AgentRef;
 
 use super::cast::{Running, farewell};
 use super::listen::Open;
-use super::{Node, NodeError, policy};
+use super::{Node, NodeError};
 use crate::config::Topology;
 
 /// How long those that were replaced still take what found them just before.
@@ -46,11 +46,13 @@ impl Node {
     /// See [`NodeError`]: the old topology goes on.
     pub async fn reload(&mut self, topology: &Topology) -> Result<Reloaded, NodeError> {
         let plans = self.plan_listeners(topology)?;
+        let answering = self.answering.plan(topology)?;
         let planned = self.cast.plan(topology).await?;
         let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
         let old = self.cast.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle()).count();
-        policy::install(&self.policy, &topology.policy);
+        self.answering.apply(answering);
+        self.policy.install(&topology.policy);
 
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
         let mut bundles = Vec::new();

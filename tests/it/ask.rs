@@ -92,7 +92,8 @@ async fn answers_of_a_topology() {
     assert_eq!(keys(&object), ["status", "text", "times_ms"]);
 
     let table: toml::Value = toml::from_str(&pair.host).unwrap();
-    let yaml = home.write("host.yaml", &serde_yaml_ng::to_string(&table).unwrap());
+    // JSON is YAML too.
+    let yaml = home.write("host.yaml", &serde_json::to_string(&table).unwrap());
     let answered = home.run(&["ask", "Liste os pacientes de cardiologia", "--topology", &yaml, "--json"]).await;
     assert_eq!(answered.code, Some(0), "{}{}", answered.out, answered.err);
     pair.end().await;

@@ -90,3 +90,30 @@ async fn two_at_once() {
     let (one, other) = tokio::join!(one.run(&["demo"]), other.run(&["demo"]));
     assert_eq!((one.code, other.code), (Some(0), Some(0)), "{}{}", one.err, other.err);
 }
+
+/// Goal: two agents of HMCP have their dialogue, the second starts when it is needed, an attack is blocked, and nothing is
+/// left. Method: run it over each transport; look for each turn, in order.
+#[tokio::test]
+async fn agents_of_hmcp_have_their_dialogue() {
+    for transport in ["stdio", "http", "sse"] {
+        let home = Home::new();
+        let demo = home.run(&["demo", "hmcp", "--transport", transport]).await;
+        assert_eq!((demo.code, demo.err.as_str()), (Some(0), ""), "{transport}: {}", demo.out);
+        let mut rest = demo.out.as_str();
+        for wanted in [
+            "hmcp-emr starts",
+            "hmcp-emr says of hmcp: {\"sampling\":true,\"version\":\"0.1.0\"}",
+            "hmcp-emr → orchestrator: Additional information required: Need patient_id",
+            "hmcp-patients starts",
+            "hmcp-patients → orchestrator: Patient identifier for John Smith: patient_id=PT12345\n",
+            "patient_id=PT12345\n",
+            "hmcp-emr → orchestrator: Success: Clinical data has been written to the EMR system",
+            "error -1: Request blocked by guardrails\n",
+            "The agents have ended\n",
+        ] {
+            let at = rest.find(wanted).unwrap_or_else(|| panic!("{wanted:?} is not in {}", demo.out));
+            rest = &rest[at + wanted.len()..];
+        }
+        home.swept().await;
+    }
+}

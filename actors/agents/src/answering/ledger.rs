@@ -153,6 +153,12 @@ impl Account {
             return Err(over("this call's questions have used up their tokens".into()));
         }
         let left = left.min(caps.tokens_per_minute_max.saturating_sub(minute.tokens()));
+        let money_left = [
+            caps.micro_usd_per_call_max.map(|cap| cap.saturating_sub(spent.micro_usd)),
+            self.budget.micro_usd.map(|cap| cap.saturating_sub(spent.micro_usd)),
+            caps.micro_usd_per_minute_max.map(|cap| cap.saturating_sub(minute.micro_usd)),
+        ];
+        let budget = Budget { tokens: Some(left), micro_usd: money_left.into_iter().flatten().min() };
         if left == 0 {
             return Err(over("the server's questions have used up this minute's tokens".into()));
         }
@@ -167,7 +173,7 @@ impl Account {
         spent.add(&aside);
         let number = book.enter(aside);
         let account = Self { ledger: self.ledger.clone(), spent: self.spent.clone(), budget: self.budget };
-        Ok(Charge { account, number, aside })
+        Ok(Charge { account, number, aside, budget })
     }
 }
 
@@ -176,9 +182,15 @@ pub(super) struct Charge {
     account: Account,
     number: u64,
     aside: Spent,
+    budget: Budget,
 }
 
 impl Charge {
+    /// All that whoever answers may use up, what is read included.
+    pub(super) fn budget(&self) -> Budget {
+        self.budget
+    }
+
     /// How many tokens the answer may have.
     pub(super) fn tokens(&self) -> u64 {
         self.aside.tokens_out

@@ -1,16 +1,18 @@
 //! Lists of all members, page by page.
 
 use callboard_message::surface::{ListPrompts, ListResourceTemplates, ListResources, ListTools};
-use callboard_message::{Failure, Message, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_runtime::Cx;
+use futures::future::join_all;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
+use super::away::Missing;
 use super::member::Member;
-use super::names::may_be_cut;
 use super::{BUNDLE_PAGE_ITEMS_MAX, Parts};
 
-/// Most pages of one member's list in which a name is looked for that had to be cut.
-const PAGES_SEARCHED_MAX: usize = 32;
+/// Most pages of one member's list that are read for one page of the bundle's.
+const PAGES_AT_ONCE_MAX: usize = 32;
 
 /// What is listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub(super) enum What {
 
 impl What {
     /// The member of the list's result that has the items.
-    fn items(self) -> &'static str {
+    pub(super) fn items(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Resources => "resources",
@@ -32,18 +34,13 @@ impl What {
         }
     }
 
-    fn is_listed_by(self, member: &Member) -> bool {
+    pub(super) fn is_listed_by(self, member: &Member) -> bool {
         match self {
             Self::Tools => member.lists_tools(),
             Self::Resources => member.lists_resources(),
             Self::Templates => member.lists_templates(),
             Self::Prompts => member.has_prompts(),
         }
-    }
-
-    /// Whether items are named by the member that has them.
-    fn is_named(self) -> bool {
-        matches!(self, Self::Tools | Self::Prompts)
     }
 }
 
@@ -75,107 +72,132 @@ impl From {
     }
 }
 
+/// What was read of a member's list.
+struct Part {
+    at: usize,
+    /// Each page's items, and the cursor that it was asked for with.
+    pages: Vec<(Option<String>, Vec<Box<RawValue>>)>,
+    /// What it says is missing.
+    missing: Missing,
+    /// The rest: where it goes on, or why there is none.
+    rest: Result<Option<String>, Failure>,
+}
+
 impl Parts {
-    /// One page. A member that is away is left out: the others' lists are of use without it.
+    /// One page. All members that can be on it are asked at once; one that is away or slow is left out, which the page
+    /// says: the others' lists are of use without it.
     pub(super) async fn list(&self, what: What, params: &RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let mut items: Vec<Box<RawValue>> = Vec::new();
-        let (mut at, mut cursor) = match From::read(params)? {
+        let (first, mut cursor) = match From::read(params)? {
             From::Own(from) => {
                 let own = if what == What::Tools { &*self.tools } else { &[] };
                 let page = own.iter().skip(from).take(BUNDLE_PAGE_ITEMS_MAX);
                 items.extend(page.map(|tool| tool.listed.to_raw()));
                 let next = from.saturating_add(items.len());
                 if next < own.len() {
-                    return Ok(page_of(what, items, Some(From::Own(next))));
+                    return Ok(page_of(what, items, Some(From::Own(next)), &Missing::default()));
                 }
                 (0, None)
             }
             From::Member { at, cursor } => (at, cursor),
         };
-        while let Some(member) = self.members.get(at) {
-            if what.is_listed_by(member) {
-                if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
-                    return Ok(page_of(what, items, Some(From::Member { at, cursor })));
-                }
-                cursor = self.add_page(what, member, cursor, &mut items, cx).await;
-                if cursor.is_some() {
-                    continue;
-                }
-            }
-            at += 1;
-        }
-        Ok(page_of(what, items, None))
-    }
-
-    /// Adds a page of a member's, and says where its next begins.
-    async fn add_page(
-        &self,
-        what: What,
-        member: &Member,
-        cursor: Option<String>,
-        items: &mut Vec<Box<RawValue>>,
-        cx: &Cx,
-    ) -> Option<String> {
-        let mut params = RawObject::new();
-        if let Some(cursor) = &cursor {
-            params.set("cursor", cursor);
-        }
-        let asked = match what {
-            What::Tools => member.ask::<ListTools>(params, cx).await,
-            What::Resources => member.ask::<ListResources>(params, cx).await,
-            What::Templates => member.ask::<ListResourceTemplates>(params, cx).await,
-            What::Prompts => member.ask::<ListPrompts>(params, cx).await,
-        };
-        let page = asked.inspect_err(|failure| {
-            tracing::warn!(member = member.name, kind = %failure.kind, "a member's list is left out");
+        let members = self.members.iter().enumerate().skip(first).filter(|(_, member)| what.is_listed_by(member));
+        let reading = members.map(|(at, member)| {
+            let cursor = if at == first { cursor.take() } else { None };
+            self.read_part(what, at, member, cursor, cx)
         });
-        let page = page.ok()?;
-        let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
-        items.extend(theirs.into_iter().map(|item| renamed(what, member, item).to_raw()));
-        // A cursor that leads nowhere new would never end.
-        page.text("nextCursor").filter(|next| Some(next) != cursor.as_ref())
-    }
-
-    /// Which member a shown name belongs to, and the member's own name for it.
-    pub(super) async fn find<M: Message>(&self, what: What, shown: &str, cx: &Cx) -> Option<(&Member, String)> {
-        let listing = || self.members.iter().filter(|member| what.is_listed_by(member));
-        if !may_be_cut(shown) {
-            return listing().find_map(|member| Some((member, member.own_name(shown)?.to_owned())));
-        }
-        // Only the lists tell what a name that was cut stands for.
-        for member in listing() {
-            let mut params = RawObject::new();
-            for _ in 0..PAGES_SEARCHED_MAX {
-                let page = member.ask::<M>(params, cx).await.unwrap_or_default();
-                let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
-                let mut names = theirs.iter().filter_map(|item| item.text("name"));
-                if let Some(name) = names.find(|name| member.joined(name) == shown) {
-                    return Some((member, name));
+        let mut missing = Missing::default();
+        for part in join_all(reading).await {
+            let at = part.at;
+            missing.append(part.missing);
+            for (cursor, page) in part.pages {
+                if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
+                    return Ok(page_of(what, items, Some(From::Member { at, cursor }), &missing));
                 }
-                let Some(next) = page.get("nextCursor") else { break };
-                params = RawObject::new().with("cursor", next);
+                items.extend(page);
+            }
+            match (part.rest, self.members.get(at)) {
+                (Ok(None), _) => {}
+                (Ok(cursor), _) => return Ok(page_of(what, items, Some(From::Member { at, cursor }), &missing)),
+                (Err(failure), Some(member)) => missing.add(member, at, &failure, cx),
+                (Err(_), None) => {}
             }
         }
-        None
+        Ok(page_of(what, items, None, &missing))
+    }
+
+    /// Reads a member's list from `cursor`, as much as fits on one page of the bundle's.
+    async fn read_part(&self, what: What, at: usize, member: &Member, mut cursor: Option<String>, cx: &Cx) -> Part {
+        let limit = member.limit(self.list_timeout, cx);
+        let (mut pages, mut count, mut missing) = (Vec::new(), 0, Missing::default());
+        let rest = loop {
+            if count >= BUNDLE_PAGE_ITEMS_MAX || pages.len() >= PAGES_AT_ONCE_MAX {
+                break Ok(cursor);
+            }
+            let page = match ask_page(what, member, cursor.as_deref(), limit, cx).await {
+                Ok(page) => page,
+                Err(failure) => break Err(failure),
+            };
+            missing.add_theirs(member, &page);
+            let theirs: Vec<RawObject> = page.read(what.items()).unwrap_or_default();
+            let shown: Vec<_> = theirs.into_iter().filter_map(|item| self.renamed(what, at, member, item)).collect();
+            count += shown.len();
+            // A cursor that leads nowhere new would never end.
+            let next = page.text("nextCursor").filter(|next| Some(next) != cursor.as_ref());
+            pages.push((cursor, shown));
+            cursor = match next {
+                None => break Ok(None),
+                next => next,
+            };
+        };
+        Part { at, pages, missing, rest }
+    }
+
+    /// An item as the bundle shows it; `None` where it doesn't.
+    fn renamed(&self, what: What, at: usize, member: &Member, mut item: RawObject) -> Option<Box<RawValue>> {
+        match what {
+            What::Tools | What::Prompts => {
+                let own = item.text("name")?;
+                let shown = self.show(what, member, &own)?;
+                self.learn_name(what, &shown, at, &own);
+                item.set("name", shown);
+            }
+            What::Resources => self.learn_owner(&item.text("uri")?, at),
+            What::Templates => {}
+        }
+        if what == What::Tools {
+            // Calls here aren't tasks.
+            item.remove("execution");
+        }
+        Some(item.to_raw())
     }
 }
 
-fn renamed(what: What, member: &Member, mut item: RawObject) -> RawObject {
-    if what.is_named()
-        && let Some(name) = item.text("name")
-    {
-        item.set("name", member.joined(&name));
+/// A page of a member's own list.
+pub(super) async fn ask_page(
+    what: What,
+    member: &Member,
+    cursor: Option<&str>,
+    limit: Instant,
+    cx: &Cx,
+) -> Result<RawObject, Failure> {
+    let mut params = RawObject::new();
+    if let Some(cursor) = cursor {
+        params.set("cursor", cursor);
     }
-    if what == What::Tools {
-        item.remove("execution");
+    match what {
+        What::Tools => member.ask_until::<ListTools>(params, limit, cx).await,
+        What::Resources => member.ask_until::<ListResources>(params, limit, cx).await,
+        What::Templates => member.ask_until::<ListResourceTemplates>(params, limit, cx).await,
+        What::Prompts => member.ask_until::<ListPrompts>(params, limit, cx).await,
     }
-    item
 }
 
-fn page_of(what: What, items: Vec<Box<RawValue>>, next: Option<From>) -> RawObject {
+fn page_of(what: What, items: Vec<Box<RawValue>>, next: Option<From>, missing: &Missing) -> RawObject {
     let mut page = RawObject::new().with(what.items(), items);
     if let Some(next) = next {
         page.set("nextCursor", next.write());
     }
+    missing.note(&mut page);
     page
 }

@@ -1,23 +1,33 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
 use callboard_message::surface::{
-    CallTool, Complete, Describe, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, ReadResource,
+    CallTool, Complete, CreateMessage, Describe, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
+    ListTools, ReadResource, Subscribe,
 };
 use callboard_message::{Failure, FailureKind, Message, MessageSpec, RawObject};
 use callboard_runtime::{AgentRef, Cx};
 use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
 
+use super::away::Away;
+use super::filter::Naming;
 use super::names::{joined, plain};
+use super::options::{BundleError, BundleMember};
 use super::tools::{Reply, is_tool, listed};
 
 /// One of a bundle's agents.
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) agent: AgentRef,
+    pub(super) naming: Naming,
     /// The reserved messages that it handles.
     handles: Vec<String>,
     /// Takes any message by name: stands for something outside.
     outside: bool,
     /// Its message types as tools; none where it lists its tools itself.
     pub(super) specs: Vec<MessageSpec>,
+    away: Mutex<Away>,
 }
 
 /// A message type that is a tool of the bundle.
@@ -38,15 +48,18 @@ impl OwnTool {
 }
 
 impl Member {
-    pub(super) fn new(name: String, agent: AgentRef) -> Self {
+    pub(super) fn new(member: BundleMember) -> Result<Self, BundleError> {
+        let BundleMember { name, agent, filter } = member;
+        let naming = Naming::new(filter);
+        let naming = naming.map_err(|to| BundleError::Rename { member: name.clone(), name: to })?;
         let all = agent.specs();
         let handles = all.iter().map(|spec| spec.name.clone()).collect();
         let outside = agent.is_outside();
-        let mut member = Self { name, agent, handles, outside, specs: Vec::new() };
+        let mut member = Self { name, agent, naming, handles, outside, specs: Vec::new(), away: Mutex::default() };
         if !member.lists_tools() {
             member.specs = all.into_iter().filter(is_tool).collect();
         }
-        member
+        Ok(member)
     }
 
     fn handles<M: Message>(&self) -> bool {
@@ -69,6 +82,10 @@ impl Member {
         self.handles::<ListResourceTemplates>()
     }
 
+    pub(super) fn subscribes(&self) -> bool {
+        self.handles::<Subscribe>()
+    }
+
     pub(super) fn has_prompts(&self) -> bool {
         self.handles::<ListPrompts>() && self.handles::<GetPrompt>()
     }
@@ -79,6 +96,16 @@ impl Member {
 
     pub(super) fn describes(&self) -> bool {
         self.handles::<Describe>()
+    }
+
+    /// Whether it says itself that it answers like a model: what stands for anything outside doesn't.
+    pub(super) fn samples(&self) -> bool {
+        self.handles.iter().any(|name| name == CreateMessage::NAME)
+    }
+
+    /// Whether it stands for something outside, which may not have what it could have.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside
     }
 
     /// The name that something of this member's is shown under.
@@ -102,6 +129,42 @@ impl Member {
         if call.is_none() && cx.call().is_some() {
             return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
         }
-        self.agent.ask_named(name, body, call).await
+        self.agent.ask_named(name, body, call).await.map_err(|mut failure| {
+            // Whoever called knows the bundle only.
+            let before = format!("{}: ", self.name);
+            if failure.kind == FailureKind::Unavailable && !failure.message.starts_with(&before) {
+                failure.message.insert_str(0, &before);
+            }
+            failure
+        })
+    }
+
+    /// Like [`Member::ask`], for what the bundle can do without: waits until `limit` at most.
+    pub(super) async fn ask_until<M: Message>(
+        &self,
+        body: RawObject,
+        limit: Instant,
+        cx: &Cx,
+    ) -> Result<RawObject, Failure> {
+        let late = || Failure::new(FailureKind::TimedOut, "it doesn't answer in time");
+        let asked = timeout_at(limit, self.ask::<M>(body, cx)).await.unwrap_or_else(|_| Err(late()));
+        match &asked {
+            Ok(_) => self.away().returned(),
+            Err(failure) if failure.kind == FailureKind::TimedOut => self.away().is_slow(),
+            Err(_) => {}
+        }
+        asked
+    }
+
+    /// Until when to wait for what the bundle can do without: `patience` at most, less of one that was slow just now, and
+    /// never so long that the call `cx` is of no use any more.
+    pub(super) fn limit(&self, patience: Duration, cx: &Cx) -> Instant {
+        let (now, patience) = (Instant::now(), self.away().patience(patience));
+        let left = cx.deadline().map(|deadline| deadline.saturating_duration_since(now).mul_f64(0.75));
+        now + left.map_or(patience, |left| left.min(patience))
+    }
+
+    pub(super) fn away(&self) -> MutexGuard<'_, Away> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

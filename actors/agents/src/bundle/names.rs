@@ -19,6 +19,12 @@ pub(super) fn joined(member: &str, name: &str) -> String {
     }
 }
 
+/// Whether a member's name that had to be cut could have become `shown`.
+pub(super) fn may_be_of(shown: &str, member: &str) -> bool {
+    let begins: String = format!("{}.", plain(member)).chars().take(NAME_CHARS_MAX - HASH_DIGITS - 1).collect();
+    may_be_cut(shown) && shown.starts_with(&begins)
+}
+
 /// Whether a name is as long as those that were cut.
 pub(super) fn may_be_cut(name: &str) -> bool {
     name.chars().count() == NAME_CHARS_MAX
@@ -35,10 +41,14 @@ fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The name under which each (member, tool) is shown: its own where no other has it, else joined.
-pub(super) fn shown<'a>(tools: &[(&'a str, &'a str)]) -> Vec<String> {
-    let mut shown: Vec<String> = tools.iter().map(|(_, tool)| (*tool).to_owned()).collect();
-    let mut is_joined = vec![false; tools.len()];
+/// The name under which each (member, tool) is shown: its own where no other has it and `may_stay`, else joined.
+pub(super) fn shown<'a>(tools: &[(&'a str, &'a str)], may_stay: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut is_joined: Vec<bool> = tools.iter().map(|(_, tool)| !may_stay(tool)).collect();
+    let name = |((member, tool), is_joined): (&(&str, &str), &bool)| match is_joined {
+        true => joined(member, tool),
+        false => (*tool).to_owned(),
+    };
+    let mut shown: Vec<String> = tools.iter().zip(&is_joined).map(name).collect();
     // A joined name may be another's own: then that one is joined too. Each round joins one more at least.
     loop {
         let mut seen: HashMap<&str, usize> = HashMap::new();
@@ -67,12 +77,14 @@ mod tests {
     #[test]
     fn collisions_are_joined() {
         let tools = [("a", "list"), ("a", "get"), ("b", "list"), ("c", "a.list"), ("c d", "put")];
-        let names = shown(&tools);
+        let names = shown(&tools, |_| true);
         assert_eq!(names, ["a.list", "get", "b.list", "c.a.list", "put"]);
         let turned: Vec<_> = tools.iter().rev().copied().collect();
-        let mut again = shown(&turned);
+        let mut again = shown(&turned, |_| true);
         again.reverse();
         assert_eq!(again, names);
+        let kept = |tool: &str| !tool.starts_with("a.");
+        assert_eq!(shown(&tools[1..4], kept), ["get", "list", "c.a.list"]);
     }
 
     /// Goal: names fit, and cutting keeps them apart. Method: at the limit, one over, and two that differ at the end.
@@ -85,6 +97,9 @@ mod tests {
         assert_ne!(one, other);
         // Stable: written down once, the name is the same in every process.
         assert_eq!(joined("m", &"t".repeat(70)), joined("m", &"t".repeat(70)));
+        assert!(may_be_of(&one, "m") && !may_be_of(&one, "n") && !may_be_of("m.t", "m"));
+        let long = "m".repeat(70);
+        assert!(may_be_of(&joined(&long, "x"), &long));
         assert_eq!(joined("ärztin 1", "x"), "_rztin_1.x");
     }
 }

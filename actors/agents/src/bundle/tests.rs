@@ -18,6 +18,11 @@ use serde_json::{Value, json};
 
 use super::{BUNDLE_MEMBERS_MAX, Bundle, BundleError};
 
+mod away;
+mod filters;
+mod resources;
+mod upstream;
+
 /// How many.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
 #[message(reply = u32, task = "optional")]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, FailureKind, Message, SampleAnswer};
+use callboard_message::{Failure, FailureKind, Message, RawObject, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 
 use super::config::Scores;
@@ -31,6 +31,13 @@ impl Card {
         }
         let names = std::iter::once(name).chain(aliases.iter().map(String::as_str)).map(str::to_lowercase).collect();
         Ok(Self { names, scores })
+    }
+
+    /// The same in JSON: `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
+    pub(super) fn about(&self) -> RawObject {
+        let Scores { cost, speed, intelligence } = self.scores;
+        let scores = RawObject::new().with("cost", cost).with("speed", speed).with("intelligence", intelligence);
+        RawObject::new().with("names", &self.names).with("scores", scores)
     }
 
     /// A hint is a part of a name (client/sampling, "Model Preferences").

@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, FailureKind, Progress, SampleAnswer};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use callboard_message::surface::{About, CreateMessage, Describe};
+use callboard_message::{Failure, FailureKind, Progress, RawObject, SampleAnswer};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -239,7 +239,8 @@ impl Inner {
         let usage = draft.usage(request);
         grant.spend(usage);
         let answer = draft.answer(&self.model, &self.provider, usage, request.tool_uses());
-        Ok((answer.map_err(|trouble| trouble.failure())?, usage))
+        let answer = answer.map_err(|trouble| trouble.failure())?;
+        Ok((priced(answer, self.ledger.cost(usage)), usage))
     }
 
     /// Asks the provider, tells the caller how far the answer is, and keeps account of it in case it ends here.
@@ -260,6 +261,16 @@ impl Inner {
         let once = Try { request, tokens_max, pieces: &pieces };
         provider.answer(&once, end).await.map_err(|trouble| trouble.failure())
     }
+}
+
+/// The answer with what it cost beside its tokens, in millionths of a dollar, where that is known.
+fn priced(mut answer: SampleAnswer, micro_usd: u64) -> SampleAnswer {
+    let usage = answer.0.object("_meta").and_then(|meta| meta.object(USAGE_KEY));
+    if let (Some(usage), 1..) = (usage, micro_usd) {
+        let meta = answer.0.object("_meta").unwrap_or_default();
+        answer.0.set("_meta", meta.with(USAGE_KEY, usage.with("microUsd", micro_usd)));
+    }
+    answer
 }
 
 /// Tells the caller how much is written, in bytes: never what.
@@ -291,7 +302,9 @@ impl<'a> Report<'a> {
 
 impl Agent for Model {
     fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX).concurrent::<AskModel>(MODEL_HANDLERS_MAX);
+        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX)
+            .concurrent::<AskModel>(MODEL_HANDLERS_MAX)
+            .sync::<Describe>();
     }
 
     /// It has no state that a dropped request could leave half changed.
@@ -304,6 +317,13 @@ impl Agent for Model {
         serde_json::json!({
             "provider": self.0.provider, "model": self.0.model, "tokensToday": tokens, "microUsdToday": micro_usd
         })
+    }
+}
+
+/// Says by what others choose it.
+impl SyncHandler<Describe> for Model {
+    fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
+        Ok(About(RawObject::new().with("model", self.0.card.about())))
     }
 }
 

@@ -105,8 +105,9 @@ mod tests {
         testkit::paused(async |_| {
             let begun = Instant::now();
             let mut tries = 0;
-            let (end, limits) = (begun + Duration::from_secs(20), retries(5, 1, 60_000));
-            let done = with_retries(&limits, end, || {
+            let end = begun + Duration::from_secs(20);
+            let patient = retries(5, 1, 60_000);
+            let done = with_retries(&patient, end, || {
                 tries += 1;
                 let tried = tries;
                 async move { if tried < 3 { Err(limited(Some(Duration::from_secs(7)))) } else { Ok(tried) } }
@@ -115,7 +116,8 @@ mod tests {
             assert_eq!(begun.elapsed(), Duration::from_secs(14));
 
             let failed: Result<(), _> =
-                with_retries(&limits, end, || async { Err(limited(Some(Duration::from_secs(6)))) }).await;
+                with_retries(&retries(5, 1, 60_000), end, || async { Err(limited(Some(Duration::from_secs(6)))) })
+                    .await;
             assert_eq!(failed, Err(limited(Some(Duration::from_secs(6)))));
             assert_eq!(begun.elapsed(), Duration::from_secs(14), "a pause that ends at the end isn't begun");
         });

@@ -88,7 +88,7 @@ impl Agent for Bridge {
             farewells: self.farewells.clone(),
         };
         let hub = Arc::new(Hub::new(self.name.clone(), self.options.clone(), wiring, self.about.clone()));
-        let _keepers = keeper::start(&hub, cx);
+        let _keepers = keeper::start(&hub);
         self.live = Some(Arc::new(Live { hub, _keepers }));
     }
 

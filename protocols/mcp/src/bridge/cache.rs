@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_message::{Principal, RawObject};
-use callboard_runtime::Patterns;
+use callboard_runtime::{Cx, Patterns};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use serde::Serialize;
@@ -30,7 +30,7 @@ const CACHE_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Deepest arguments whose result is kept.
 const ARGUMENTS_DEPTH_MAX: usize = 64;
 
-/// Which result: tool, arguments, and who asked. A hash, so that nobody's arguments are kept.
+/// Which result: tool, arguments, who asked, and what they can be asked. A hash, so that nobody's arguments are kept.
 pub(super) type Key = [u8; 32];
 
 /// Where a result is kept, and for how long.
@@ -81,18 +81,14 @@ impl Results {
     }
 
     /// Where the result of a call belongs; `None` where it isn't kept. `edition` is that of the server's tools.
-    pub(super) fn place(
-        &self,
-        tool: &str,
-        hints: &Hints,
-        edition: u64,
-        params: &RawObject,
-        principal: &Principal,
-    ) -> Option<Place> {
+    pub(super) fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
         // What the operator says goes before what the server says.
         let time = self.times.get(tool).copied().or(hints.cache).filter(|time| !time.is_zero())?;
-        let principal = (!self.shared.has(tool)).then_some(principal);
-        Some(Place { key: key(tool, edition, params, principal)?, time })
+        let principal = (!self.shared.has(tool)).then(|| cx.principal());
+        let abilities = cx.abilities();
+        // A tool may answer those that it can't ask otherwise, and show them other things.
+        let can = [abilities.sampling(), abilities.elicitation_form(), abilities.elicitation_url(), abilities.roots()];
+        Some(Place { key: key((tool, edition, can), params, principal)?, time })
     }
 
     pub(super) fn get(&self, place: &Place) -> Option<Box<RawValue>> {
@@ -129,11 +125,10 @@ fn is_final(result: &RawValue) -> bool {
 }
 
 /// `None` where two calls can't be told to be the same.
-fn key(tool: &str, edition: u64, params: &RawObject, principal: Option<&Principal>) -> Option<Key> {
+fn key(tool: (&str, u64, [bool; 4]), params: &RawObject, principal: Option<&Principal>) -> Option<Key> {
     #[derive(Serialize)]
     struct Fields<'a> {
-        tool: &'a str,
-        edition: u64,
+        tool: (&'a str, u64, [bool; 4]),
         principal: Option<&'a Principal>,
         arguments: Option<String>,
         meta: Option<String>,
@@ -143,7 +138,7 @@ fn key(tool: &str, edition: u64, params: &RawObject, principal: Option<&Principa
         Some(raw) => canonical(raw).map(Some),
         None => Some(None),
     };
-    let fields = Fields { tool, edition, principal, arguments: member("arguments")?, meta: member("_meta")? };
+    let fields = Fields { tool, principal, arguments: member("arguments")?, meta: member("_meta")? };
     Some(Sha256::digest(serde_json::to_vec(&fields).ok()?).into())
 }
 
@@ -296,7 +291,7 @@ mod tests {
     #[test]
     fn long_arguments() {
         let params = |bytes: usize| RawObject::new().with("arguments", "a".repeat(bytes - 2));
-        assert!(key("t", 0, &params(CACHE_ARGUMENTS_BYTES_MAX), None).is_some());
-        assert!(key("t", 0, &params(CACHE_ARGUMENTS_BYTES_MAX + 1), None).is_none());
+        assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX), None).is_some());
+        assert!(key(("t", 0, [false; 4]), &params(CACHE_ARGUMENTS_BYTES_MAX + 1), None).is_none());
     }
 }

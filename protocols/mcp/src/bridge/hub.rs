@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Change, Failure, FailureKind, RawObject};
 use callboard_runtime::{CallMeta, Cx};
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -14,8 +14,11 @@ use super::offer::Offer;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT};
 use super::pool::{Key, Lease, Owner, Pool};
 use super::relay::Desk;
-use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, Session, Wiring, lock, plain_value};
+use super::retry::{Passing, Watch};
+use super::tools::Tools;
+use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, News, Session, Wiring, lock, plain_value};
 
+const TOOLS_CALL: &str = "tools/call";
 /// Requests for lists: the same for whoever can answer the same.
 const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
 
@@ -25,6 +28,8 @@ pub(super) struct Hub {
     pub(super) breaker: Breaker,
     pub(super) pool: Arc<Pool>,
     desk: Arc<Desk>,
+    tools: Tools,
+    news: News,
     calls: Semaphore,
     calls_max: u32,
     /// Which era the server was found to be of.
@@ -33,6 +38,31 @@ pub(super) struct Hub {
     shares_channel: AtomicBool,
     /// What the server said of itself last.
     about: Arc<Mutex<Option<RawObject>>>,
+}
+
+/// Why a request came to nothing.
+struct Trouble {
+    failure: Failure,
+    /// The same again may go well. Not where it wasn't even sent: that was this side's decision.
+    may_pass: bool,
+}
+
+impl Passing for Trouble {
+    fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self { failure, may_pass: false }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        trouble.failure
+    }
 }
 
 /// What is asked of a connection.
@@ -54,6 +84,8 @@ impl Hub {
             Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
         Self {
             desk: Arc::new(desk),
+            tools: Tools::new(&options.tools, wiring.tools.clone()),
+            news: wiring.news.clone(),
             breaker: Breaker::new(options.failures_max, options.backoff),
             calls: Semaphore::new(calls_max as usize),
             calls_max,
@@ -71,14 +103,25 @@ impl Hub {
         let cx = self.relayed(cx);
         match errand {
             Errand::Describe => self.describe(&cx).await,
-            Errand::ListTools(params) => self.send(Request::ListTools(params), &cx).await,
-            Errand::Subscribe { on, params } => self.send(Request::Subscribe(on, params), &cx).await,
-            Errand::Request { method, params } => self.send(Request::Other(method, params), &cx).await,
+            Errand::ListTools(params) => Ok(self.send(Request::ListTools(params), &cx).await?),
+            Errand::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, params), &cx).await?),
+            Errand::Request { method, params } if method == TOOLS_CALL => self.call_tool(params, &cx).await,
+            Errand::Request { method, params } => Ok(self.send(Request::Other(method, params), &cx).await?),
             Errand::Use { tool, params } => {
-                let result = self.send(Request::Other("tools/call".to_owned(), params), &cx).await?;
-                plain_value(&result, async { self.pool.lead(Offer::NOTHING).upstream().is_wrapped(&tool).await }).await
+                let result = self.call_tool(params, &cx).await?;
+                plain_value(&result, async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
+                    .await
             }
         }
+    }
+
+    /// `tools/call`: its result is known already, or it is sent until it is decided.
+    async fn call_tool(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let send = |params, watch: Watch| {
+            let cx = watched(cx, &watch);
+            async move { self.send(Request::Other(TOOLS_CALL.to_owned(), params), &cx).await }
+        };
+        Ok(self.tools.call_tool(params, cx, send).await?)
     }
 
     /// The surroundings of the call, with questions going to whoever answers them.
@@ -96,7 +139,7 @@ impl Hub {
     async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let asked = async {
             let pass = self.pass().await?;
-            let lease = self.pool.lead(Offer::of(&cx.abilities()));
+            let lease = self.pool.lead(|| Offer::of(&cx.abilities()));
             let session = lease.upstream().session().await;
             self.settle(pass, &session);
             session.map_err(|error| self.failure(error))
@@ -117,12 +160,12 @@ impl Hub {
     }
 
     /// Sends a request of the call `cx`, where the server is there and has a place for it.
-    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Trouble> {
         let _place = self.place().await?;
         let pass = self.pass().await?;
         let outcome = self.carry(request, cx).await;
         self.settle(pass, &outcome);
-        outcome.map_err(|error| self.failure(error))
+        outcome.map_err(|error| Trouble { may_pass: error.may_pass(), failure: self.failure(error) })
     }
 
     async fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
@@ -149,7 +192,7 @@ impl Hub {
 
     /// Tries a server that was away, or may be.
     pub(super) async fn try_again(&self) -> Result<Arc<Session>, LinkError> {
-        let lease = self.pool.lead(Offer::NOTHING);
+        let lease = self.pool.lead(|| Offer::NOTHING);
         let upstream = lease.upstream();
         match upstream.current() {
             None => upstream.session().await,
@@ -157,14 +200,29 @@ impl Hub {
         }
     }
 
-    /// Ends an attempt. Who is back tells its followers so: what it shows may be another now.
-    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) {
+    /// Ends an attempt. Gives whether the server is back; then its followers are told, for what it shows may be another.
+    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) -> bool {
         let was_closed = self.breaker.next_try().is_none();
         let is_back = pass.settle(outcome);
         if is_back {
             tracing::info!(server = %self.name, "the server is back");
+            self.tell_all();
         } else if was_closed && self.breaker.next_try().is_some() {
             tracing::warn!(server = %self.name, "the server is away and left alone for a while");
+        }
+        is_back
+    }
+
+    /// What changed while nobody listened isn't known: all of it may have.
+    pub(super) fn tell_all(&self) {
+        let about = lock(&self.about).clone().unwrap_or_default();
+        let can = about.object("capabilities").unwrap_or_default();
+        for (capability, change) in
+            [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
+        {
+            if can.has(capability) {
+                self.news.tell(change);
+            }
         }
     }
 
@@ -180,19 +238,21 @@ impl Hub {
 
     /// The connection by which a request goes.
     async fn lease(&self, request: &Request, cx: &Cx) -> Result<Lease, LinkError> {
-        let offer = Offer::of(&cx.abilities());
+        let offer = || Offer::of(&cx.abilities());
         let era = match self.era() {
             Some(era) => era,
             None => {
-                let shared = self.shared(offer).await?;
+                let shared = self.shared(offer()).await?;
                 let session = shared.upstream().session().await?;
                 self.learn(&session);
                 session.era()
             }
         };
+        if era == Era::Modern || matches!(request, Request::Subscribe(..)) {
+            return Ok(self.pool.lead(offer));
+        }
+        let offer = offer();
         match (request, cx.call()) {
-            (Request::Subscribe(..), _) => Ok(self.pool.lead(offer)),
-            _ if era == Era::Modern => Ok(self.pool.lead(offer)),
             (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
             (Request::Other(method, _), _) if LISTS.contains(&method.as_str()) => self.shared(offer).await,
             (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,
@@ -259,7 +319,7 @@ impl Hub {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),
-            None => serde_json::json!({ "state": "apart" }),
+            None => serde_json::json!({ "state": if self.pool.is_up() { "connected" } else { "apart" } }),
         };
         let next_try = self.breaker.next_try();
         if let Some(until) = next_try {
@@ -269,7 +329,14 @@ impl Hub {
         seen["failures"] = self.breaker.failures().into();
         seen["connections"] = self.pool.observe();
         seen["calls"] = (self.calls_max as usize - self.calls.available_permits()).into();
+        seen["tools"] = self.tools.observe();
         seen["calls_max"] = self.calls_max.into();
         seen
     }
+}
+
+/// The same surroundings, with what the call's caller is asked and told watched.
+fn watched(cx: &Cx, watch: &Watch) -> Cx {
+    let Some((call, caller)) = cx.call().and_then(|call| Some((call, call.caller.clone()?))) else { return cx.clone() };
+    cx.within(Arc::new(CallMeta::clone(call).with_caller(watch.over(caller))))
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Change, RawObject};
-use callboard_runtime::Cx;
 use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,11 +16,11 @@ const SWEEPS_IN_IDLE_TIMEOUT: u32 = 4;
 const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(10);
 
 /// Starts what the options want. Nothing, where no runtime is there to run it.
-pub(super) fn start(hub: &Arc<Hub>, cx: &Cx) -> Vec<AbortOnDropHandle<()>> {
+pub(super) fn start(hub: &Arc<Hub>) -> Vec<AbortOnDropHandle<()>> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Vec::new() };
     let mut keepers = vec![runtime.spawn(sweep(hub.clone()))];
     match (hub.options.start, hub.options.ping_every) {
-        (Start::Boot, _) => keepers.push(runtime.spawn(keep_up(hub.clone(), cx.clone()))),
+        (Start::Boot, _) => keepers.push(runtime.spawn(keep_up(hub.clone()))),
         (Start::Demand, Some(every)) => keepers.push(runtime.spawn(feel_pulse(hub.clone(), every))),
         (Start::Demand, None) => {}
     }
@@ -40,7 +38,7 @@ async fn sweep(hub: Arc<Hub>) {
 }
 
 /// Connects, and again whenever the connection has ended.
-async fn keep_up(hub: Arc<Hub>, cx: Cx) {
+async fn keep_up(hub: Arc<Hub>) {
     let (mut in_a_row, mut before) = (0_u32, false);
     loop {
         if let Some(until) = hub.breaker.next_try() {
@@ -52,12 +50,14 @@ async fn keep_up(hub: Arc<Hub>, cx: Cx) {
             continue;
         };
         let connected = hub.try_again().await;
-        hub.settle(pass, &connected);
+        if let Ok(session) = &connected {
+            hub.learn(session);
+        }
+        let is_back = hub.settle(pass, &connected);
         match connected {
             Ok(session) => {
-                let about = hub.learn(&session);
-                if before {
-                    tell_all(&cx, &about);
+                if before && !is_back {
+                    hub.tell_all();
                 }
                 let began = Instant::now();
                 while_it_lives(&hub, session).await;
@@ -118,16 +118,4 @@ async fn is_alive(hub: &Hub) -> bool {
         lead.upstream.leave(&session);
     }
     checked.is_ok()
-}
-
-/// What changed while nobody listened isn't known: all of it may have.
-fn tell_all(cx: &Cx, about: &RawObject) {
-    let can = about.object("capabilities").unwrap_or_default();
-    for (capability, change) in
-        [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
-    {
-        if can.has(capability) {
-            cx.changed(change);
-        }
-    }
 }

@@ -23,9 +23,7 @@ mod offer;
 mod options;
 mod pool;
 mod relay;
-#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
 mod retry;
-#[cfg_attr(not(test), expect(dead_code, reason = "the agent is written beside it"))]
 mod tools;
 
 pub use agent::Bridge;

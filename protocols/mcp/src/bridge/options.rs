@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use callboard_runtime::{Answering, Backoff, Journal};
 
+use super::tools::ToolOptions;
 use crate::outbound::ClientOptions;
 
 /// Calls that one server may have under way, by default.
@@ -69,6 +70,8 @@ pub struct BridgeOptions {
     pub backoff: Backoff,
     /// How often the server is asked for a sign of life, where it is connected. `None`: never.
     pub ping_every: Option<Duration>,
+    /// Which calls of tools are sent again, and which results are kept.
+    pub tools: ToolOptions,
     /// Where what has to be kept is recorded, in stream `audit`, beside the log.
     pub journal: Option<Arc<dyn Journal>>,
 }
@@ -87,6 +90,7 @@ impl Default for BridgeOptions {
             failures_max: FAILURES_MAX_DEFAULT,
             backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
             ping_every: None,
+            tools: ToolOptions::default(),
             journal: None,
         }
     }

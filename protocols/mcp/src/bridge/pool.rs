@@ -148,9 +148,13 @@ impl Pool {
     }
 
     /// The one that hears of changes: of whatever was offered when it was first needed.
-    pub(super) fn lead(self: &Arc<Self>, offer: Offer) -> Lease {
+    pub(super) fn lead(self: &Arc<Self>, offer: impl FnOnce() -> Offer) -> Lease {
         let mut state = lock(&self.state);
-        let (_, lead) = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
+        let make = || {
+            let offer = offer();
+            (offer, Connection::new(self.make(offer, true, None)))
+        };
+        let (_, lead) = state.lead.get_or_insert_with(make);
         Lease::of(self, lead)
     }
 
@@ -256,6 +260,12 @@ impl Pool {
         if before > 0 {
             self.freed.notify_waiters();
         }
+    }
+
+    /// Whether any connection stands.
+    pub(super) fn is_up(&self) -> bool {
+        let all: Vec<_> = lock(&self.state).all().cloned().collect();
+        all.iter().any(|connection| connection.upstream.current().is_some())
     }
 
     /// What people see of it.

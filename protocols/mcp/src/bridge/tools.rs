@@ -88,7 +88,7 @@ impl Tools {
         let Some(tool) = tool else { return send(params, watch).await };
         let (hints, edition) = self.book.hints(&tool);
         let results = self.results.as_ref();
-        let place = results.and_then(|results| results.place(&tool, &hints, edition, &params, cx.principal()));
+        let place = results.and_then(|results| results.place(&tool, &hints, edition, &params, cx));
         if let (Some(results), Some(place)) = (results, &place)
             && let Some(result) = results.get(place)
         {
@@ -136,12 +136,6 @@ impl Tools {
             watch.begin_again();
         }
         send(params, watch.clone()).await
-    }
-
-    /// Whether it matters what the tool says of itself, and it isn't known: read the list of tools first.
-    pub(crate) fn wants_hints(&self, tool: &str) -> bool {
-        let matters = self.retries_max > 0 || self.results.is_some();
-        matters && !self.book.is_whole() && self.book.get(tool).is_none()
     }
 
     /// What people see of it.

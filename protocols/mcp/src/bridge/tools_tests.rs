@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use callboard_message::surface::CallTool;
-use callboard_message::{Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question};
+use callboard_message::{Abilities, Answer, CallId, Failure, FailureKind, Message, Named, Principal, Question};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, ConcurrentHandler, Handlers, System};
 use futures::future::BoxFuture;
@@ -93,6 +93,21 @@ impl ConcurrentHandler<Named> for Host {
 
 struct Nobody;
 
+/// Can be asked anything.
+struct Somebody;
+
+impl Caller for Somebody {
+    fn progress(&self, _: callboard_message::Progress) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "not now")) })
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::all()
+    }
+}
+
 impl Caller for Nobody {
     fn progress(&self, _: callboard_message::Progress) {}
 
@@ -146,18 +161,6 @@ fn only_what_may_be_repeated_is() {
         }
         end(system).await;
     });
-}
-
-/// Goal: the list of tools is read first where it matters and only then. Method: a known tool, an unknown one, and one of
-/// which the whole list says nothing.
-#[test]
-fn hints_that_are_wanted() {
-    let host = Host::new(ToolOptions::default(), []);
-    assert!(!host.tools.wants_hints("plain") && host.tools.wants_hints("unknown"));
-    host.tools.book.set_whole();
-    assert!(!host.tools.wants_hints("unknown"));
-    let none = ToolOptions { retries_max: 0, cache_entries_max: 0, ..ToolOptions::default() };
-    assert!(!Host::new(none, []).tools.wants_hints("unknown"));
 }
 
 /// Goal: a call is sent again so many times and no more. Method: a failure more than that.
@@ -246,14 +249,16 @@ fn declared_results_are_kept() {
         assert_eq!(ask(&agent, call_of("bob"), same.clone()).await, ok("4"));
         let mut purpose = call_of("ann");
         purpose.principal = Arc::new(Principal::agent("ann").for_purpose("research"));
-        assert_eq!(ask(&agent, purpose, same).await, ok("5"));
+        assert_eq!(ask(&agent, purpose, same.clone()).await, ok("5"));
+        // Whom it can ask a tool may answer otherwise.
+        assert_eq!(ask(&agent, call_of("ann").with_caller(Arc::new(Somebody)), same).await, ok("6"));
         tokio::time::advance(Duration::from_secs(59)).await;
         assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("0"));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("6"));
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("7"));
         // Another edition of the tools may answer otherwise.
         host.tools.book.forget();
-        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("7"));
+        assert_eq!(call(&agent, "kept", json!({ "a": 1, "b": [] })).await, ok("8"));
         assert_eq!(host.tools.observe()["cache"]["hits"], 2);
         end(system).await;
     });

@@ -91,7 +91,11 @@ impl Surface {
 
     /// MCP's server capabilities, without those of an era's own (tasks, extensions).
     pub(crate) fn capabilities(&self, about: &About) -> RawObject {
-        if let Some(theirs) = about.0.object("capabilities") {
+        if let Some(mut theirs) = about.0.object("capabilities") {
+            // It can't know what this protocol calls that; what stands for something outside says it itself.
+            if self.handles.iter().any(|name| name == CreateMessage::NAME) {
+                hmcp::advertise(&mut theirs);
+            }
             return theirs;
         }
         let changing = || RawObject::new().with("listChanged", true);

@@ -8,8 +8,8 @@
 //!
 //! A legacy server asks in mid-call. Over streamable HTTP its question comes on the response stream of the call that
 //! caused it. Where all calls share one channel (a child, a WebSocket, HTTP+SSE, the GET stream) it is asked of the one
-//! call that is under way; while several are, it is refused, for it could be anyone's. Give each caller a client of its
-//! own where that matters.
+//! call that is under way; while several are, it is refused, for it could be anyone's. A [`Bridge`](crate::bridge::Bridge)
+//! gives each caller a connection of its own where that matters.
 
 mod agent;
 pub mod auth;

@@ -16,7 +16,7 @@ impl News {
         Self { cx, tells }
     }
 
-    pub(super) fn tell(&self, change: Change) {
+    pub(crate) fn tell(&self, change: Change) {
         if self.tells {
             self.cx.changed(change);
         }

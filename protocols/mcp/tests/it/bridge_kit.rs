@@ -1,17 +1,25 @@
 //! For the bridge: servers behind it, clients before it.
 
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_mcp::bridge::{Bridge, BridgeOptions};
-use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard_mcp::inbound::{ListenOptions, McpServerOptions, StreamOptions, serve};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice, McpClient};
 use callboard_message::surface::{CallTool, ListTools};
-use callboard_message::{Abilities, Answer, ElicitAnswer, Failure, Principal, Question, RawObject, ToolResult};
-use callboard_runtime::{Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunningCall, System};
-use serde_json::json;
+use callboard_message::{
+    Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Progress, Question, RawObject, SampleAnswer,
+    SessionId, ToolResult,
+};
+use callboard_runtime::{
+    Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession, RunningCall, System,
+};
+use futures::future::BoxFuture;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::kit::soon;
 
@@ -39,7 +47,8 @@ pub fn of(era: Era) -> BridgeOptions {
 }
 
 /// A server's only tool asks who called for an answer, and says both: `question:answer`. Argument `silent`: it asks nothing
-/// and waits until it is cancelled; `quick`: it says `quick` at once.
+/// and waits until it is cancelled; `quick`: it says `quick` at once; `changed`: it
+/// says that its tools have changed.
 pub struct Asker {
     /// Calls under way.
     pub running: Arc<AtomicUsize>,
@@ -65,6 +74,10 @@ impl ConcurrentHandler<CallTool> for Asker {
             let arguments = call.0.object("arguments").unwrap_or_default();
             if arguments.has("quick") {
                 return Ok(ToolResult::text("quick"));
+            }
+            if arguments.has("changed") {
+                cx.changed(Change::Tools);
+                return Ok(ToolResult::text("changed"));
             }
             if arguments.has("silent") {
                 std::future::pending::<()>().await;
@@ -110,7 +123,11 @@ impl Site {
 
     /// Serves `agent` over HTTP on a free port.
     pub fn serve(&mut self, agent: AgentRef, options: McpServerOptions) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        self.serve_on(TcpListener::bind("127.0.0.1:0").unwrap(), agent, options)
+    }
+
+    /// The same, on `listener`.
+    pub fn serve_on(&mut self, listener: TcpListener, agent: AgentRef, options: McpServerOptions) -> String {
         let listen = ListenOptions { connections_max: 4_096, ..ListenOptions::default() };
         let serving = serve(listener, agent, options, &listen).unwrap();
         self.servers.push(serving.server.handle());
@@ -122,7 +139,11 @@ impl Site {
     pub fn asker(&mut self) -> (Endpoint, Arc<AtomicUsize>) {
         let running = Arc::new(AtomicUsize::new(0));
         let agent = self.system.spawn(Asker { running: running.clone() });
-        let url = self.serve(agent, McpServerOptions::default());
+        let streams = StreamOptions { streams_max: 4_096, ..StreamOptions::default() };
+        let mut options = McpServerOptions { streams, ..McpServerOptions::default() };
+        options.inbound.modern.parked_calls_max = 4_096;
+        options.inbound.modern.parked_calls_of_principal_max = 4_096;
+        let url = self.serve(agent, options);
         (Endpoint::url(&url).unwrap(), running)
     }
 
@@ -147,7 +168,7 @@ impl Site {
 }
 
 /// A call of the tool, begun.
-pub fn call(agent: &AgentRef, arguments: serde_json::Value) -> RunningCall<CallTool> {
+pub fn call(agent: &AgentRef, arguments: Value) -> RunningCall<CallTool> {
     let call = agent.call(CallTool::new("ask", arguments)).principal(Principal::local_operator());
     call.within(Duration::from_secs(60)).start()
 }
@@ -165,4 +186,90 @@ pub async fn converse(agent: &AgentRef, secret: &str, answer: &str) -> (Result<T
         }
     }
     (soon(call.reply()).await.unwrap(), asked)
+}
+
+/// Somebody who can answer some questions, and answers with their name.
+pub struct Person {
+    name: String,
+    abilities: Abilities,
+    /// What they were asked.
+    pub asked: Mutex<Vec<RawObject>>,
+    /// They think about it for ever.
+    thinks: bool,
+    /// Questions that they think about.
+    pub open: Arc<AtomicUsize>,
+}
+
+impl Person {
+    pub fn new(name: &str, abilities: &str) -> Arc<Self> {
+        let abilities = Abilities(serde_json::from_str(abilities).unwrap());
+        Arc::new(Self { name: name.into(), abilities, asked: Mutex::default(), thinks: false, open: Arc::default() })
+    }
+
+    /// Somebody who is asked for forms and never answers.
+    pub fn thinker(name: &str) -> Arc<Self> {
+        let person = Self::new(name, r#"{"elicitation":{}}"#);
+        let (name, abilities, open) = (person.name.clone(), person.abilities.clone(), person.open.clone());
+        Arc::new(Self { name, abilities, asked: Mutex::default(), thinks: true, open })
+    }
+
+    /// A call of theirs.
+    pub fn call(self: &Arc<Self>) -> CallMeta {
+        let principal = Principal { id: self.name.clone(), ..Principal::local_operator() };
+        CallMeta::new(Arc::new(principal)).with_caller(self.clone())
+    }
+
+    /// A session of theirs.
+    pub fn session(self: &Arc<Self>) -> Arc<PeerSession> {
+        Arc::new(PeerSession { id: SessionId::fresh(), over: CancellationToken::new(), caller: self.clone() })
+    }
+
+    /// A call of theirs in a session.
+    pub fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
+        CallMeta { session: Some(session.clone()), ..self.call() }
+    }
+}
+
+impl Caller for Person {
+    fn progress(&self, _: Progress) {}
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        if self.thinks {
+            let open = Running::new(&self.open);
+            return Box::pin(async move {
+                let _open = open;
+                std::future::pending().await
+            });
+        }
+        let (body, answer) = match question {
+            Question::Sample(sample) => (sample.0, Answer::Sample(SampleAnswer::text("m", &self.name, None))),
+            Question::Elicit(form) => {
+                (form.0, Answer::Elicit(ElicitAnswer::accept(json!({ "answer": self.name.clone() }))))
+            }
+            _ => return Box::pin(async { Err(Failure::internal("not expected")) }),
+        };
+        self.asked.lock().unwrap().push(body);
+        Box::pin(async { Ok(answer) })
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities.clone()
+    }
+}
+
+/// Calls the tool as `call`. Gives its result.
+pub async fn ask_as(agent: &AgentRef, call: CallMeta, arguments: Value) -> Result<Value, Failure> {
+    let params = json!({ "name": "ask", "arguments": arguments });
+    send_as(agent, call, "callboard.tools.call", params).await
+}
+
+/// Asks by name as `call`.
+pub async fn send_as(agent: &AgentRef, call: CallMeta, name: &str, params: Value) -> Result<Value, Failure> {
+    let asked = agent.ask_named(name.to_owned(), to_raw_value(&params).unwrap(), Some(Arc::new(call)));
+    Ok(serde_json::from_str(soon(asked).await?.get()).unwrap())
+}
+
+/// The one text of a result.
+pub fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
 }

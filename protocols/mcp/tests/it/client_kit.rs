@@ -93,6 +93,8 @@ pub async fn joined<T>(task: tokio::task::JoinHandle<T>) -> T {
 /// An HTTP server that the test plays.
 pub struct Peer {
     pub url: String,
+    /// What ends a session is answered here, and not seen by the test.
+    pub skips_farewells: bool,
     hits: mpsc::Receiver<Hit>,
 }
 
@@ -121,11 +123,17 @@ impl Peer {
                 });
             }
         });
-        Self { url, hits }
+        Self { url, skips_farewells: false, hits }
     }
 
     pub async fn hit(&mut self) -> Hit {
-        soon(self.hits.recv()).await.expect("no listener")
+        loop {
+            let hit = soon(self.hits.recv()).await.expect("no listener");
+            if !self.skips_farewells || hit.method != "DELETE" {
+                return hit;
+            }
+            hit.empty(404).await;
+        }
     }
 
     /// The next request, which must be this one.

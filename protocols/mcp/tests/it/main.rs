@@ -22,6 +22,8 @@ mod client_modern;
 mod client_streams;
 // What two hops of any eras hand on.
 mod bridge;
+// HMCP: clients that ask servers as they would ask a model; what policies see beside messages.
+mod hmcp;
 // A client at the other end of a pipe, and an agent that does as the test says.
 mod pipe;
 // Over a pipe a line is a message: all are answered, bounded, cancelled at the pipe's end.
@@ -34,6 +36,12 @@ mod tasks_modern;
 mod bridge_kit;
 // Many clients of one bridge: nothing of one reaches another.
 mod bridge_clients;
+// Whose connection a call goes by, what is offered on it, and who is asked.
+mod bridge_scopes;
+// Servers and clients that die, hang, come back, are slow; limits.
+mod bridge_faults;
+// Calls of tools that are sent again, and results that are known already.
+mod bridge_tools;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
 // An agent that shows everything, and a server of the full protocol around it.

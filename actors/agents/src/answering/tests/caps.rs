@@ -81,6 +81,14 @@ fn tokens_are_counted() {
                     model.heard.lock().unwrap().iter().map(|m| m.read("maxTokens").unwrap()).collect();
                 assert_eq!(given, [10, 3]);
             }
+            // What is read counts too: whoever answers knows all that is left.
+            let budgets: Vec<serde_json::Value> =
+                model.heard.lock().unwrap().iter().map(|m| m.read("budget").unwrap()).collect();
+            let (name, left) = match caps.starts_with("tokens") {
+                true => ("tokens", [10, 3]),
+                false => ("micro_usd", [11, 1]),
+            };
+            assert_eq!([&budgets[0][name], &budgets[1][name]], left);
             let refused = ask(&answerers, "s", &call).await.unwrap_err();
             assert_eq!((refused.kind, refused.message.as_str()), (FailureKind::Overloaded, message));
             system.shutdown(Duration::ZERO).await;

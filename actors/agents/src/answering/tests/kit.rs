@@ -154,7 +154,8 @@ impl ConcurrentHandler<CreateMessage> for Speaker {
         message: CreateMessage,
         cx: Cx,
     ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
-        self.heard.lock().unwrap().push(message.0);
+        let budget = cx.call().unwrap().budget;
+        self.heard.lock().unwrap().push(message.0.with("budget", budget));
         let (name, what, busy) = (self.name, self.does.clone(), Busy(self.busy.clone()));
         *self.busy.lock().unwrap() = true;
         async move {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::kit::{Client, Does, ask, ask_for, by, options, speaker, speaker_about};
 use crate::answering::Answerers;
+use crate::model::{Model, ModelConfig};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -217,6 +218,39 @@ fn questions_name_models() {
         {
             assert_eq!(by(&ask_for(&answerers, "asker", &client.call(), sample).await.unwrap()), expected);
         }
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
+/// Goal: our models are found by what their configuration calls them, and what they cost is counted. Method: two scripted
+/// models, hints by name and alias; a cap on money that the second answer is over.
+#[test]
+fn configured_models_answer() {
+    let config = |model: &str, alias: &str| {
+        toml::from_str::<ModelConfig>(&format!(
+            "provider = \"scripted\"\nmodel = \"{model}\"\naliases = [\"{alias}\"]\n\
+             answers = [{{ text = \"t\", usage = {{ input_tokens = 3, output_tokens = 4 }} }}]\n\
+             prices = {{ input_usd_per_million = 1, output_usd_per_million = 2 }}"
+        ))
+        .unwrap()
+    };
+    let toml = format!("sampling.default_strategy = \"magictunnel_handled\"\n{CAST}")
+        .replace("supports_sampling = true", "supports_sampling = true\ncaps.micro_usd_per_minute_max = 22");
+    paused(async |system| {
+        for (name, model, alias) in [("m1", "gpt-4", "best"), ("m2", "claude-3-opus", "other")] {
+            let agent = system.spawn(Model::open(config(model, alias)).unwrap());
+            system.directory().register(name, &agent).unwrap();
+        }
+        let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
+        let client = Client::that(Does::Answers);
+        for (hint, expected) in [("Claude-3", "model:m2"), ("OTHER", "model:m2")] {
+            let hints = json!({ "hints": [{ "name": hint }] });
+            let sample = Sample(Sample::prompt("p", 4).0.with("modelPreferences", hints));
+            let answer = ask_for(&answerers, "asker", &client.call(), sample).await.unwrap();
+            assert_eq!(by(&answer), expected);
+        }
+        let refused = ask(&answerers, "asker", &client.call()).await.unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Overloaded);
         system.shutdown(Duration::ZERO).await;
     });
 }

@@ -196,6 +196,10 @@ async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError
     if let Some(instructions) = instructions {
         result.set("instructions", instructions);
     }
+    // It may change soon, for example because a part of it is missing.
+    if let Some(kept_for) = about.0.get("ttlMs") {
+        result.set_raw("ttlMs", kept_for.to_owned());
+    }
     Ok(Reply::Complete(result.to_raw()))
 }
 

@@ -1,0 +1,106 @@
+//! What a bundle is made of.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use callboard_runtime::AgentRef;
+use serde::Deserialize;
+
+use super::BUNDLE_LIST_TIMEOUT_DEFAULT;
+
+/// One of a bundle's agents.
+#[derive(Debug, Clone)]
+pub struct BundleMember {
+    /// What its tools are called after.
+    pub name: String,
+    /// The agent.
+    pub agent: AgentRef,
+    /// Which of its tools are shown.
+    pub filter: Filter,
+}
+
+impl BundleMember {
+    /// An agent with all its tools, as they are called.
+    pub fn new(name: impl Into<String>, agent: AgentRef) -> Self {
+        Self { name: name.into(), agent, filter: Filter::default() }
+    }
+
+    /// The same, with only what passes `filter`.
+    pub fn filtered(self, filter: Filter) -> Self {
+        Self { filter, ..self }
+    }
+}
+
+/// Which of an agent's tools are shown, and under which names. What isn't shown can't be called.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filter {
+    /// Patterns of its own names ([`callboard_runtime::Patterns`]); none: all.
+    pub allow: Vec<String>,
+    /// Patterns of its own names that aren't shown, whatever `allow` says.
+    pub deny: Vec<String>,
+    /// Own name → the name that takes its place. A tool that has such a name of its own is hidden by it.
+    pub rename: BTreeMap<String, String>,
+}
+
+/// How a bundle shows its members.
+#[derive(Debug, Clone)]
+pub struct BundleOptions {
+    /// Patterns of the names that tools are shown under; none: all.
+    pub allow: Vec<String>,
+    /// Patterns of such names that aren't shown, whatever `allow` says.
+    pub deny: Vec<String>,
+    /// Which names say whose they are.
+    pub prefix: Prefix,
+    /// How long a member's lists, and what it says of itself, are waited for; then the bundle's go without.
+    pub list_timeout: Duration,
+}
+
+impl Default for BundleOptions {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            prefix: Prefix::default(),
+            list_timeout: BUNDLE_LIST_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+/// Which names have their member's before them (`member.name`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Prefix {
+    /// Those of message types that another member has too, and all that a member lists itself: its list may change while
+    /// the bundle runs, and a name must not come to mean something else.
+    #[default]
+    WhereNeeded,
+    /// All of them: a member more changes no name.
+    Always,
+    /// Those of message types that another member has too. Only for bundles of which at most one member lists anything
+    /// itself, for then nothing can come between; where its list has a name of a message type, that one is joined.
+    Never,
+}
+
+/// Why agents can't be bundled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// Rename one: in names of tools they would be the same.
+    #[error("two members of a bundle are called {0:?} in names of tools")]
+    SameName(String),
+    /// Serve some of them elsewhere.
+    #[error("a bundle has at most {} members", super::BUNDLE_MEMBERS_MAX)]
+    TooMany,
+    /// Give each tool a name of its own, of 1 to 64 letters, digits, `_`, `-`, `.` and `/`.
+    #[error("two tools of {member:?} are to be called {name:?}, or nothing can be")]
+    Rename {
+        /// Whose.
+        member: String,
+        /// The name.
+        name: String,
+    },
+    /// Let names say whose they are, or serve some of them elsewhere.
+    #[error("{0:?} and {1:?} both list what they have themselves, so names must say whose they are")]
+    NeedsPrefix(String, String),
+}

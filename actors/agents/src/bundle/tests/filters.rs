@@ -1,0 +1,124 @@
+//! What is shown, and under which names.
+
+use std::collections::BTreeMap;
+
+use super::upstream::Upstream;
+use super::*;
+use crate::bundle::{BundleMember, BundleOptions, Filter, Prefix};
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn filter(allow: &[&str], deny: &[&str], rename: &[(&str, &str)]) -> Filter {
+    let rename: BTreeMap<_, _> = rename.iter().map(|(own, to)| ((*own).to_owned(), (*to).to_owned())).collect();
+    Filter { allow: owned(allow), deny: owned(deny), rename }
+}
+
+async fn names(bundle: &AgentRef) -> Vec<String> {
+    let listed = ask(bundle, "tools.list", json!({})).await.unwrap();
+    listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn text(bundle: &AgentRef, tool: &str) -> Result<String, FailureKind> {
+    let called = call(bundle, tool).await.map_err(|failure| failure.kind)?;
+    Ok(called["content"][0]["text"].as_str().unwrap().to_owned())
+}
+
+/// Goal: what isn't shown can't be called, under no name; what is renamed answers to its new name only. Method: a server
+/// and a typed agent, filtered by their own names and by the shown ones.
+#[test]
+fn filters_and_renames() {
+    paused(async |system| {
+        let tools = ["read_file", "read", "read_secret", "write", "list"];
+        let files = system.spawn(Upstream::new("files", &tools));
+        let files = BundleMember::new("files", files).filtered(filter(
+            &["read*", "list"],
+            &["*_secret"],
+            &[("read_file", "read")],
+        ));
+        let typed = system.spawn(Typed(7));
+        let typed = BundleMember::new("typed", typed).filtered(filter(&[], &["who"], &[("count", "how_many")]));
+        let options = BundleOptions { deny: owned(&["*.list"]), ..BundleOptions::default() };
+        let bundle = system.spawn(Bundle::with([files, typed], options).unwrap());
+        assert_eq!(names(&bundle).await, ["how_many", "files.read"]);
+        assert_eq!(text(&bundle, "files.read").await, Ok("files: read_file".into()));
+        assert_eq!(text(&bundle, "how_many").await, Ok("7".into()));
+        for hidden in ["files.read_file", "files.read_secret", "files.write", "files.list", "read", "count", "who"] {
+            assert_eq!(text(&bundle, hidden).await, Err(FailureKind::InvalidInput), "{hidden}");
+        }
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: a bundle can be a selection of what its members show. Method: patterns of shown names.
+#[test]
+fn selections() {
+    paused(async |system| {
+        let [a, b] = ["a", "b"].map(|name| BundleMember::new(name, system.spawn(Upstream::new(name, &["x", "y"]))));
+        let typed = BundleMember::new("typed", system.spawn(Typed(7)));
+        let options = BundleOptions { allow: owned(&["a.*", "b.y", "count"]), ..BundleOptions::default() };
+        let bundle = system.spawn(Bundle::with([a, b, typed], options).unwrap());
+        assert_eq!(names(&bundle).await, ["count", "a.x", "a.y", "b.y"]);
+        assert_eq!(text(&bundle, "b.x").await, Err(FailureKind::InvalidInput));
+        assert_eq!(text(&bundle, "who").await, Err(FailureKind::InvalidInput));
+        assert_eq!(text(&bundle, "b.y").await, Ok("b: y".into()));
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: a message type never has a name that another's list may come to have. Method: one renamed to just that.
+#[test]
+fn names_of_lists_are_theirs() {
+    paused(async |system| {
+        let rename = filter(&["count"], &[], &[("count", "a.count")]);
+        let typed = || BundleMember::new("typed", system.spawn(Typed(7))).filtered(rename.clone());
+        let listing = BundleMember::new("a", system.spawn(Upstream::new("a", &["count"])));
+        let bundle = system.spawn(Bundle::with([typed(), listing], BundleOptions::default()).unwrap());
+        assert_eq!(names(&bundle).await, ["typed.a.count", "a.count"]);
+        assert_eq!(text(&bundle, "a.count").await, Ok("a: count".into()));
+        assert_eq!(text(&bundle, "typed.a.count").await, Ok("7".into()));
+        let alone = system.spawn(Bundle::with([typed()], BundleOptions::default()).unwrap());
+        assert_eq!(names(&alone).await, ["a.count"]);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: one server alone can keep its names, and each still means one thing; two can't. Method: a server with names that a
+/// typed agent has, that look joined, and that are too long; then one more server; then every name joined.
+#[test]
+fn prefixes() {
+    paused(async |system| {
+        let tools = ["read", "count", "a.read", LONG];
+        let server = |name: &'static str| BundleMember::new(name, system.spawn(Upstream::new(name, &tools)));
+        let typed = || BundleMember::new("typed", system.spawn(Typed(7)));
+        let with = |prefix| BundleOptions { prefix, ..BundleOptions::default() };
+        let bundle = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Never)).unwrap());
+        let shown = names(&bundle).await;
+        assert_eq!(shown[..5], ["count", "who", "read", "a.count", "a.a.read"]);
+        for (shown, own) in [("read", "read"), ("a.count", "count"), ("a.a.read", "a.read"), (&shown[5], LONG)] {
+            assert_eq!(text(&bundle, shown).await, Ok(format!("a: {own}")), "{shown}");
+        }
+        assert_eq!(text(&bundle, "count").await, Ok("7".into()));
+        for nothing in ["a.read", LONG] {
+            assert_eq!(text(&bundle, nothing).await, Err(FailureKind::InvalidInput), "{nothing}");
+        }
+        let two = Bundle::with([server("a"), server("b")], with(Prefix::Never)).unwrap_err();
+        assert_eq!(two, BundleError::NeedsPrefix("a".into(), "b".into()));
+        let all = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Always)).unwrap());
+        assert_eq!(names(&all).await[..3], ["typed.count", "typed.who", "a.read"]);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: names that can't be are refused before anything starts. Method: two of one name.
+#[test]
+fn renames_that_cannot_be() {
+    paused(async |system| {
+        let member = BundleMember::new("a", system.spawn(Typed(1)));
+        let member = member.filtered(filter(&[], &[], &[("count", "x"), ("who", "x")]));
+        let refused = Bundle::with([member], BundleOptions::default()).unwrap_err();
+        assert_eq!(refused, BundleError::Rename { member: "a".into(), name: "x".into() });
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}

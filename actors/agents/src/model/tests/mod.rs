@@ -1,0 +1,16 @@
+//! What models promise. Bodies of answers are recorded ones, shortened.
+
+mod anthropic;
+mod bounds;
+mod chat;
+mod choosing;
+mod conversation;
+mod failing;
+mod kit;
+mod ollama;
+mod places;
+mod responses;
+mod secrecy;
+mod slow;
+mod spending;
+mod standins;

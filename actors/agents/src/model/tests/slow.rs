@@ -1,0 +1,199 @@
+//! Providers that take their time, and callers that don't wait. The server here is a bare socket, so that a test says when
+//! which byte comes.
+
+use std::time::Duration;
+
+use callboard_message::FailureKind;
+use callboard_runtime::{CallEvent, testkit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::kit::{open, params, said, sample, spawn};
+use crate::model::{ModelConfig, Remote, Retries, Timeouts};
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HALF: &str = r#"{"choices":[{"delta":{"content":"Hel"}}]}"#;
+const REST: &str = r#"{"choices":[{"delta":{"content":"lo"},"finish_reason":"stop"}]}"#;
+
+struct Bare(TcpListener);
+
+impl Bare {
+    async fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    fn config(&self, timeouts: Timeouts) -> ModelConfig {
+        let url = Some(format!("http://{}/v1", self.0.local_addr().unwrap()));
+        let retries = Retries { retries_max: 0, ..Retries::default() };
+        ModelConfig::OpenaiCompatible(Remote { url, timeouts, retries, ..Remote::new("m") })
+    }
+
+    /// A connection whose request has been read.
+    async fn accept(&self) -> TcpStream {
+        let (mut stream, _) = self.0.accept().await.unwrap();
+        let mut got = Vec::new();
+        while !got.ends_with(b"}}") {
+            stream.read_buf(&mut got).await.unwrap();
+        }
+        stream
+    }
+}
+
+async fn event(stream: &mut TcpStream, data: &str) {
+    let event = format!("data: {data}\n\n");
+    stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await.unwrap();
+}
+
+/// Ends when the other side has closed the connection.
+async fn closed(stream: &mut TcpStream) {
+    let mut rest = Vec::new();
+    // A reset is an end too.
+    let _ = stream.read_to_end(&mut rest).await;
+}
+
+/// Goal: a provider that says nothing, or stops in the middle, is given up, and the connection closed. Method: silence
+/// before the head, after it, and after a piece.
+#[test]
+fn silence_has_an_end() {
+    testkit::real(async |system| {
+        for said_before in [&[][..], &["head"], &["head", "piece"]] {
+            let bare = Bare::new().await;
+            let agent = spawn(system, bare.config(Timeouts { silence_ms: 50, ..Timeouts::default() }));
+            let request = said("Hi");
+            let serve = async {
+                let mut stream = bare.accept().await;
+                for what in said_before {
+                    match *what {
+                        "head" => stream.write_all(HEAD.as_bytes()).await.unwrap(),
+                        _ => event(&mut stream, HALF).await,
+                    }
+                }
+                closed(&mut stream).await;
+            };
+            let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
+            let failure = answer.unwrap_err();
+            assert_eq!(failure.kind, FailureKind::TimedOut, "{failure}");
+            assert_eq!(failure.message, "the model was silent for too long");
+        }
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: an answer that comes in small pieces for ever has an end too. Method: pieces until the connection is closed.
+#[test]
+fn the_whole_has_an_end() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let agent = spawn(system, bare.config(Timeouts { whole_ms: 100, ..Timeouts::default() }));
+        let request = said("Hi");
+        let serve = async {
+            let mut stream = bare.accept().await;
+            stream.write_all(HEAD.as_bytes()).await.unwrap();
+            let piece = format!("data: {HALF}\n\n");
+            let chunk = format!("{:x}\r\n{piece}\r\n", piece.len());
+            while stream.write_all(chunk.as_bytes()).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
+        let failure = answer.unwrap_err();
+        assert_eq!((failure.kind, &*failure.message), (FailureKind::TimedOut, "the model took too long"));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a connection that breaks in the middle is a failure, not half an answer. Method: break it after a piece.
+#[test]
+fn a_broken_connection() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let agent = spawn(system, bare.config(Timeouts::default()));
+        let request = said("Hi");
+        let serve = async {
+            let mut stream = bare.accept().await;
+            stream.write_all(HEAD.as_bytes()).await.unwrap();
+            event(&mut stream, HALF).await;
+        };
+        let (answer, ()) = tokio::join!(sample(&agent, &request), serve);
+        let failure = answer.unwrap_err();
+        assert_eq!(failure.message, "the model's provider broke off in the middle");
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: the caller is told how far the answer is, never what it says; what comes after that is the answer. Method: the
+/// second piece is sent once the first was told of.
+#[test]
+fn progress_is_told() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let agent = spawn(system, bare.config(Timeouts::default()));
+        let (tell, told) = oneshot::channel();
+        let serve = async {
+            let mut stream = bare.accept().await;
+            stream.write_all(HEAD.as_bytes()).await.unwrap();
+            event(&mut stream, HALF).await;
+            told.await.unwrap();
+            event(&mut stream, REST).await;
+            event(&mut stream, "[DONE]").await;
+        };
+        let ask = async {
+            let mut call = agent.call(params(&said("Hi"))).start();
+            let Some(CallEvent::Progress(progress)) = call.next().await else { panic!("no progress") };
+            assert_eq!((progress.done, progress.message.as_deref()), (3.0, Some("3 bytes written")));
+            tell.send(()).unwrap();
+            call.reply().await.unwrap().unwrap()
+        };
+        let (answer, ()) = tokio::join!(ask, serve);
+        assert_eq!(answer.written().as_deref(), Some("Hello"));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a caller that goes ends the request at the provider, and what was used by then counts. Method: cancel after a
+/// piece; the server sees the connection close.
+#[test]
+fn a_cancelled_call_closes_the_request() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let model = open(bare.config(Timeouts::default()));
+        let agent = system.spawn(model.clone());
+        let serve = async {
+            let mut stream = bare.accept().await;
+            stream.write_all(HEAD.as_bytes()).await.unwrap();
+            event(&mut stream, HALF).await;
+            closed(&mut stream).await;
+        };
+        let ask = async {
+            let mut call = agent.call(params(&said("Hi"))).start();
+            assert!(matches!(call.next().await, Some(CallEvent::Progress(_))));
+            call.cancel();
+            call.reply().await
+        };
+        let (reply, ()) = tokio::join!(ask, serve);
+        assert!(reply.map_or(true, |reply| reply.is_err()));
+        // What was read, and the token begun; not the hundred that were set aside.
+        let used = || model.0.ledger.today().0;
+        testkit::eventually("the rest is free again", Duration::from_secs(5), || used() < 10).await;
+        assert!(used() >= 2, "{}", used());
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a call's own deadline ends the wait for a provider. Method: a server that never answers.
+#[test]
+fn the_deadline_of_the_call_counts() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let agent = spawn(system, bare.config(Timeouts::default()));
+        let ask = agent.call(params(&said("Hi"))).within(Duration::from_millis(50)).start().reply();
+        let serve = async { closed(&mut bare.accept().await).await };
+        let (reply, ()) = tokio::join!(ask, serve);
+        match reply {
+            Ok(reply) => assert_eq!(reply.unwrap_err().kind, FailureKind::TimedOut),
+            Err(error) => assert_eq!(callboard_message::Failure::from(error).kind, FailureKind::TimedOut),
+        }
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}

@@ -1,0 +1,389 @@
+//! Servers and clients that die, hang, come back, are slow; limits.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use callboard_mcp::bridge::{BridgeOptions, Start};
+use callboard_mcp::inbound::McpServerOptions;
+use callboard_mcp::outbound::{ClientOptions, Endpoint, Era};
+use callboard_message::surface::{CallTool, Describe};
+use callboard_message::{Abilities, FailureKind};
+use callboard_runtime::testkit::{Probe, eventually};
+use callboard_runtime::{AgentRef, Backoff, Changed};
+use serde_json::{Value, json};
+
+use crate::bridge_kit::{Asker, Person, Site, ask_as, child, of, text};
+use crate::client_kit::Peer;
+use crate::kit::{SOON, soon};
+
+/// Pauses that a test can wait for.
+const SHORT: Backoff = Backoff { first: Duration::from_millis(20), max: Duration::from_millis(20), jitter: 0.0 };
+
+fn is_gone(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+    // What nobody has waited for yet has ended all the same.
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
+async fn seen(bridge: &AgentRef) -> Value {
+    soon(bridge.observe()).await
+}
+
+/// Waits until what people see of a bridge is as wanted.
+async fn until(bridge: &AgentRef, what: &str, wanted: impl Fn(&Value) -> bool) {
+    soon(async {
+        while !wanted(&bridge.observe().await) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(wanted(&seen(bridge).await), "{what}");
+}
+
+/// Goal: a server that dies fails the calls under way by name, takes its open questions along, and is started again for
+/// the next. Method: a child that ends in mid-call, and with a question open.
+#[tokio::test]
+async fn servers_die() {
+    let script = r#"
+        initialize
+        while hear; do case "$line" in *die*) exit 1;; *question*) ask who; exit 1;; esac; text "$id" alive; done
+    "#;
+    let site = Site::new();
+    let bridge = site.bridge(child(script), of(Era::Legacy));
+    let person = Person::thinker("a");
+    for arguments in [json!({ "die": 1 }), json!({ "question": 1 })] {
+        let failed = ask_as(&bridge, person.call(), arguments).await.unwrap_err();
+        assert_eq!(failed.kind, FailureKind::Unavailable);
+        assert!(failed.message.starts_with("far: "), "{failed}");
+        eventually("the question is taken back", SOON, || person.open.load(SeqCst) == 0).await;
+    }
+    let said = ask_as(&bridge, person.call(), json!({})).await.unwrap();
+    assert_eq!(text(&said), "alive");
+    site.end().await;
+}
+
+/// Goal: a client that goes while its question is open leaves nothing behind, at the server neither. Method: cancel a call
+/// whose person thinks about the answer; over HTTP and over pipes.
+#[tokio::test]
+async fn clients_die() {
+    let mut site = Site::new();
+    let (far, running) = site.asker();
+    let script = r#"initialize; hear; ask who; hear; told=$(part method); hear; text "$id" "$told""#;
+    for (endpoint, is_http) in [(far, true), (child(script), false)] {
+        let bridge = site.bridge(endpoint, of(Era::Legacy));
+        let person = Person::thinker("a");
+        let call = person.call();
+        let cancel = call.cancel.clone();
+        let asked = tokio::spawn({
+            let bridge = bridge.clone();
+            async move { ask_as(&bridge, call, json!({ "secret": "s" })).await }
+        });
+        eventually("it is asked", SOON, || person.open.load(SeqCst) == 1).await;
+        cancel.cancel();
+        assert_eq!(soon(asked).await.unwrap().unwrap_err().kind, FailureKind::Cancelled);
+        eventually("nothing runs", SOON, || running.load(SeqCst) == 0 && person.open.load(SeqCst) == 0).await;
+        let now = seen(&bridge).await;
+        assert_eq!((&now["calls"], &now["connections"]["in_use"]), (&json!(0), &json!(0)));
+        if !is_http {
+            let said = ask_as(&bridge, person.call(), json!({})).await.unwrap();
+            assert_eq!(text(&said), "notifications/cancelled");
+        }
+    }
+    site.end().await;
+}
+
+/// How many calls are abandoned, and of how many people: a session of a server of ours has at most 64 questions open.
+const ABANDONED: usize = 1_000;
+const PEOPLE: usize = 20;
+/// How long a thousand calls may take to begin where all tests run at once, and how often that is looked at: looking all
+/// the time would leave them no processor.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` holds, looking now and then.
+async fn patiently(what: &str, condition: impl Fn() -> bool) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    let waiting = async {
+        while !condition() {
+            looks.tick().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what}");
+}
+
+/// Goal: a thousand calls that wait for answers, and are abandoned, leave nothing behind. Method: people who think, each
+/// era of the server; what a call holds is counted by its references to them.
+#[tokio::test]
+async fn abandoned_calls_are_forgotten() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mut site = Site::new();
+        let (far, running) = site.asker();
+        let options = BridgeOptions { calls_max: ABANDONED as u32, ..of(era) };
+        let bridge = site.bridge(far, options);
+        let people: Vec<_> = (0..PEOPLE).map(|at| Person::thinker(&format!("p{at}"))).collect();
+        let held = || people.iter().map(Arc::strong_count).sum::<usize>();
+        let thinking = || people.iter().map(|person| person.open.load(SeqCst)).sum::<usize>();
+        let before = held();
+        let calls: Vec<_> = (0..ABANDONED)
+            .map(|at| {
+                let (bridge, call) = (bridge.clone(), people[at % PEOPLE].call());
+                tokio::spawn(async move {
+                    let params =
+                        serde_json::value::to_raw_value(&json!({ "name": "ask", "arguments": { "secret": "s" } }));
+                    bridge.ask_named("callboard.tools.call".to_owned(), params.unwrap(), Some(Arc::new(call))).await
+                })
+            })
+            .collect();
+        patiently("all think", || thinking() == ABANDONED).await;
+        assert_eq!(seen(&bridge).await["calls"], ABANDONED);
+        calls.iter().for_each(tokio::task::JoinHandle::abort);
+        patiently("nobody thinks", || thinking() == 0).await;
+        until(&bridge, "no calls", |now| now["calls"] == 0 && now["connections"]["in_use"] == 0).await;
+        patiently("nothing is held", || held() == before).await;
+        if era == Era::Legacy {
+            patiently("nothing runs at the server", || running.load(SeqCst) == 0).await;
+        }
+        site.end().await;
+    }
+}
+
+/// Goal: a slow server, or a dead one, delays no other's calls, and a dead one's fail at once. Method: fill one bridge with
+/// calls that never end, try another in vain, and call a third meanwhile.
+#[tokio::test]
+async fn slow_servers_harm_no_other() {
+    const SLOW: u32 = 8;
+    let mut site = Site::new();
+    let ((slow, slow_running), (quick, _)) = (site.asker(), site.asker());
+    let slow = site.bridge(slow, BridgeOptions { calls_max: SLOW, ..of(Era::Legacy) });
+    let dead = site.bridge(Endpoint::url("http://127.0.0.1:9/mcp").unwrap(), of(Era::Legacy));
+    let quick = site.bridge(quick, of(Era::Legacy));
+    let person = Person::new("a", "{}");
+    let hanging: Vec<_> = (0..2 * SLOW)
+        .map(|_| {
+            let (slow, call) = (slow.clone(), person.call());
+            tokio::spawn(async move { ask_as(&slow, call, json!({ "silent": 1 })).await })
+        })
+        .collect();
+    eventually("it is full", SOON, || slow_running.load(SeqCst) == SLOW as usize).await;
+    for _ in 0..3 {
+        let failed = ask_as(&dead, person.call(), json!({})).await.unwrap_err();
+        assert_eq!((failed.kind, &failed.message[..5]), (FailureKind::Unavailable, "far: "));
+    }
+    for _ in 0..50 {
+        assert_eq!(text(&ask_as(&quick, person.call(), json!({ "quick": 1 })).await.unwrap()), "quick");
+        let failed = ask_as(&dead, person.call(), json!({})).await.unwrap_err();
+        assert_eq!(failed.kind, FailureKind::Unavailable);
+    }
+    assert_eq!(slow_running.load(SeqCst), SLOW as usize);
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
+    site.end().await;
+}
+
+/// Goal: a session that the server has forgotten is begun again, with the same offers, for that client. Method: 404 to a
+/// call of a session.
+#[tokio::test]
+async fn expired_sessions_begin_again() {
+    let mut peer = Peer::start().await;
+    let site = Site::new();
+    let mut options = of(Era::Legacy);
+    options.client.listen = false;
+    let bridge = site.bridge(Endpoint::url(&peer.url).unwrap(), options);
+    let person = Person::new("a", r#"{"sampling":{}}"#);
+    let session = person.session();
+    let asked = tokio::spawn(async move { ask_as(&bridge, person.call_in(&session), json!({})).await });
+    let offered = peer.initialize("2025-11-25", Some("one")).await["capabilities"].clone();
+    let call = peer.expect("tools/call").await;
+    assert_eq!(call.header("mcp-session-id"), Some("one"));
+    call.empty(404).await;
+    // Leave is taken of the session beside the call.
+    peer.skips_farewells = true;
+    assert_eq!(peer.initialize("2025-11-25", Some("two")).await["capabilities"], offered);
+    let call = peer.expect("tools/call").await;
+    assert_eq!(call.header("mcp-session-id"), Some("two"));
+    call.result(json!({ "content": [] })).await;
+    soon(asked).await.unwrap().unwrap();
+    site.end().await;
+}
+
+/// Goal: after so many failures a server is left alone, callers are told until when, and it is found again. Method: an
+/// address where nobody listens, and later somebody does.
+#[tokio::test]
+async fn breakers_open_and_close() {
+    let mut site = Site::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let pause = Duration::from_millis(300);
+    let backoff = Backoff { first: pause, max: pause, jitter: 0.0 };
+    let endpoint = Endpoint::url(&format!("http://{address}/mcp")).unwrap();
+    let bridge = site.bridge(endpoint, BridgeOptions { failures_max: 2, backoff, ..of(Era::Legacy) });
+    let person = Person::new("a", "{}");
+    let quick = || ask_as(&bridge, person.call(), json!({ "quick": 1 }));
+    for _ in 0..2 {
+        assert_eq!(quick().await.unwrap_err().message, "far: can't connect to the server");
+    }
+    let refused = quick().await.unwrap_err();
+    assert_eq!(refused.message, "far is away (can't connect to the server); it is tried again in 1 s");
+    let now = seen(&bridge).await;
+    assert_eq!((&now["state"], &now["failures"]), (&json!("away"), &json!(2)));
+    let agent = site.system.spawn(Asker { running: Arc::default() });
+    site.serve_on(TcpListener::bind(address).unwrap(), agent, McpServerOptions::default());
+    soon(async {
+        while quick().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let now = seen(&bridge).await;
+    assert_eq!((&now["failures"], now.get("next_try_ms")), (&json!(0), None));
+    site.end().await;
+}
+
+/// Goal: a server that hangs doesn't hang the clients' handshake. Method: a socket that takes connections and says
+/// nothing, behind a bridge behind a server of ours.
+#[tokio::test]
+async fn hanging_servers_are_described() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", silent.local_addr().unwrap());
+    let mut site = Site::new();
+    let bridge = site.bridge(Endpoint::url(&url).unwrap(), of(Era::Legacy));
+    let url = site.serve(bridge, McpServerOptions::default());
+    let client = site.client(&url, Era::Legacy, Abilities::default());
+    soon(client.ask(Describe::default())).await.unwrap().unwrap();
+    site.end().await;
+}
+
+/// Goal: one call more than the bound is refused, and the others go on. Method: the bound, and one more.
+#[tokio::test]
+async fn calls_are_bounded() {
+    let mut site = Site::new();
+    let (far, running) = site.asker();
+    let options = BridgeOptions { calls_max: 2, calls_wait: Duration::from_millis(20), ..of(Era::Legacy) };
+    let bridge = site.bridge(far, options);
+    let person = Person::new("a", "{}");
+    let spawn = |arguments: Value| {
+        let (bridge, call) = (bridge.clone(), person.call());
+        tokio::spawn(async move { ask_as(&bridge, call, arguments).await })
+    };
+    let hanging = [(); 2].map(|()| spawn(json!({ "silent": 1 })));
+    eventually("it is full", SOON, || running.load(SeqCst) == 2).await;
+    let refused = soon(spawn(json!({ "quick": 1 }))).await.unwrap().unwrap_err();
+    assert_eq!((refused.kind, &*refused.message), (FailureKind::Overloaded, "far: 2 calls of it are under way"));
+    hanging[0].abort();
+    until(&bridge, "a place is free", |now| now["calls"] == 1).await;
+    soon(spawn(json!({ "quick": 1 }))).await.unwrap().unwrap();
+    hanging[1].abort();
+    site.end().await;
+}
+
+/// Goal: connections are bounded: an idle one makes room for another, one in use doesn't; what nobody uses is ended.
+/// Method: two clients and room for one.
+#[tokio::test]
+async fn connections_are_bounded() {
+    let script = r#"initialize; while hear; do case "$line" in *secret*) ask who; hear; esac; text "$id" $$; done"#;
+    let options = BridgeOptions {
+        connections_max: 1,
+        calls_wait: Duration::from_millis(20),
+        idle_timeout: Duration::from_millis(400),
+        ..of(Era::Legacy)
+    };
+    let site = Site::new();
+    let bridge = site.bridge(child(script), options);
+    let (a, b) = (Person::thinker("a"), Person::thinker("b"));
+    let first = ask_as(&bridge, a.call(), json!({})).await.unwrap();
+    let second = ask_as(&bridge, b.call(), json!({})).await.unwrap();
+    eventually("the first has made room", SOON, || is_gone(text(&first))).await;
+    assert!(!is_gone(text(&second)));
+    let thinking = tokio::spawn({
+        let (bridge, call) = (bridge.clone(), b.call());
+        async move { ask_as(&bridge, call, json!({ "secret": "s" })).await }
+    });
+    eventually("it is asked", SOON, || b.open.load(SeqCst) == 1).await;
+    let refused = ask_as(&bridge, a.call(), json!({})).await.unwrap_err();
+    let expected = "far: all its connections are in use";
+    assert_eq!((refused.kind, &*refused.message), (FailureKind::Overloaded, expected));
+    thinking.abort();
+    eventually("what is idle has ended", SOON, || is_gone(text(&second))).await;
+    until(&bridge, "no connection", |now| now["connections"]["own"] == 0).await;
+    site.end().await;
+}
+
+/// Goal: a server of the boot is there before anybody asks, is started again by itself when it ends, and followers hear
+/// that what it shows may be another. Method: a child that is told to end.
+#[tokio::test]
+async fn servers_of_the_boot_are_kept_up() {
+    let script = r#"initialize; while hear; do case "$line" in *die*) exit 1;; esac; text "$id" $$; done"#;
+    let site = Site::new();
+    let bridge = site.bridge(child(script), BridgeOptions { start: Start::Boot, backoff: SHORT, ..of(Era::Legacy) });
+    let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
+    bridge.follow(follower.recipient().unwrap());
+    until(&bridge, "it is up", |now| now["state"] == "connected").await;
+    // Without a call around it, a message goes by the shared connection.
+    let pid = || async { soon(bridge.ask(CallTool::new("t", json!({})))).await.unwrap().unwrap().texts() };
+    let first = pid().await;
+    soon(bridge.ask(CallTool::new("t", json!({ "die": 1 })))).await.unwrap().unwrap_err();
+    soon(changes.recv()).await.unwrap();
+    until(&bridge, "it is up again", |now| now["state"] == "connected").await;
+    assert_ne!(pid().await, first);
+    site.end().await;
+}
+
+/// Goal: a server that gives no sign of life is noticed, though nobody asks anything of it. Method: a child that answers no
+/// ping but the first.
+#[tokio::test]
+async fn silent_servers_are_noticed() {
+    let script = r#"initialize; hear; say "$id" '{}'; exec 1>&-; while hear; do :; done"#;
+    let site = Site::new();
+    let options = BridgeOptions {
+        start: Start::Boot,
+        ping_every: Some(Duration::from_millis(20)),
+        backoff: SHORT,
+        ..of(Era::Legacy)
+    };
+    let bridge = site.bridge(child(script), options);
+    until(&bridge, "it is up", |now| now["state"] == "connected").await;
+    until(&bridge, "it is down", |now| now["state"] != "connected").await;
+    until(&bridge, "it is up again", |now| now["state"] == "connected").await;
+    site.end().await;
+}
+
+/// Where [`holds_a_child`] writes its child's process id.
+const PID_FILE: &str = "CALLBOARD_TEST_PID_FILE";
+
+/// Goal: none of its own; it is the process that [`children_notice_a_killed_parent`] kills.
+#[tokio::test]
+#[ignore = "started by another test"]
+async fn holds_a_child() {
+    let Some(file) = std::env::var_os(PID_FILE) else { return };
+    let script =
+        format!(r#"echo $$ > '{0}.new'; mv '{0}.new' '{0}'; initialize; while hear; do :; done"#, file.display());
+    let site = Site::new();
+    let options = BridgeOptions { client: ClientOptions::default(), start: Start::Boot, ..of(Era::Legacy) };
+    let _bridge = site.bridge(child(&script), options);
+    std::future::pending::<()>().await;
+}
+
+/// Goal: where this process is killed and can end nothing, its children see their standard input close, and end. Method: a
+/// second process with a bridge and its child; kill -9.
+#[tokio::test]
+async fn children_notice_a_killed_parent() {
+    let folder = std::env::temp_dir().join(format!("callboard-killed-{}", std::process::id()));
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "bridge_faults::holds_a_child", "--ignored"])
+        .env(PID_FILE, &folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the child runs", SOON, || folder.exists()).await;
+    let pid = std::fs::read_to_string(&folder).unwrap();
+    assert!(!is_gone(pid.trim()));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    eventually("the child has ended", SOON, || is_gone(pid.trim())).await;
+    std::fs::remove_file(&folder).unwrap();
+}

@@ -1,0 +1,255 @@
+//! Whose connection a call goes by, what is offered on it, and who is asked.
+
+use std::sync::Arc;
+
+use callboard_mcp::bridge::BridgeOptions;
+use callboard_mcp::outbound::{ClientOptions, Era};
+use callboard_message::{Failure, FailureKind};
+use callboard_runtime::testkit::{Probe, eventually};
+use callboard_runtime::{Answering, CallMeta, Caller, Changed, Journal, MemoryJournal};
+use serde_json::json;
+
+use crate::bridge_kit::{Person, Site, ask_as, child, of, send_as, text};
+use crate::kit::{SOON, soon};
+
+/// A server that says with each result what it was offered, and in its list of tools too.
+const TELLS_OFFERS: &str = r#"
+    hear; offers=$(printf '%s' "$line" | sed 's/.*"capabilities":\(.*\),"clientInfo".*/\1/')
+    say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
+    while hear; do say "$id" "{\"content\":[],\"tools\":[],\"offers\":$offers}"; done
+"#;
+
+/// Goal: a legacy server is offered exactly what the caller, or whoever answers in their stead, can answer; lists too are
+/// read by a connection of the same offer. Method: callers with several abilities on a server that tells what it was
+/// offered.
+#[tokio::test]
+async fn offers_are_true() {
+    let site = Site::new();
+    let bridge = site.bridge(child(TELLS_OFFERS), of(Era::Legacy));
+    for (name, can, offered) in [
+        ("a", r#"{"sampling":{}}"#, json!({ "sampling": {} })),
+        ("b", "{}", json!({})),
+        ("c", r#"{"elicitation":{},"experimental":{}}"#, json!({ "elicitation": { "form": {} } })),
+    ] {
+        let person = Person::new(name, can);
+        let session = person.session();
+        for call in [person.call(), person.call_in(&session)] {
+            assert_eq!(ask_as(&bridge, call.clone(), json!({})).await.unwrap()["offers"], offered);
+            let listed = send_as(&bridge, call, "callboard.tools.list", json!({})).await.unwrap();
+            assert_eq!(listed["offers"], offered);
+        }
+    }
+    site.end().await;
+}
+
+/// Goal: which era a server is of is found by itself, and calls go by the right connection. Method: a legacy child that
+/// refuses the question, and a server of both eras.
+#[tokio::test]
+async fn eras_are_found() {
+    let script = r#"
+        refuse_first() { hear; case "$line" in *discover*) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id"; hear;; esac; }
+        refuse_first; say "$id" '{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"p","version":"1"}}'; hear
+        while hear; do call=$id; ask who; hear; text "$call" "$(part answer)"; done
+    "#;
+    let mut site = Site::new();
+    let (both, _) = site.asker();
+    let auto = || BridgeOptions {
+        client: ClientOptions { log_level: None, ..ClientOptions::default() },
+        ..BridgeOptions::default()
+    };
+    for (endpoint, said, own) in [(child(script), "a", 1), (both, "s:a", 0)] {
+        let bridge = site.bridge(endpoint, auto());
+        let person = Person::new("a", r#"{"elicitation":{}}"#);
+        let session = person.session();
+        for _ in 0..2 {
+            let told = ask_as(&bridge, person.call_in(&session), json!({ "secret": "s" })).await.unwrap();
+            assert_eq!(text(&told), said);
+        }
+        let seen = soon(bridge.observe()).await;
+        assert_eq!((&seen["connections"]["own"], &seen["connections"]["shared"]), (&json!(own), &json!(1)));
+    }
+    site.end().await;
+}
+
+/// Somebody answers in place of whoever called.
+struct InStead(Arc<Person>);
+
+impl Answering for InStead {
+    fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+        assert_eq!(source, "far");
+        (call.principal.id != "nobody").then(|| self.0.clone() as Arc<dyn Caller>)
+    }
+}
+
+/// Goal: where answerers are set, they are asked and nobody else, and what they can is offered. Method: a caller who could
+/// answer all, answerers who know forms only, and none for one caller.
+#[tokio::test]
+async fn answerers_are_asked() {
+    let deputy = Person::new("deputy", r#"{"elicitation":{}}"#);
+    let options = BridgeOptions { answering: Some(Arc::new(InStead(deputy.clone()))), ..of(Era::Legacy) };
+    let mut site = Site::new();
+    let teller = site.bridge(child(TELLS_OFFERS), options.clone());
+    let everything = r#"{"sampling":{},"elicitation":{},"roots":{}}"#;
+    let (person, nobody) = (Person::new("a", everything), Person::new("nobody", everything));
+    let told = ask_as(&teller, person.call(), json!({})).await.unwrap();
+    assert_eq!(told["offers"], json!({ "elicitation": { "form": {} } }));
+    assert_eq!(ask_as(&teller, nobody.call(), json!({})).await.unwrap()["offers"], json!({}));
+    let (far, _) = site.asker();
+    for era in [Era::Legacy, Era::Modern] {
+        let asker = site.bridge(far.clone(), BridgeOptions { client: of(era).client, ..options.clone() });
+        let said = ask_as(&asker, person.call(), json!({ "secret": "s" })).await.unwrap();
+        assert_eq!(text(&said), "s:deputy", "{era:?}");
+        let said = ask_as(&asker, nobody.call(), json!({ "secret": "s" })).await;
+        // The server was offered nothing, so it is its own tool that fails.
+        match said {
+            Ok(said) => assert_eq!(said["isError"], true, "{era:?}"),
+            Err(failed) => assert_eq!(failed.kind, FailureKind::NobodyToAsk, "{era:?}"),
+        }
+    }
+    assert!(person.asked.lock().unwrap().is_empty() && nobody.asked.lock().unwrap().is_empty());
+    site.end().await;
+}
+
+/// Goal: of several calls of one session a question that names none is the session's, through whoever answers. Method: a
+/// child that asks while two calls of the session are under way.
+#[tokio::test]
+async fn ambiguous_questions_are_the_sessions() {
+    let script = r#"
+        initialize; hear; one=$id; hear; two=$id; ask who; hear; answer=$(part answer)
+        text "$one" "$answer"; text "$two" "$answer"; hear
+    "#;
+    for answering in [None, Some(Person::new("deputy", r#"{"elicitation":{}}"#))] {
+        let expected = if answering.is_some() { "deputy" } else { "a" };
+        let answering = answering.map(|deputy| Arc::new(InStead(deputy)) as Arc<dyn Answering>);
+        let site = Site::new();
+        let bridge = site.bridge(child(script), BridgeOptions { answering, ..of(Era::Legacy) });
+        let person = Person::new("a", r#"{"elicitation":{}}"#);
+        let session = person.session();
+        let calls = [(); 2].map(|()| ask_as(&bridge, person.call_in(&session), json!({})));
+        for said in futures::future::join_all(calls).await {
+            assert_eq!(text(&said.unwrap()), expected);
+        }
+        site.end().await;
+    }
+}
+
+/// Goal: a server shows tools only to clients that can answer; they see them. Method: a child that lists a tool where
+/// sampling was offered.
+#[tokio::test]
+async fn conditional_tools_are_shown() {
+    let script = r#"
+        hear; case "$line" in *sampling*) t='{"name":"t","inputSchema":{"type":"object"}}';; *) t='';; esac
+        say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'; hear
+        while hear; do say "$id" "{\"tools\":[$t]}"; done
+    "#;
+    let site = Site::new();
+    let bridge = site.bridge(child(script), of(Era::Legacy));
+    for (can, tools) in [("{}", 0), (r#"{"sampling":{}}"#, 1), (r#"{"roots":{}}"#, 0)] {
+        let person = Person::new("a", can);
+        let listed = send_as(&bridge, person.call(), "callboard.tools.list", json!({})).await.unwrap();
+        assert_eq!(listed["tools"].as_array().unwrap().len(), tools, "{can}");
+    }
+    site.end().await;
+}
+
+/// How many changes are told.
+const ROUNDS: usize = 20;
+
+/// Tells of changes until the first is heard.
+async fn eventually_told<T: Future<Output = Result<serde_json::Value, Failure>>>(
+    changes: &mut tokio::sync::mpsc::Receiver<Changed>,
+    tell: impl Fn() -> T,
+) {
+    loop {
+        soon(tell()).await.unwrap();
+        if soon(async { tokio::time::timeout(SOON / 100, changes.recv()).await }).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Goal: followers hear of a change once, however many connections there are. Method: three sessions and the shared
+/// connection on a server that tells all of them; a second change shows that nothing came between.
+#[tokio::test]
+async fn changes_are_told_once() {
+    let mut site = Site::new();
+    let (far, _) = site.asker();
+    let bridge = site.bridge(far, of(Era::Legacy));
+    let (follower, mut changes) = Probe::<Changed>::spawn(&site.system, |_| ());
+    bridge.follow(follower.recipient().unwrap());
+    let people = ["a", "b", "c"].map(|name| Person::new(name, r#"{"elicitation":{}}"#));
+    send_as(&bridge, people[0].call(), "callboard.describe", json!({})).await.unwrap();
+    let sessions: Vec<_> = people.iter().map(|person| (person, person.session())).collect();
+    for (person, session) in &sessions {
+        ask_as(&bridge, person.call_in(session), json!({ "quick": 1 })).await.unwrap();
+    }
+    // Until the stream of what no request caused is open, the server tells nobody.
+    let tell = || ask_as(&bridge, people[0].call(), json!({ "changed": 1 }));
+    eventually_told(&mut changes, tell).await;
+    for _ in 0..ROUNDS {
+        tell().await.unwrap();
+        soon(changes.recv()).await.unwrap();
+    }
+    // What came twice would have been taken for the next round's, and one would be left.
+    assert!(changes.try_recv().is_err());
+    site.end().await;
+}
+
+/// Goal: a claim of another origin changes nothing of who is asked, isn't handed on, and is recorded without its value.
+/// Method: a server that names client B in a question of A's call; one that names A is believed nothing more.
+#[tokio::test]
+async fn forged_origins_are_ignored() {
+    let script = r#"
+        initialize
+        while hear; do
+            call=$id; claimed=$(part claimed)
+            printf '{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"metadata":{"original_client_id":"%s","kept":1}}}\n' "$claimed"
+            hear; text "$call" done
+        done
+    "#;
+    let journal = Arc::new(MemoryJournal::default());
+    let site = Site::new();
+    let bridge = site.bridge(child(script), BridgeOptions { journal: Some(journal.clone()), ..of(Era::Legacy) });
+    let [a, b] = ["client-a", "client-b"].map(|name| Person::new(name, r#"{"sampling":{}}"#));
+    let sessions = (a.session(), b.session());
+    ask_as(&bridge, b.call_in(&sessions.1), json!({ "claimed": "client-b" })).await.unwrap();
+    ask_as(&bridge, a.call_in(&sessions.0), json!({ "claimed": "client-b" })).await.unwrap();
+    let metadata =
+        |person: &Person| person.asked.lock().unwrap()[0].object("metadata").unwrap().to_raw().get().to_owned();
+    assert_eq!(a.asked.lock().unwrap().len(), 1);
+    assert_eq!(b.asked.lock().unwrap().len(), 1);
+    assert_eq!(metadata(&a), r#"{"kept":1}"#);
+    assert_eq!(metadata(&b), r#"{"original_client_id":"client-b","kept":1}"#);
+    let mut records = Vec::new();
+    for _ in 0..100 {
+        records = journal.read("audit", 0, 10).await.unwrap();
+        if !records.is_empty() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    eventually("it is recorded", SOON, || !records.is_empty()).await;
+    assert_eq!(records.len(), 1);
+    let body = &records[0].1.body;
+    assert_eq!((&body["event"], &body["principal"]), (&json!("origin_mismatch"), &json!("client-a")));
+    assert!(!body.to_string().contains("client-b"));
+    site.end().await;
+}
+
+/// Goal: a session's connection ends with the session. Method: end it; the child's process goes.
+#[tokio::test]
+async fn connections_end_with_their_session() {
+    let site = Site::new();
+    let bridge = site.bridge(child(r#"initialize; while hear; do text "$id" $$; done"#), of(Era::Legacy));
+    let person = Person::new("a", r#"{"roots":{}}"#);
+    let session = person.session();
+    let said = ask_as(&bridge, person.call_in(&session), json!({})).await.unwrap();
+    let stat = std::path::Path::new("/proc").join(text(&said)).join("stat");
+    assert!(stat.exists());
+    session.over.cancel();
+    let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    eventually("the child has ended", SOON, is_gone).await;
+    assert_eq!(soon(bridge.observe()).await["connections"]["own"], 0);
+
+    site.end().await;
+}

@@ -1,0 +1,90 @@
+use serde_json::Value;
+
+use crate::kit::Home;
+use crate::kit::gateway::script;
+
+const WRONG: &str = r#"[node]
+name = "n"
+
+[[upstream]]
+id = "files"
+url = "ftp://x/"
+transprt = "http"
+
+[[upstream]]
+id = "files"
+command = ["no-such-program"]
+calls_max = "many"
+
+[[listener]]
+protocol = "mcp"
+dialect = "mcp"
+bind = "0.0.0.0:0"
+agents = ["fils"]
+"#;
+
+/// Goal: a person sees every mistake with its line, a caret and what was meant; a program gets one object. Method: a file
+/// with mistakes of each kind, both ways.
+#[tokio::test]
+async fn every_mistake_is_shown() {
+    let home = Home::new();
+    let file = home.write("wrong.toml", WRONG);
+    let shown = home.run(&["check", &file]).await;
+    assert_eq!((shown.code, &*shown.err), (Some(2), ""), "{shown:?}");
+    for wanted in [
+        "wrong.toml:6:7\n",
+        "^^^^^^^^^^",
+        "help: did you mean `transport`?",
+        "two agents are called files",
+        "warning: there is no program no-such-program in PATH",
+        "`calls_max`: it must be a whole number",
+        "keys are needed to listen there",
+        "is for agent fils, which isn't declared",
+        "can't be used: 6 errors, 1 warning",
+    ] {
+        assert!(shown.out.contains(wanted), "{wanted}: {}", shown.out);
+    }
+    let json = home.run(&["check", &file, "--json"]).await;
+    let found: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &found["ok"], json.out.lines().count()), (Some(2), &Value::Bool(false), 1));
+    let lines: Vec<_> = found["problems"].as_array().unwrap().iter().map(|p| p["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [6, 7, 10, 11, 12, 17, 18]);
+    // The same file doesn't start, and says so in one line.
+    let served = home.run(&["serve", &file]).await;
+    assert_eq!((served.code, served.err.lines().count()), (Some(2), 1), "{served:?}");
+    assert!(served.err.contains("at line 6, column 7, and 5 more"), "{served:?}");
+}
+
+/// Goal: what can be used is told so, warnings and all; what can't be read is a usage error. Method: a good file, one with
+/// a warning, none.
+#[tokio::test]
+async fn ends_have_codes() {
+    let home = Home::new();
+    let good = home.write("good.yaml", "node: {name: n}\nupstream: [{id: a, command: [sh]}]\n");
+    let shown = home.run(&["check", &good]).await;
+    assert_eq!((shown.code, shown.out.lines().count()), (Some(0), 1), "{shown:?}");
+    assert!(shown.out.contains("can be used: 0 agents, 1 upstream"), "{shown:?}");
+    let warned = home.write("warned.yaml", "node: {name: n}\nupstream: [{id: a, command: [no-such-program]}]\n");
+    let shown = home.run(&["check", &warned]).await;
+    assert!(shown.code == Some(0) && shown.out.contains("; 1 warning"), "{shown:?}");
+    assert_eq!(home.run(&["check", "no/such/file"]).await.code, Some(2));
+}
+
+/// Goal: before anything is served, a person sees which upstreams are there. Method: a script and a program that isn't
+/// there, both ways; nothing is left running.
+#[tokio::test]
+async fn upstreams_are_connected_to() {
+    let home = Home::new();
+    let text = format!(
+        "[node]\nname = \"n\"\n{}[[upstream]]\nid = \"dead\"\ncommand = [\"/no/such/server\"]\n",
+        script(&home, "alive", "one")
+    );
+    let file = home.write("n.toml", &text);
+    let shown = home.run(&["check", &file, "--connect"]).await;
+    assert_eq!(shown.code, Some(4), "{shown:?}");
+    assert!(shown.out.contains("  alive  legacy era, 2025-11-25, 2 tools\n  dead   away: "), "{shown:?}");
+    let json = home.run(&["check", &file, "--connect", "--json"]).await;
+    let found: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((json.code, &found["upstreams"][0]["tools"]), (Some(4), &Value::from(2)), "{found}");
+    home.swept().await;
+}

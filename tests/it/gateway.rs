@@ -1,0 +1,136 @@
+use std::time::{Duration, Instant};
+
+use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
+use callboard::message::RawObject;
+use callboard::message::surface::{CallTool, ListTools};
+use callboard::{Message, Principal, System};
+use serde_json::{Value, json};
+
+use crate::kit::gateway::{Session, is_refused, modern, said, script, serve};
+use crate::kit::{Home, soon};
+
+const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+
+/// Goal: servers behind one address, whatever their era and the client's, and a dead one harms no other: the catalogue is
+/// what there is, a call to the dead one fails at once. Method: two `callboard stdio` as upstreams, one of each era, and a
+/// program that isn't there; our client in both eras; then all ends.
+#[tokio::test]
+async fn upstreams_behind_one_address() {
+    let home = Home::new();
+    let callboard = env!("CARGO_BIN_EXE_callboard");
+    let upstream = |id: &str, era: &str, example: &str| {
+        format!(
+            "[[upstream]]\nid = \"{id}\"\nera = \"{era}\"\ncommand = [\"{callboard}\", \"stdio\", \"example:{example}\"]\n"
+        )
+    };
+    let text = format!(
+        "[node]\nname = \"bridge\"\n{}{}[[upstream]]\nid = \"dead\"\ncommand = [\"/no/such/server\"]\n\
+         [[server]]\nid = \"research\"\nmembers = [\"skin\", \"heart\"]\ntools = [\"heart.query\", \"skin.*\"]\n{LISTENER}\
+         agents = [\"heart\", \"skin\", \"dead\", \"research\"]\n",
+        upstream("heart", "legacy", "cardiology"),
+        upstream("skin", "modern", "dermatology"),
+    );
+    let (running, listening) = serve(&home, &[&home.write("bridge.toml", &text)]).await;
+    let names: Vec<_> = listening.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["bridge", "heart", "skin", "dead", "research"]);
+    for era in [Era::Legacy, Era::Modern] {
+        let system = System::start(1).unwrap();
+        let client = |place: usize| {
+            let options = ClientOptions { era: EraChoice::Only(era), ..ClientOptions::default() };
+            let client = McpClient::new(Endpoint::url(&listening[place].1).unwrap(), options).unwrap();
+            system.prepare_with(move || client.clone()).spawn()
+        };
+        let (all, research) = (client(0), client(4));
+        let ask = async |agent: &callboard::AgentRef, name: &str, params: Value| {
+            let params = RawObject::parse(&serde_json::value::to_raw_value(&params).unwrap()).unwrap();
+            let call = callboard::CallMeta::new(std::sync::Arc::new(Principal::local_operator()));
+            let asked = agent.ask_named(name, params.to_raw(), Some(std::sync::Arc::new(call)));
+            let answer = soon("an answer", asked).await;
+            answer.map(|raw| serde_json::from_str::<Value>(raw.get()).unwrap())
+        };
+        let listed = async |agent: &callboard::AgentRef| -> Vec<String> {
+            let list = ask(agent, ListTools::NAME, json!({})).await.unwrap();
+            list["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let tools = listed(&all).await;
+        for tool in ["heart.query", "skin.query", "research.heart.query", "research.skin.get_patient"] {
+            assert!(tools.iter().any(|name| name == tool), "{era:?}: {tool}: {tools:?}");
+        }
+        assert!(
+            !tools.iter().any(|name| name == "research.heart.get_patient" || name.starts_with("dead")),
+            "{tools:?}"
+        );
+        assert_eq!(listed(&research).await.len(), 5);
+        for (agent, tool, specialty) in [(&all, "skin.query", "dermatology"), (&research, "heart.query", "cardiology")]
+        {
+            let call = json!({ "name": tool, "arguments": { "query": "psoriasis" } });
+            let answer = ask(agent, CallTool::NAME, call).await.unwrap();
+            assert_eq!(answer["structuredContent"]["specialty"], specialty, "{era:?}: {answer}");
+        }
+        let began = Instant::now();
+        let dead = ask(&all, CallTool::NAME, json!({ "name": "dead.anything", "arguments": {} })).await;
+        let failed = dead.as_ref().is_err() || dead.as_ref().is_ok_and(|answer| answer["isError"] == true);
+        assert!(failed && began.elapsed() < Duration::from_secs(5), "{era:?}: {dead:?}");
+        system.shutdown(Duration::ZERO).await;
+    }
+    running.signal("TERM").await;
+    let ended = running.finished().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    home.swept().await;
+}
+
+/// Goal: what is shown of an upstream is what the file lets be shown, also where it is alone. Method: a rename and a hidden
+/// tool, at its own address and among others, both eras.
+#[tokio::test]
+async fn tools_are_filtered() {
+    let home = Home::new();
+    let text = format!(
+        "[node]\nname = \"n\"\n{}tools = {{ deny = [\"wait\"], rename = {{ who = \"name\" }} }}\n{LISTENER}",
+        script(&home, "a", "one")
+    );
+    let (running, listening) = serve(&home, &[&home.write("n.toml", &text)]).await;
+    for (_, url) in &listening {
+        let session = Session::begin(url).await;
+        let (_, list) = session.ask("tools/list", json!({})).await;
+        assert_eq!(list["result"]["tools"].as_array().map(Vec::len), Some(1), "{list}");
+        assert_eq!(said(&session.call("name").await), "one");
+        assert!(is_refused(&session.call("who").await));
+        let call = json!({ "name": "name", "arguments": {} });
+        assert_eq!(said(&modern(url, "tools/call", call).await.1), "one");
+    }
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
+    home.swept().await;
+}
+
+/// Goal: limits come from the file: of a body, of a call's time, of a client's haste. Method: one past each.
+#[tokio::test]
+async fn limits_from_the_file() {
+    let home = Home::new();
+    let text = format!(
+        "[node]\nname = \"n\"\n[policy]\nper_tool_per_second = {{ \"a.who\" = 1 }}\n{}{LISTENER}\
+         body_bytes_max = 2000\ncall_deadline_s = 1\n",
+        script(&home, "a", "one")
+    );
+    let (running, listening) = serve(&home, &[&home.write("n.toml", &text)]).await;
+    let url = &listening[0].1;
+    let call = |tool: &str, filling: usize| json!({ "name": tool, "arguments": { "x": "x".repeat(filling) } });
+    assert_eq!(modern(url, "tools/call", call("who", 1_000)).await.0, 200);
+    assert_eq!(modern(url, "tools/call", call("who", 2_000)).await.0, 413);
+    let (_, late) = modern(url, "tools/call", call("wait", 0)).await;
+    assert!(is_refused(&late), "{late}");
+    let asked = async || modern(url, "tools/call", call("who", 0)).await.1;
+    let hasty = async {
+        loop {
+            let (one, other) = tokio::join!(asked(), asked());
+            if [&one, &other].iter().any(|answer| answer.to_string().contains("rate limit")) {
+                return;
+            }
+        }
+    };
+    soon("a call too many", hasty).await;
+    home.write("go", "");
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
+    home.swept().await;
+}

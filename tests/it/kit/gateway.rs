@@ -1,0 +1,139 @@
+//! Nodes as gateways, and clients of both eras that say exactly what is sent.
+
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use serde_json::{Value, json};
+
+use super::{Home, Running, soon};
+
+/// A server of the legacy era as a shell script. `NAME` is what its tool `who` says. Its tool `wait` makes a file
+/// `began.PROCESS` in the folder `PLACE` and says the same once there is a file `go`.
+const SERVER: &str = r#"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+text() { say "$1" "{\"content\":[{\"type\":\"text\",\"text\":\"$NAME\"}]}"; }
+while IFS= read -r line; do
+  id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/')
+  case "$line" in
+    *'"method":"initialize"'*) say "$id" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"script","version":"1.0"}}' ;;
+    *'"method":"tools/list"'*) say "$id" '{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"wait","inputSchema":{"type":"object"}}]}' ;;
+    *'"name":"who"'*) text "$id" ;;
+    *'"name":"wait"'*) : > "$PLACE/began.$$"; while [ ! -e "$PLACE/go" ]; do sleep 0.05; done; text "$id" ;;
+    *'"method":"notifications/'*) ;;
+    *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}\n' "$id" ;;
+  esac
+done
+"#;
+
+/// An `[[upstream]]` that runs the script under this name.
+pub fn script(home: &Home, id: &str, name: &str) -> String {
+    let (script, place) = (home.write("server.sh", SERVER), home.path("").display().to_string());
+    format!(
+        "[[upstream]]\nid = \"{id}\"\nera = \"legacy\"\ncommand = [\"sh\", \"{script}\"]\n\
+         set = {{ NAME = \"{name}\", PLACE = \"{place}\" }}\n"
+    )
+}
+
+/// A node that serves, and the addresses that it says.
+pub async fn serve(home: &Home, arguments: &[&str]) -> (Running, Vec<(String, String)>) {
+    let mut running = home.start(&[&["serve"], arguments].concat());
+    let addresses = addresses(&mut running, "ready").await;
+    (running, addresses)
+}
+
+/// The addresses that a node says, until a line.
+pub async fn addresses(running: &mut Running, last: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    loop {
+        let line = running.line_with("").await;
+        let words: Vec<_> = line.split(' ').collect();
+        match *words {
+            ["listening", agent, url] => found.push((agent.to_owned(), url.to_owned())),
+            _ if line == last => return found,
+            _ => panic!("{line}"),
+        }
+    }
+}
+
+/// A session of the legacy era.
+#[derive(Clone)]
+pub struct Session {
+    url: String,
+    id: String,
+}
+
+impl Session {
+    pub async fn begin(url: &str) -> Self {
+        let info = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        let response = soon("a session", post(url, &[]).body(body.to_string()).send()).await.unwrap();
+        let id = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let session = Self { url: url.to_owned(), id };
+        let body = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        soon("a session", session.post().body(body.to_string()).send()).await.unwrap();
+        session
+    }
+
+    fn post(&self) -> reqwest::RequestBuilder {
+        post(&self.url, &[("mcp-session-id", &self.id), ("mcp-protocol-version", "2025-11-25")])
+    }
+
+    /// Status and answer.
+    pub async fn ask(&self, method: &str, params: Value) -> (u16, Value) {
+        // No two that run at once may have one id.
+        static NEXT: AtomicI64 = AtomicI64::new(100);
+        let id = NEXT.fetch_add(1, Relaxed);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        answer(self.post().body(body.to_string())).await
+    }
+
+    pub async fn call(&self, tool: &str) -> Value {
+        self.ask("tools/call", json!({ "name": tool, "arguments": {} })).await.1
+    }
+
+    /// What the server says that no request caused, as it comes.
+    pub async fn listen(&self) -> reqwest::Response {
+        let get = reqwest::Client::new().get(&self.url).header("accept", "text/event-stream");
+        let get = get.header("mcp-session-id", &self.id).header("mcp-protocol-version", "2025-11-25");
+        soon("a stream", get.send()).await.unwrap()
+    }
+}
+
+/// A request of the stateless era; status and answer.
+pub async fn modern(url: &str, method: &str, mut params: Value) -> (u16, Value) {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let name = params["name"].as_str().map(str::to_owned);
+    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+    headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+    answer(post(url, &headers).body(body.to_string())).await
+}
+
+fn post(url: &str, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
+    let request = reqwest::Client::new().post(url).header("content-type", "application/json");
+    let request = request.header("accept", "application/json, text/event-stream");
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
+/// The answer is the body, or the last event of a stream.
+async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
+    let response = soon("an answer", request.send()).await.unwrap();
+    let status = response.status().as_u16();
+    let text = soon("a body", response.text()).await.unwrap();
+    let event = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| data.contains("\"id\":"));
+    (status, serde_json::from_str(event.unwrap_or(&text).trim()).unwrap_or_default())
+}
+
+/// Whether a call was refused.
+pub fn is_refused(answer: &Value) -> bool {
+    answer["error"].is_object() || answer["result"]["isError"] == true
+}
+
+/// What a call's answer says.
+pub fn said(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+}

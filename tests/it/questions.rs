@@ -1,0 +1,356 @@
+//! A server asks in mid-call over its standard output, by the words of either dialect; the document's own flow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_agents::answering::{AnswerOptions, Answerers};
+use callboard_mcp::bridge::{Bridge, BridgeOptions};
+use callboard_mcp::outbound::{ChildCommand, ClientOptions, Dialect, Endpoint, Era, EraChoice};
+use callboard_message::surface::CreateMessage;
+use callboard_message::{
+    Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
+};
+use callboard_runtime::{
+    Agent, AgentRef, CallEvent, Cx, Handlers, Journal, MemoryJournal, PendingQuestion, SyncHandler, System,
+};
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+/// How long a test waits for what must come.
+const SOON: Duration = Duration::from_secs(30);
+const SERVER: &str = "ai-analysis-server";
+const CLIENT: &str = "claude-desktop-abc123";
+const WRITTEN: &str = "Based on the dataset pattern analysis, I recommend using a transformer-based approach with attention mechanisms focused on temporal dependencies...";
+
+/// A server that asks what stands in the variable `ASKS`, and whose tool answers with what it heard.
+const SCRIPT: &str = r#"
+hear() { IFS= read -r line || exit 0; id=$(printf '%s' "$line" | sed 's/^{"jsonrpc":"2.0","id":\([0-9]*\),.*/\1/'); }
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
+hear; initialized=$line
+say "$id" '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"p","version":"1"}}'
+hear
+while :; do
+    hear; call=$id; printf '%s\n' "$ASKS"; hear
+    say "$call" "{\"content\":[],\"heard\":$line,\"initialized\":$initialized}"
+done
+"#;
+
+/// What the document's external server asks.
+fn asked() -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage",
+        "params": {
+            "messages": [{ "role": "user", "content": "Analyze this complex dataset pattern: ..." }],
+            "model_preferences": { "preferred_models": ["gpt-4", "claude-3-opus"] },
+            "metadata": {
+                "original_client_id": CLIENT,
+                "tool_execution_context": "complex_analysis_tool",
+                "external_server_id": SERVER
+            }
+        }
+    })
+}
+
+/// What the document's client calls.
+fn called(client: &str) -> Value {
+    json!({
+        "name": "complex_analysis_tool",
+        "arguments": { "data": "complex dataset", "analysis_type": "deep_learning" },
+        "metadata": { "client_id": client, "session_id": "session-xyz789" }
+    })
+}
+
+/// A model that has one thing to say, or is away.
+struct Model {
+    away: bool,
+    heard: Arc<std::sync::Mutex<Vec<RawObject>>>,
+}
+
+impl Agent for Model {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<CreateMessage>();
+    }
+}
+
+impl SyncHandler<CreateMessage> for Model {
+    fn handle(&mut self, message: CreateMessage, _: &mut Cx) -> Result<SampleAnswer, Failure> {
+        self.heard.lock().unwrap().push(message.0);
+        if self.away {
+            return Err(Failure::unavailable("the model is away"));
+        }
+        let usage = json!({ "inputTokens": 150, "outputTokens": 75 });
+        let meta = RawObject::new().with("callboard/usage", usage).with("callboard/provider", "openai");
+        Ok(SampleAnswer(SampleAnswer::text("gpt-4", WRITTEN, Some("endTurn")).0.with("_meta", meta)))
+    }
+}
+
+/// A server of the document's, bridged, with a model and another server beside it.
+struct Stage {
+    system: System,
+    server: AgentRef,
+    bridge: Bridge,
+    journal: Arc<MemoryJournal>,
+    heard: Arc<std::sync::Mutex<Vec<RawObject>>>,
+}
+
+impl Stage {
+    fn set(dialect: Dialect, asks: &Value, routing: Value) -> Self {
+        Self::with_model(dialect, asks, routing, false)
+    }
+
+    fn with_model(dialect: Dialect, asks: &Value, routing: Value, away: bool) -> Self {
+        let system = System::start(1).unwrap();
+        let heard: Arc<std::sync::Mutex<Vec<_>>> = Arc::default();
+        for name in ["gpt", "local-llm-server"] {
+            let model = system.spawn(Model { away, heard: heard.clone() });
+            system.directory().register(name, &model).unwrap();
+        }
+        let granted = json!({ "supports_sampling": true, "supports_elicitation": true, "answers_sampling": true });
+        let options: AnswerOptions = serde_json::from_value(json!({
+            "models": ["gpt"], "sampling": routing,
+            "servers": { SERVER: granted, "local-llm-server": { "answers_sampling": true } }
+        }))
+        .unwrap();
+        let answerers = Answerers::new(system.clone(), options).unwrap();
+        let mut command = ChildCommand::new("sh", ["-c", SCRIPT]);
+        command.set = vec![("ASKS".into(), asks.to_string().into())];
+        let journal = Arc::new(MemoryJournal::default());
+        let kept: Arc<dyn Journal> = journal.clone();
+        let client = ClientOptions { era: EraChoice::Only(Era::Legacy), dialect, ..ClientOptions::default() };
+        let options =
+            BridgeOptions { client, answering: Some(Arc::new(answerers)), journal: Some(kept), ..Default::default() };
+        let bridge = Bridge::new(SERVER, Endpoint::Child(command), options).unwrap();
+        let server = system.spawn(bridge.clone());
+        system.directory().register(SERVER, &server).unwrap();
+        Self { system, server, bridge, journal, heard }
+    }
+
+    /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
+    async fn call(&self, client: &str, answer: impl FnMut(PendingQuestion)) -> Value {
+        self.call_with(called(client), client, answer).await
+    }
+
+    async fn call_with(&self, params: Value, client: &str, mut answer: impl FnMut(PendingQuestion)) -> Value {
+        let named = Named { name: "callboard.tools.call".to_owned(), payload: to_raw_value(&params).unwrap() };
+        let mut call = self.server.call(named).principal(Principal::agent(client)).within(SOON).start();
+        while let Some(event) = call.next().await {
+            if let CallEvent::Question(question) = event {
+                answer(question);
+            }
+        }
+        serde_json::from_str(call.reply().await.unwrap().unwrap().get()).unwrap()
+    }
+
+    /// What was recorded for the audit.
+    async fn recorded(&self) -> Vec<Value> {
+        let records = self.journal.read("audit", 0, 100).await.unwrap();
+        records.into_iter().map(|(_, record)| record.body).collect()
+    }
+
+    async fn end(self) {
+        self.system.shutdown(Duration::ZERO).await;
+        self.bridge.said_goodbye().await;
+    }
+}
+
+fn nobody_is_asked(question: PendingQuestion) {
+    panic!("the client is asked: {question:?}");
+}
+
+fn handled() -> Value {
+    json!({ "default_strategy": "magictunnel_handled" })
+}
+
+/// Goal: the document's server gets, on its own id, the document's reply (T-M1). Method: its question over a child's
+/// standard output, by its own dialect; the model says the document's words.
+#[tokio::test]
+async fn the_document_s_question_is_answered_in_its_words() {
+    let stage = Stage::set(Dialect::MagicTunnel, &asked(), handled());
+    let result = stage.call(CLIENT, nobody_is_asked).await;
+    let expected = json!({
+        "jsonrpc": "2.0", "id": "sampling-req-456",
+        "result": {
+            "message": { "role": "assistant", "content": WRITTEN },
+            "model": "gpt-4",
+            "usage": { "input_tokens": 150, "output_tokens": 75 },
+            "metadata": {
+                "processed_by": "magictunnel", "llm_provider": "openai",
+                "strategy": "magictunnel_handled", "original_client_id": CLIENT
+            }
+        }
+    });
+    assert_eq!(result["heard"], expected);
+    let told = &result["initialized"]["params"]["capabilities"];
+    assert_eq!(*told, json!({ "sampling": { "tools": {} }, "elicitation": { "form": {}, "url": {} } }));
+    let heard = stage.heard.lock().unwrap()[0].clone();
+    let text = json!({ "type": "text", "text": "Analyze this complex dataset pattern: ..." });
+    assert_eq!(heard.read::<Value>("messages"), Some(json!([{ "role": "user", "content": text }])));
+    let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
+    assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
+    assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
+    assert_eq!(stage.recorded().await, Vec::<Value>::new());
+    stage.end().await;
+}
+
+/// Goal: the same in MCP's own words (T-M2). Method: T-M1's question as MCP has it, dialect `mcp`.
+#[tokio::test]
+async fn the_same_is_answered_in_mcp_s_words() {
+    let asks = json!({
+        "jsonrpc": "2.0", "id": "sampling-req-456", "method": "sampling/createMessage",
+        "params": {
+            "messages": [{ "role": "user", "content": { "type": "text", "text": "Analyze this" } }],
+            "modelPreferences": { "hints": [{ "name": "gpt-4" }] }, "maxTokens": 100
+        }
+    });
+    let stage = Stage::set(Dialect::Mcp, &asks, handled());
+    let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
+    assert_eq!(heard["id"], "sampling-req-456");
+    assert_eq!(heard["result"]["role"], "assistant");
+    assert_eq!(heard["result"]["content"], json!({ "type": "text", "text": WRITTEN }));
+    assert_eq!(heard["result"]["model"], "gpt-4");
+    let answered = json!({ "by": "model:gpt", "strategy": "magictunnel_handled" });
+    assert_eq!(heard["result"]["_meta"]["callboard/answered"], answered);
+    stage.end().await;
+}
+
+/// Goal: an id comes back with its type and value (T-M3), and whatever a server asks is answered: a method that nobody knows
+/// by -32601 (T-M5), params that can't be read by -32602. Method: rows, in both dialects.
+#[tokio::test]
+async fn every_question_is_answered_on_its_id() {
+    let ask = |id: Value, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let messages = json!({ "messages": [] });
+    for dialect in [Dialect::MagicTunnel, Dialect::Mcp] {
+        for (asks, code) in [
+            (ask(json!(7), "sampling/createMessage", messages.clone()), None),
+            (ask(json!("7"), "sampling/createMessage", messages.clone()), None),
+            (ask(json!("u1"), "foo/bar", json!({})), Some(-32601)),
+            (ask(json!(-1), "elicitation/request", json!({ "requested_schema": {} })), Some(-32602)),
+            (ask(json!("p"), "sampling/createMessage", json!([])), Some(-32602)),
+            (
+                json!({ "jsonrpc": "2.0", "id": 7, "method": "sampling/createMessage" }),
+                match dialect {
+                    Dialect::MagicTunnel => Some(-32602),
+                    _ => None,
+                },
+            ),
+        ] {
+            let stage = Stage::set(dialect, &asks, handled());
+            let heard = stage.call(CLIENT, nobody_is_asked).await["heard"].clone();
+            assert_eq!(heard["id"], asks["id"], "{heard}");
+            match code {
+                Some(code) => assert_eq!(heard["error"]["code"], code, "{heard}"),
+                None => assert_eq!(heard["result"]["model"], "gpt-4", "{heard}"),
+            }
+            stage.end().await;
+        }
+    }
+}
+
+/// Goal: `elicitation/request` is `elicitation/create` to the client, in both dialects, and what the person did comes back
+/// in the server's words; only they accept (T-M4). Method: the document's request; a person who declines, one who accepts.
+#[tokio::test]
+async fn the_elicitation_alias_reaches_a_person() {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+    let asks = json!({
+        "jsonrpc": "2.0", "id": "e1", "method": "elicitation/request",
+        "params": { "message": "m", "requested_schema": schema }
+    });
+    for (dialect, content) in [(Dialect::MagicTunnel, "data"), (Dialect::Mcp, "content")] {
+        let stage = Stage::set(dialect, &asks, handled());
+        for accepts in [false, true] {
+            let mut forwarded = Vec::new();
+            let answer = |question: PendingQuestion| {
+                forwarded.push(question.question.clone());
+                question.answer(Answer::Elicit(match accepts {
+                    true => ElicitAnswer::accept(json!({ "name": "n" })),
+                    false => ElicitAnswer::decline(),
+                }));
+            };
+            let heard = stage.call(CLIENT, answer).await["heard"].clone();
+            let result = match accepts {
+                true => json!({ "action": "accept", content: { "name": "n" } }),
+                false => json!({ "action": "decline" }),
+            };
+            assert_eq!(heard, json!({ "jsonrpc": "2.0", "id": "e1", "result": result }));
+            assert_eq!(forwarded, [Question::elicit("m", schema.clone())]);
+        }
+        assert!(stage.heard.lock().unwrap().is_empty(), "a model is asked");
+        stage.end().await;
+    }
+}
+
+/// Goal: another server answers, never the one that asks (T-M6). Method: two that may; then only the one that asks.
+#[tokio::test]
+async fn the_requester_is_excluded() {
+    for (order, by) in
+        [(json!(["servers"]), Some("server:local-llm-server")), (json!([format!("server:{SERVER}")]), None)]
+    {
+        let routing =
+            json!({ "default_strategy": "external_server", "order": order, "fallback_to_magictunnel": false });
+        let asks = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage",
+            "params": { "messages": [{ "role": "user", "content": { "type": "text", "text": "t" } }], "maxTokens": 9 }
+        });
+        let stage = Stage::set(Dialect::Mcp, &asks, routing);
+        let result = stage.call(CLIENT, nobody_is_asked).await;
+        match by {
+            Some(by) => assert_eq!(result["heard"]["result"]["_meta"]["callboard/answered"]["by"], by),
+            None => {
+                assert_eq!(result["heard"]["error"]["code"], -7);
+                assert!(result["initialized"]["params"]["capabilities"].get("sampling").is_none());
+            }
+        }
+        stage.end().await;
+    }
+}
+
+/// Goal: a question reaches the client whose call caused it, whomever it names, and the forgery is recorded (T-M7). Method:
+/// two clients call one server at once, whose questions always name the second; each answers with its own name.
+#[tokio::test]
+async fn a_forged_origin_is_ignored() {
+    let mut asks = asked();
+    asks["params"]["metadata"]["original_client_id"] = json!("B");
+    let stage = Stage::set(Dialect::MagicTunnel, &asks, json!({ "default_strategy": "client_forwarded" }));
+    let answer = |name: &'static str| {
+        move |question: PendingQuestion| {
+            let Question::Sample(Sample(body)) = &question.question else { panic!("not a sample") };
+            assert!(!body.object("_meta").unwrap_or_default().has("original_client_id"));
+            question.answer(Answer::Sample(SampleAnswer::text(name, name, None)));
+        }
+    };
+    let (a, b) = tokio::join!(stage.call("A", answer("A")), stage.call("B", answer("B")));
+    for (result, name) in [(a, "A"), (b, "B")] {
+        let expected = json!({
+            "message": { "role": "assistant", "content": name }, "model": name,
+            "metadata": { "processed_by": "client", "strategy": "client_forwarded", "original_client_id": name }
+        });
+        assert_eq!(result["heard"]["result"], expected);
+    }
+    // It is written beside the call.
+    let recorded = async {
+        while stage.recorded().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, recorded).await.unwrap();
+    let records = stage.recorded().await;
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!((records[0]["event"].as_str(), records[0]["principal"].as_str()), (Some("origin_mismatch"), Some("A")));
+    stage.end().await;
+}
+
+/// Goal: where no model answers the server gets an error on its own id, and its tool goes on. Method: a model that is away,
+/// and a client that has none.
+#[tokio::test]
+async fn failures_leave_the_tool_going() {
+    let routing = json!({ "default_strategy": "magictunnel_first" });
+    let stage = Stage::with_model(Dialect::MagicTunnel, &asked(), routing, true);
+    let refuse = |question: PendingQuestion| question.refuse(Failure::new(FailureKind::Overloaded, "not now"));
+    let result = stage.call(CLIENT, refuse).await;
+    assert_eq!(result["heard"]["id"], "sampling-req-456");
+    assert_eq!(result["heard"]["error"]["code"], -3);
+    let why = "nobody answered (model:gpt: unavailable, client: overloaded)";
+    assert_eq!(result["heard"]["error"]["message"], why);
+    assert_eq!(result["content"], json!([]));
+    stage.end().await;
+}

@@ -1,0 +1,57 @@
+use std::path::Path;
+
+use callboard::agents::answering::Strategy;
+use callboard::config::{Topology, Transport};
+use callboard::mcp::outbound::Dialect;
+
+use crate::kit::Home;
+
+const MAGICTUNNEL: &str = include_str!("data/magictunnel.yaml");
+
+/// Goal: a MagicTunnel's file loads as it is written: names, transports, grants, strategies, its dialect, a node of its own.
+/// Method: read it.
+#[test]
+fn a_magictunnel_loads() {
+    let topology = Topology::parse(MAGICTUNNEL, true, Path::new("")).unwrap();
+    assert_eq!(topology.name, "magictunnel");
+    let found: Vec<_> =
+        topology.upstreams.iter().map(|u| (&*u.id, u.transport.unwrap(), u.supports_elicitation)).collect();
+    let expected = [
+        ("ai-analysis-server", Transport::StreamableHttp, true),
+        ("local-llm-server", Transport::Stdio, false),
+        ("websocket-server", Transport::Websocket, true),
+    ];
+    assert_eq!(found, expected);
+    assert!(
+        topology
+            .upstreams
+            .iter()
+            .all(|upstream| upstream.supports_sampling && upstream.dialect == Dialect::MagicTunnel)
+    );
+    assert_eq!(topology.upstreams[1].command, ["npx", "@local/llm-mcp-server"]);
+    let options = topology.answer_options();
+    options.check().unwrap();
+    assert_eq!(options.sampling.strategy("ai-analysis-server"), Strategy::MagictunnelHandled);
+    assert_eq!(options.sampling.strategy("websocket-server"), Strategy::MagictunnelHandled);
+    assert!(options.sampling.fallback_to_magictunnel && options.servers["websocket-server"].supports_sampling);
+    assert_eq!(topology.listeners[0].bind.to_string(), "127.0.0.1:3001");
+}
+
+/// Goal: it serves, connecting to nobody before somebody asks; switched off, it has nothing to serve. Method: start it on
+/// free ports; a file with `enabled: false`.
+#[tokio::test]
+async fn a_magictunnel_serves() {
+    let home = Home::new();
+    let file = home.write("magictunnel.yaml", MAGICTUNNEL);
+    let mut running = home.start(&["serve", &file, "--free-ports"]);
+    for name in ["magictunnel", "ai-analysis-server", "local-llm-server", "websocket-server"] {
+        assert!(running.line_with("").await.starts_with(&format!("listening {name} http://127.0.0.1:")));
+    }
+    assert_eq!(running.line_with("").await, "ready");
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
+    let off = home.write("off.yaml", &MAGICTUNNEL.replace("enabled: true", "enabled: false"));
+    let refused = home.run(&["serve", &off]).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    home.swept().await;
+}
