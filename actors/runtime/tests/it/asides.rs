@@ -6,6 +6,7 @@ use std::time::Duration;
 use callboard_macros::Message;
 use callboard_runtime::testkit::{eventually, paused, real};
 use callboard_runtime::*;
+use futures::FutureExt;
 use tokio::sync::Semaphore;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -123,7 +124,9 @@ fn where_handlers_run() {
         assert_ne!(elsewhere.ask(wait()).await.unwrap(), here);
     });
     permits.add_permits(1);
-    assert_ne!(futures::executor::block_on(async { agent.ask(wait()).await.unwrap() }), here);
+    let mut ask = Box::pin(agent.ask(wait()));
+    assert!(ask.as_mut().now_or_never().is_none(), "begun where there is no runtime");
+    assert_ne!(runtime.block_on(ask).unwrap(), here);
     runtime.block_on(system.shutdown(SECOND));
 }
 

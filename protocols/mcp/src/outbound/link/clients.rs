@@ -64,3 +64,27 @@ fn build(connect_timeout: Duration) -> reqwest::Result<Client> {
         .no_proxy()
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: each runtime has a client of its own, and those remembered are bounded. Method: one runtime more than the
+    /// bound, each of which asks twice.
+    #[test]
+    fn one_a_runtime() {
+        let clients = Clients::new(&ClientOptions::default()).unwrap();
+        let remembered = |clients: &Clients| lock(&clients.0.made).len();
+        clients.here();
+        assert_eq!(remembered(&clients), 0, "this thread has no runtime");
+        let runtimes: Vec<_> = (0..=RUNTIMES_MAX)
+            .map(|_| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap())
+            .collect();
+        for (nth, runtime) in runtimes.iter().enumerate() {
+            let _here = runtime.enter();
+            clients.here();
+            clients.here();
+            assert_eq!(remembered(&clients), (nth + 1).min(RUNTIMES_MAX));
+        }
+    }
+}
