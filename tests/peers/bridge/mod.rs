@@ -68,7 +68,11 @@ async fn row_of(peers: &Peers, row: Row, targets: &[(&Upstream, Target)], folder
     for (upstream, target) in targets {
         let file = folder.join(format!("{row:?}-{}", upstream.id));
         let plan = plan(row, upstream, &file);
-        let mut differences = client.round(target, steps(&plan)).boxed_local().await.differences(&plan);
+        let mut round = client.round(target, steps(&plan)).boxed_local().await;
+        if row.loses_progress(target) {
+            round.forgive_progress(&plan);
+        }
+        let mut differences = round.differences(&plan);
         // Whose line it is, such a server doesn't say: while several calls are under way, nobody gets it.
         differences.retain(|line| !(upstream.shares_lines && line.starts_with(round::LOGGED)));
         if plan.iter().any(|(step, _)| step.kind == Kind::GiveUp) && !appears(&file).await {
