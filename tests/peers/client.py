@@ -5,6 +5,7 @@ it got as one JSON object, or `{"broken": …}`.
 """
 
 import json
+import os
 import sys
 import traceback
 
@@ -70,7 +71,7 @@ class Round:
         server = target.get("url")
         if server is None:
             program, *arguments = target["command"]
-            server = StdioServerParameters(command=program, args=arguments)
+            server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         async with Client(
             server,
             mode=mode,

@@ -4,6 +4,7 @@ It says nothing to a server whose answer it no longer waits for: it has no step 
 """
 
 import json
+import os
 import sys
 import traceback
 
@@ -59,7 +60,7 @@ class Round:
             connecting = streamable_http_client(target["url"])
         else:
             program, *arguments = target["command"]
-            connecting = stdio_client(StdioServerParameters(command=program, args=arguments))
+            connecting = stdio_client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
         async with connecting as (read, write, *_):
             async with ClientSession(
                 read,

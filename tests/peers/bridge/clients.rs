@@ -37,6 +37,12 @@ impl Row {
         self != Self::PythonOld
     }
 
+    /// Whether the SDK may lose the end of a call's progress: TypeScript's hears notifications a moment after they came, and by
+    /// then the call's result, where it was read with them, has ended the call.
+    pub fn loses_progress(self, target: &Target) -> bool {
+        matches!(self, Self::TypescriptLegacy | Self::TypescriptModern) && matches!(target, Target::Command(_))
+    }
+
     /// The client's process, where it isn't this one.
     pub fn start(self, peers: &Peers) -> Running {
         let python = |name, environment, arguments: &[&str]| {
