@@ -29,8 +29,7 @@ pub enum AgentDeclaration {
 }
 
 const KINDS: [&str; 5] = ["clinic", "model", "models", "emr_writeback", "patient_data"];
-const PROVIDERS: [&str; 7] =
-    ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
+const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
 const WHAT: &str = "[[agent]]";
 
 impl AgentDeclaration {

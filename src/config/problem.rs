@@ -70,7 +70,12 @@ impl<'a> Problems<'a> {
         self.add(Level::Warning, span, message.into(), None);
     }
 
-    pub(super) fn warning_with(&mut self, span: Option<Range<usize>>, message: impl Into<String>, help: Option<String>) {
+    pub(super) fn warning_with(
+        &mut self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) {
         self.add(Level::Warning, span, message.into(), help);
     }
 

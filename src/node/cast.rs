@@ -218,17 +218,16 @@ impl Cast {
             let running = planned.running.get(id)?;
             Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
         });
-        let options =
-            BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
+        let options = BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
         Ok(Bundle::with(members, options)?.spawn(&self.system, &server.id))
     }
 
     /// One agent that stands for those of these ids: itself where it is alone; and whether it was made for that.
     pub(super) fn as_one(&self, ids: &[&str]) -> Result<(AgentRef, bool), NodeError> {
         let filter = |id: &str| self.running.get(id).map(|running| running.filter.clone()).unwrap_or_default();
-        let found = ids.iter().filter_map(|id| {
-            Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id)))
-        });
+        let found = ids
+            .iter()
+            .filter_map(|id| Some(BundleMember::new(*id, self.system.directory().get(id)?).filtered(filter(id))));
         let members: Vec<_> = found.collect();
         let mut options = BundleOptions::default();
         if let [alone] = members.as_slice() {

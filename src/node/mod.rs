@@ -81,7 +81,8 @@ impl Node {
         let answering = Current::of(&system, topology)?;
         let cast = Cast::new(system.clone(), state, answering.clone());
         let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
-        let mut node = Self { system, cast, policy, answering, listeners: Vec::new(), free_ports: false, retiring, ending };
+        let mut node =
+            Self { system, cast, policy, answering, listeners: Vec::new(), free_ports: false, retiring, ending };
         let started = match node.cast.plan(topology).await {
             Ok(planned) => node.cast.apply(planned, topology).await,
             Err(error) => Err(error),

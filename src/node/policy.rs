@@ -46,8 +46,8 @@ impl Policies {
         let mut guard: Vec<Box<dyn Policy>> = Vec::new();
         if declared.guard {
             let guardrail = self.guardrail.take();
-            let guardrail = guardrail
-                .unwrap_or_else(|| self.system.prepare_with(Guardrail::default).label("guardrail").spawn());
+            let guardrail =
+                guardrail.unwrap_or_else(|| self.system.prepare_with(Guardrail::default).label("guardrail").spawn());
             guard.push(Box::new(GuardPolicy::new(Guard::new(guardrail.clone()))));
             self.guardrail = Some(guardrail);
         }
