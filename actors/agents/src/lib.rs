@@ -9,6 +9,8 @@ pub mod model;
 pub mod orchestrator;
 pub mod plan;
 pub mod planner;
+#[cfg(test)]
+mod recording;
 pub mod router;
 mod text;
 pub mod verifier;

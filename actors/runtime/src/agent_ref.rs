@@ -7,10 +7,11 @@ use callboard_message::{Failure, Message, MessageSpec, Named};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
+use crate::any_cell::AnyCell;
 use crate::ask::Ask;
 use crate::call::CallMeta;
 use crate::calling::Call;
-use crate::cell::{AnyCell, Control, OnTheSpot, Pushed};
+use crate::cell::{Control, OnTheSpot, Pushed};
 use crate::error::SendError;
 use crate::ids::AgentId;
 use crate::mailbox::WaiterId;

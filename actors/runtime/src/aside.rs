@@ -14,8 +14,9 @@ use futures::future::BoxFuture;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::agent::Agent;
+use crate::any_cell::AnyCell;
 use crate::body::{Body, drop_caught};
-use crate::cell::{AnyCell, Cell, Control};
+use crate::cell::{Cell, Control};
 use crate::host::as_agent;
 use crate::reply::{NoReply, ReplySlot};
 

@@ -1,15 +1,14 @@
 //! The cell: an agent with its mailbox, as everyone but its host sees it.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
-use callboard_message::{Failure, Message, MessageSpec, Named};
+use callboard_message::Message;
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use crate::agent::{Agent, Handlers};
@@ -19,11 +18,10 @@ use crate::call::CallMeta;
 use crate::host::{Host, inside};
 use crate::ids::AgentId;
 use crate::lane::Queue;
-use crate::mailbox::{Admitted, Gate, Mailbox, Rest, WaiterId};
+use crate::mailbox::{Admitted, Mailbox, Rest, WaiterId};
 use crate::ops::{Begin, Direct, Op, Shortcut};
 use crate::profile::Profile;
 use crate::reply::{NoReply, reply_channel};
-use crate::snapshot::{AgentSnapshot, AgentState};
 use crate::supervision::{ExitReason, Supervisor};
 use crate::sync::Mutex;
 use crate::system::System;
@@ -80,11 +78,11 @@ impl<A: Agent> Kind<A> {
         Self { handlers, types, profile: Arc::new(A::profile()) }
     }
 
-    fn lane(&self, message: TypeId) -> Option<u16> {
+    pub(crate) fn lane(&self, message: TypeId) -> Option<u16> {
         self.types.iter().position(|t| *t == message).map(|at| at as u16)
     }
 
-    fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
+    pub(crate) fn find(&self, message: TypeId) -> Option<(u16, &dyn Op<A>)> {
         let lane = self.lane(message)?;
         Some((lane, &*self.handlers.ops[usize::from(lane)]))
     }
@@ -147,7 +145,7 @@ impl<A: Agent> Cell<A> {
     }
 
     /// Handlers suspended, here and elsewhere.
-    fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.stats.in_flight.load(Relaxed) + self.suspended_elsewhere()
     }
 
@@ -279,157 +277,6 @@ impl<A: Agent> Cell<A> {
         match self.mailbox.settle(0, rest, runner) {
             Some(runner) => self.host.run(runner),
             None => self.note_settled(),
-        }
-    }
-}
-
-/// An agent of any type.
-pub(crate) trait AnyCell: Send + Sync {
-    fn id(&self) -> AgentId;
-    fn label(&self) -> Option<&Arc<str>>;
-    fn system(&self) -> &System;
-    fn handles(&self, message: TypeId) -> bool;
-    /// Puts a message in the mailbox, if there is room.
-    fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed;
-    /// Puts a message in the mailbox, or keeps a place in the line.
-    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed;
-    /// Does an [`crate::ops::Exchange`] in place, if it can.
-    fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>);
-    fn forget(&self, place: WaiterId);
-    /// A handler of `lane` that ran elsewhere does so no more.
-    fn came_back(self: Arc<Self>, lane: u16);
-    fn control(&self, control: Control);
-    fn set_gate(&self, gate: Gate);
-    fn depth_and_activity(&self) -> (u32, bool);
-    /// Messages waiting and handlers suspended.
-    fn load(&self) -> u32;
-    fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>>;
-    fn specs(&self) -> Vec<MessageSpec>;
-    fn ask_named(
-        self: Arc<Self>,
-        named: Named,
-        call: Option<Arc<CallMeta>>,
-    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>>;
-    fn snapshot(&self) -> AgentSnapshot;
-    /// The runtime of its arbiter, once that runs.
-    fn runtime(&self) -> Option<tokio::runtime::Handle>;
-    /// Why it ended, once it has.
-    fn exit(&self) -> Option<ExitReason>;
-}
-
-impl<A: Agent> AnyCell for Cell<A> {
-    fn id(&self) -> AgentId {
-        self.id
-    }
-
-    fn label(&self) -> Option<&Arc<str>> {
-        self.label.as_ref()
-    }
-
-    fn system(&self) -> &System {
-        &self.system
-    }
-
-    fn handles(&self, message: TypeId) -> bool {
-        self.kind.types.contains(&message)
-    }
-
-    fn admit(&self, message: TypeId, push: Push<'_>) -> Pushed {
-        match self.kind.lane(message) {
-            Some(lane) => self.admit(|queue| push(queue, lane)),
-            None => Pushed::NotHandled,
-        }
-    }
-
-    fn wait(&self, message: TypeId, place: &mut Option<WaiterId>, waker: &Waker, push: Push<'_>) -> Pushed {
-        match self.kind.lane(message) {
-            Some(lane) => self.wait(place, waker, |queue| push(queue, lane)),
-            None => Pushed::NotHandled,
-        }
-    }
-
-    fn in_place(&self, message: TypeId, exchange: &mut dyn Any, call: Option<&Arc<CallMeta>>) {
-        if let Some((lane, op)) = self.kind.find(message) {
-            op.in_place(self, lane, exchange, call);
-        }
-    }
-
-    fn forget(&self, place: WaiterId) {
-        self.mailbox.forget(place);
-        self.note_settled();
-    }
-
-    fn came_back(self: Arc<Self>, lane: u16) {
-        Cell::came_back(&self, lane);
-    }
-
-    fn control(&self, control: Control) {
-        if let Some(ticket) = self.mailbox.control(control) {
-            self.host.run(ticket);
-        }
-    }
-
-    fn set_gate(&self, gate: Gate) {
-        self.mailbox.set_gate(gate);
-    }
-
-    fn depth_and_activity(&self) -> (u32, bool) {
-        let (depth, active) = self.mailbox.depth_and_activity();
-        (depth, active || self.in_flight() > 0)
-    }
-
-    fn load(&self) -> u32 {
-        self.mailbox.depth_and_activity().0 + self.in_flight()
-    }
-
-    fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>> {
-        let kind = self.kind.clone();
-        let (lane, op) = kind.find(message)?;
-        Some(op.recipient(self, lane))
-    }
-
-    fn specs(&self) -> Vec<MessageSpec> {
-        self.kind.handlers.ops.iter().filter_map(|op| op.spec()).collect()
-    }
-
-    fn ask_named(
-        self: Arc<Self>,
-        named: Named,
-        call: Option<Arc<CallMeta>>,
-    ) -> BoxFuture<'static, Result<Box<RawValue>, Failure>> {
-        let kind = self.kind.clone();
-        let agent = crate::agent_ref::AgentRef(self);
-        if let Some(op) = kind.handlers.ops.iter().find(|op| op.name() == named.name && op.has_wire()) {
-            return op.ask_named(agent, named.payload, call);
-        }
-        Box::pin(async move {
-            if !agent.0.handles(TypeId::of::<Named>()) {
-                return Err(Failure::not_found(format!("{agent} doesn't handle {}", named.name)));
-            }
-            agent.ask(named).within_call(call).await?
-        })
-    }
-
-    fn runtime(&self) -> Option<tokio::runtime::Handle> {
-        self.host.runtime()
-    }
-
-    fn exit(&self) -> Option<ExitReason> {
-        ExitReason::from_u8(self.stats.exit.load(SeqCst))
-    }
-
-    fn snapshot(&self) -> AgentSnapshot {
-        AgentSnapshot {
-            id: self.id,
-            name: self.label.as_deref().map(str::to_owned),
-            kind: short_type_name::<A>(),
-            state: AgentState::from_u8(self.stats.state.load(Relaxed)),
-            mailbox_depth: self.mailbox.depth_and_activity().0,
-            mailbox_capacity: self.profile.mailbox_capacity,
-            in_flight: self.in_flight(),
-            handled: self.stats.handled.load(Relaxed),
-            restarts: self.stats.restarts.load(Relaxed),
-            last_error: self.stats.last_error.lock().map(|message| format!("panicked in {message}")),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod agent;
 mod agent_ref;
+mod any_cell;
 mod aside;
 mod ask;
 mod body;

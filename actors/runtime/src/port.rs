@@ -6,8 +6,9 @@ use std::task::Waker;
 use callboard_message::Message;
 
 use crate::agent::Agent;
+use crate::any_cell::AnyCell;
 use crate::call::CallMeta;
-use crate::cell::{AnyCell, Cell, OnTheSpot, Pushed};
+use crate::cell::{Cell, OnTheSpot, Pushed};
 use crate::lane::{Envelope, Queue};
 use crate::mailbox::WaiterId;
 use crate::ops::Shortcut;

@@ -256,7 +256,9 @@ mod tests {
         buckets.allow(&4_000_000);
         assert!(!buckets.allow(&4_000_000));
         clock.advance(Duration::from_secs(2));
-        assert!((0..SWEEP_EVERY).any(|_| !buckets.allow(&0)));
+        // A sweep falls among them, whatever was refused.
+        let allowed = (0..SWEEP_EVERY).filter(|_| buckets.allow(&0)).count();
+        assert!((1..=2).contains(&allowed), "{allowed}");
         assert!(!buckets.is_crowded.load(Relaxed));
     }
 }

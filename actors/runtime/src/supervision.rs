@@ -8,7 +8,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::agent_ref::AgentRef;
-use crate::cell::{AnyCell, Control};
+use crate::any_cell::AnyCell;
+use crate::cell::Control;
 use crate::ids::AgentId;
 use crate::sync::Mutex;
 

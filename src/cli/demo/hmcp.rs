@@ -101,7 +101,7 @@ async fn turn(agent: &AgentRef, name: &str, text: &str) -> Result<Result<String,
 struct Cast {
     system: System,
     transport: Transport,
-    staff: Vec<(McpClient, Option<Child>)>,
+    staff: Vec<(AgentRef, McpClient, Option<Child>)>,
 }
 
 impl Cast {
@@ -128,8 +128,9 @@ impl Cast {
             }
         };
         let client = McpClient::new(endpoint, ClientOptions::default()).map_err(unusable)?;
-        self.staff.push((client.clone(), child));
+        let kept = client.clone();
         let agent = self.system.prepare_with(move || client.clone()).label(example).spawn();
+        self.staff.push((agent.clone(), kept, child));
         let about = agent.ask(Describe(RawObject::new())).await.map_err(Failure::from).flatten();
         let about = about.map_err(ClinicsError::from)?;
         let hmcp = about.0.object("capabilities").and_then(|can| can.object("experimental")?.object("hmcp"));
@@ -140,13 +141,15 @@ impl Cast {
 
     /// Ends the connections, then the processes.
     async fn end(self) {
-        self.system.shutdown(SHUTDOWN).await;
-        for (client, child) in self.staff {
+        for (agent, client, child) in self.staff {
+            agent.stop();
+            // On the system's threads, so before they end.
             client.said_goodbye().await;
             if let Some(child) = child {
                 child.end().await;
             }
         }
+        self.system.shutdown(SHUTDOWN).await;
     }
 }
 

@@ -2,12 +2,12 @@ use callboard_message::{Answer, ElicitAnswer, Elicitation, FailureKind, Question
 use callboard_runtime::Answering;
 use callboard_runtime::testkit::paused;
 use serde_json::{Value, json};
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
 
 use super::kit::{Client, Does, ask, by, options, speaker};
 use crate::answering::{AnswerError, AnswerOptions, Answerers, Strategy};
+use crate::recording::Recording;
 
 /// Goal: what wasn't granted is refused, and not promised. Method: servers with each grant and with none; the questions;
 /// what they are told.
@@ -134,44 +134,27 @@ fn configurations_are_checked() {
     assert_eq!(parsed("").unwrap().check(), Ok(()));
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Goal: each question leaves a line that says who asked, who answered and what it cost, and nothing of what was said.
 /// Method: one answered, one denied.
 #[test]
 fn questions_are_recorded() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    tracing::subscriber::with_default(subscriber, || {
-        paused(async |system| {
-            speaker(system, "m", Does::Costs(3, 4));
-            let toml = "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_handled\"\nservers.s.supports_sampling = true";
-            let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
-            let client = Client::that(Does::Answers);
-            let answer = ask(&answerers, "s", &client.call()).await.unwrap();
-            assert_eq!(by(&answer), "model:m");
-            assert_eq!(
-                serde_json::to_value(answer).unwrap()["_meta"]["callboard/answered"],
-                json!({ "by": "model:m", "strategy": "magictunnel_handled" })
-            );
-            ask(&answerers, "t", &client.call()).await.unwrap_err();
-            system.shutdown(Duration::ZERO).await;
-        });
+    let recording = Recording::start(LevelFilter::INFO);
+    paused(async |system| {
+        speaker(system, "m", Does::Costs(3, 4));
+        let toml =
+            "models = [\"m\"]\nsampling.default_strategy = \"magictunnel_handled\"\nservers.s.supports_sampling = true";
+        let answerers = Answerers::new(system.clone(), options(toml)).unwrap();
+        let client = Client::that(Does::Answers);
+        let answer = ask(&answerers, "s", &client.call()).await.unwrap();
+        assert_eq!(by(&answer), "model:m");
+        assert_eq!(
+            serde_json::to_value(answer).unwrap()["_meta"]["callboard/answered"],
+            json!({ "by": "model:m", "strategy": "magictunnel_handled" })
+        );
+        ask(&answerers, "t", &client.call()).await.unwrap_err();
+        system.shutdown(Duration::ZERO).await;
     });
-    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let lines = recording.text();
     let audit: Vec<&str> = lines.lines().filter(|line| line.contains("callboard::audit")).collect();
     assert_eq!(audit.len(), 2, "{lines}");
     for part in ["source=\"s\"", "by=\"model:m\"", "tokens_in=3", "tokens_out=4", "strategy=\"magictunnel_handled\""] {

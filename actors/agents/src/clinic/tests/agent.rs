@@ -1,5 +1,4 @@
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind, Principal};
@@ -8,11 +7,13 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use tracing::level_filters::LevelFilter;
 
 use super::super::agent::{Clinic, READS_IN_FLIGHT_MAX};
 use super::super::config::ClinicConfig;
 use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
 use super::{Bench, anyone, one_patient, treating};
+use crate::recording::Recording;
 
 /// More than any test here needs.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -133,31 +134,11 @@ fn dropped_asks_do_no_harm() {
     });
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Goal: a read that fails says so without a cause, and no log ever holds patient text. Method: answer everything,
 /// then break a table under the agent; record all logging and search it.
 #[test]
 fn failed_reads_and_logs_tell_nothing_about_patients() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _recording = tracing::subscriber::set_default(subscriber);
+    let recording = Recording::start(LevelFilter::TRACE);
     let bench = Bench::new();
     let config = bench.config(&one_patient());
     let database = config.database.clone();
@@ -171,7 +152,7 @@ fn failed_reads_and_logs_tell_nothing_about_patients() {
         assert_eq!(failure.kind, FailureKind::Unavailable);
         assert_eq!(failure.message, "the clinic's database can't be read");
     });
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = recording.text();
     assert!(log.contains("the clinic's database can't be read"), "the operator is told: {log}");
     for word in ["Marta", "Vilanova", "Moinho", "529.982", "Hypertension", "Digoxin", "Sleeps"] {
         assert!(!log.contains(word), "{word} in {log}");

@@ -1,41 +1,21 @@
 //! What is said, and keys, stay where they belong.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_runtime::testkit;
 use serde_json::json;
+use tracing::level_filters::LevelFilter;
 use wiremock::ResponseTemplate;
 
 use super::kit::{KEY, at, open, said, sample, server};
 use crate::model::{AskModel, ModelConfig, ScriptedAnswer};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::recording::Recording;
 
 /// Goal: neither the key nor what is said, either way, is in a log, an error or `Debug` output. Method: an answer, a refusal
 /// that quotes everything and bodies that can't be read, all recorded at the finest level and searched.
 #[test]
 fn nothing_is_told() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _recording = tracing::subscriber::set_default(subscriber);
+    let recording = Recording::start(LevelFilter::TRACE);
     let mut told = String::new();
     testkit::real(async |system| {
         let quoted = json!({ "error": { "code": "Marta of Porto", "message": format!("{KEY} Marta") } });
@@ -56,7 +36,7 @@ fn nothing_is_told() {
         told += &agent.observe().await.to_string();
         system.shutdown(Duration::from_secs(5)).await;
     });
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = recording.text();
     assert!(log.contains("answered") && log.contains("gave no answer"), "the operator is told: {log}");
     for word in ["Marta", "Vilanova", "Porto", KEY] {
         assert!(!log.contains(word), "{word} in the log: {log}");
