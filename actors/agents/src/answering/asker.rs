@@ -1,6 +1,7 @@
 //! The caller as a server sees it that may ask only what it was granted.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use callboard_message::{
     Abilities, Answer, ElicitAction, ElicitAnswer, Failure, FailureKind, Log, Progress, Question, RawObject,
@@ -13,6 +14,9 @@ use super::chain::Chain;
 use super::ledger::Account;
 use super::options::{Answerer, ServerGrants, Strategy};
 use super::route::answers;
+
+/// How long a question that isn't let pass waits for its refusal.
+pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whom one server gets to ask in one call.
 pub(super) struct Asker {
@@ -89,7 +93,11 @@ impl Asker {
     }
 
     async fn answer(&self, question: Question) -> Result<Answer, Failure> {
-        self.admit(&question)?;
+        if let Err(refused) = self.admit(&question) {
+            // One who asks on and on, whatever it is told, would keep both processes and the log busy with nothing else.
+            tokio::time::sleep(REFUSAL_PAUSE).await;
+            return Err(refused);
+        }
         match question {
             Question::Sample(sample) => self.sample(sample).await.map(Answer::Sample),
             other => self.client.as_ref().ok_or_else(nobody)?.ask(other).await,

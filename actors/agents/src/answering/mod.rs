@@ -26,6 +26,7 @@ use chain::Chains;
 use choice::Facts;
 use ledger::Ledger;
 
+pub use asker::REFUSAL_PAUSE;
 pub use options::{
     AnswerError, AnswerOptions, Answerer, Caps, DEPTH_MAX_DEFAULT, REQUESTS_PER_CALL_MAX_DEFAULT,
     REQUESTS_PER_MINUTE_MAX_DEFAULT, Routing, SAMPLE_TIMEOUT_S_DEFAULT, ServerGrants, Strategy,

@@ -1,7 +1,7 @@
 //! Lists of all members, page by page.
 
 use callboard_message::surface::{ListPrompts, ListResourceTemplates, ListResources, ListTools};
-use callboard_message::{Failure, RawObject};
+use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_runtime::Cx;
 use futures::future::join_all;
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::away::Missing;
 use super::member::Member;
-use super::{BUNDLE_PAGE_ITEMS_MAX, Parts};
+use super::{BUNDLE_MEMBER_PAGES_MAX, BUNDLE_PAGE_ITEMS_MAX, Parts};
 
 /// Most pages of one member's list that are read for one page of the bundle's.
 const PAGES_AT_ONCE_MAX: usize = 32;
@@ -47,7 +47,12 @@ impl What {
 /// Where a page begins: at a tool of ours, or at the page of a member.
 enum From {
     Own(usize),
-    Member { at: usize, cursor: Option<String> },
+    /// `read` is how many of its pages came before.
+    Member {
+        at: usize,
+        read: usize,
+        cursor: Option<String>,
+    },
 }
 
 impl From {
@@ -56,10 +61,15 @@ impl From {
         let invalid = || Failure::invalid("invalid cursor: begin the list again without one");
         let text: String = serde_json::from_str(cursor.get()).map_err(|_| invalid())?;
         let (at, rest) = text.split_once(':').ok_or_else(invalid)?;
-        let place: usize = at.get(1..).and_then(|digits| digits.parse().ok()).ok_or_else(invalid)?;
-        match at.get(..1) {
-            Some("o") => Ok(Self::Own(place)),
-            Some("m") => Ok(Self::Member { at: place, cursor: (!rest.is_empty()).then(|| rest.to_owned()) }),
+        let (kind, place) = at.split_at_checked(1).ok_or_else(invalid)?;
+        let number = |digits: &str| digits.parse::<usize>().map_err(|_| invalid());
+        match (kind, place.split_once('.')) {
+            ("o", None) => Ok(Self::Own(number(place)?)),
+            ("m", Some((at, read))) => Ok(Self::Member {
+                at: number(at)?,
+                read: number(read)?,
+                cursor: (!rest.is_empty()).then(|| rest.to_owned()),
+            }),
             _ => Err(invalid()),
         }
     }
@@ -67,7 +77,7 @@ impl From {
     fn write(&self) -> String {
         match self {
             Self::Own(at) => format!("o{at}:"),
-            Self::Member { at, cursor } => format!("m{at}:{}", cursor.as_deref().unwrap_or_default()),
+            Self::Member { at, read, cursor } => format!("m{at}.{read}:{}", cursor.as_deref().unwrap_or_default()),
         }
     }
 }
@@ -75,6 +85,8 @@ impl From {
 /// What was read of a member's list.
 struct Part {
     at: usize,
+    /// How many pages came before these.
+    read: usize,
     /// Each page's items, and the cursor that it was asked for with.
     pages: Vec<(Option<String>, Vec<Box<RawValue>>)>,
     /// What it says is missing.
@@ -88,7 +100,7 @@ impl Parts {
     /// says: the others' lists are of use without it.
     pub(super) async fn list(&self, what: What, params: &RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let mut items: Vec<Box<RawValue>> = Vec::new();
-        let (first, mut cursor) = match From::read(params)? {
+        let (first, before, mut cursor) = match From::read(params)? {
             From::Own(from) => {
                 let own = if what == What::Tools { &*self.tools } else { &[] };
                 let page = own.iter().skip(from).take(BUNDLE_PAGE_ITEMS_MAX);
@@ -97,28 +109,29 @@ impl Parts {
                 if next < own.len() {
                     return Ok(page_of(what, items, Some(From::Own(next)), &Missing::default()));
                 }
-                (0, None)
+                (0, 0, None)
             }
-            From::Member { at, cursor } => (at, cursor),
+            From::Member { at, read, cursor } => (at, read, cursor),
         };
         let members = self.members.iter().enumerate().skip(first).filter(|(_, member)| what.is_listed_by(member));
         let reading = members.map(|(at, member)| {
-            let cursor = if at == first { cursor.take() } else { None };
-            self.read_part(what, at, member, cursor, cx)
+            let (read, cursor) = if at == first { (before, cursor.take()) } else { (0, None) };
+            self.read_part(what, at, member, (read, cursor), cx)
         });
         let mut missing = Missing::default();
         for part in join_all(reading).await {
-            let at = part.at;
+            let (at, mut read) = (part.at, part.read);
             missing.append(part.missing);
             for (cursor, page) in part.pages {
                 if items.len() >= BUNDLE_PAGE_ITEMS_MAX {
-                    return Ok(page_of(what, items, Some(From::Member { at, cursor }), &missing));
+                    return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing));
                 }
                 items.extend(page);
+                read = read.saturating_add(1);
             }
             match (part.rest, self.members.get(at)) {
                 (Ok(None), _) => {}
-                (Ok(cursor), _) => return Ok(page_of(what, items, Some(From::Member { at, cursor }), &missing)),
+                (Ok(cursor), _) => return Ok(page_of(what, items, Some(From::Member { at, read, cursor }), &missing)),
                 (Err(failure), Some(member)) => missing.add(member, at, &failure, cx),
                 (Err(_), None) => {}
             }
@@ -127,10 +140,22 @@ impl Parts {
     }
 
     /// Reads a member's list from `cursor`, as much as fits on one page of the bundle's.
-    async fn read_part(&self, what: What, at: usize, member: &Member, mut cursor: Option<String>, cx: &Cx) -> Part {
+    async fn read_part(
+        &self,
+        what: What,
+        at: usize,
+        member: &Member,
+        (read, mut cursor): (usize, Option<String>),
+        cx: &Cx,
+    ) -> Part {
         let limit = member.limit(self.list_timeout, cx);
         let (mut pages, mut count, mut missing) = (Vec::new(), 0, Missing::default());
         let rest = loop {
+            // One whose list never ends would keep those after it from ever being listed.
+            if read.saturating_add(pages.len()) >= BUNDLE_MEMBER_PAGES_MAX {
+                let why = format!("its list has more than {BUNDLE_MEMBER_PAGES_MAX} pages; the rest isn't shown");
+                break Err(Failure::new(FailureKind::Rejected, why));
+            }
             if count >= BUNDLE_PAGE_ITEMS_MAX || pages.len() >= PAGES_AT_ONCE_MAX {
                 break Ok(cursor);
             }
@@ -150,7 +175,7 @@ impl Parts {
                 next => next,
             };
         };
-        Part { at, pages, missing, rest }
+        Part { at, read, pages, missing, rest }
     }
 
     /// An item as the bundle shows it; `None` where it doesn't.

@@ -43,6 +43,8 @@ use resources::Followed;
 pub const BUNDLE_MEMBERS_MAX: usize = 64;
 /// Most items on one page of a bundle's lists, unless one member's page has more.
 pub const BUNDLE_PAGE_ITEMS_MAX: usize = 200;
+/// Most pages of one member's list that are shown.
+pub const BUNDLE_MEMBER_PAGES_MAX: usize = 1_000;
 /// Most requests of one kind that a bundle passes on at once; further ones wait in its mailbox.
 pub const BUNDLE_CALLS_MAX: u32 = 256;
 /// How long a member's lists, and what it says of itself, are waited for, by default.

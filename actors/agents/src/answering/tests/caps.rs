@@ -4,7 +4,7 @@ use callboard_runtime::testkit::paused;
 use std::time::Duration;
 
 use super::kit::{Client, Does, Seen, ask, ask_for, by, options, speaker};
-use crate::answering::Answerers;
+use crate::answering::{Answerers, REFUSAL_PAUSE};
 
 /// A server `s` with these caps whose samples a model answers that costs 3 + 4 tokens and 10 millionths.
 fn capped(system: &System, caps: &str) -> (Answerers, Seen) {
@@ -36,6 +36,23 @@ fn questions_are_counted() {
         assert_eq!(refused.message, "more than 3 questions in a minute");
         tokio::time::advance(Duration::from_secs(60)).await;
         ask(&answerers, "s", &client.call()).await.unwrap();
+        system.shutdown(Duration::ZERO).await;
+    });
+}
+
+/// Goal: a server that asks on and on, though it is refused, keeps nobody busy. Method: questions one after another for ten
+/// seconds of a call that may ask twice.
+#[test]
+fn asking_on_and_on_is_slow() {
+    paused(async |system| {
+        let (answerers, _) = capped(system, "requests_per_call_max = 2");
+        let call = Client::that(Does::Answers).call();
+        let open = callboard_runtime::Answering::caller(&answerers, "s", &call).unwrap();
+        let (begun, mut refused) = (tokio::time::Instant::now(), 0);
+        while begun.elapsed() < REFUSAL_PAUSE * 100 && refused <= 100 {
+            refused += u32::from(open.ask(callboard_message::Question::sample("p", 1)).await.is_err());
+        }
+        assert!((90..=100).contains(&refused), "{refused}");
         system.shutdown(Duration::ZERO).await;
     });
 }

@@ -5,7 +5,8 @@ use tokio::time::Instant;
 use super::upstream::{Mode, Upstream};
 use super::*;
 use crate::bundle::{
-    BUNDLE_LIST_TIMEOUT_DEFAULT, BUNDLE_PAGE_ITEMS_MAX, BUNDLE_PROBE_PAUSE_MIN, BUNDLE_SLOW_WAIT, MISSING,
+    BUNDLE_LIST_TIMEOUT_DEFAULT, BUNDLE_MEMBER_PAGES_MAX, BUNDLE_PAGE_ITEMS_MAX, BUNDLE_PROBE_PAUSE_MIN,
+    BUNDLE_SLOW_WAIT, MISSING,
 };
 
 const LATE: Duration = Duration::from_secs(1);
@@ -240,6 +241,36 @@ fn names_that_were_cut() {
         assert!(call(&bundle, &shown).await.is_ok());
         assert_eq!((upstream.asked::<ListTools>(), other.asked::<ListTools>()), (lists, 0));
         assert_eq!(call(&bundle, &never).await.unwrap_err().kind, FailureKind::InvalidInput);
+        system.shutdown(LATE).await;
+    });
+}
+
+/// Goal: a member whose list never seems to end keeps nobody else from being listed, and what isn't shown is said. Method: a
+/// list of exactly as many pages as are shown, and one of a page more, before another member's.
+#[test]
+fn a_list_without_end_ends() {
+    paused(async |system| {
+        for (pages, why) in [
+            (BUNDLE_MEMBER_PAGES_MAX, None),
+            (BUNDLE_MEMBER_PAGES_MAX + 1, Some("its list has more than 1000 pages; the rest isn't shown")),
+        ] {
+            let mut long = Upstream::new("a", &[]);
+            (long.tools, long.page) = ((0..pages).map(|n| format!("t{n}")).collect(), 1);
+            let (bundle, _) = bundle_of(system, [&long, &Upstream::new("b", &["last"])]);
+            let (mut seen, mut cursor, mut told) = (Vec::new(), Value::Null, None);
+            for _ in 0..pages {
+                let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor })).await.unwrap();
+                seen.extend(names(&listed).into_iter().map(str::to_owned));
+                told = listed["_meta"]["callboard/missing"][0]["why"].as_str().map(str::to_owned).or(told);
+                cursor = listed["nextCursor"].clone();
+                if cursor.is_null() {
+                    break;
+                }
+            }
+            assert!(cursor.is_null(), "{pages} pages: the list goes on at {cursor}");
+            assert_eq!((seen.len(), &**seen.last().unwrap()), (BUNDLE_MEMBER_PAGES_MAX + 1, "b.last"));
+            assert_eq!(told.as_deref(), why);
+        }
         system.shutdown(LATE).await;
     });
 }

@@ -113,7 +113,7 @@ impl From<LinkError> for Failure {
             LinkError::Status(401 | 403) | LinkError::Auth(_) => FailureKind::Denied,
             LinkError::Status(413 | 429) | LinkError::TooLarge => FailureKind::Overloaded,
             LinkError::Status(408 | 504) | LinkError::TimedOut(_) => FailureKind::TimedOut,
-            LinkError::Protocol(_) => FailureKind::Internal,
+            // `Internal` is a bug of ours, whose sentence nobody is told: here it is what says how to mend it.
             _ => FailureKind::Unavailable,
         };
         Self::new(kind, error.to_string())
@@ -226,4 +226,18 @@ pub(super) fn cancelled(number: u64) -> Vec<u8> {
 /// Locks; what a panic left behind is still whole, for nothing here panics in between.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: whoever configured a server of another era reads so, not that something internal went wrong. Method: the
+    /// failure that a caller gets.
+    #[test]
+    fn what_is_no_mcp_is_told() {
+        let failure = Failure::from(LinkError::Protocol("the server chose a revision that isn't spoken here".into()));
+        assert_eq!(failure.kind, FailureKind::Unavailable);
+        assert_eq!(failure.message, "the server chose a revision that isn't spoken here");
+    }
 }
