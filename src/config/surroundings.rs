@@ -32,7 +32,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
             AgentDeclaration::Model(id, model) => {
                 if let Some(name) = key_variable(model).filter(|name| std::env::var_os(name).is_none()) {
                     let span = place(&entry.tree, &["key_env"]);
-                    problems.error(span, format!("there is no variable {name} with the key of {id}"));
+                    problems.error(span, format!("there is no {} with the key of {id}", variable(name)));
                 }
             }
             _ => {}
@@ -44,14 +44,14 @@ fn variables(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
     let (upstream, tree) = (&entry.value, &entry.tree);
     let is_missing = |name: &str| std::env::var_os(name).is_none();
     if let Some(name) = upstream.bearer_env.as_deref().filter(|name| is_missing(name)) {
-        problems.error(place(tree, &["bearer_env"]), format!("there is no variable {name}"));
+        problems.error(place(tree, &["bearer_env"]), format!("there is no {}", variable(name)));
     }
     for (header, name) in upstream.header_env.iter().filter(|(_, name)| is_missing(name)) {
-        problems.error(place(tree, &["header_env", header]), format!("there is no variable {name}"));
+        problems.error(place(tree, &["header_env", header]), format!("there is no {}", variable(name)));
     }
     for (at, name) in upstream.environment.iter().enumerate().filter(|(_, name)| is_missing(name)) {
         let span = tree.get("environment").and_then(|list| list.items().get(at)).map(|item| item.span.clone());
-        problems.warning(span, format!("there is no variable {name} that {} could get", upstream.id));
+        problems.warning(span, format!("there is no {} that {} could get", variable(name), upstream.id));
     }
 }
 
@@ -77,4 +77,27 @@ fn program(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
 fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.
+fn variable(name: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match !name.is_empty() && name.len() <= 64 && name.chars().all(is_name) {
+        true => format!("variable {name}"),
+        false => "variable of that name (write the name of one, not what it holds)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::variable;
+
+    /// Goal: a secret in a name's place isn't repeated. Method: a name, and what can't be one.
+    #[test]
+    fn secrets_are_not_repeated() {
+        assert_eq!(variable("OPENAI_API_KEY"), "variable OPENAI_API_KEY");
+        for secret in ["sk-proj-1234", "", "a b", &"A".repeat(65)] {
+            assert!(!variable(secret).contains("sk-") && !variable(secret).contains("AAAA"), "{secret}");
+        }
+    }
 }

@@ -69,6 +69,15 @@ impl Open {
     }
 }
 
+/// What a listener has behind it no more, until it has done what it began.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Agents that were made to stand for others.
+    pub(super) bundles: Vec<AgentRef>,
+    /// Servers with an address of their own: their sessions end with them.
+    pub(super) servers: Vec<McpServer>,
+}
+
 impl Node {
     /// Opens what is declared at `at`.
     pub(super) fn open(&self, topology: &Topology, at: usize) -> Result<Open, NodeError> {
@@ -179,34 +188,42 @@ impl Node {
         }
     }
 
-    /// Puts those whom the topology wants behind an open listener. The agent that stood for the old ones is the result.
-    pub(super) fn renew(&self, open: &mut Open, topology: &Topology, at: usize) -> Result<Option<AgentRef>, NodeError> {
+    /// Puts those whom the topology wants behind an open listener. Who stood for the old ones goes to `left`.
+    pub(super) fn renew(
+        &self,
+        open: &mut Open,
+        topology: &Topology,
+        at: usize,
+        left: &mut Left,
+    ) -> Result<(), NodeError> {
         let listener = declared(topology, at)?;
-        let Behind::Mcp(front) = &mut open.behind else { return Ok(None) };
+        let Behind::Mcp(front) = &mut open.behind else { return Ok(()) };
         let ids = topology.behind(listener);
         let members = self.members(&ids);
         if members == front.members {
-            return Ok(None);
+            return Ok(());
         }
         let (agent, is_made) = self.cast.as_one(&ids)?;
         let mut served = HashMap::new();
         for (id, before) in &front.members {
             let Some(server) = front.named.get(id) else { continue };
-            if let Some((_, now)) = members.iter().find(|(other, _)| other == id) {
-                if now != before {
-                    server.replace(self.cast.as_one(&[id])?.0);
-                }
-                served.insert(id.clone(), server);
+            let Some((_, now)) = members.iter().find(|(other, _)| other == id) else {
+                left.servers.push(server);
+                continue;
+            };
+            if now != before {
+                server.replace(self.cast.as_one(&[id])?.0);
             }
+            served.insert(id.clone(), server);
         }
         front.named.set(self.each(&ids, &served, listener)?);
         front.all.replace(agent.clone());
         front.members = members;
         front.name = name_of(&ids, topology);
         let address = open.socket.local_addr()?;
-        let before = std::mem::replace(&mut front.bundle, is_made.then_some(agent));
+        left.bundles.extend(std::mem::replace(&mut front.bundle, is_made.then_some(agent)));
         open.addresses = addresses(&open.behind, address, listener);
-        Ok(before)
+        Ok(())
     }
 }
 

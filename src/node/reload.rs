@@ -6,7 +6,7 @@ use std::time::Duration;
 use callboard_runtime::AgentRef;
 
 use super::cast::{Running, farewell};
-use super::listen::Open;
+use super::listen::{Left, Open};
 use super::{Node, NodeError};
 use crate::config::Topology;
 
@@ -55,9 +55,9 @@ impl Node {
         self.policy.install(&topology.policy);
 
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
-        let mut bundles = Vec::new();
+        let mut left = Left::default();
         for (at, plan) in plans.into_iter().enumerate() {
-            match self.carry_out(plan, &mut before, topology, at, &mut bundles) {
+            match self.carry_out(plan, &mut before, topology, at, &mut left) {
                 Ok((open, is_new)) => {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
@@ -67,10 +67,10 @@ impl Node {
         }
         for gone in before.into_iter().flatten() {
             done.closed += 1;
-            bundles.extend(gone.bundle());
+            left.bundles.extend(gone.bundle());
             self.retiring.spawn_local(gone.close());
         }
-        self.retire(bundles, old);
+        self.retire(left, old);
         Ok(done)
     }
 
@@ -102,7 +102,7 @@ impl Node {
         before: &mut [Option<Open>],
         topology: &Topology,
         at: usize,
-        bundles: &mut Vec<AgentRef>,
+        left: &mut Left,
     ) -> Result<(Open, bool), NodeError> {
         let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
         let (open, changes) = match plan {
@@ -112,18 +112,19 @@ impl Node {
         };
         let Some(mut open) = open else { return Ok((self.open(topology, at)?, true)) };
         if !changes && !self.must_begin_again(&open, topology, at) {
-            bundles.extend(self.renew(&mut open, topology, at)?);
+            self.renew(&mut open, topology, at, left)?;
             return Ok((open, false));
         }
         let other = self.take_over(&open, topology, at)?;
-        bundles.extend(open.bundle());
+        left.bundles.extend(open.bundle());
         self.retiring.spawn_local(open.close());
         Ok((other, true))
     }
 
     /// Ends those that were replaced, once they have done what they began: first those that stand for others.
-    fn retire(&self, bundles: Vec<AgentRef>, old: Vec<Running>) {
-        if bundles.is_empty() && old.is_empty() {
+    fn retire(&self, left: Left, old: Vec<Running>) {
+        let Left { bundles, servers } = left;
+        if bundles.is_empty() && old.is_empty() && servers.is_empty() {
             return;
         }
         let ending = self.ending.clone();
@@ -142,6 +143,8 @@ impl Node {
             if tokio::time::timeout(RELOAD_DRAIN_MAX, ended).await.is_err() {
                 all.iter().for_each(AgentRef::kill);
             }
+            // Their sessions have had their answers.
+            drop(servers);
         });
     }
 }

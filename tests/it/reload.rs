@@ -54,7 +54,11 @@ async fn calls_in_flight_finish() {
         let url = url.clone();
         async move { modern(&url, "tools/call", json!({ "name": "a.wait", "arguments": {} })).await.1 }
     });
-    until("both calls to begin", || began(&home) == 2).await;
+    let removed = tokio::spawn({
+        let session = Session::begin(&listening[3].1).await;
+        async move { session.call("wait").await }
+    });
+    until("the calls to begin", || began(&home) == 3).await;
     let before = home.processes();
 
     edit(&home, &format!("{NODE}{}{kept}{}{LISTENER}", script(&home, "a", "new"), script(&home, "added", "added")));
@@ -79,10 +83,11 @@ async fn calls_in_flight_finish() {
     assert_eq!(said(&modern(&now[3].1, "tools/call", json!({ "name": "who", "arguments": {} })).await.1), "added");
     assert_eq!(modern(&listening[3].1, "tools/list", json!({})).await.0, 404);
 
-    assert!(!legacy.is_finished() && !stateless.is_finished());
+    assert!(!legacy.is_finished() && !stateless.is_finished() && !removed.is_finished());
     home.write("go", "");
     assert_eq!(said(&soon("the old call", legacy).await.unwrap()), "old");
     assert_eq!(said(&soon("the old call", stateless).await.unwrap()), "old");
+    assert_eq!(said(&soon("the call of one that is gone", removed).await.unwrap()), "other");
     // What was kept is still the same process.
     let still = || home.processes().iter().filter(|id| before.contains(id)).count();
     assert!(still() >= 2, "the node, and one of the server that was kept");

@@ -109,7 +109,8 @@ impl ConcurrentHandler<Named> for Bridge {
             let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
             let name = message.name.clone();
             admit(&message, &cx, &hub.name).await?;
-            let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
+            let limited = Instant::now() + limit;
+            let deadline = cx.deadline().map_or(limited, |deadline| deadline.min(limited));
             let reply = bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await;
             judge_reply(reply, &name, &cx, &hub.name).await
         }
