@@ -15,6 +15,15 @@ use callboard_runtime::{AgentId, AgentRef};
 use super::{Listening, Node, NodeError};
 use crate::config::{CompatTransport, ConfigError, Dialect, Listener, Topology, Trust};
 
+/// Most threads that serve the connections of one listener.
+const WORKERS_MAX: usize = 4;
+
+/// One thread a core: whoever accepted a call does all of it, up to the request that goes to an upstream.
+fn listening() -> ListenOptions {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    ListenOptions { workers: cores.min(WORKERS_MAX), ..ListenOptions::default() }
+}
+
 /// A socket that is open.
 pub(super) struct Open {
     /// As it was declared.
@@ -128,7 +137,7 @@ impl Node {
             ..default
         };
         let behind = Behind::Bare(agent.id());
-        Ok((bare::serve(socket, agent, options, &ListenOptions::default())?, behind))
+        Ok((bare::serve(socket, agent, options, &listening())?, behind))
     }
 
     /// All of the listener's agents at `/mcp`, and each of them at `/agents/ID/mcp`.
@@ -150,8 +159,7 @@ impl Node {
             members: self.members(&ids),
         };
         front.named.set(self.each(&ids, &HashMap::new(), listener)?);
-        let serving =
-            inbound::serve_named(socket, vec![front.all.clone()], front.named.clone(), &ListenOptions::default())?;
+        let serving = inbound::serve_named(socket, vec![front.all.clone()], front.named.clone(), &listening())?;
         Ok((serving, Behind::Mcp(front)))
     }
 
