@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use callboard_agents::bundle::Prefix;
+use callboard_agents::bundle::{Prefix, Separator};
 use serde::Deserialize;
 
 /// A virtual server (`[[server]]`): a named selection, as one agent of this id.
@@ -20,6 +20,9 @@ pub struct ServerDeclaration {
     /// Which names of tools say whose they are.
     #[serde(default)]
     pub prefix: Prefix,
+    /// What stands between a member and a name of its own.
+    #[serde(default)]
+    pub separator: Separator,
 }
 
 /// What holds for every message that crosses a boundary (`[policy]`).

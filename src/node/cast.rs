@@ -218,7 +218,12 @@ impl Cast {
             let running = planned.running.get(id)?;
             Some(BundleMember::new(id.as_str(), running.agent.clone()).filtered(running.filter.clone()))
         });
-        let options = BundleOptions { allow: server.tools.clone(), prefix: server.prefix, ..BundleOptions::default() };
+        let options = BundleOptions {
+            allow: server.tools.clone(),
+            prefix: server.prefix,
+            separator: server.separator,
+            ..BundleOptions::default()
+        };
         Ok(Bundle::with(members, options)?.spawn(&self.system, &server.id))
     }
 

@@ -13,12 +13,13 @@ use tokio::time::{Instant, timeout_at};
 use super::away::Away;
 use super::filter::Naming;
 use super::names::{joined, plain};
-use super::options::{BundleError, BundleMember};
+use super::options::{BundleError, BundleMember, Separator};
 use super::tools::{Reply, is_tool, listed};
 
 /// One of a bundle's agents.
 pub(super) struct Member {
     pub(super) name: String,
+    pub(super) separator: Separator,
     pub(super) agent: AgentRef,
     pub(super) naming: Naming,
     /// The reserved messages that it handles.
@@ -48,14 +49,15 @@ impl OwnTool {
 }
 
 impl Member {
-    pub(super) fn new(member: BundleMember) -> Result<Self, BundleError> {
+    pub(super) fn new(member: BundleMember, separator: Separator) -> Result<Self, BundleError> {
         let BundleMember { name, agent, filter } = member;
         let naming = Naming::new(filter);
         let naming = naming.map_err(|to| BundleError::Rename { member: name.clone(), name: to })?;
         let all = agent.specs();
         let handles = all.iter().map(|spec| spec.name.clone()).collect();
         let outside = agent.is_outside();
-        let mut member = Self { name, agent, naming, handles, outside, specs: Vec::new(), away: Mutex::default() };
+        let mut member =
+            Self { name, separator, agent, naming, handles, outside, specs: Vec::new(), away: Mutex::default() };
         if !member.lists_tools() {
             member.specs = all.into_iter().filter(is_tool).collect();
         }
@@ -110,12 +112,12 @@ impl Member {
 
     /// The name that something of this member's is shown under.
     pub(super) fn joined(&self, name: &str) -> String {
-        joined(&self.name, name)
+        joined(&self.name, self.separator, name)
     }
 
     /// What of a shown name is this member's own; `None` where the name is another's, or was cut.
     pub(super) fn own_name<'a>(&self, shown: &'a str) -> Option<&'a str> {
-        shown.strip_prefix(&plain(&self.name))?.strip_prefix('.')
+        shown.strip_prefix(&plain(&self.name))?.strip_prefix(self.separator.text())
     }
 
     /// Asks as a part of the call that `cx` serves.

@@ -36,7 +36,7 @@ use filter::Sieve;
 use handlers::Sampling;
 use member::{Member, OwnTool};
 use names::{plain, shown};
-pub use options::{BundleError, BundleMember, BundleOptions, Filter, Prefix};
+pub use options::{BundleError, BundleMember, BundleOptions, Filter, Prefix, Separator};
 use resources::Followed;
 
 /// Most agents of one bundle.
@@ -107,8 +107,9 @@ impl Bundle {
     /// # Errors
     /// See [`BundleError`].
     pub fn with(members: impl IntoIterator<Item = BundleMember>, options: BundleOptions) -> Result<Self, BundleError> {
-        let members = members.into_iter().map(Member::new).collect::<Result<Vec<_>, _>>()?;
-        check(&members, options.prefix)?;
+        let members =
+            members.into_iter().map(|member| Member::new(member, options.separator)).collect::<Result<Vec<_>, _>>()?;
+        check(&members, &options)?;
         let sieve = Sieve::new(&options.allow, &options.deny);
         // A message type must not have a name that a member's list may come to have.
         let may_be_listed = |name: &str| members.iter().any(|m| m.lists_tools() && m.own_name(name).is_some());
@@ -119,7 +120,8 @@ impl Bundle {
             .flat_map(|(at, m)| m.specs.iter().map(move |spec| (at, m, spec)))
             .filter_map(|(at, member, spec)| Some((at, &*member.name, member.naming.outward(&spec.name)?, spec)))
             .collect();
-        let names = shown(&all.iter().map(|(_, member, name, _)| (*member, *name)).collect::<Vec<_>>(), may_stay);
+        let theirs: Vec<_> = all.iter().map(|(_, member, name, _)| (*member, *name)).collect();
+        let names = shown(&theirs, options.separator, may_stay);
         let tools = all.iter().zip(&names).filter(|(_, name)| sieve.passes(name));
         let tools: Vec<_> = tools.map(|((at, _, _, spec), name)| OwnTool::new(*at, spec, name)).collect();
         let by_name = names.into_iter().filter(|name| sieve.passes(name)).zip(0..).collect();
@@ -158,7 +160,7 @@ impl Bundle {
     }
 }
 
-fn check(members: &[Member], prefix: Prefix) -> Result<(), BundleError> {
+fn check(members: &[Member], options: &BundleOptions) -> Result<(), BundleError> {
     if members.len() > BUNDLE_MEMBERS_MAX {
         return Err(BundleError::TooMany);
     }
@@ -167,10 +169,13 @@ fn check(members: &[Member], prefix: Prefix) -> Result<(), BundleError> {
         if members.iter().take(at).any(|other| plain(&other.name) == name) {
             return Err(BundleError::SameName(name));
         }
+        if options.separator == Separator::Underscores && (name.contains("__") || name.ends_with('_')) {
+            return Err(BundleError::Separator(member.name.clone()));
+        }
     }
     let mut listing = members.iter().filter(|member| member.lists_tools() || member.has_prompts());
     match (listing.next(), listing.next()) {
-        (Some(one), Some(other)) if prefix == Prefix::Never => {
+        (Some(one), Some(other)) if options.prefix == Prefix::Never => {
             Err(BundleError::NeedsPrefix(one.name.clone(), other.name.clone()))
         }
         _ => Ok(()),

@@ -52,6 +52,8 @@ pub struct BundleOptions {
     pub deny: Vec<String>,
     /// Which names say whose they are.
     pub prefix: Prefix,
+    /// What stands between a member and a name of its own.
+    pub separator: Separator,
     /// How long a member's lists, and what it says of itself, are waited for; then the bundle's go without.
     pub list_timeout: Duration,
 }
@@ -62,6 +64,7 @@ impl Default for BundleOptions {
             allow: Vec::new(),
             deny: Vec::new(),
             prefix: Prefix::default(),
+            separator: Separator::default(),
             list_timeout: BUNDLE_LIST_TIMEOUT_DEFAULT,
         }
     }
@@ -82,6 +85,35 @@ pub enum Prefix {
     Never,
 }
 
+/// What stands between a member and a name of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum Separator {
+    /// `member.name`.
+    #[default]
+    #[serde(rename = ".")]
+    Dot,
+    /// `member__name`: for clients whose models take letters, digits, `_` and `-` only. No member's name then has `__` in
+    /// it or `_` at its end.
+    #[serde(rename = "__")]
+    Underscores,
+}
+
+impl Separator {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Dot => ".",
+            Self::Underscores => "__",
+        }
+    }
+
+    pub(super) fn before_hash(self) -> char {
+        match self {
+            Self::Dot => '.',
+            Self::Underscores => '_',
+        }
+    }
+}
+
 /// Why agents can't be bundled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -100,6 +132,9 @@ pub enum BundleError {
         /// The name.
         name: String,
     },
+    /// Rename it, or take the other separator: it couldn't be told where its name ends.
+    #[error("{0:?} has \"__\" in its name, or \"_\" at its end, which separate it from names of tools")]
+    Separator(String),
     /// Let names say whose they are, or serve some of them elsewhere.
     #[error("{0:?} and {1:?} both list what they have themselves, so names must say whose they are")]
     NeedsPrefix(String, String),

@@ -59,7 +59,7 @@ impl Parts {
         // Only the lists tell what a name that was cut stands for.
         for (at, member) in self.members.iter().enumerate() {
             if what.is_listed_by(member)
-                && may_be_of(shown, &member.name)
+                && may_be_of(shown, &member.name, member.separator)
                 && let Some(own) = self.search(what, member, shown, cx).await?
             {
                 self.learn_name(what, shown, at, &own);

@@ -231,7 +231,8 @@ fn names_that_were_cut() {
     paused(async |system| {
         let [upstream, other] = [Upstream::new("a", &[LONG]), Upstream::new("b", &["t"])];
         let (bundle, _) = bundle_of(system, [&upstream, &other]);
-        let (shown, never) = (crate::bundle::names::joined("a", LONG), format!("a.{}", "x".repeat(62)));
+        let (shown, never) =
+            (crate::bundle::names::joined("a", crate::bundle::Separator::Dot, LONG), format!("a.{}", "x".repeat(62)));
         assert_eq!(shown.len(), 64);
         upstream.set(Mode::Away);
         assert_eq!(call(&bundle, &shown).await.unwrap_err().kind, FailureKind::Unavailable);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::upstream::Upstream;
 use super::*;
-use crate::bundle::{BundleMember, BundleOptions, Filter, Prefix};
+use crate::bundle::{BundleMember, BundleOptions, Filter, Prefix, Separator};
 
 fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -107,6 +107,33 @@ fn prefixes() {
         assert_eq!(two, BundleError::NeedsPrefix("a".into(), "b".into()));
         let all = system.spawn(Bundle::with([typed(), server("a")], with(Prefix::Always)).unwrap());
         assert_eq!(names(&all).await[..3], ["typed.count", "typed.who", "a.read"]);
+        system.shutdown(Duration::from_secs(1)).await;
+    });
+}
+
+/// Goal: with underscores names mean the same, and what couldn't be told apart is refused. Method: two servers with a name
+/// in common and a long one, each called; members whose names have the separator.
+#[test]
+fn separators() {
+    paused(async |system| {
+        let server =
+            |name: &'static str| BundleMember::new(name, system.spawn(Upstream::new(name, &["read", "_x", LONG])));
+        let options = || BundleOptions { separator: Separator::Underscores, ..BundleOptions::default() };
+        let bundle = system.spawn(Bundle::with([server("a"), server("a_b")], options()).unwrap());
+        let shown = names(&bundle).await;
+        assert_eq!(shown[..2], ["a__read", "a___x"]);
+        assert!(
+            shown.iter().flat_map(|name| name.bytes()).all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+            "{shown:?}"
+        );
+        let owns = ["a: read", "a: _x", &format!("a: {LONG}"), "a_b: read", "a_b: _x", &format!("a_b: {LONG}")];
+        for (shown, own) in shown.iter().zip(owns) {
+            assert_eq!(text(&bundle, shown).await, Ok(own.to_owned()), "{shown}");
+        }
+        for name in ["a__b", "a_", "a."] {
+            let refused = Bundle::with([server(name)], options()).unwrap_err();
+            assert_eq!(refused, BundleError::Separator(name.into()));
+        }
         system.shutdown(Duration::from_secs(1)).await;
     });
 }
