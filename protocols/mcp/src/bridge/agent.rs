@@ -110,7 +110,9 @@ impl ConcurrentHandler<Named> for Bridge {
             let name = message.name.clone();
             admit(&message, &cx, &hub.name).await?;
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            let reply = bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await;
+            // Pinned where it is: it is large, and would be moved at each step otherwise.
+            let work = std::pin::pin!(async { hub.perform(Errand::read(message)?, &cx).await });
+            let reply = bounded(&cx, deadline, work).await;
             judge_reply(reply, &name, &cx, &hub.name).await
         }
     }
