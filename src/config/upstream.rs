@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_agents::bundle::Filter;
-use callboard_mcp::bridge::{BridgeOptions, Start, ToolOptions};
+use callboard_mcp::bridge::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
 use callboard_runtime::Answering;
@@ -217,7 +217,12 @@ impl UpstreamDeclaration {
                 StartWhen::Boot => Start::Boot,
             },
             calls_max: self.calls_max.unwrap_or(default.calls_max),
-            connections_max: self.connections_max.map_or(default.connections_max, |max| max as usize),
+            connections_max: match self.connections_max {
+                Some(max) => max as usize,
+                // A session at an address costs little; a program is a process.
+                None if self.command.is_empty() => CONNECTIONS_MAX_AT_ADDRESS_DEFAULT,
+                None => default.connections_max,
+            },
             tools: ToolOptions {
                 retries_max: self.retries_max.unwrap_or(default.tools.retries_max),
                 cache: self.cache.iter().map(|(tool, s)| (tool.clone(), Duration::from_secs(*s))).collect(),

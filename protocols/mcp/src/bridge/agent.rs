@@ -111,7 +111,9 @@ impl ConcurrentHandler<Named> for Bridge {
             admit(&message, &cx, &hub.name).await?;
             let limited = Instant::now() + limit;
             let deadline = cx.deadline().map_or(limited, |deadline| deadline.min(limited));
-            let reply = bounded(&cx, deadline, async { hub.perform(Errand::read(message)?, &cx).await }).await;
+            // Pinned where it is: it is large, and would be moved at each step otherwise.
+            let work = std::pin::pin!(async { hub.perform(Errand::read(message)?, &cx).await });
+            let reply = bounded(&cx, deadline, work).await;
             judge_reply(reply, &name, &cx, &hub.name).await
         }
     }

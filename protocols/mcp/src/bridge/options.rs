@@ -17,6 +17,8 @@ pub const BRIDGE_CALLS_MAX: u32 = 4_096;
 pub const CALLS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// Connections of one bridge beside the one that hears of changes, by default.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
+/// The same of a server that is at an address, in a topology: as many as its clients may well have sessions.
+pub const CONNECTIONS_MAX_AT_ADDRESS_DEFAULT: usize = 1_024;
 /// How long a connection that nobody uses is kept, by default.
 pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 /// Failures in a row after which a server is left alone for a while, by default.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Log, Progress, Question, RawObject, Sample,
+    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Log, Principal, Progress, Question, RawObject,
+    Sample, SessionId,
 };
 use callboard_runtime::{Answering, CallMeta, Caller, Journal, PeerSession, Record};
 use futures::future::BoxFuture;
@@ -34,8 +35,8 @@ impl Desk {
             let abilities = answers.as_ref().map(|answers| answers.abilities()).unwrap_or_default();
             let origin = Origin {
                 call: call.id,
-                principal: call.principal.id.clone(),
-                session: call.session.as_ref().map(|session| session.id.to_string()),
+                principal: call.principal.clone(),
+                session: call.session.as_ref().map(|session| session.id),
             };
             call.caller = Some(Arc::new(Relay { desk: self.clone(), told, answers, abilities, origin }));
         }
@@ -59,7 +60,7 @@ impl Desk {
             return;
         };
         let body = json!({
-            "event": "origin_mismatch", "server": self.server, "call": origin.call, "principal": origin.principal,
+            "event": "origin_mismatch", "server": self.server, "call": origin.call, "principal": origin.principal.id,
         });
         let record = Record { stream: "audit".into(), key: None, body };
         runtime.spawn(async move {
@@ -73,13 +74,13 @@ impl Desk {
 /// Where a call comes from: of its connection.
 struct Origin {
     call: CallId,
-    principal: String,
-    session: Option<String>,
+    principal: Arc<Principal>,
+    session: Option<SessionId>,
 }
 
 impl Origin {
     fn is(&self, claimed: &str) -> bool {
-        claimed == self.principal || self.session.as_deref() == Some(claimed)
+        claimed == self.principal.id || self.session.as_ref().is_some_and(|session| session.to_string() == claimed)
     }
 }
 

@@ -280,7 +280,8 @@ impl Surface {
         let call = call.until(deadline);
         let (principal, id) = (call.principal.clone(), call.id);
         let gone = call.cancel.clone().drop_guard();
-        let asked = timeout_at(deadline, self.agent.ask_named(name, payload, Some(Arc::new(call)))).await;
+        let asking = std::pin::pin!(self.agent.ask_named(name, payload, Some(Arc::new(call))));
+        let asked = timeout_at(deadline, asking).await;
         gone.disarm();
         let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));
         let crossing = Crossing {

@@ -24,7 +24,7 @@ pub(super) async fn converse(
     ear: &Ear,
     cx: &Cx,
     outgoing: &Outgoing,
-    (mut flight, mut heard): (Flight, mpsc::Receiver<Heard>),
+    (mut flight, mut heard): (Flight, mpsc::Receiver<Box<Heard>>),
 ) -> Result<Box<RawValue>, LinkError> {
     let number = flight.number;
     let mut talk = Talk { link, ear, cx, outgoing, number, open: HashMap::new(), answers: FuturesUnordered::new() };
@@ -34,12 +34,12 @@ pub(super) async fn converse(
         tokio::select! {
             biased;
             // A server that asks without taking answers waits with what it says next.
-            Some(event) = heard.recv(), if talk.answers.len() < ANSWERS_AT_ONCE_MAX => talk.take(event),
+            Some(event) = heard.recv(), if talk.answers.len() < ANSWERS_AT_ONCE_MAX => talk.take(*event),
             Some(answered) = talk.answers.next() => talk.answered(answered),
             result = &mut exchange => {
                 // What was said before the response is told before it.
                 while let Ok(event) = heard.try_recv() {
-                    if let Heard::Notification { method, params } = event {
+                    if let Heard::Notification { method, params } = *event {
                         talk.told(&method, params.as_deref());
                     }
                 }

@@ -149,7 +149,7 @@ async fn listen_once(
         tokio::select! {
             biased;
             Some(event) = heard.recv() => {
-                let Heard::Notification { method, params } = event else { continue };
+                let Heard::Notification { method, params } = *event else { continue };
                 if method == "notifications/subscriptions/acknowledged" {
                     drop(ready.take());
                 } else {

@@ -94,7 +94,7 @@ pub(super) async fn quietly(
     loop {
         tokio::select! {
             biased;
-            Some(event) = heard.recv() => match event {
+            Some(event) = heard.recv() => match *event {
                 Heard::Notification { method, params } => drop(ear.changed(&method, params.as_deref())),
                 asked => {
                     let reply = match ear.hear(asked) {

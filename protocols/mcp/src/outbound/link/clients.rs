@@ -11,6 +11,8 @@ use crate::outbound::options::{ClientError, ClientOptions};
 
 /// Runtimes that one agent's requests come from, and that are remembered: an arbiter or a listener's worker is one.
 const RUNTIMES_MAX: usize = 64;
+/// Connections of one runtime to one server that are kept while nothing goes over them.
+const IDLE_CONNECTIONS_MAX: usize = 64;
 
 /// The HTTP clients of one agent.
 ///
@@ -59,6 +61,7 @@ impl Clients {
 fn build(connect_timeout: Duration) -> reqwest::Result<Client> {
     Client::builder()
         .connect_timeout(connect_timeout)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .tcp_nodelay(true)
         .redirect(redirect::Policy::none())
         .no_proxy()

@@ -11,6 +11,9 @@ use super::{Heard, LinkError, Outcome, lock};
 /// Messages that wait for a call which is slow to take them; past that, notifications are left out and questions refused.
 const EVENTS_MAX: usize = 64;
 
+/// Boxed, for a channel makes room for some dozens of them at once, and most requests hear nothing.
+type Events = mpsc::Sender<Box<Heard>>;
+
 /// Which of our requests are under way, and where what belongs to them goes.
 #[derive(Default)]
 pub(in crate::outbound) struct Flights {
@@ -27,7 +30,7 @@ struct Open {
 }
 
 struct Slot {
-    events: mpsc::Sender<Heard>,
+    events: Events,
     response: oneshot::Sender<Result<Outcome, LinkError>>,
     is_call: bool,
 }
@@ -36,7 +39,7 @@ struct Slot {
 pub(in crate::outbound) struct Flight {
     pub(in crate::outbound) number: u64,
     flights: Arc<Flights>,
-    pub(super) events: mpsc::Sender<Heard>,
+    pub(super) events: Events,
     pub(super) response: oneshot::Receiver<Result<Outcome, LinkError>>,
 }
 
@@ -53,7 +56,7 @@ pub(in crate::outbound) enum Unplaced {
 
 impl Flights {
     /// Opens one, and its events. `is_call`: an agent waits for it, who may be asked.
-    pub(in crate::outbound) fn open(self: &Arc<Self>, is_call: bool) -> (Flight, mpsc::Receiver<Heard>) {
+    pub(in crate::outbound) fn open(self: &Arc<Self>, is_call: bool) -> (Flight, mpsc::Receiver<Box<Heard>>) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let (response, answered) = oneshot::channel();
@@ -114,7 +117,7 @@ impl Flights {
     pub(in crate::outbound) fn give(&self, number: u64, heard: Heard) {
         let events = lock(&self.open).by_number.get(&number).map(|slot| slot.events.clone());
         if let Some(events) = events {
-            let _ = events.try_send(heard);
+            let _ = events.try_send(Box::new(heard));
         }
     }
 
@@ -122,7 +125,7 @@ impl Flights {
     pub(in crate::outbound) fn give_all(&self, heard: &Heard) {
         let open = lock(&self.open);
         for slot in open.by_number.values().filter(|slot| slot.is_call) {
-            let _ = slot.events.try_send(heard.clone());
+            let _ = slot.events.try_send(Box::new(heard.clone()));
         }
     }
 
@@ -133,7 +136,7 @@ impl Flights {
         match (calls.next(), calls.next()) {
             (None, _) => Err(Unplaced::NoCall),
             (Some(_), Some(_)) => Err(Unplaced::Several),
-            (Some(only), None) => only.events.try_send(heard).map_err(|_| Unplaced::Full),
+            (Some(only), None) => only.events.try_send(Box::new(heard)).map_err(|_| Unplaced::Full),
         }
     }
 }
@@ -161,7 +164,8 @@ mod tests {
         assert_eq!(flights.give_only_call(told("a")), Err(Unplaced::NoCall));
         let (first, mut heard) = flights.open(true);
         assert_eq!(flights.give_only_call(told("b")), Ok(()));
-        assert!(matches!(heard.recv().await, Some(Heard::Notification { method, .. }) if method == "b"));
+        let heard = heard.recv().await.map(|heard| *heard);
+        assert!(matches!(heard, Some(Heard::Notification { method, .. }) if method == "b"));
         let second = flights.open(true);
         assert_eq!(flights.give_only_call(told("c")), Err(Unplaced::Several));
         drop((first, second));

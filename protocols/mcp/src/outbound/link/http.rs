@@ -115,7 +115,7 @@ impl Http {
                     Some(_) => self.ear.flights().count_unknown(),
                 },
                 // Whoever waits takes them before the outcome.
-                Ok(Said::Event(heard)) => drop(flight.events.send(heard).await),
+                Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
                 Err(_) if !status.is_success() => return Err(LinkError::Status(status.as_u16())),
                 Err(refusal) => return Err(LinkError::Protocol(format!("the response {refusal}"))),
             }
@@ -139,7 +139,7 @@ impl Http {
         loop {
             while let Some(event) = events.next().await? {
                 match read(&event.data, self.limits()) {
-                    Ok(Said::Event(heard)) => drop(flight.events.send(heard).await),
+                    Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
                     Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
                         return outcome.map_err(|error| LinkError::Rpc { error, status: Some(200) });
                     }
