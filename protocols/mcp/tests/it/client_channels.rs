@@ -334,7 +334,7 @@ async fn foreign_endpoints_are_refused() {
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.hit().await.stream().await;
     events.raw("event: endpoint\ndata: http://elsewhere.example/messages\n\n").await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
     client.stop().await;
 }
 

@@ -82,7 +82,7 @@ async fn unknown_revisions_are_refused() {
         let result =
             json!({ "protocolVersion": revision, "capabilities": {}, "serverInfo": { "name": "p", "version": "1" } });
         peer.expect("initialize").await.result(result).await;
-        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
         client.stop().await;
     }
 }
@@ -272,7 +272,7 @@ async fn foreign_responses_are_no_answer() {
     {
         let asked = client.ask(CALL, tool("t", json!({})));
         peer.expect("tools/call").await.write(200, "", "application/json", body).await;
-        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal, "{body}");
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable, "{body}");
     }
     let seen = soon(client.agent.observe()).await;
     assert_eq!(seen["unknown_responses"], 2, "{seen}");

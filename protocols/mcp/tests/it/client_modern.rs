@@ -122,8 +122,8 @@ async fn rounds_are_bounded() {
     for (replies, kind) in [
         (vec![state.clone(), state.clone(), done()], None),
         (vec![state.clone(), state.clone(), state.clone()], Some(FailureKind::Overloaded)),
-        (vec![json!({ "resultType": "input_required" })], Some(FailureKind::Internal)),
-        (vec![json!({ "resultType": "odd" })], Some(FailureKind::Internal)),
+        (vec![json!({ "resultType": "input_required" })], Some(FailureKind::Unavailable)),
+        (vec![json!({ "resultType": "odd" })], Some(FailureKind::Unavailable)),
         (vec![json!({ "content": [] })], None),
     ] {
         let asked = client.ask(CALL, tool("t", json!({})));
@@ -144,7 +144,7 @@ async fn rounds_are_bounded() {
     }
     let asked = client.ask("callboard.prompts.list", json!({}));
     peer.expect("prompts/list").await.result(state).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
     client.stop().await;
 }
 
@@ -299,7 +299,7 @@ async fn unwanted_eras_are_refused() {
     let client = Client::at(&peer.url, ClientOptions { era: EraChoice::Only(Era::Modern), ..auto() });
     let asked = client.ask("callboard.describe", json!({}));
     peer.expect("server/discover").await.empty(404).await;
-    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Internal);
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Unavailable);
     client.stop().await;
 }
 
