@@ -13,7 +13,7 @@ use super::{
 };
 
 /// In the `_meta` of a list: `[{"server": member, "why": sentence}]`, the members whose part is missing.
-pub const MISSING: &str = "callboard/missing";
+pub const MISSING: &str = "callboard/away";
 /// How long a list may be kept, in milliseconds (MCP 2026-07-28, caching).
 pub(super) const KEPT_FOR: &str = "ttlMs";
 /// Most characters of a member's own sentence that are told.

@@ -262,7 +262,7 @@ fn a_list_without_end_ends() {
             for _ in 0..pages {
                 let listed = ask(&bundle, "tools.list", json!({ "cursor": cursor })).await.unwrap();
                 seen.extend(names(&listed).into_iter().map(str::to_owned));
-                told = listed["_meta"]["callboard/missing"][0]["why"].as_str().map(str::to_owned).or(told);
+                told = listed["_meta"]["callboard/away"][0]["why"].as_str().map(str::to_owned).or(told);
                 cursor = listed["nextCursor"].clone();
                 if cursor.is_null() {
                     break;
