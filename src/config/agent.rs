@@ -61,18 +61,6 @@ impl AgentDeclaration {
     }
 }
 
-/// The variable that holds a model's key; `None` where it needs none.
-pub(super) fn key_variable(model: &ModelConfig) -> Option<&str> {
-    let (remote, default) = match model {
-        ModelConfig::Openai(remote) => (remote, Some("OPENAI_API_KEY")),
-        ModelConfig::AzureOpenai(remote) => (remote, Some("AZURE_OPENAI_API_KEY")),
-        ModelConfig::Anthropic(remote) => (remote, Some("ANTHROPIC_API_KEY")),
-        ModelConfig::OpenaiCompatible(remote) | ModelConfig::Ollama(remote) => (remote, None),
-        _ => return None,
-    };
-    remote.key_env.as_deref().or(default)
-}
-
 /// Reads one, by its `kind`. (serde's own way to tell them apart would lose the places.)
 pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<AgentDeclaration>> {
     let fingerprint = tree.fingerprint();

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::agent::{AgentDeclaration, key_variable};
+use super::agent::AgentDeclaration;
 use super::check::place;
 use super::file::{Entry, Sections};
 use super::problem::Problems;
@@ -30,7 +30,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                 }
             }
             AgentDeclaration::Model(id, model) => {
-                if let Some(name) = key_variable(model).filter(|name| std::env::var_os(name).is_none()) {
+                if let Some(name) = model.key_variable().filter(|name| std::env::var_os(name).is_none()) {
                     let span = place(&entry.tree, &["key_env"]);
                     problems.error(span, format!("there is no {} with the key of {id}", variable(name)));
                 }

@@ -4,7 +4,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::config::{Api, Remote};
+use super::config::{Api, ModelConfig, Remote};
 use super::error::ModelError;
 use super::remote::headers_of_all;
 use super::wire::Wire;
@@ -56,6 +56,11 @@ impl Kind {
         }
     }
 
+    /// The variable that holds the key.
+    fn key_variable(self, config: &Remote) -> Option<&str> {
+        config.key_env.as_deref().or(self.key_env())
+    }
+
     fn wire(self, api: Api) -> Result<Wire, ModelError> {
         match (self, api) {
             (Self::Openai | Self::AzureOpenai | Self::OpenaiCompatible, Api::Responses) => Ok(Wire::OpenaiResponses),
@@ -69,6 +74,20 @@ impl Kind {
             (Self::Anthropic | Self::Ollama, Api::Responses) => {
                 Err(ModelError::Setting { setting: "api", rule: "`responses` is OpenAI's alone" })
             }
+        }
+    }
+}
+
+impl ModelConfig {
+    /// The environment variable that holds its key; `None` where it needs none.
+    pub fn key_variable(&self) -> Option<&str> {
+        match self {
+            Self::Openai(remote) => Kind::Openai.key_variable(remote),
+            Self::AzureOpenai(remote) => Kind::AzureOpenai.key_variable(remote),
+            Self::OpenaiCompatible(remote) => Kind::OpenaiCompatible.key_variable(remote),
+            Self::Anthropic(remote) => Kind::Anthropic.key_variable(remote),
+            Self::Ollama(remote) => Kind::Ollama.key_variable(remote),
+            Self::Scripted(_) | Self::Echo(_) => None,
         }
     }
 }
@@ -88,8 +107,7 @@ impl Place {
         if kind == Kind::Anthropic {
             headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         }
-        let variable = config.key_env.as_deref().or(kind.key_env());
-        if let Some(variable) = variable {
+        if let Some(variable) = kind.key_variable(config) {
             let is_here = url.host_str().is_some_and(is_loopback);
             if url.scheme() == "http" && !is_here {
                 return Err(ModelError::Url("a key is sent over `https` only, but to this machine"));
