@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::Era;
+use crate::response::{self, header};
 
 /// A part of every text; the rest says which call it was.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, call";
@@ -134,26 +135,7 @@ impl Client {
     /// event's data.
     async fn exchange(&mut self) -> Result<&str, String> {
         self.stream.write_all(&self.sent).await.map_err(|e| format!("can't send: {e}"))?;
-        self.received.clear();
-        let (head, end) = loop {
-            let read = self.stream.read_buf(&mut self.received).await.map_err(|e| format!("can't receive: {e}"))?;
-            if read == 0 {
-                return Err(format!("closed after {}", String::from_utf8_lossy(&self.received)));
-            }
-            let Some(head) = find(&self.received, b"\r\n\r\n").map(|at| at + 4) else { continue };
-            let text = std::str::from_utf8(&self.received[..head]).map_err(|e| e.to_string())?;
-            let end = match header(text, "content-length").map(str::parse::<usize>) {
-                Some(Ok(length)) => Some(head + length),
-                Some(Err(e)) => return Err(e.to_string()),
-                None if header(text, "transfer-encoding").is_some() => {
-                    self.received.ends_with(b"0\r\n\r\n").then_some(self.received.len())
-                }
-                None => Some(head),
-            };
-            if let Some(end) = end.filter(|end| *end <= self.received.len()) {
-                break (head, end);
-            }
-        };
+        let (head, end) = response::read(&mut self.stream, &mut self.received).await?;
         if !self.received.starts_with(b"HTTP/1.1 20") {
             return Err(format!("refused: {}", String::from_utf8_lossy(&self.received[..end])));
         }
@@ -174,16 +156,6 @@ fn message(id: Option<u64>, method: &str, params: Option<Value>) -> String {
         message["params"] = params;
     }
     message.to_string()
-}
-
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let lines = head.split("\r\n").skip(1).take_while(|line| !line.is_empty());
-    let found = lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| value.trim())
-}
-
-fn find(within: &[u8], what: &[u8]) -> Option<usize> {
-    within.windows(what.len()).position(|window| window == what)
 }
 
 /// So many calls, shared out among the clients, which all call at once; how long each took.

@@ -5,6 +5,8 @@
 
 mod load;
 mod process;
+#[path = "../http/response.rs"]
+mod response;
 mod table;
 
 use std::path::{Path, PathBuf};

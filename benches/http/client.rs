@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::Era;
+use crate::response::{self, find, header};
 
 /// What is echoed.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, and the dog lets it";
@@ -73,28 +74,9 @@ impl Connection {
         Ok(session)
     }
 
-    /// Reads one response; where it ends. It is sized, in chunks, or has no body.
+    /// Reads one response; where it ends.
     async fn answer(&mut self) -> Result<usize, String> {
-        self.received.clear();
-        loop {
-            let read = self.stream.read_buf(&mut self.received).await.map_err(|e| format!("can't receive: {e}"))?;
-            if read == 0 {
-                return Err(format!("closed after {}", String::from_utf8_lossy(&self.received)));
-            }
-            let Some(head) = find(&self.received, b"\r\n\r\n").map(|at| at + 4) else { continue };
-            let text = std::str::from_utf8(&self.received[..head]).map_err(|e| e.to_string())?;
-            let end = match header(text, "content-length").map(str::parse::<usize>) {
-                Some(Ok(length)) => Some(head + length),
-                Some(Err(e)) => return Err(e.to_string()),
-                None if header(text, "transfer-encoding").is_some() => {
-                    self.received.ends_with(b"0\r\n\r\n").then_some(self.received.len())
-                }
-                None => Some(head),
-            };
-            if let Some(end) = end.filter(|end| *end <= self.received.len()) {
-                return Ok(end);
-            }
-        }
+        response::read(&mut self.stream, &mut self.received).await.map(|(_, end)| end)
     }
 }
 
@@ -109,14 +91,4 @@ fn post(address: SocketAddr, headers: &str, body: &str) -> Vec<u8> {
          accept: application/json, text/event-stream\r\n{headers}content-length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
-}
-
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let lines = head.split("\r\n").skip(1);
-    let found = lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
-    found.map(|(_, value)| value.trim())
-}
-
-fn find(within: &[u8], what: &[u8]) -> Option<usize> {
-    within.windows(what.len()).position(|window| window == what)
 }

@@ -4,6 +4,7 @@
 //! `cargo bench --bench http -- [--rounds N] [--check]`
 
 mod client;
+mod response;
 mod servers;
 
 use std::process::ExitCode;
