@@ -252,3 +252,7 @@ impl Writer {
 fn ended() -> JournalError {
     JournalError::Unknown("the store's writer ended".to_owned())
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;
