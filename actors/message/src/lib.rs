@@ -4,6 +4,7 @@
 
 mod call;
 mod content;
+mod data_class;
 mod failure;
 pub mod json;
 #[doc(hidden)]
@@ -17,6 +18,7 @@ mod trace;
 
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
+pub use data_class::DataClass;
 pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use principal::{Principal, PrincipalKind};

@@ -31,6 +31,18 @@ pub enum PrincipalKind {
     ApiKey,
 }
 
+impl PrincipalKind {
+    /// Its name as it is written in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Anonymous => "anonymous",
+            Self::LocalOperator => "local_operator",
+            Self::Agent => "agent",
+            Self::ApiKey => "api_key",
+        }
+    }
+}
+
 impl Principal {
     /// A peer that showed no credential.
     pub fn anonymous() -> Self {

@@ -9,6 +9,7 @@ mod agent_ref;
 mod any_cell;
 mod aside;
 mod ask;
+mod audit;
 mod body;
 mod call;
 mod calling;
@@ -22,12 +23,14 @@ mod events;
 mod failure;
 mod host;
 mod ids;
+mod inbox;
 mod journal;
 mod judged;
 mod lane;
 mod mailbox;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
+mod notes;
 mod ops;
 mod patterns;
 mod policy;
@@ -38,9 +41,11 @@ mod rate_limit;
 mod reply;
 mod snapshot;
 mod spawn;
+mod store;
 mod supervision;
 mod sync;
 mod system;
+mod task;
 mod tell;
 #[cfg(feature = "testkit")]
 pub mod testkit;
@@ -51,6 +56,9 @@ mod turn;
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
 pub use ask::Ask;
+pub use audit::{
+    AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit,
+};
 pub use call::{Answering, CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;
@@ -60,7 +68,16 @@ pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
 pub use error::SendError;
 pub use events::{Events, Published};
 pub use ids::AgentId;
-pub use journal::{Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, Record};
+pub use inbox::{
+    ENTRIES_AT_ONCE_MAX, ENTRY_BYTES_MAX_DEFAULT, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes,
+    Mark, MemoryInboxes, NewEntry,
+};
+pub use journal::{
+    Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
+};
+pub use notes::{
+    MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note,
+};
 pub use patterns::Patterns;
 pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
 pub use pool::{Choice, Pool};
@@ -70,7 +87,15 @@ pub use profile::{
 pub use rate_limit::{RATE_CROWDS, RATE_KEYS_MAX, RateLimit, ToolRateLimit};
 pub use snapshot::{AgentSnapshot, AgentState};
 pub use spawn::Spawn;
+pub use store::{Store, StoreIsSet};
 pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
 pub use system::{ShutdownReport, System};
+pub use task::{
+    Begun, By, CANCELLED_WHY, Claim, FOLLOW_LOOK_EVERY, Lease, LeaseView, MEMORY_TASKS_MAX_DEFAULT, MemoryTasks,
+    NewTask, OnRestart, OpenQuestion, Released, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY, TASK_DEPTH_MAX,
+    TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_RENEW_EVERY,
+    TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOutcome, TaskOwner,
+    TaskStep, Tasks, follow,
+};
 pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};

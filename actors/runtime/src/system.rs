@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::agent_ref::AgentRef;
+use crate::audit::AuditLog;
 use crate::cell::Control;
 use crate::dead_letter::DeadLetters;
 use crate::directory::Directory;
@@ -20,6 +21,7 @@ use crate::mailbox::Gate;
 use crate::policy::PolicyChain;
 use crate::snapshot::AgentSnapshot;
 use crate::spawn::Spawn;
+use crate::store::{Store, StoreIsSet};
 use crate::supervision::ExitReason;
 use crate::sync::Mutex;
 use crate::threads::Threads;
@@ -49,6 +51,8 @@ pub(crate) struct Inner {
     directory: Directory,
     events: Events,
     policy: PolicyChain,
+    /// Knows the store too.
+    audit: AuditLog,
     pub(crate) draining: AtomicBool,
     down: AtomicBool,
     settled: Notify,
@@ -123,6 +127,7 @@ impl System {
             directory: Directory::default(),
             events: Events::default(),
             policy: PolicyChain::default(),
+            audit: AuditLog::default(),
             draining: AtomicBool::new(false),
             down: AtomicBool::new(false),
             settled: Notify::new(),
@@ -170,6 +175,24 @@ impl System {
     /// What every message that crosses a boundary passes.
     pub fn policy(&self) -> &PolicyChain {
         &self.inner.policy
+    }
+
+    /// Where what must last is kept: in memory, unless [`System::keep_in`] said otherwise before the first use.
+    pub fn store(&self) -> &Store {
+        self.inner.audit.store()
+    }
+
+    /// Chooses the store, once: before the first agent, from the runtime that shall keep what the audit has waiting.
+    ///
+    /// # Errors
+    /// Where one was chosen, or used, already.
+    pub fn keep_in(&self, store: Store) -> Result<(), StoreIsSet> {
+        self.inner.audit.keep_in(store)
+    }
+
+    /// The way into the audit.
+    pub fn audit(&self) -> &AuditLog {
+        &self.inner.audit
     }
 
     /// How many agents live here.

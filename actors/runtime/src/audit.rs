@@ -1,0 +1,26 @@
+//! The audit: who did what, to whom, and how it ended. Never what was said.
+
+mod entry;
+mod log;
+mod memory;
+
+use callboard_message::DataClass;
+use futures::future::BoxFuture;
+
+use crate::journal::JournalError;
+
+pub use entry::{AuditEntry, AuditValue, BodyMark};
+pub use log::AuditLog;
+pub use memory::{MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit};
+
+/// Entries that wait to be kept, at most.
+pub const AUDIT_QUEUED_MAX: usize = 4_096;
+
+/// Where the audit is kept: append only.
+pub trait Audit: Send + Sync + 'static {
+    /// Keeps entries, all or none, one after the other, and answers the last one's number in this writer's chain.
+    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>>;
+
+    /// What stands for a body: its size and its hash, under a key of this store's where the plain one could be guessed.
+    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark;
+}

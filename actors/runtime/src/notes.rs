@@ -1,0 +1,96 @@
+//! Small JSON by space and key: who is in the directory, what agents remember.
+
+mod memory;
+
+use std::time::SystemTime;
+
+use callboard_message::RawObject;
+use futures::future::BoxFuture;
+
+use crate::journal::JournalError;
+
+pub use memory::MemoryNotes;
+
+/// Largest body of a note, in bytes, by default.
+pub const NOTE_BYTES_MAX_DEFAULT: usize = 64 * 1024;
+/// Most notes of a space, by default.
+pub const NOTES_MAX_DEFAULT: usize = 10_000;
+/// Longest space or key, in bytes.
+pub const NOTE_NAME_BYTES_MAX: usize = 256;
+
+/// What stands under a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    /// Its key in its space.
+    pub key: String,
+    /// How often it was put since it was new: from 1.
+    pub version: u64,
+    /// When it was put last.
+    pub at: SystemTime,
+    /// What was put.
+    pub body: RawObject,
+}
+
+/// Why a note wasn't put.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoteError {
+    /// Somebody put or removed it since: look at it again.
+    #[error("the note has changed: its version is {version}")]
+    Changed {
+        /// Its version now; 0 where there is none.
+        version: u64,
+    },
+    /// The store didn't do it.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Where notes are kept. A space is, for example, `directory` or `memory/AGENT`.
+pub trait Notes: Send + Sync + 'static {
+    /// The note under a key.
+    fn get<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Note>, JournalError>>;
+
+    /// Puts a note in the place of what stands there, and answers its version. With `expected` only where that is the version
+    /// that stands there; 0: where none does.
+    ///
+    /// # Errors
+    /// [`NoteError::Changed`]; [`JournalError::TooLarge`]; [`JournalError::Full`] where its space has no room.
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> BoxFuture<'a, Result<u64, NoteError>>;
+
+    /// Removes a note, and answers whether there was one.
+    fn remove<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<bool, JournalError>>;
+
+    /// The first `notes_max` notes of a space whose key is after `after`, ordered by the bytes of their keys.
+    fn list<'a>(
+        &'a self,
+        space: &'a str,
+        after: Option<&'a str>,
+        notes_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<Note>, JournalError>>;
+
+    /// Removes all notes of a space, and answers how many there were.
+    fn clear<'a>(&'a self, space: &'a str) -> BoxFuture<'a, Result<u64, JournalError>>;
+}
+
+/// Refuses names and bodies that no store takes.
+///
+/// # Errors
+/// [`JournalError::Invalid`], [`JournalError::TooLarge`].
+pub fn check_note(space: &str, key: &str, body: &RawObject) -> Result<(), JournalError> {
+    let fits = |name: &str| !name.is_empty() && name.len() <= NOTE_NAME_BYTES_MAX && !name.contains('\0');
+    if !fits(space) || !fits(key) {
+        return Err(JournalError::Invalid("a note's space or key is empty, too long, or has a NUL character"));
+    }
+    let bytes = body.to_raw().get().len();
+    match bytes > NOTE_BYTES_MAX_DEFAULT {
+        true => Err(JournalError::TooLarge { bytes, bytes_max: NOTE_BYTES_MAX_DEFAULT }),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,53 @@
+use std::fmt;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::audit::{Audit, MemoryAudit};
+use crate::inbox::{Inboxes, MemoryInboxes};
+use crate::journal::{Journal, MemoryJournal};
+use crate::notes::{MemoryNotes, Notes};
+use crate::task::{MemoryTasks, Tasks};
+
+/// Where a system keeps what must last.
+#[derive(Clone)]
+pub struct Store {
+    /// Streams of records.
+    pub journal: Arc<dyn Journal>,
+    /// Tasks.
+    pub tasks: Arc<dyn Tasks>,
+    /// Inboxes.
+    pub inboxes: Arc<dyn Inboxes>,
+    /// Notes: the directory, what agents remember.
+    pub notes: Arc<dyn Notes>,
+    /// The audit.
+    pub audit: Arc<dyn Audit>,
+    /// This run of the process: a UUID.
+    pub run: Arc<str>,
+}
+
+impl Store {
+    /// A store that lasts as long as the process.
+    pub fn in_memory() -> Self {
+        let audit: Arc<dyn Audit> = Arc::new(MemoryAudit::default());
+        Self {
+            journal: Arc::new(MemoryJournal::default()),
+            tasks: Arc::new(MemoryTasks::default()),
+            inboxes: Arc::new(MemoryInboxes::new(audit.clone())),
+            notes: Arc::new(MemoryNotes::default()),
+            audit,
+            run: Uuid::new_v4().to_string().into(),
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// The system keeps in a store already: choose one before anything is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system has a store already")]
+pub struct StoreIsSet;

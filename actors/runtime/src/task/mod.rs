@@ -1,0 +1,212 @@
+//! Tasks: work that outlives the request that asked for it, and the process that did it.
+
+mod error;
+mod follow;
+mod memory;
+mod record;
+mod step;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use callboard_message::TaskState;
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use crate::journal::JournalError;
+
+pub use error::TaskError;
+pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
+pub use record::{
+    LeaseView, NewTask, OnRestart, OpenQuestion, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, Task, TaskEvent, TaskId,
+    TaskOutcome, TaskOwner,
+};
+pub use step::{CANCELLED_WHY, TaskStep};
+
+/// Most tasks that [`Tasks::begin_all`] takes at once.
+pub const TASKS_AT_ONCE_MAX: usize = 64;
+/// Most tasks that one needs.
+pub const TASK_NEEDS_MAX: usize = 64;
+/// How deep parts of parts go.
+pub const TASK_DEPTH_MAX: usize = 8;
+/// Most events of a task, by default; its end always fits.
+pub const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
+/// After so many events what a task says ([`TaskStep::Said`]) is left out.
+pub const TASK_SAID_EVENTS_MAX: u64 = 9_000;
+/// Largest bodies of a task, together, in bytes, by default.
+pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
+/// How long a worker has a task unless it renews its lease.
+pub const TASK_LEASE: Duration = Duration::from_secs(30);
+/// How often a worker renews its leases.
+pub const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
+/// How often a worker asks which of its tasks somebody wants ended.
+pub const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
+
+/// Who takes a step.
+#[derive(Debug, Clone, Copy)]
+pub enum By<'a> {
+    /// Whoever works on it. Refused with [`TaskError::LostLease`] once another does.
+    Worker(&'a Lease),
+    /// Whose it is: may answer and cancel. To another the task doesn't exist.
+    Owner(&'a TaskOwner),
+    /// Whoever runs this node: may answer and cancel.
+    Operator,
+}
+
+/// A worker's right to a task's steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Which task.
+    pub task: TaskId,
+    /// Whose right it is: [`Tasks::worker`].
+    pub by: String,
+    /// Grows each time that somebody takes the task.
+    pub epoch: u64,
+}
+
+/// A wish for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Of which scope.
+    pub scope: String,
+    /// Whose work it will be: [`Tasks::worker`].
+    pub by: String,
+    /// At most so many.
+    pub tasks_max: usize,
+    /// For how long, unless renewed.
+    pub lease: Duration,
+}
+
+/// Which tasks. What is `None` leaves all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskFilter {
+    /// Of this scope.
+    pub scope: Option<String>,
+    /// Of this owner.
+    pub owner: Option<TaskOwner>,
+    /// Of this agent.
+    pub agent: Option<String>,
+    /// Asked by this message.
+    pub message: Option<String>,
+    /// Parts of this task.
+    pub parent: Option<TaskId>,
+    /// In one of these states; none: in any.
+    pub states: Vec<TaskState>,
+    /// Whose last step was at that time, or later.
+    pub since: Option<SystemTime>,
+}
+
+impl TaskFilter {
+    /// Whether it leaves `task`.
+    pub fn leaves(&self, task: &Task) -> bool {
+        fn is<T: PartialEq>(wanted: &Option<T>, has: &T) -> bool {
+            wanted.as_ref().is_none_or(|wanted| wanted == has)
+        }
+        is(&self.scope, &task.scope)
+            && is(&self.owner, &task.owner)
+            && is(&self.agent, &task.agent)
+            && is(&self.message, &task.message)
+            && (self.parent.is_none() || self.parent == task.parent)
+            && (self.states.is_empty() || self.states.contains(&task.state))
+            && self.since.is_none_or(|since| task.updated >= since)
+    }
+}
+
+/// What [`Tasks::begin`] came to.
+#[derive(Debug, Clone)]
+pub enum Begun {
+    /// It works, and whoever began it is its worker, for [`TASK_LEASE`] at first.
+    New(Arc<Task>, Lease),
+    /// Its key was there: this is that task, as it is now.
+    Again(Arc<Task>),
+}
+
+/// Why a worker lets go of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Released {
+    /// There is nothing to do now: its parts have to end, or somebody else shall go on. It is nobody's work then.
+    Waits,
+    /// In the midst of it: [`OnRestart`] decides when somebody takes it again ([`Task::recovery`]).
+    Interrupted,
+}
+
+/// Where tasks are kept. What a future answers is kept when it ends, as the implementation says; dropped before, it may be.
+pub trait Tasks: Send + Sync + 'static {
+    /// Keeps a task and makes it work ([`TaskStep::Start`] is its first event), leased to [`Tasks::worker`]. Where its key is
+    /// there, or its id with the same owner and request, the answer is that task.
+    ///
+    /// With needs that have not completed it is submitted instead and nobody's work; the lease then is of no use.
+    ///
+    /// # Errors
+    /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`], [`TaskError::UnknownNeed`], or the store's.
+    fn begin(&self, new: NewTask) -> BoxFuture<'_, Result<Begun, TaskError>>;
+
+    /// Keeps tasks that may be parts of one another and need one another, at most [`TASKS_AT_ONCE_MAX`], all or none. They
+    /// are submitted and nobody's work. One whose key is there is that task, as it is now.
+    ///
+    /// # Errors
+    /// As [`Tasks::begin`]; [`TaskError::Cycle`].
+    fn begin_all(&self, new: Vec<NewTask>) -> BoxFuture<'_, Result<Vec<Arc<Task>>, TaskError>>;
+
+    /// Takes steps ([`Task::take`]), all or none. At an end, together with it: tasks that need this one go on, or are cancelled
+    /// where it didn't complete; its parent has a part less to wait for.
+    ///
+    /// # Errors
+    /// [`TaskError::NotFound`]; [`TaskError::LostLease`]; as [`Task::step`]; [`TaskError::Illegal`] where others than the
+    /// worker want more than to answer and to cancel; [`TaskError::TooLarge`]; or the store's.
+    fn step<'a>(
+        &'a self,
+        id: &'a TaskId,
+        by: By<'a>,
+        steps: Vec<TaskStep>,
+    ) -> BoxFuture<'a, Result<Arc<Task>, TaskError>>;
+
+    /// A task as it is now.
+    fn get<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<Option<Arc<Task>>, JournalError>>;
+
+    /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
+    fn list(
+        &self,
+        filter: TaskFilter,
+        after: u64,
+        tasks_max: usize,
+    ) -> BoxFuture<'_, Result<(Vec<Arc<Task>>, bool), JournalError>>;
+
+    /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
+    fn events<'a>(
+        &'a self,
+        id: &'a TaskId,
+        after: u64,
+        events_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<TaskEvent>, JournalError>>;
+
+    /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
+    /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
+    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<(Arc<Task>, Lease)>, JournalError>>;
+
+    /// Renews every lease of `by`, as far as nobody else has the task by now, and answers how many those are.
+    fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>>;
+
+    /// Lets go of a task; nothing where another has it by now, or it has ended.
+    fn release<'a>(&'a self, lease: &'a Lease, why: Released) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// Wants a task ended, and its parts: those that are nobody's work end at once, the workers of others are told by
+    /// [`Tasks::cancels`].
+    ///
+    /// # Errors
+    /// [`TaskError::NotFound`], [`TaskError::HasEnded`], or the store's.
+    fn want_cancel<'a>(&'a self, id: &'a TaskId, by: By<'a>) -> BoxFuture<'a, Result<Arc<Task>, TaskError>>;
+
+    /// Forgets a task with its events; nothing where it isn't there. One that runs is cancelled by it.
+    fn forget<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// Those of this worker's tasks that somebody wants ended. To be asked every [`TASK_CANCELS_EVERY`].
+    fn cancels<'a>(&'a self, by: &'a str) -> BoxFuture<'a, Result<Vec<TaskId>, JournalError>>;
+
+    /// Another number each time that something was kept, in this process.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// This process's name in leases: `NAME#EPOCH`.
+    fn worker(&self) -> &str;
+}

@@ -1,0 +1,448 @@
+//! A task as it is kept. How it goes on: [`super::step`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use callboard_message::{DataClass, Failure, MessageSpec, Principal, PrincipalKind, Question, RawObject, TaskState};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::TaskStep;
+use crate::journal::{JournalError, storable};
+
+/// Longest id of a task, in bytes.
+pub const TASK_ID_BYTES_MAX: usize = 128;
+/// Longest idempotency key of a task, in bytes.
+pub const TASK_KEY_BYTES_MAX: usize = 128;
+
+/// A task's name: random, or what a protocol's client chose.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskId(String);
+
+impl TaskId {
+    /// A new one, which can't be guessed (UUID version 4, RFC 9562).
+    pub fn fresh() -> Self {
+        Self(Uuid::new_v4().to_string())
+    }
+
+    /// One that somebody chose.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`] where it is empty, longer than [`TASK_ID_BYTES_MAX`] or has a control character.
+    pub fn new(id: impl Into<String>) -> Result<Self, JournalError> {
+        let id = id.into();
+        if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {
+            return Err(JournalError::Invalid("a task's id is empty, too long, or has control characters"));
+        }
+        Ok(Self(id))
+    }
+
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whose a task is: to anybody else it doesn't exist.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskOwner(String);
+
+impl TaskOwner {
+    /// The principal; where that is nobody in particular, its `session` (unique over runs: `{run}:{session}`), as far as it
+    /// has one. (Without one the task's id, which can't be guessed, is all that keeps strangers away.)
+    pub fn of(principal: &Principal, session: Option<&str>) -> Self {
+        match session.filter(|_| principal.kind == PrincipalKind::Anonymous) {
+            Some(session) => Self(format!("session:{session}")),
+            None => Self(format!("{}:{}", principal.kind.as_str(), principal.id)),
+        }
+    }
+
+    /// An owner as [`TaskOwner::as_str`] tells it, for those who look for its tasks.
+    pub fn named(owner: impl Into<String>) -> Self {
+        Self(owner.into())
+    }
+
+    /// For example `api_key:alice`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TaskOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What becomes of a task whose process ended in the midst of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnRestart {
+    /// It is done again from its beginning: doing it twice does no harm.
+    Resume,
+    /// It has failed: whether the agent acted is unknown.
+    Fail,
+}
+
+impl OnRestart {
+    /// [`OnRestart::Resume`] for a message whose `annotations` say that it only reads, or may be repeated.
+    pub fn of(spec: &MessageSpec) -> Self {
+        let annotations = spec.more.object("annotations").unwrap_or_default();
+        let says = |hint| annotations.read::<bool>(hint).unwrap_or_default();
+        if says("readOnlyHint") || says("idempotentHint") { Self::Resume } else { Self::Fail }
+    }
+
+    /// Its name as it is written in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Resume => "resume",
+            Self::Fail => "fail",
+        }
+    }
+
+    /// The policy of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Resume, Self::Fail].into_iter().find(|policy| policy.as_str() == name)
+    }
+}
+
+/// A task that begins.
+#[derive(Clone)]
+pub struct NewTask {
+    /// New: of all tasks.
+    pub id: TaskId,
+    /// Who works on it: `mcp:NAME`, `a2a:NAME` or `agent`.
+    pub scope: String,
+    /// Whose it is.
+    pub owner: TaskOwner,
+    /// On whose behalf it works.
+    pub principal: Principal,
+    /// The same key twice of a scope and owner is the same task, as long as that is kept.
+    pub key: Option<String>,
+    /// The agent that does it, by its name in the directory.
+    pub agent: String,
+    /// The message that it is asked.
+    pub message: String,
+    /// What the message says, or the params that it was asked with.
+    pub request: Option<Box<RawValue>>,
+    /// What request, history and outcome may hold.
+    pub class: DataClass,
+    /// What becomes of it where its process ends in the midst of it.
+    pub on_restart: OnRestart,
+    /// The task that it is a part of: that one can't complete before.
+    pub parent: Option<TaskId>,
+    /// Tasks that have to complete before it begins; where one ends otherwise it is cancelled.
+    pub needs: Vec<TaskId>,
+    /// When the result is of no use any more.
+    pub deadline: Option<SystemTime>,
+    /// Until when it is kept.
+    pub expires: SystemTime,
+    /// The protocol's own.
+    pub extra: RawObject,
+    /// Most tasks of the scope that are kept, with this one. Not kept itself.
+    pub scope_tasks_max: Option<usize>,
+    /// Most tasks of the owner in the scope that are kept, with this one. Not kept itself.
+    pub owner_tasks_max: Option<usize>,
+}
+
+impl NewTask {
+    /// A task of nobody's scope in particular (`agent`), internal, that fails on a restart.
+    pub fn new(
+        principal: Principal,
+        agent: impl Into<String>,
+        message: impl Into<String>,
+        expires: SystemTime,
+    ) -> Self {
+        Self {
+            id: TaskId::fresh(),
+            scope: "agent".to_owned(),
+            owner: TaskOwner::of(&principal, None),
+            principal,
+            key: None,
+            agent: agent.into(),
+            message: message.into(),
+            request: None,
+            class: DataClass::default(),
+            on_restart: OnRestart::Fail,
+            parent: None,
+            needs: Vec::new(),
+            deadline: None,
+            expires,
+            extra: RawObject::new(),
+            scope_tasks_max: None,
+            owner_tasks_max: None,
+        }
+    }
+
+    /// What a key stands for: the same key with another is [`super::TaskError::KeyReused`]. To be kept as a mark only.
+    pub fn asked(&self) -> Vec<u8> {
+        let request = self.request.as_ref().map_or("", |request| request.get());
+        [self.agent.as_bytes(), &[0], self.message.as_bytes(), &[0], request.as_bytes()].concat()
+    }
+
+    /// How large its bodies are, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.request.as_ref().map_or(0, |request| request.get().len()) + size(&self.extra)
+    }
+
+    /// Refuses what not every store can hold.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`].
+    pub fn check(&self) -> Result<(), JournalError> {
+        let names = [&self.scope, &self.owner.0, &self.agent, &self.message, &self.principal.id];
+        names.into_iter().try_for_each(|name| storable(name))?;
+        let key = self.key.as_deref().unwrap_or("key");
+        storable(key)?;
+        if key.is_empty() || key.len() > TASK_KEY_BYTES_MAX {
+            return Err(JournalError::Invalid("a task's key is empty or too long"));
+        }
+        if self.needs.len() > super::TASK_NEEDS_MAX {
+            return Err(JournalError::Invalid("a task needs too many others"));
+        }
+        Ok(())
+    }
+}
+
+// Bodies may be anybody's data: only sizes are printed.
+impl fmt::Debug for NewTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, scope, agent, message, .. } = self;
+        write!(f, "NewTask({id} of {scope}: {message} of {agent}, {} bytes)", self.bytes())
+    }
+}
+
+/// What is known of a task.
+#[derive(Clone)]
+pub struct Task {
+    /// Its name.
+    pub id: TaskId,
+    /// Its place in the order in which tasks began.
+    pub number: u64,
+    /// As [`NewTask::scope`].
+    pub scope: String,
+    /// As [`NewTask::owner`].
+    pub owner: TaskOwner,
+    /// As [`NewTask::principal`].
+    pub principal: Principal,
+    /// As [`NewTask::key`].
+    pub key: Option<String>,
+    /// As [`NewTask::agent`].
+    pub agent: String,
+    /// As [`NewTask::message`].
+    pub message: String,
+    /// As [`NewTask::request`]. `None` where it is no longer held ([`DataClass::Clinical`]).
+    pub request: Option<Box<RawValue>>,
+    /// As [`NewTask::class`].
+    pub class: DataClass,
+    /// As [`NewTask::on_restart`].
+    pub on_restart: OnRestart,
+    /// As [`NewTask::parent`].
+    pub parent: Option<TaskId>,
+    /// As [`NewTask::needs`].
+    pub needs: Vec<TaskId>,
+    /// As [`NewTask::deadline`].
+    pub deadline: Option<SystemTime>,
+    /// As [`NewTask::expires`].
+    pub expires: SystemTime,
+    /// As [`NewTask::extra`].
+    pub extra: RawObject,
+    /// Where it stands.
+    pub state: TaskState,
+    /// When it was begun.
+    pub created: SystemTime,
+    /// When it took its last step.
+    pub updated: SystemTime,
+    /// For people: how far it has come, or why it ended.
+    pub said: Option<String>,
+    /// What it waits for.
+    pub open: Vec<OpenQuestion>,
+    /// What it came to, once it has ended otherwise than cancelled.
+    pub outcome: Option<TaskOutcome>,
+    /// What it has made so far.
+    pub artifacts: Vec<RawObject>,
+    /// The number of its last event; 0 before the first.
+    pub last_event: u64,
+    /// How many of the tasks that it needs have not completed.
+    pub waiting: u32,
+    /// How many of its parts have not ended.
+    pub children_open: u32,
+    /// Somebody wants it ended, and its worker doesn't know yet.
+    pub cancel_wanted: bool,
+    /// Whose work it is now.
+    pub lease: Option<LeaseView>,
+}
+
+impl Task {
+    /// `new` as it is kept first: submitted, nobody's work. It waits for `waiting` of the tasks that it needs.
+    pub fn submitted(new: NewTask, number: u64, waiting: u32, now: SystemTime) -> Self {
+        Self {
+            id: new.id,
+            number,
+            scope: new.scope,
+            owner: new.owner,
+            principal: new.principal,
+            key: new.key,
+            agent: new.agent,
+            message: new.message,
+            request: new.request,
+            class: new.class,
+            on_restart: new.on_restart,
+            parent: new.parent,
+            needs: new.needs,
+            deadline: new.deadline,
+            expires: new.expires,
+            extra: new.extra,
+            state: TaskState::Submitted,
+            created: now,
+            updated: now,
+            said: None,
+            open: Vec::new(),
+            outcome: None,
+            artifacts: Vec::new(),
+            last_event: 0,
+            waiting,
+            children_open: 0,
+            cancel_wanted: false,
+            lease: None,
+        }
+    }
+
+    /// How large its bodies are, in bytes.
+    pub fn bytes(&self) -> usize {
+        let request = self.request.as_ref().map_or(0, |request| request.get().len());
+        let open: usize = self.open.iter().map(OpenQuestion::bytes).sum();
+        let artifacts: usize = self.artifacts.iter().map(size).sum();
+        let said = self.said.as_ref().map_or(0, String::len);
+        let outcome = self.outcome.as_ref().map_or(0, TaskOutcome::bytes);
+        request + size(&self.extra) + open + artifacts + said + outcome
+    }
+
+    /// Whether a worker may take it at `now`: it has not ended, nobody works on it, and it waits for no other task.
+    pub fn is_ready(&self, now: SystemTime) -> bool {
+        let free = self.lease.as_ref().is_none_or(|lease| lease.until <= now);
+        free && !self.state.is_terminal() && self.waiting == 0 && self.children_open == 0
+    }
+}
+
+// Bodies may be anybody's data: only sizes are printed.
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("id", &self.id)
+            .field("number", &self.number)
+            .field("scope", &self.scope)
+            .field("agent", &self.agent)
+            .field("message", &self.message)
+            .field("state", &self.state)
+            .field("last_event", &self.last_event)
+            .field("waiting", &self.waiting)
+            .field("children_open", &self.children_open)
+            .field("cancel_wanted", &self.cancel_wanted)
+            .field("lease", &self.lease)
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A question that waits for its answer.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpenQuestion {
+    /// Used once in the life of a task.
+    pub key: String,
+    /// What is asked.
+    pub question: Arc<Question>,
+}
+
+impl OpenQuestion {
+    pub(super) fn bytes(&self) -> usize {
+        let body = match &*self.question {
+            Question::Sample(sample) => &sample.0,
+            Question::Elicit(elicitation) => &elicitation.0,
+            Question::Roots(roots) => &roots.0,
+            _ => return self.key.len(),
+        };
+        self.key.len() + size(body)
+    }
+}
+
+impl fmt::Debug for OpenQuestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenQuestion({}, {} bytes)", self.key, self.bytes())
+    }
+}
+
+/// What a task came to.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum TaskOutcome {
+    /// The callee's reply, as it came.
+    Reply(Box<RawValue>),
+    /// Why there is none.
+    Failed(Failure),
+    /// It is of [`DataClass::Clinical`] and was held in memory only, by a process that is no more.
+    NotKept,
+}
+
+impl TaskOutcome {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Reply(reply) => reply.get().len(),
+            Self::Failed(failure) => size_of_failure(failure),
+            Self::NotKept => 0,
+        }
+    }
+}
+
+impl fmt::Debug for TaskOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(reply) => write!(f, "Reply({} bytes)", reply.get().len()),
+            Self::Failed(failure) => write!(f, "Failed({})", failure.kind),
+            Self::NotKept => f.write_str("NotKept"),
+        }
+    }
+}
+
+/// One event in the life of a task.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskEvent {
+    /// Its place among the task's events, from 1, without gaps.
+    pub number: u64,
+    /// When it was kept.
+    pub at: SystemTime,
+    /// Where the task stands after it.
+    pub state: TaskState,
+    /// What happened.
+    pub step: TaskStep,
+}
+
+/// Whose work a task is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseView {
+    /// The worker: [`super::Tasks::worker`].
+    pub by: String,
+    /// Grows each time that somebody takes the task.
+    pub epoch: u64,
+    /// Until when nobody else may take it.
+    pub until: SystemTime,
+}
+
+/// The size of an object, about: its names and values, in bytes.
+pub(super) fn size(object: &RawObject) -> usize {
+    object.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum()
+}
+
+pub(super) fn size_of_failure(failure: &Failure) -> usize {
+    failure.message.len() + failure.data.as_ref().map_or(0, |data| data.to_string().len())
+}

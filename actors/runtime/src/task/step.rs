@@ -1,0 +1,230 @@
+//! How a task goes on: the one state machine of every store.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use callboard_message::{Failure, FailureKind, RawObject, TaskState};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::record::{OnRestart, OpenQuestion, Task, TaskEvent, TaskOutcome, size, size_of_failure};
+use super::{TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
+
+/// What can happen to a task. No step names a state: the state follows from it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body", rename_all = "snake_case")]
+pub enum TaskStep {
+    /// Its worker begins, or begins again.
+    Start,
+    /// How far it has come, for people.
+    Said(String),
+    /// A turn of the conversation with its agent.
+    History(RawObject),
+    /// It has made something.
+    Artifact(RawObject),
+    /// It asked.
+    Asked(OpenQuestion),
+    /// It needs a credential. For people: which.
+    AuthWanted(String),
+    /// A question was answered.
+    Answered {
+        /// Which.
+        key: String,
+        /// The answer, as it came.
+        answer: Box<RawValue>,
+    },
+    /// A question waits no more for its answer.
+    GivenUp {
+        /// Which.
+        key: String,
+    },
+    /// Its agent replied.
+    Completed(Box<RawValue>),
+    /// Its agent failed.
+    Failed(Failure),
+    /// Its agent won't do it.
+    Rejected(Failure),
+    /// Somebody wants it no more.
+    Cancelled {
+        /// For people.
+        why: String,
+    },
+}
+
+/// Why a task ended that somebody wanted ended.
+pub const CANCELLED_WHY: &str = "cancelled by request";
+
+impl TaskStep {
+    /// Somebody wanted it ended.
+    pub fn cancelled() -> Self {
+        Self::Cancelled { why: CANCELLED_WHY.to_owned() }
+    }
+
+    /// A task that it needs has ended as `state`, which isn't completed.
+    pub fn need_ended(state: TaskState) -> Self {
+        Self::Cancelled { why: format!("a step that it needs ended as {state}") }
+    }
+
+    /// What a task says when a part of it has ended.
+    pub fn part_ended(part: &Task) -> Self {
+        Self::Said(format!("a part of it ({} of {}) ended as {}", part.message, part.agent, part.state))
+    }
+
+    /// Its name as it is written in JSON.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Said(_) => "said",
+            Self::History(_) => "history",
+            Self::Artifact(_) => "artifact",
+            Self::Asked(_) => "asked",
+            Self::AuthWanted(_) => "auth_wanted",
+            Self::Answered { .. } => "answered",
+            Self::GivenUp { .. } => "given_up",
+            Self::Completed(_) => "completed",
+            Self::Failed(_) => "failed",
+            Self::Rejected(_) => "rejected",
+            Self::Cancelled { .. } => "cancelled",
+        }
+    }
+
+    /// Whether a task has ended after it.
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Completed(_) | Self::Failed(_) | Self::Rejected(_) | Self::Cancelled { .. })
+    }
+
+    /// Whether others than the task's worker may take it: they answer and cancel.
+    pub const fn is_for_others(&self) -> bool {
+        matches!(self, Self::Answered { .. } | Self::Cancelled { .. })
+    }
+
+    /// How large its body is, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Start => 0,
+            Self::Said(text) | Self::AuthWanted(text) | Self::Cancelled { why: text } => text.len(),
+            Self::History(body) | Self::Artifact(body) => size(body),
+            Self::Asked(open) => open.bytes(),
+            Self::Answered { key, answer } => key.len() + answer.get().len(),
+            Self::GivenUp { key } => key.len(),
+            Self::Completed(reply) => reply.get().len(),
+            Self::Failed(failure) | Self::Rejected(failure) => size_of_failure(failure),
+        }
+    }
+}
+
+// Bodies may be anybody's data: only sizes are printed.
+impl fmt::Debug for TaskStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({} bytes)", self.name(), self.bytes())
+    }
+}
+
+impl Task {
+    /// Takes a step and answers where the task stands then. It works, or waits for input as long as it has a question, until
+    /// it ends for good. On an error it is as it was.
+    ///
+    /// # Errors
+    /// [`TaskError::HasEnded`], [`TaskError::Illegal`], [`TaskError::ChildrenRunning`].
+    pub fn step(&mut self, step: &TaskStep, now: SystemTime) -> Result<TaskState, TaskError> {
+        use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
+        let from = self.state;
+        if from.is_terminal() {
+            return Err(TaskError::HasEnded(from));
+        }
+        let illegal = TaskError::Illegal { from, step: step.name() };
+        let is_open = |key: &str| self.open.iter().any(|open| open.key == key);
+        let (state, said) = match (step, from) {
+            (TaskStep::Start, Submitted | Working | AuthRequired) if self.waiting == 0 => (Working, None),
+            (TaskStep::Said(message), _) => (from, Some(message)),
+            (TaskStep::History(_), _) => (from, None),
+            (TaskStep::Artifact(artifact), Working | InputRequired | AuthRequired) => {
+                self.artifacts.push(artifact.clone());
+                (from, None)
+            }
+            (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => {
+                self.open.push(open.clone());
+                (InputRequired, None)
+            }
+            (TaskStep::AuthWanted(message), Working) => (AuthRequired, Some(message)),
+            (TaskStep::Answered { key, .. } | TaskStep::GivenUp { key }, _) if is_open(key) => {
+                self.open.retain(|open| open.key != *key);
+                (if self.open.is_empty() { Working } else { InputRequired }, None)
+            }
+            (TaskStep::Completed(_), Working | InputRequired | AuthRequired) if self.children_open > 0 => {
+                return Err(TaskError::ChildrenRunning(self.children_open));
+            }
+            (TaskStep::Completed(reply), Working | InputRequired | AuthRequired) => {
+                self.outcome = Some(TaskOutcome::Reply(reply.clone()));
+                self.said = None;
+                (Completed, None)
+            }
+            (TaskStep::Failed(failure), _) => {
+                self.outcome = Some(TaskOutcome::Failed(failure.clone()));
+                (Failed, Some(&failure.message))
+            }
+            (TaskStep::Rejected(failure), Submitted | Working) => {
+                self.outcome = Some(TaskOutcome::Failed(failure.clone()));
+                (Rejected, Some(&failure.message))
+            }
+            (TaskStep::Cancelled { why }, _) => (Canceled, Some(why)),
+            _ => return Err(illegal),
+        };
+        self.state = state;
+        if let Some(said) = said {
+            self.said = Some(said.clone());
+        }
+        if state.is_terminal() {
+            self.open.clear();
+            self.cancel_wanted = false;
+            self.lease = None;
+        }
+        self.last_event += 1;
+        // Clocks are set back; a task isn't.
+        self.updated = now.max(self.updated);
+        Ok(state)
+    }
+
+    /// Takes steps, all or none (on an error the task may be half on its way: drop it), and answers the events to keep. What
+    /// a task says is left out once it has said too much.
+    ///
+    /// # Errors
+    /// As [`Task::step`]; [`TaskError::TooManyEvents`] for a step that isn't its end.
+    pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Vec<TaskEvent>, TaskError> {
+        let mut events = Vec::with_capacity(steps.len());
+        for step in steps {
+            if matches!(step, TaskStep::Said(_)) && self.last_event >= TASK_SAID_EVENTS_MAX && !self.state.is_terminal()
+            {
+                continue;
+            }
+            if self.last_event >= TASK_EVENTS_MAX_DEFAULT && !step.is_end() {
+                return Err(TaskError::TooManyEvents { events_max: TASK_EVENTS_MAX_DEFAULT });
+            }
+            let state = self.step(&step, now)?;
+            events.push(TaskEvent { number: self.last_event, at: self.updated, state, step });
+        }
+        Ok(events)
+    }
+
+    /// The steps that a claim of this task takes first where its last worker was interrupted ([`super::Released`], or its
+    /// lease ran out), or where somebody wants it ended. After an end among them it isn't handed out.
+    pub fn recovery(&self) -> Vec<TaskStep> {
+        if self.cancel_wanted {
+            return vec![TaskStep::cancelled()];
+        }
+        if self.state == TaskState::Submitted {
+            // It was taken, and not begun.
+            return Vec::new();
+        }
+        match self.on_restart {
+            OnRestart::Resume => {
+                let given_up = self.open.iter().map(|open| TaskStep::GivenUp { key: open.key.clone() });
+                given_up.chain([TaskStep::Start]).collect()
+            }
+            OnRestart::Fail => vec![TaskStep::Failed(Failure::new(
+                FailureKind::Unavailable,
+                "the node ended while this ran; whether the agent acted is unknown",
+            ))],
+        }
+    }
+}
