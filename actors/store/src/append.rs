@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::journal_error::JournalError;
-use callboard_runtime::Record;
+use callboard_runtime::{JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
 use tokio::sync::oneshot;
 
 use crate::sql::{Arg, Db, ManyRows};
 
 /// Bytes of one record's stream, key and body.
 pub const RECORD_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
-/// Records of one `append_all`.
-pub const RECORDS_AT_ONCE_MAX: usize = 256;
 
 static COUNT: ManyRows = ManyRows::new(
     "INSERT INTO stream (name, last) VALUES",
@@ -71,10 +68,9 @@ fn ready(Record { stream, key, body }: Record) -> Result<Ready, JournalError> {
         return Err(JournalError::Invalid("a record without a stream"));
     }
     let body = body.to_string();
-    // JSON escapes a NUL, and Postgres' TEXT takes the escape.
-    if stream.contains('\0') || key.as_ref().is_some_and(|key| key.contains('\0')) {
-        return Err(JournalError::Invalid("a stream or a key has a NUL character"));
-    }
+    // A NUL in the body is an escape of JSON's, which any store can hold.
+    storable(&stream)?;
+    key.as_deref().map_or(Ok(()), storable)?;
     let ready = Ready { stream, key, body };
     let bytes = ready.bytes();
     if bytes > RECORD_BYTES_MAX_DEFAULT {

@@ -5,11 +5,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::journal_error::JournalError;
+use callboard_runtime::JournalError;
 use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 
 use crate::append;
+use crate::chained::Chained;
 use crate::clock::ms;
 use crate::error::{Trouble, journal_error, trouble, words};
 use crate::measures::Measures;
@@ -37,6 +38,7 @@ enum Failed {
 /// The task that writes: its connection, and what it has to know between transactions.
 pub(crate) struct Batches {
     place: Arc<Place>,
+    chain: Option<Box<dyn Chained>>,
     tx: Option<Tx>,
     worker: Arc<str>,
     /// The newest time that was written: time never goes back in the store, also when the clock does.
@@ -48,10 +50,17 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    pub(crate) fn new(place: Arc<Place>, db: Db, worker: Arc<str>, now_ms: i64) -> Self {
+    pub(crate) fn new(
+        place: Arc<Place>,
+        chain: Option<Box<dyn Chained>>,
+        db: Db,
+        worker: Arc<str>,
+        now_ms: i64,
+    ) -> Self {
         Self {
             place,
-            tx: Some(Tx { db, now_ms, worker: Arc::clone(&worker) }),
+            chain,
+            tx: Some(Tx::new(db, Arc::clone(&worker))),
             worker,
             last_ms: now_ms,
             stopped: None,
@@ -153,12 +162,18 @@ impl Batches {
         let done = self.in_transaction(&mut tx, batch, makes_room).await;
         // Kept unless the failure says otherwise.
         self.tx = Some(tx);
+        if let Some(chain) = &mut self.chain {
+            match &done {
+                Ok(()) => chain.committed().await,
+                Err(_) => chain.undone(),
+            }
+        }
         done
     }
 
     async fn reopen(&self) -> Result<Tx, Failed> {
         match self.place.reopen().await {
-            Ok(db) => Ok(Tx { db, now_ms: self.last_ms, worker: Arc::clone(&self.worker) }),
+            Ok(db) => Ok(Tx::new(db, Arc::clone(&self.worker))),
             Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
             Err(error) => Err(Failed::Reopen(error)),
         }
@@ -171,7 +186,7 @@ impl Batches {
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.failed(tx, error, bytes, false).await);
         }
-        let done = match write(tx, &self.place, batch).await {
+        let done = match write(tx, &self.place, self.chain.as_deref_mut(), batch).await {
             Ok(true) => match tx.db.run("COMMIT").await {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.failed(tx, error, bytes, true).await),
@@ -213,9 +228,19 @@ impl Batches {
 }
 
 /// Everything up to the commit; `false` where another process goes by this writer's name.
-async fn write(tx: &mut Tx, place: &Place, batch: &mut [Queued]) -> Result<bool, sqlx::Error> {
+async fn write(
+    tx: &mut Tx,
+    place: &Place,
+    mut chain: Option<&mut (dyn Chained + 'static)>,
+    batch: &mut [Queued],
+) -> Result<bool, sqlx::Error> {
     if !place.begin(&mut tx.db).await? {
         return Ok(false);
+    }
+    tx.audit.clear();
+    tx.audit_sign = false;
+    if let Some(chain) = &mut chain {
+        tx.audit_head = chain.head(&mut tx.db).await?;
     }
     let appends = batch.iter_mut().filter_map(|queued| match &mut queued.work {
         Work::Append(append) => Some(append),
@@ -230,6 +255,10 @@ async fn write(tx: &mut Tx, place: &Place, batch: &mut [Queued]) -> Result<bool,
             Ok(ran) => ran?,
             Err(_) => return Err(sqlx::Error::Protocol(format!("{name} panicked"))),
         }
+    }
+    if let Some(chain) = chain {
+        let entries = std::mem::take(&mut tx.audit);
+        chain.write(&mut tx.db, entries, tx.now_ms, tx.audit_sign).await?;
     }
     Ok(true)
 }

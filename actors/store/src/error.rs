@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::journal_error::JournalError;
+use callboard_runtime::JournalError;
 
 /// Why a store wasn't opened, copied or cleaned. Each variant tells the operator what to do next.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,10 @@
 
 mod append;
 mod batch;
+mod chained;
 mod clock;
 mod error;
-mod journal_error;
+mod journal;
 mod lock;
 mod measures;
 mod open;
@@ -19,7 +20,7 @@ mod sql;
 mod sqlite;
 mod writer;
 
-pub use append::{RECORD_BYTES_MAX_DEFAULT, RECORDS_AT_ONCE_MAX};
+pub use append::RECORD_BYTES_MAX_DEFAULT;
 pub use error::StoreError;
 pub use measures::StoreMeasures;
 pub use open::SqlStore;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::journal_error::JournalError;
+use callboard_runtime::JournalError;
 
 /// A refused write is logged at most this often.
 const TOLD_EVERY: Duration = Duration::from_secs(60);

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use callboard_runtime::Journal;
 use tokio::sync::{Mutex, oneshot};
 use uuid::Uuid;
 
 use crate::batch::Batches;
 use crate::clock::ms;
 use crate::error::StoreError;
+use crate::journal::SqlJournal;
 use crate::measures::StoreMeasures;
 use crate::options::{StoreOptions, Where};
 use crate::place::Place;
@@ -65,7 +67,7 @@ impl SqlStore {
         }
         let worker: Arc<str> = format!("{}#{}", options.writer, began.epoch).into();
         let place = Arc::new(place);
-        let batches = Batches::new(Arc::clone(&place), db, Arc::clone(&worker), began.now_ms);
+        let batches = Batches::new(Arc::clone(&place), None, db, Arc::clone(&worker), began.now_ms);
         let (writer, ended) = Writer::start(batches, options.queue);
         let ended = Mutex::new(Some(ended));
         Ok(Self { core: Arc::new(Core { writer, readers, worker, run, place, options: options.clone(), ended }) })
@@ -80,6 +82,11 @@ impl SqlStore {
             let _ = ended.await;
         }
         self.core.readers.close().await;
+    }
+
+    /// Its streams.
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(SqlJournal::new(Arc::clone(&self.core)))
     }
 
     /// What it has done so far.

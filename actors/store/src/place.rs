@@ -1,6 +1,6 @@
 //! What the writer needs to know of either database.
 
-use crate::journal_error::JournalError;
+use callboard_runtime::JournalError;
 
 use crate::postgres::PostgresPlace;
 use crate::sql::Db;

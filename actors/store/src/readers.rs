@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::journal_error::JournalError;
+use callboard_runtime::JournalError;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 

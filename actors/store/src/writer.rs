@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::journal_error::JournalError;
-use callboard_runtime::Record;
+use callboard_runtime::{AuditEntry, JournalError, Record};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -49,11 +48,19 @@ pub(crate) trait Write: Send + 'static {
 /// A transaction that is open, as a [`Write`] sees it.
 pub(crate) struct Tx {
     pub(super) db: Db,
+    pub(super) audit: Vec<AuditEntry>,
+    /// The chain's last number before this transaction.
+    pub(super) audit_head: u64,
+    pub(super) audit_sign: bool,
     pub(super) now_ms: i64,
     pub(super) worker: Arc<str>,
 }
 
 impl Tx {
+    pub(super) fn new(db: Db, worker: Arc<str>) -> Self {
+        Self { db, audit: Vec::new(), audit_head: 0, audit_sign: false, now_ms: 0, worker }
+    }
+
     pub(crate) fn db(&mut self) -> &mut Db {
         &mut self.db
     }
@@ -66,6 +73,17 @@ impl Tx {
     /// This process's name in leases, `NAME#EPOCH`.
     pub(crate) fn worker(&self) -> Arc<str> {
         Arc::clone(&self.worker)
+    }
+
+    /// Writes an entry into this writer's audit chain, in this transaction. Its number there.
+    pub(crate) fn audit(&mut self, entry: AuditEntry) -> u64 {
+        self.audit.push(entry);
+        self.audit_head + self.audit.len() as u64
+    }
+
+    /// Has the chain signed at the end of this transaction.
+    pub(crate) fn sign_audit(&mut self) {
+        self.audit_sign = true;
     }
 
     /// Takes `n` numbers of a counter, from 1, without gaps, and answers the first. The counter is locked to the commit, so
