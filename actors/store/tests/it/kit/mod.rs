@@ -88,6 +88,27 @@ impl Opened {
     }
 }
 
+impl Opened {
+    /// One number, past the store.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let sql = sqlx::AssertSqlSafe(sql.to_owned());
+        match &self.database {
+            None => {
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
+            }
+            Some(Database { server, name }) => {
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
+            }
+        }
+    }
+}
+
 /// A store in a file.
 pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opened {
     let folder = TempDir::new().unwrap();
