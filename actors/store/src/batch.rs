@@ -1,0 +1,283 @@
+//! How queued writes become transactions, and what each database error means for those who wait.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use callboard_runtime::JournalError;
+use futures::FutureExt;
+use tokio::sync::{mpsc, watch};
+
+use crate::append;
+use crate::chained::Chained;
+use crate::clock::ms;
+use crate::error::{Trouble, journal_error, trouble, words};
+use crate::measures::Measures;
+use crate::place::Place;
+use crate::sql::Db;
+use crate::writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, Queued, Tx, Work};
+
+/// How often a transaction that met another one is tried.
+const CONFLICT_TRIES_MAX: usize = 3;
+
+/// Why a transaction was not committed, and what to do about it.
+enum Failed {
+    /// One of the writes is to blame; the connection is fine.
+    Own(JournalError),
+    /// It would be so for each of them; the connection is fine.
+    All(JournalError),
+    /// Another transaction came between: the same again.
+    Again(JournalError),
+    /// The connection is done with.
+    Reopen(JournalError),
+    /// Nothing may be written any more.
+    Stop(JournalError),
+}
+
+/// The task that writes: its connection, and what it has to know between transactions.
+pub(crate) struct Batches {
+    place: Arc<Place>,
+    chain: Option<Box<dyn Chained>>,
+    tx: Option<Tx>,
+    worker: Arc<str>,
+    /// The newest time that was written: time never goes back in the store, also when the clock does.
+    last_ms: i64,
+    /// Once set, nothing is written any more.
+    stopped: Option<JournalError>,
+    pub(crate) measures: Arc<Measures>,
+    pub(crate) tasks_changed: watch::Sender<u64>,
+}
+
+impl Batches {
+    pub(crate) fn new(
+        place: Arc<Place>,
+        chain: Option<Box<dyn Chained>>,
+        db: Db,
+        worker: Arc<str>,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            place,
+            chain,
+            tx: Some(Tx::new(db, Arc::clone(&worker))),
+            worker,
+            last_ms: now_ms,
+            stopped: None,
+            measures: Arc::default(),
+            tasks_changed: watch::Sender::new(0),
+        }
+    }
+
+    /// Until the queue is closed and empty.
+    pub(crate) async fn work_off(mut self, mut queue: mpsc::Receiver<Queued>) {
+        let mut came = Vec::new();
+        let mut waiting = VecDeque::new();
+        while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
+            for queued in came.drain(..) {
+                match queued.work {
+                    // Those that had their place already are still taken.
+                    Work::End => queue.close(),
+                    _ => waiting.push_back(queued),
+                }
+            }
+            while !waiting.is_empty() {
+                let batch = next_batch(&mut waiting);
+                self.keep(batch).await;
+            }
+        }
+        self.close().await;
+    }
+
+    async fn close(self) {
+        let Some(Tx { db, .. }) = self.tx else { return };
+        if let Err(error) = self.place.close(db).await {
+            tracing::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
+        }
+    }
+
+    /// Commits them together and answers; where one spoils it for the others, each alone.
+    async fn keep(&mut self, mut batch: Vec<Queued>) {
+        let mut tries = 1;
+        let failed = loop {
+            match self.attempt(&mut batch).await {
+                Ok(()) => return self.kept(batch),
+                Err(Failed::Again(_)) if tries < CONFLICT_TRIES_MAX => tries += 1,
+                Err(Failed::Own(_)) if batch.len() > 1 => {
+                    for one in batch {
+                        Box::pin(self.keep(vec![one])).await;
+                    }
+                    return;
+                }
+                Err(failed) => break failed,
+            }
+        };
+        let error = match failed {
+            Failed::Own(error) | Failed::All(error) | Failed::Again(error) => error,
+            Failed::Reopen(error) => {
+                self.tx = None;
+                error
+            }
+            Failed::Stop(error) => {
+                self.tx = None;
+                self.stopped = Some(error.clone());
+                error
+            }
+        };
+        self.measures.refused(&error);
+        self.answer(batch, &Err(error));
+    }
+
+    fn kept(&mut self, batch: Vec<Queued>) {
+        self.measures.kept(batch.len() as u64);
+        if batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.changes_tasks())) {
+            self.tasks_changed.send_modify(|changes| *changes += 1);
+        }
+        self.answer(batch, &Ok(()));
+    }
+
+    fn answer(&self, batch: Vec<Queued>, kept: &Result<(), JournalError>) {
+        for Queued { work, places, .. } in batch {
+            self.measures.answered(1);
+            // First the place, so that whoever is answered finds it free.
+            drop(places);
+            match work {
+                Work::Append(append) => append.answer(kept.clone()),
+                Work::Write(job) => job.answer(kept.clone()),
+                Work::End => {}
+            }
+        }
+    }
+
+    /// One transaction. After an error nothing of it is open.
+    async fn attempt(&mut self, batch: &mut [Queued]) -> Result<(), Failed> {
+        if let Some(error) = &self.stopped {
+            return Err(Failed::Stop(error.clone()));
+        }
+        let mut tx = match self.tx.take() {
+            Some(tx) => tx,
+            None => self.reopen().await?,
+        };
+        let makes_room = batch.iter().any(|queued| matches!(&queued.work, Work::Write(job) if job.makes_room()));
+        let done = self.in_transaction(&mut tx, batch, makes_room).await;
+        // Kept unless the failure says otherwise.
+        self.tx = Some(tx);
+        if let Some(chain) = &mut self.chain {
+            match &done {
+                Ok(()) => chain.committed().await,
+                Err(_) => chain.undone(),
+            }
+        }
+        done
+    }
+
+    async fn reopen(&self) -> Result<Tx, Failed> {
+        match self.place.reopen().await {
+            Ok(db) => Ok(Tx::new(db, Arc::clone(&self.worker))),
+            Err(error @ (JournalError::Fenced { .. } | JournalError::Damaged(_))) => Err(Failed::Stop(error)),
+            Err(error) => Err(Failed::Reopen(error)),
+        }
+    }
+
+    async fn in_transaction(&mut self, tx: &mut Tx, batch: &mut [Queued], makes_room: bool) -> Result<(), Failed> {
+        self.last_ms = self.last_ms.max(ms(SystemTime::now()));
+        tx.now_ms = self.last_ms;
+        let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
+        if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
+            return Err(self.failed(tx, error, bytes, false).await);
+        }
+        let done = match write(tx, &self.place, self.chain.as_deref_mut(), batch).await {
+            Ok(true) => match tx.db.run("COMMIT").await {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.failed(tx, error, bytes, true).await),
+            },
+            Ok(false) => Err(Failed::Stop(JournalError::Fenced { writer: self.place.writer().to_owned() })),
+            Err(error) => Err(self.failed(tx, error, bytes, false).await),
+        };
+        if makes_room && !matches!(done, Err(Failed::Reopen(_) | Failed::Stop(_))) {
+            // A limit that can't be put back is put back when the file is opened again.
+            self.place.close_reserve(&mut tx.db).await.map_err(|error| Failed::Reopen(journal_error(&error)))?;
+        }
+        done
+    }
+
+    /// Ends the transaction and says what the error means. SQLite ends it by itself after some errors, so its answer to
+    /// ROLLBACK says nothing; a server that is away needs none.
+    async fn failed(&self, tx: &mut Tx, error: sqlx::Error, bytes: u64, at_commit: bool) -> Failed {
+        let trouble = trouble(&error);
+        if trouble != Trouble::Away {
+            let _ = tx.db.run("ROLLBACK").await;
+        }
+        match trouble {
+            Trouble::Own => Failed::Own(journal_error(&error)),
+            Trouble::Full => match self.place.is_at_limit(&mut tx.db, bytes).await {
+                Ok(true) => Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }),
+                Ok(false) => Failed::All(JournalError::NoSpace),
+                Err(_) => Failed::Reopen(JournalError::NoSpace),
+            },
+            Trouble::Again => Failed::Again(journal_error(&error)),
+            Trouble::Damaged => Failed::Stop(journal_error(&error)),
+            Trouble::Busy | Trouble::ReadOnly => Failed::All(journal_error(&error)),
+            Trouble::NoSpace | Trouble::Io | Trouble::Away if at_commit => {
+                Failed::Reopen(JournalError::Unknown(words(&error)))
+            }
+            Trouble::NoSpace => Failed::Reopen(JournalError::NoSpace),
+            Trouble::Io | Trouble::Away => Failed::Reopen(JournalError::Unavailable(words(&error))),
+        }
+    }
+}
+
+/// Everything up to the commit; `false` where another process goes by this writer's name.
+async fn write(
+    tx: &mut Tx,
+    place: &Place,
+    mut chain: Option<&mut (dyn Chained + 'static)>,
+    batch: &mut [Queued],
+) -> Result<bool, sqlx::Error> {
+    if !place.begin(&mut tx.db).await? {
+        return Ok(false);
+    }
+    tx.audit.clear();
+    tx.audit_sign = false;
+    if let Some(chain) = &mut chain {
+        tx.audit_head = chain.head(&mut tx.db).await?;
+    }
+    let appends = batch.iter_mut().filter_map(|queued| match &mut queued.work {
+        Work::Append(append) => Some(append),
+        _ => None,
+    });
+    append::write(&mut tx.db, tx.now_ms, appends.collect()).await?;
+    for queued in batch {
+        let Work::Write(job) = &mut queued.work else { continue };
+        let name = job.name();
+        // A write that panics is refused like one that the database refuses: the store goes on.
+        match AssertUnwindSafe(job.run(tx)).catch_unwind().await {
+            Ok(ran) => ran?,
+            Err(_) => return Err(sqlx::Error::Protocol(format!("{name} panicked"))),
+        }
+    }
+    if let Some(chain) = chain {
+        let entries = std::mem::take(&mut tx.audit);
+        chain.write(&mut tx.db, entries, tx.now_ms, tx.audit_sign).await?;
+    }
+    Ok(true)
+}
+
+/// As many as fit into one transaction, at least one. What makes room goes alone.
+fn next_batch(waiting: &mut VecDeque<Queued>) -> Vec<Queued> {
+    let mut batch: Vec<Queued> = Vec::new();
+    let mut bytes = 0;
+    while let Some(next) = waiting.front() {
+        bytes += next.bytes;
+        let alone = matches!(&next.work, Work::Write(job) if job.makes_room());
+        let is_full = batch.len() >= BATCH_WRITES_MAX || bytes > BATCH_BYTES_MAX || alone;
+        if is_full && !batch.is_empty() {
+            break;
+        }
+        batch.extend(waiting.pop_front());
+        if alone {
+            break;
+        }
+    }
+    batch
+}

@@ -1,0 +1,34 @@
+//! What must outlast a process, on SQLite or Postgres: streams, tasks, inboxes, notes and audit behind the traits of the
+//! runtime. Start at [`SqlStore::open`].
+//!
+//! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
+
+mod append;
+mod batch;
+mod chained;
+mod clock;
+mod error;
+mod journal;
+mod lock;
+mod measures;
+mod open;
+mod options;
+mod place;
+mod postgres;
+mod readers;
+mod sql;
+mod sqlite;
+mod writer;
+
+pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use error::StoreError;
+pub use measures::StoreMeasures;
+pub use open::SqlStore;
+pub use options::{
+    POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions, WRITER_NAME_BYTES_MAX,
+};
+pub use readers::PAGE_MAX;
+pub use sqlite::SIZE_RESERVE_PAGES;
+pub use writer::{
+    BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,
+};

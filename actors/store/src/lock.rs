@@ -1,0 +1,61 @@
+//! Who may write to a SQLite file: whoever holds `FILE.lock`. It goes with the process, however that ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::StoreError;
+
+/// Longest number in a lock file, in bytes.
+const PID_BYTES_MAX: u64 = 16;
+
+/// The lock, until it is released or dropped.
+pub(crate) struct Lock(Mutex<Option<File>>);
+
+impl Lock {
+    pub(crate) fn take(file: &Path) -> Result<Self, StoreError> {
+        let path = path_of(file);
+        let not_created = |source| StoreError::NotCreated { path: path.clone(), source };
+        let mut lock = open(&path).map_err(not_created)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { what: file.display().to_string(), pid: pid(&mut lock) });
+            }
+            Err(TryLockError::Error(source)) => return Err(not_created(source)),
+        }
+        // Only a hint for whoever finds it taken: that it can't be written (a full disk) changes nothing.
+        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        Ok(Self(Mutex::new(Some(lock))))
+    }
+
+    /// Others may have it, also while this value lives on.
+    pub(crate) fn release(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn path_of(file: &Path) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)
+}
+
+fn pid(lock: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    lock.rewind().ok()?;
+    lock.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

@@ -1,0 +1,195 @@
+//! The store in a Postgres database: one process a writer's name, fenced by its epoch.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use callboard_runtime::JournalError;
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use tokio::time::{Instant, sleep, timeout};
+use url::Url;
+
+use crate::error::{StoreError, journal_error};
+use crate::options::StoreOptions;
+use crate::sql::Db;
+
+/// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
+const MIGRATIONS: &[&str] = &[include_str!("schema/postgres/0001.sql")];
+/// The newest schema that this program knows.
+pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+
+/// How long a connection may take.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long the lock of a process that has just ended is waited for: the server notices a little late.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// How old the known size of the database may be.
+const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// An open database.
+pub(crate) struct PostgresPlace {
+    pub(crate) writer: String,
+    pub(crate) size_max: u64,
+    options: PgConnectOptions,
+    epoch: AtomicI64,
+    size: Mutex<Option<(Instant, u64)>>,
+}
+
+/// How any connection to the database is opened. Statements aren't logged, as in SQLite.
+pub(crate) fn connect_options(url: &Url, password: Option<&SecretString>) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_url(url).map_err(|e| StoreError::Url(e.to_string()))?;
+    let options = match password {
+        Some(password) => options.password(password.expose_secret()),
+        None => options,
+    };
+    Ok(options.application_name("callboard").statement_cache_capacity(256).disable_statement_logging())
+}
+
+pub(crate) async fn connect(options: &PgConnectOptions) -> Result<Db, sqlx::Error> {
+    let connection = timeout(CONNECT_WAIT_MAX, options.connect()).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
+    Ok(Db::Postgres(Box::new(connection)))
+}
+
+/// Checks that the server keeps what it acknowledges, migrates, takes the writer's lock, and answers its connection.
+pub(crate) async fn open(
+    options: &StoreOptions,
+    connect_to: PgConnectOptions,
+) -> Result<(PostgresPlace, Db), StoreError> {
+    let at = options.place();
+    let told = |source| StoreError::Database { place: at.clone(), source };
+    let mut db = connect(&connect_to).await.map_err(told)?;
+    durable(&mut db, &at).await?;
+    migrate(&mut db, &at).await?;
+    let place = PostgresPlace {
+        writer: options.writer.clone(),
+        size_max: options.size_max,
+        options: connect_to,
+        epoch: AtomicI64::new(0),
+        size: Mutex::default(),
+    };
+    if !place.lock(&mut db).await.map_err(told)? {
+        return Err(StoreError::InUse { what: format!("writer `{}` of {at}", place.writer), pid: None });
+    }
+    Ok((place, db))
+}
+
+impl PostgresPlace {
+    /// From now on, transactions of another epoch of this writer are refused.
+    pub(crate) fn is_epoch(&self, epoch: i64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
+    async fn lock(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+        let until = Instant::now() + LOCK_WAIT_MAX;
+        loop {
+            let taken = db
+                .number(
+                    "SELECT CAST(CAST(pg_try_advisory_lock(hashtextextended(current_schema() || '/' || $1, 1668047460)) \
+                     AS INT) AS BIGINT)",
+                    &[self.writer.as_str().into()],
+                )
+                .await?;
+            if taken == 1 || Instant::now() >= until {
+                return Ok(taken == 1);
+            }
+            sleep(LOCK_PAUSE).await;
+        }
+    }
+
+    /// Begins a transaction, and sees to it that nobody takes over before it ends.
+    pub(crate) async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+        db.run("BEGIN").await?;
+        let name = [self.writer.as_str().into()];
+        let epoch = db.number("SELECT epoch FROM writer WHERE name = $1 FOR SHARE", &name).await?;
+        Ok(epoch == self.epoch.load(Ordering::Relaxed))
+    }
+
+    pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
+        let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
+        durable(&mut db, &self.writer).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
+        let fenced = || JournalError::Fenced { writer: self.writer.clone() };
+        if !self.lock(&mut db).await.map_err(|e| journal_error(&e))? {
+            return Err(fenced());
+        }
+        let name = [self.writer.as_str().into()];
+        let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
+        let is_ours = epoch.await.map_err(|e| journal_error(&e))? == self.epoch.load(Ordering::Relaxed);
+        if is_ours { Ok(db) } else { Err(fenced()) }
+    }
+
+    /// The server gives the lock back with the connection.
+    pub(crate) fn close(&self, db: Db) -> impl Future<Output = Result<(), sqlx::Error>> {
+        db.close()
+    }
+
+    pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+        let known = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((looked, bytes)) = known
+            && looked.elapsed() < SIZE_KNOWN_FOR
+        {
+            return Ok(bytes);
+        }
+        let bytes = db.number("SELECT pg_database_size(current_database())", &[]).await?.unsigned_abs();
+        *self.size.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), bytes));
+        Ok(bytes)
+    }
+}
+
+/// Refuses a server that loses what it acknowledged when the power fails.
+async fn durable(db: &mut Db, at: &str) -> Result<(), StoreError> {
+    let told = |source| StoreError::Database { place: at.to_owned(), source };
+    for name in ["fsync", "full_page_writes"] {
+        if setting(db, name).await.map_err(told)? != "on" {
+            return Err(StoreError::NotDurable(format!("{name} of the Postgres server is off")));
+        }
+    }
+    if matches!(setting(db, "synchronous_commit").await.map_err(told)?.as_str(), "off" | "local") {
+        db.run("SET synchronous_commit = on").await.map_err(told)?;
+    }
+    Ok(())
+}
+
+async fn setting(db: &mut Db, name: &str) -> Result<String, sqlx::Error> {
+    let row = db.row("SELECT current_setting($1)", &[name.into()]).await?;
+    Ok(row.map(|row| row.text(0).map(str::to_owned)).transpose()?.unwrap_or_default())
+}
+
+/// In one transaction, one process after another.
+async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
+    let told = |source| StoreError::Database { place: at.to_owned(), source };
+    db.run("BEGIN").await.map_err(told)?;
+    db.run("SELECT pg_advisory_xact_lock(1668047460)").await.map_err(told)?;
+    let version = schema_version(db, at).await?;
+    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
+        db.run(*migration).await.map_err(told)?;
+    }
+    let known = SCHEMA.to_string();
+    db.execute(
+        "INSERT INTO meta (name, value) VALUES ('schema', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        &[known.as_str().into()],
+    )
+    .await
+    .map_err(told)?;
+    db.run("COMMIT").await.map_err(told)
+}
+
+/// 0 where the schema has no store yet.
+pub(crate) async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
+    let told = |source| StoreError::Database { place: at.to_owned(), source };
+    let is_there =
+        db.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'", &[]);
+    if is_there.await.map_err(told)? == 0 {
+        return Ok(0);
+    }
+    let row = db.row("SELECT value FROM meta WHERE name = 'schema'", &[]).await.map_err(told)?;
+    let found = row.and_then(|row| row.text(0).ok()?.parse().ok());
+    match found {
+        Some(found) if (0..=SCHEMA).contains(&found) => Ok(found),
+        Some(found) => Err(StoreError::NewerSchema { place: at.to_owned(), found, known: SCHEMA }),
+        None => Err(StoreError::NotAStore { path: at.into() }),
+    }
+}

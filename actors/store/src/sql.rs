@@ -1,0 +1,307 @@
+//! One way to ask either database. A text serves both; where they differ, [`Sql`] has one for each.
+
+use std::sync::OnceLock;
+
+use futures::future::BoxFuture;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnection, PgRow};
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use sqlx::{Connection, Executor, Postgres, Row as _, Sqlite};
+
+/// A connection: the writer's own, or one of the readers'.
+pub(crate) enum Db {
+    Sqlite(Box<SqliteConnection>),
+    Postgres(Box<PgConnection>),
+    SqliteReader(PoolConnection<Sqlite>),
+    PostgresReader(PoolConnection<Postgres>),
+}
+
+/// A statement. Parameters are `$1`, `$2`, … in both.
+///
+/// Where Postgres can't know a result's type, cast it: integers must be `BIGINT` (`CAST(sum(bytes) AS BIGINT)`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sql {
+    pub(crate) sqlite: &'static str,
+    pub(crate) postgres: &'static str,
+}
+
+impl Sql {
+    /// A text that serves both.
+    pub(crate) const fn same(text: &'static str) -> Self {
+        Self { sqlite: text, postgres: text }
+    }
+}
+
+impl From<&'static str> for Sql {
+    fn from(text: &'static str) -> Self {
+        Self::same(text)
+    }
+}
+
+/// A bound value. A text with a NUL is refused before it comes here: Postgres can't hold it.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'a> {
+    Int(Option<i64>),
+    Text(Option<&'a str>),
+    Bytes(Option<&'a [u8]>),
+}
+
+impl From<i64> for Arg<'_> {
+    fn from(value: i64) -> Self {
+        Self::Int(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Arg<'_> {
+    fn from(value: Option<i64>) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl<'a> From<&'a str> for Arg<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl<'a> From<&'a String> for Arg<'a> {
+    fn from(value: &'a String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Arg<'a> {
+    fn from(value: Option<&'a str>) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Arg<'a> {
+    fn from(value: &'a [u8]) -> Self {
+        Self::Bytes(Some(value))
+    }
+}
+
+/// A query of one database with its values.
+macro_rules! bound {
+    ($database:ty, $text:expr, $args:expr) => {
+        $args.iter().fold(sqlx::query::<$database>($text), |query, arg| match *arg {
+            Arg::Int(value) => query.bind(value),
+            Arg::Text(value) => query.bind(value),
+            Arg::Bytes(value) => query.bind(value),
+        })
+    };
+}
+
+enum Conn<'c> {
+    Sqlite(&'c mut SqliteConnection),
+    Postgres(&'c mut PgConnection),
+}
+
+impl Db {
+    fn conn(&mut self) -> Conn<'_> {
+        match self {
+            Self::Sqlite(connection) => Conn::Sqlite(connection),
+            Self::Postgres(connection) => Conn::Postgres(connection),
+            Self::SqliteReader(connection) => Conn::Sqlite(connection),
+            Self::PostgresReader(connection) => Conn::Postgres(connection),
+        }
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self, Self::Sqlite(_) | Self::SqliteReader(_))
+    }
+
+    /// How many rows were touched.
+    pub(crate) async fn execute(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<u64, sqlx::Error> {
+        let sql = sql.into();
+        match self.conn() {
+            Conn::Sqlite(db) => Ok(bound!(Sqlite, sql.sqlite, args).execute(db).await?.rows_affected()),
+            Conn::Postgres(db) => Ok(bound!(Postgres, sql.postgres, args).execute(db).await?.rows_affected()),
+        }
+    }
+
+    pub(crate) async fn rows(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+        let sql = sql.into();
+        Ok(match self.conn() {
+            Conn::Sqlite(db) => {
+                bound!(Sqlite, sql.sqlite, args).fetch_all(db).await?.into_iter().map(Row::Sqlite).collect()
+            }
+            Conn::Postgres(db) => {
+                bound!(Postgres, sql.postgres, args).fetch_all(db).await?.into_iter().map(Row::Postgres).collect()
+            }
+        })
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn row(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<Option<Row>, sqlx::Error> {
+        let sql = sql.into();
+        Ok(match self.conn() {
+            Conn::Sqlite(db) => bound!(Sqlite, sql.sqlite, args).fetch_optional(db).await?.map(Row::Sqlite),
+            Conn::Postgres(db) => bound!(Postgres, sql.postgres, args).fetch_optional(db).await?.map(Row::Postgres),
+        })
+    }
+
+    /// The first row's first column, an integer; 0 where there is no row.
+    pub(crate) async fn number(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<i64, sqlx::Error> {
+        match self.row(sql, args).await? {
+            Some(row) => Ok(row.int_or_null(0)?.unwrap_or_default()),
+            None => Ok(0),
+        }
+    }
+
+    /// Statements without values, not prepared: BEGIN, PRAGMA, a migration.
+    pub(crate) async fn run(&mut self, sql: impl Into<Sql>) -> Result<(), sqlx::Error> {
+        let sql = sql.into();
+        match self.conn() {
+            Conn::Sqlite(db) => db.execute(sqlx::raw_sql(sql.sqlite)).await.map(drop),
+            Conn::Postgres(db) => db.execute(sqlx::raw_sql(sql.postgres)).await.map(drop),
+        }
+    }
+
+    /// As [`Self::run`], with a text that was put together here: a number, an escaped file name.
+    pub(crate) async fn run_text(&mut self, text: String) -> Result<(), sqlx::Error> {
+        let text = sqlx::raw_sql(sqlx::AssertSqlSafe(text));
+        match self.conn() {
+            Conn::Sqlite(db) => db.execute(text).await.map(drop),
+            Conn::Postgres(db) => db.execute(text).await.map(drop),
+        }
+    }
+
+    /// Waits for its last statement and closes it; a reader's goes back to its pool.
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(connection) => connection.close().await,
+            Self::Postgres(connection) => connection.close().await,
+            Self::SqliteReader(_) | Self::PostgresReader(_) => Ok(()),
+        }
+    }
+}
+
+/// A row. Columns are counted from 0.
+pub(crate) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl Row {
+    pub(crate) fn int_or_null(&self, column: usize) -> Result<Option<i64>, sqlx::Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
+
+    pub(crate) fn text_or_null(&self, column: usize) -> Result<Option<&str>, sqlx::Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
+
+    pub(crate) fn bytes_or_null(&self, column: usize) -> Result<Option<&[u8]>, sqlx::Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
+
+    pub(crate) fn int(&self, column: usize) -> Result<i64, sqlx::Error> {
+        self.int_or_null(column)?.ok_or_else(|| null(column))
+    }
+
+    /// A count or a number from 1: never negative in a store that is whole.
+    pub(crate) fn count(&self, column: usize) -> Result<u64, sqlx::Error> {
+        let value = self.int(column)?;
+        u64::try_from(value).map_err(|e| sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(e) })
+    }
+
+    pub(crate) fn text(&self, column: usize) -> Result<&str, sqlx::Error> {
+        self.text_or_null(column)?.ok_or_else(|| null(column))
+    }
+
+    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], sqlx::Error> {
+        self.bytes_or_null(column)?.ok_or_else(|| null(column))
+    }
+}
+
+fn null(column: usize) -> sqlx::Error {
+    sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(sqlx::error::UnexpectedNullError) }
+}
+
+/// Rows that one statement writes or asks for: as few statements as possible, and few texts, so that all stay prepared.
+const ROWS_AT_ONCE: [usize; 3] = [64, 8, 1];
+
+/// A statement with a list of rows in it: `before ($1, $2), ($3, $4), … after`. Its texts are made once.
+pub(crate) struct ManyRows {
+    before: &'static str,
+    columns: usize,
+    after: &'static str,
+    texts: OnceLock<[String; ROWS_AT_ONCE.len()]>,
+}
+
+impl ManyRows {
+    /// `before` ends with `VALUES`; each row has `columns` values.
+    pub(crate) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
+        Self { before, columns, after, texts: OnceLock::new() }
+    }
+
+    fn text(&self, rows: usize) -> String {
+        let mut text = String::from(self.before);
+        for row in 0..rows {
+            text.push_str(if row == 0 { " (" } else { ", (" });
+            for column in 1..=self.columns {
+                let comma = if column == 1 { "$" } else { ", $" };
+                text.push_str(comma);
+                text.push_str(&(row * self.columns + column).to_string());
+            }
+            text.push(')');
+        }
+        text.push(' ');
+        text.push_str(self.after);
+        text
+    }
+
+    /// The texts with how many values each takes.
+    fn cut<'a, 'v>(&'static self, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
+        let texts = self.texts.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows)));
+        let mut cut = Vec::new();
+        for (text, rows) in texts.iter().zip(ROWS_AT_ONCE) {
+            while values.len() >= rows * self.columns {
+                let (now, later) = values.split_at(rows * self.columns);
+                cut.push((text.as_str(), now));
+                values = later;
+            }
+        }
+        cut
+    }
+
+    /// `values` row after row.
+    pub(crate) fn execute<'a>(
+        &'static self,
+        db: &'a mut Db,
+        values: &'a [Arg<'a>],
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            for (text, values) in self.cut(values) {
+                db.execute(text, values).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// As [`Self::execute`], with the rows that the statements answer.
+    pub(crate) fn rows<'a>(
+        &'static self,
+        db: &'a mut Db,
+        values: &'a [Arg<'a>],
+    ) -> BoxFuture<'a, Result<Vec<Row>, sqlx::Error>> {
+        Box::pin(async move {
+            let mut rows = Vec::new();
+            for (text, values) in self.cut(values) {
+                rows.extend(db.rows(text, values).await?);
+            }
+            Ok(rows)
+        })
+    }
+}

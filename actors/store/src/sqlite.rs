@@ -1,0 +1,269 @@
+//! The store in a file: checked before it is touched, locked, write-ahead, synced at each commit.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use callboard_runtime::JournalError;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use tokio::time::{Instant, sleep};
+
+use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code, words};
+use crate::lock::Lock;
+use crate::options::StoreOptions;
+use crate::sql::Db;
+
+/// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
+const MIGRATIONS: &[&str] = &[include_str!("schema/sqlite/0001.sql")];
+/// The newest schema that this program knows.
+pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// `application_id` of a store's file: "clbd".
+const APPLICATION_ID: i64 = 0x636c_6264;
+/// The first bytes of any SQLite file, and where in its header the application's id is.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+const APPLICATION_ID_AT: usize = 68;
+const HEADER_BYTES: usize = 100;
+
+/// How long a statement waits for another process (a visitor's cancel, a backup).
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait before asking again for a lock that SQLite doesn't wait for.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+/// Pages past the limit that a write may use that makes room.
+pub const SIZE_RESERVE_PAGES: u64 = 256;
+/// Pages of log after which a commit moves them into the file.
+pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
+/// Bytes of log that are kept on disk after it was moved.
+const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
+
+/// An open file.
+pub(crate) struct SqlitePlace {
+    pub(crate) path: PathBuf,
+    pub(crate) writer: String,
+    pub(crate) size_max: u64,
+    options: SqliteConnectOptions,
+    page_bytes: u64,
+    lock: Lock,
+}
+
+/// How any connection to the file is opened. Statements aren't logged: what can't be said needn't be kept out of a log.
+pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .statement_cache_capacity(256)
+        .disable_statement_logging()
+}
+
+/// Takes the lock, checks the file, migrates it, and answers the connection that writes.
+pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqlitePlace, Db), StoreError> {
+    look_at(path)?;
+    create_private(path)?;
+    let lock = Lock::take(path)?;
+    let connect = connect_options(path);
+    let told = |source| StoreError::of_file(path, source);
+    let mut db = Db::Sqlite(Box::new(connect.clone().connect().await.map_err(told)?));
+    check_intact(&mut db, path).await?;
+    let version = schema_version(&mut db, path).await?;
+
+    // Only now is the file known to be ours: what follows writes to it.
+    if version == 0 {
+        db.run("PRAGMA auto_vacuum = INCREMENTAL").await.map_err(told)?;
+    }
+    write_ahead(&mut db).await.map_err(told)?;
+    migrate(&mut db, path).await?;
+    let page_bytes = number(&mut db, "PRAGMA page_size").await.map_err(told)?.unsigned_abs().max(512);
+    let writer = options.writer.clone();
+    let place =
+        SqlitePlace { path: path.to_owned(), writer, size_max: options.size_max, options: connect, page_bytes, lock };
+    place.configure(&mut db).await?;
+    Ok((place, db))
+}
+
+impl SqlitePlace {
+    fn pages_max(&self) -> u64 {
+        (self.size_max / self.page_bytes).max(1)
+    }
+
+    /// What holds for a connection only, and is read back: a commit that isn't synced acknowledges nothing.
+    async fn configure(&self, db: &mut Db) -> Result<(), StoreError> {
+        let told = |source| StoreError::of_file(&self.path, source);
+        db.run("PRAGMA synchronous = FULL").await.map_err(told)?;
+        for (name, value) in
+            [("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)), ("journal_size_limit", LOG_BYTES_KEPT)]
+        {
+            set(db, name, value).await.map_err(told)?;
+        }
+        set(db, "max_page_count", self.pages_max()).await.map_err(told)?;
+        let synchronous = number(db, "PRAGMA synchronous").await.map_err(told)?;
+        if synchronous != 2 {
+            return Err(StoreError::NotDurable(format!("synchronous is {synchronous}, not FULL")));
+        }
+        let mode = text(db, "PRAGMA journal_mode").await.map_err(told)?;
+        if mode != "wal" {
+            return Err(StoreError::NotDurable(format!(
+                "journal_mode is {mode}, not wal: the file system may not allow it"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
+        let connection = self.options.clone().create_if_missing(false).connect().await;
+        let mut db = Db::Sqlite(Box::new(connection.map_err(|e| journal_error(&e))?));
+        match self.configure(&mut db).await {
+            Ok(()) => Ok(db),
+            Err(StoreError::Damaged { .. } | StoreError::NotAStore { .. }) => {
+                Err(JournalError::Damaged(self.path.display().to_string()))
+            }
+            Err(StoreError::Database { source, .. }) => Err(journal_error(&source)),
+            Err(error) => Err(JournalError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(crate) async fn close(&self, mut db: Db) -> Result<(), sqlx::Error> {
+        let moved = db.run("PRAGMA wal_checkpoint(TRUNCATE)").await;
+        let closed = db.close().await;
+        self.lock.release();
+        moved.and(closed)
+    }
+
+    pub(crate) async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        set(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
+    }
+
+    pub(crate) async fn close_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        set(db, "max_page_count", self.pages_max()).await
+    }
+
+    pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+        let pages = number(db, "PRAGMA page_count").await?.unsigned_abs();
+        let free = number(db, "PRAGMA freelist_count").await?.unsigned_abs();
+        Ok(pages.saturating_sub(free) * self.page_bytes)
+    }
+}
+
+/// A setting that is a number. Its name is one of ours.
+async fn set(db: &mut Db, name: &str, value: u64) -> Result<(), sqlx::Error> {
+    db.run_text(format!("PRAGMA {name} = {value}")).await
+}
+
+pub(crate) async fn number(db: &mut Db, pragma: &'static str) -> Result<i64, sqlx::Error> {
+    db.number(pragma, &[]).await
+}
+
+async fn text(db: &mut Db, pragma: &'static str) -> Result<String, sqlx::Error> {
+    let row = db.row(pragma, &[]).await?;
+    Ok(row.map(|row| row.text(0).map(str::to_owned)).transpose()?.unwrap_or_default())
+}
+
+/// Sets WAL. SQLite doesn't wait by itself when two connections do so at once, for each holds what the other needs.
+async fn write_ahead(db: &mut Db) -> Result<(), sqlx::Error> {
+    let until = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match db.run("PRAGMA journal_mode = WAL").await {
+            Err(e) if sqlite_code(&e).map(|code| code & 0xff) == Some(SQLITE_BUSY) && Instant::now() < until => {
+                sleep(BUSY_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// In one transaction, so that a start that fails leaves nothing behind and may be tried again.
+async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
+    let told = |source| StoreError::of_file(path, source);
+    db.run("BEGIN IMMEDIATE").await.map_err(told)?;
+    let version = schema_version(db, path).await?;
+    for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
+        db.run(*migration).await.map_err(told)?;
+    }
+    db.run("COMMIT").await.map_err(told)
+}
+
+pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreError> {
+    let verdict = text(db, "PRAGMA quick_check(1)").await.map_err(|source| StoreError::of_file(path, source))?;
+    if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned() }) }
+}
+
+/// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
+pub(crate) async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
+    let told = |source| StoreError::of_file(path, source);
+    let application = number(db, "PRAGMA application_id").await.map_err(told)?;
+    let found = number(db, "PRAGMA user_version").await.map_err(told)?;
+    let tables = number(db, "SELECT count(*) FROM sqlite_schema").await.map_err(told)?;
+    let is_new = application == 0 && found == 0 && tables == 0;
+    if !is_new && application != APPLICATION_ID {
+        return Err(StoreError::NotAStore { path: path.to_owned() });
+    }
+    if !(0..=SCHEMA).contains(&found) {
+        return Err(StoreError::NewerSchema { place: path.display().to_string(), found, known: SCHEMA });
+    }
+    Ok(found)
+}
+
+/// Refuses what can't be a store without asking SQLite, which may write to what it opens.
+pub(crate) fn look_at(path: &Path) -> Result<(), StoreError> {
+    let path_buf = || path.to_owned();
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(StoreError::NotCreated { path: path_buf(), source }),
+    };
+    if !found.is_file() {
+        return Err(StoreError::NotAStore { path: path_buf() });
+    }
+    let file =
+        OpenOptions::new().read(true).write(true).open(path).map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
+    let mut header = Vec::new();
+    let read = file.take(HEADER_BYTES as u64).read_to_end(&mut header);
+    read.map_err(|source| StoreError::NotCreated { path: path_buf(), source })?;
+    if header.is_empty() {
+        return Ok(());
+    }
+    let id =
+        header.get(APPLICATION_ID_AT..APPLICATION_ID_AT + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
+    // 0 is also a store's whose first transaction is in the log only.
+    let may_be_ours = header.starts_with(MAGIC) && id.is_some_and(|id| id == 0 || i64::from(id) == APPLICATION_ID);
+    if may_be_ours { Ok(()) } else { Err(StoreError::NotAStore { path: path_buf() }) }
+}
+
+/// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
+/// rights. What is there keeps its rights.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut folder = DirBuilder::new();
+    folder.recursive(true);
+    let mut file = OpenOptions::new();
+    file.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        folder.mode(0o700);
+        file.mode(0o600);
+    }
+    let not_created = |path: &Path, source| StoreError::NotCreated { path: path.to_owned(), source };
+    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        folder.create(parent).map_err(|source| not_created(parent, source))?;
+    }
+    match file.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(source) => Err(not_created(path, source)),
+        Ok(made) => {
+            // The folder's entry must survive as well as what is written into the file.
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            made.sync_all()
+                .and_then(|()| fs::File::open(parent)?.sync_all())
+                .map_err(|source| not_created(path, source))
+        }
+    }
+}
+
+/// For a message that has no room for the error itself.
+pub(crate) fn words_of(error: &StoreError) -> String {
+    match error {
+        StoreError::Database { source, .. } => words(source),
+        other => other.to_string(),
+    }
+}

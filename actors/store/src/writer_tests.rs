@@ -1,0 +1,89 @@
+use futures::future::BoxFuture;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{SqlStore, StoreOptions};
+use callboard_runtime::Record;
+
+struct Count {
+    spoils: bool,
+    panics: bool,
+}
+
+impl Write for Count {
+    type Output = u64;
+    const NAME: &'static str = "count";
+
+    fn bytes(&self) -> usize {
+        8
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        Box::pin(async move {
+            let number = tx.numbers("test", 1).await?;
+            assert!(!self.panics, "as asked");
+            if self.spoils {
+                tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            }
+            Ok(number)
+        })
+    }
+}
+
+async fn opened() -> (TempDir, SqlStore) {
+    let folder = TempDir::new().unwrap();
+    let store = SqlStore::open(&StoreOptions::sqlite(folder.path().join("j.sqlite"))).await.unwrap();
+    (folder, store)
+}
+
+fn record(stream: &str, key: Option<&str>) -> Record {
+    Record { stream: stream.to_owned(), key: key.map(str::to_owned), body: json!({"a": 1}) }
+}
+
+/// Goal: a write that the database refuses, or that panics, sinks nobody and takes no number. Method: many at once, some
+/// of them bad.
+#[tokio::test]
+async fn a_bad_write_fails_alone() {
+    let (_folder, store) = opened().await;
+    let writer = &store.core.writer;
+    let count = |at: usize| writer.submit(Count { spoils: at % 7 == 3, panics: at % 7 == 5 });
+    let all = futures::future::join_all((0..70).map(count)).await;
+    let (good, bad): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+    let mut good: Vec<u64> = good.into_iter().map(Result::unwrap).collect();
+    good.sort_unstable();
+    assert_eq!(good, (1..=50).collect::<Vec<_>>());
+    assert!(bad.iter().all(|e| matches!(e, Err(JournalError::Store(_)))), "{bad:?}");
+    store.close().await;
+    let closed = writer.submit(Count { spoils: false, panics: false }).await;
+    assert!(matches!(closed, Err(JournalError::Unavailable(_))), "{closed:?}");
+}
+
+/// Goal: numbers of a stream have no gaps, and a key is kept once, also twice in one transaction. Method: append keyed and
+/// plain records to two streams at once, then the same again.
+#[tokio::test]
+async fn appends_are_merged_and_keys_kept_once() {
+    let (_folder, store) = opened().await;
+    let writer = &store.core.writer;
+    let keys: Vec<String> = (0..40).map(|at| format!("k{}", at / 2)).collect();
+    let append = |key: &String| {
+        let records = vec![record("a", Some(key)), record("b", Some(key)), record("b", None)];
+        writer.append(records)
+    };
+    let first = futures::future::join_all(keys.iter().map(append)).await;
+    for pair in first.chunks(2) {
+        let (one, two) = (pair[0].as_ref().unwrap(), pair[1].as_ref().unwrap());
+        assert_eq!((one[0], one[1]), (two[0], two[1]));
+        assert_ne!(one[2], two[2]);
+    }
+    let again = futures::future::join_all(keys.iter().map(append)).await;
+    assert_eq!(first[7].as_ref().unwrap()[..2], again[7].as_ref().unwrap()[..2]);
+    let rows = store
+        .core
+        .readers
+        .rows("SELECT stream, count(*), max(number) FROM record GROUP BY stream ORDER BY stream", &[]);
+    let counted: Vec<_> = rows.await.unwrap().iter().map(|row| (row.int(1).unwrap(), row.int(2).unwrap())).collect();
+    assert_eq!(counted, [(20, 20), (100, 100)]);
+    assert!(store.measures().batches < 80, "{:?}", store.measures());
+    store.close().await;
+}

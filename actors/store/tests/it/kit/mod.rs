@@ -1,0 +1,140 @@
+//! Stores to try a promise on: in a file, and in a database where there is a server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use callboard_store::{SqlStore, StoreOptions};
+use sqlx::{ConnectOptions, Connection, Executor};
+use tempfile::TempDir;
+use url::Url;
+use uuid::Uuid;
+
+/// Where the tests find a Postgres server: a URL whose user may create databases.
+pub const POSTGRES: &str = "CALLBOARD_POSTGRES";
+
+/// An open store, empty at first.
+pub struct Opened {
+    pub sql: SqlStore,
+    options: StoreOptions,
+    /// Beside the store; its files too where it is one.
+    folder: TempDir,
+    database: Option<Database>,
+}
+
+/// A database of this test's own.
+struct Database {
+    server: Url,
+    name: String,
+}
+
+impl Opened {
+    pub fn is_sqlite(&self) -> bool {
+        self.database.is_none()
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The store's file, or where it would be.
+    pub fn file(&self) -> PathBuf {
+        self.folder().join("store.sqlite")
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> StoreOptions {
+        self.options.clone()
+    }
+
+    /// Closes it and opens it anew, as the next process would.
+    pub async fn restart(&mut self) {
+        let options = self.options();
+        self.restart_with(options).await;
+    }
+
+    pub async fn restart_with(&mut self, options: StoreOptions) {
+        self.sql.close().await;
+        self.sql = SqlStore::open(&options).await.unwrap();
+        self.options = options;
+    }
+
+    /// One statement, past the store: to break it, or to look.
+    pub async fn raw(&self, sql: &str) {
+        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+        match &self.database {
+            None => {
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                db.execute(sql).await.unwrap();
+                db.close().await.unwrap();
+            }
+            Some(Database { server, name }) => {
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                db.execute(sql).await.unwrap();
+                db.close().await.unwrap();
+            }
+        }
+    }
+}
+
+/// A store in a file.
+pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opened {
+    let folder = TempDir::new().unwrap();
+    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).clean_every(None);
+    open(change(options), folder, None).await
+}
+
+/// A store in a database, where there is a server; it says once where there is none.
+pub async fn in_database(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Option<Opened> {
+    static TOLD: Once = Once::new();
+    let Ok(server) = std::env::var(POSTGRES) else {
+        TOLD.call_once(|| eprintln!("{POSTGRES} is unset: nothing is tried on Postgres (`cargo xtask test` sets it)"));
+        return None;
+    };
+    let server = Url::parse(&server).unwrap();
+    let name = format!("t{}", Uuid::new_v4().simple());
+    on_server(&server, format!("CREATE DATABASE {name}")).await;
+    let folder = TempDir::new().unwrap();
+    let options = StoreOptions::postgres(at(&server, &name).as_str(), None).unwrap().clean_every(None);
+    let options = options.audit_key(folder.path().join("audit.key"));
+    Some(open(change(options), folder, Some(Database { server, name })).await)
+}
+
+async fn open(options: StoreOptions, folder: TempDir, database: Option<Database>) -> Opened {
+    let sql = SqlStore::open(&options).await.unwrap();
+    Opened { sql, options, folder, database }
+}
+
+/// Runs a body on each kind of store, with an empty one of its own, and closes it.
+pub async fn stores(body: impl AsyncFn(Opened) -> Opened) {
+    stores_with(|options| options, body).await;
+}
+
+/// As [`stores`], with other options.
+pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: impl AsyncFn(Opened) -> Opened) {
+    body(in_file(&change).await).await.end().await;
+    if let Some(opened) = in_database(&change).await {
+        body(opened).await.end().await;
+    }
+}
+
+impl Opened {
+    /// Closes it and removes its database.
+    pub async fn end(self) {
+        self.sql.close().await;
+        if let Some(Database { server, name }) = self.database {
+            on_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+        }
+    }
+}
+
+fn at(server: &Url, database: &str) -> Url {
+    let mut url = server.clone();
+    url.set_path(database);
+    url
+}
+
+async fn on_server(server: &Url, statement: String) {
+    let mut db = sqlx::PgConnection::connect(server.as_str()).await.unwrap();
+    db.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(statement))).await.unwrap();
+    db.close().await.unwrap();
+}
