@@ -1,7 +1,11 @@
 //! Stores to try a promise on: in a file, and in a database where there is a server.
 
+mod child;
+
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+
+pub use child::{Child, of_parent};
 
 use callboard_store::{SqlStore, StoreOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -44,6 +48,14 @@ impl Opened {
     /// How it was opened.
     pub fn options(&self) -> StoreOptions {
         self.options.clone()
+    }
+
+    /// The store as a URL for a child process, which opens it by `of_parent`.
+    pub fn child_store(&self) -> String {
+        match &self.database {
+            None => format!("sqlite:{}", self.file().display()),
+            Some(Database { server, name }) => at(server, name).to_string(),
+        }
     }
 
     /// Closes it and opens it anew, as the next process would.
