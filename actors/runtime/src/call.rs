@@ -122,6 +122,7 @@ impl CallMeta {
         match self.deadline {
             None => self.cancel.cancelled().await,
             Some(deadline) => tokio::select! {
+                biased;
                 () = self.cancel.cancelled() => {}
                 () = tokio::time::sleep_until(deadline) => {}
             },

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use callboard_message::{Failure, Message, MessageSpec};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -271,8 +271,10 @@ fn run_exclusive<A: Handler<M>, M: Message>(lane: &mut dyn Lane, run: Run<'_, A>
     }
     let flight = async move {
         let call = cx.call.clone();
-        let work = agent.handle(message, &mut cx);
-        let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
+        let answer = {
+            let work = std::pin::pin!(agent.handle(message, &mut cx));
+            watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await
+        };
         let ended = answer.is_some();
         finish(reply, answer);
         (agent, ended)
@@ -306,7 +308,8 @@ fn begin<A: ConcurrentHandler<M>, M: Message>(
     let cx = cx.for_handler(call.clone(), reply.is_some());
     let (cancel, grace) = (cx.cancel.clone(), profile.cancel_grace);
     let span = cx.span(M::NAME);
-    let work = agent.handle(message, cx);
+    // Boxed before anything is built around it: what holds a future and awaits it has room for it twice.
+    let work = Box::pin(agent.handle(message, cx));
     let flight = async move {
         let answer = watched(work, reply.as_mut(), call.as_deref(), cancel, grace).await;
         finish(reply, answer);
@@ -337,29 +340,18 @@ fn wanted<M: Message>(envelope: Envelope<M>) -> Option<Wanted<M>> {
 }
 
 /// Runs `work` until the caller no longer wants it, then tells the handler and gives it `grace`.
-async fn watched<F: Future, R>(
-    work: F,
+async fn watched<F: Future + Unpin, R>(
+    mut work: F,
     reply: Option<&mut Replier<R>>,
     call: Option<&CallMeta>,
     cancel: Option<CancellationToken>,
     grace: std::time::Duration,
 ) -> Option<F::Output> {
-    let mut work = std::pin::pin!(work);
-    let unwanted = async {
-        match (reply, call) {
-            (None, None) => std::future::pending().await,
-            (Some(reply), None) => reply.abandoned().await,
-            (None, Some(call)) => call.over().await,
-            (Some(reply), Some(call)) => tokio::select! {
-                () = reply.abandoned() => {}
-                () = call.over() => {}
-            },
-        }
-    };
     tokio::select! {
         biased;
         answer = &mut work => return Some(answer),
-        () = unwanted => {}
+        Some(()) = OptionFuture::from(reply.map(Replier::abandoned)) => {}
+        Some(()) = OptionFuture::from(call.map(CallMeta::over)) => {}
     }
     if let Some(cancel) = cancel {
         cancel.cancel();

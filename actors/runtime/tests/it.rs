@@ -46,3 +46,11 @@ mod pool;
 // What a review broke, and must not break again.
 #[path = "it/robust.rs"]
 mod robust;
+
+// Inboxes, notes and the audit, in memory.
+#[path = "it/keeping.rs"]
+mod keeping;
+
+// Tasks in memory: keys, leases, graphs, followers.
+#[path = "it/tasks.rs"]
+mod tasks;

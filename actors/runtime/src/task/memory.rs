@@ -1,5 +1,6 @@
 //! Tasks in memory: they end with the process.
 
+mod begin;
 mod graph;
 mod kept;
 
@@ -11,7 +12,8 @@ use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::{
-    Begun, By, Claim, Lease, NewTask, Released, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskStep, Tasks,
+    Begun, By, Claim, Claimed, Lease, NewTask, Released, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskPage,
+    TaskStep, Tasks,
 };
 use crate::journal::JournalError;
 use crate::sync::Mutex;
@@ -73,12 +75,7 @@ impl Tasks for MemoryTasks {
         Box::pin(ready(Ok(self.kept.lock().get(id))))
     }
 
-    fn list(
-        &self,
-        filter: TaskFilter,
-        after: u64,
-        tasks_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<Arc<Task>>, bool), JournalError>> {
+    fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> BoxFuture<'_, Result<TaskPage, JournalError>> {
         Box::pin(ready(Ok(self.kept.lock().list(&filter, after, tasks_max))))
     }
 
@@ -91,7 +88,7 @@ impl Tasks for MemoryTasks {
         Box::pin(ready(Ok(self.kept.lock().events(id, after, events_max))))
     }
 
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<(Arc<Task>, Lease)>, JournalError>> {
+    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>> {
         self.change(|kept, now| Ok(kept.claim(&claim, now)))
     }
 

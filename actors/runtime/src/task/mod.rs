@@ -122,6 +122,12 @@ pub enum Begun {
     Again(Arc<Task>),
 }
 
+/// Tasks in order, and whether there are more.
+pub type TaskPage = (Vec<Arc<Task>>, bool);
+
+/// A task that a worker took, and its right to it.
+pub type Claimed = (Arc<Task>, Lease);
+
 /// Why a worker lets go of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
@@ -166,12 +172,7 @@ pub trait Tasks: Send + Sync + 'static {
     fn get<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<Option<Arc<Task>>, JournalError>>;
 
     /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
-    fn list(
-        &self,
-        filter: TaskFilter,
-        after: u64,
-        tasks_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<Arc<Task>>, bool), JournalError>>;
+    fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> BoxFuture<'_, Result<TaskPage, JournalError>>;
 
     /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
     fn events<'a>(
@@ -183,7 +184,7 @@ pub trait Tasks: Send + Sync + 'static {
 
     /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
     /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<(Arc<Task>, Lease)>, JournalError>>;
+    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>>;
 
     /// Renews every lease of `by`, as far as nobody else has the task by now, and answers how many those are.
     fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>>;

@@ -228,3 +228,6 @@ impl Task {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

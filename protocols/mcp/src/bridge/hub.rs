@@ -109,7 +109,7 @@ impl Hub {
             Errand::Request { method, params } => Ok(self.send(Request::Other(method, params), &cx).await?),
             Errand::Use { tool, params } => {
                 let result = self.call_tool(params, &cx).await?;
-                plain_value(&result, async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
+                plain_value(&result, || async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
                     .await
             }
         }
@@ -184,7 +184,8 @@ impl Hub {
         if !pass.probes {
             return Ok(pass);
         }
-        let found = self.try_again().await;
+        // Boxed, for most calls need it not: they carry no room for it.
+        let found = Box::pin(self.try_again()).await;
         self.settle(pass, &found);
         found.map_err(|error| self.failure(error))?;
         self.breaker.pass(&self.name)

@@ -108,7 +108,9 @@ impl ConcurrentHandler<Named> for McpClient {
             let (server, name) = (cx.me().name().unwrap_or(&server), message.name.clone());
             admit(&message, &cx, server).await?;
             let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            let reply = bounded(&cx, deadline, answer(&upstream, message, &cx)).await;
+            // Pinned where it is: it is large, and there would be room for it twice otherwise.
+            let work = std::pin::pin!(answer(&upstream, message, &cx));
+            let reply = bounded(&cx, deadline, work).await;
             judge_reply(reply, &name, &cx, server).await
         }
     }
@@ -122,7 +124,7 @@ async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawV
         Errand::Request { method, params } => upstream.request(&method, params, cx).await?,
         Errand::Use { tool, params } => {
             let result = upstream.request("tools/call", params, cx).await?;
-            plain_value(&result, upstream.is_wrapped(&tool)).await?
+            plain_value(&result, || upstream.is_wrapped(&tool)).await?
         }
     })
 }

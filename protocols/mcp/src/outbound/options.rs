@@ -278,7 +278,7 @@ pub enum ClientError {
     /// This transport has the legacy era only, or `revision` is none of it: choose another.
     #[error("the era doesn't fit the transport or the revision")]
     Era,
-    /// The HTTP client can't be built: see the cause.
+    /// The HTTP client can't be built, for TLS has no safe version here: see the cause.
     #[error("can't build the HTTP client")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] rustls::Error),
 }

@@ -6,16 +6,17 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::wire::meta;
 
-/// A tool's result as a plain value; `wrapped` is awaited where only the tool's schema says what that is.
+/// A tool's result as a plain value; `wrapped` is asked where only the tool's schema says what that is.
 ///
 /// # Errors
 /// What the tool says went wrong; `Internal` where it is no result.
-pub(crate) async fn plain_value(
+pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
     result: &RawValue,
-    wrapped: impl Future<Output = bool>,
+    wrapped: impl FnOnce() -> Wrapped,
 ) -> Result<Box<RawValue>, Failure> {
     let result = RawObject::parse(result).map_err(|_| Failure::internal("the tool's result is no object"))?;
-    let wrapped = may_be_wrapped(&result) && wrapped.await;
+    // Boxed: it may ask the server, and calls that needn't know carry no room for that.
+    let wrapped = may_be_wrapped(&result) && Box::pin(wrapped()).await;
     value(result, wrapped)
 }
 

@@ -162,7 +162,8 @@ impl Upstream {
     async fn know(&self, session: &Session, params: &RawObject) -> Result<(), LinkError> {
         let Some(tool) = params.text("name") else { return Ok(()) };
         if self.core.tools.get(&tool).is_none() && !self.core.tools.is_whole() {
-            self.read_tools(session).await;
+            // Boxed, for most calls need it not: they carry no room for it.
+            Box::pin(self.read_tools(session)).await;
         }
         match self.core.tools.get(&tool) {
             Some(known) if known.mirrors.is_none() => Err(LinkError::Failed(Failure::new(

@@ -94,7 +94,8 @@ impl Exchange<'_> {
         }
         match (message, session) {
             (Incoming::Request(request), None) if request.method == "initialize" => {
-                self.initialize(request, principal).await
+                // Boxed, for it is rare: other requests carry no room for it.
+                Box::pin(self.initialize(request, principal)).await
             }
             (_, None) => Err(admit::NO_SESSION),
             (Incoming::Request(request), Some(session)) => {

@@ -3,13 +3,16 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use callboard_rpc::{Limits, check};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
+use url::Url;
 
 use super::clients::Clients;
+use super::http1::{NetError, Response, Target};
 use super::stream::{EventStream, Place};
 use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
 use crate::outbound::auth::Challenge;
@@ -33,6 +36,8 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 pub(in crate::outbound) struct Http {
     clients: Clients,
     url: Url,
+    /// `None` where the URL can't stand in an HTTP request.
+    target: Option<Arc<Target>>,
     options: Arc<ClientOptions>,
     ear: Arc<Ear>,
     /// Given by a legacy server.
@@ -51,7 +56,8 @@ pub(in crate::outbound) enum Followed {
 
 impl Http {
     pub(in crate::outbound) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
-        Self { clients, url, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
+        let target = Target::new(&url);
+        Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
 
     pub(super) fn options(&self) -> &ClientOptions {
@@ -64,7 +70,7 @@ impl Http {
 
     /// The same server at another URL.
     pub(super) fn at(&self, url: Url) -> Self {
-        Self { url, ..self.clone() }
+        Self { target: Target::new(&url), url, ..self.clone() }
     }
 
     /// From here on requests say which revision they speak.
@@ -172,15 +178,12 @@ impl Http {
 
     /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
     pub(super) async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, LinkError> {
-        let place = last_event_id.and_then(|id| HeaderValue::from_str(id).ok());
-        let make = || {
-            let mut request = self.request(Method::GET).header(ACCEPT, STREAM);
-            if let Some(place) = &place {
-                request = request.header(LAST_EVENT_ID, place);
-            }
-            request
-        };
-        let response = self.authorized(make).await?;
+        let mut headers = self.headers();
+        headers.insert(ACCEPT, STREAM);
+        if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+            headers.insert(LAST_EVENT_ID, place);
+        }
+        let response = self.authorized(Method::GET, headers, Bytes::new()).await?;
         match response.status() {
             status if status.is_success() && is_stream(&response) => Ok(Some(response)),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
@@ -234,57 +237,59 @@ impl Http {
     }
 
     async fn post(&self, body: Vec<u8>, head: &Head, method: &str) -> Result<Response, LinkError> {
-        let body = bytes::Bytes::from(body);
-        let make = || {
-            let mut request = self.request(Method::POST).header(CONTENT_TYPE, JSON).header(ACCEPT, BOTH);
-            if let Head::Modern { name, params } = head {
-                request = request.header(VERSION, Revision::V2026_07_28.as_str()).header(METHOD, method);
-                if let Some(name) = name {
-                    request = request.header(NAME, name);
-                }
-                for (name, value) in params {
-                    request = request.header(name, value);
-                }
+        let mut headers = self.headers();
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(ACCEPT, BOTH);
+        if let Head::Modern { name, params } = head {
+            headers.insert(VERSION, HeaderValue::from_static(Revision::V2026_07_28.as_str()));
+            let method = HeaderValue::from_str(method);
+            headers.insert(METHOD, method.map_err(|_| LinkError::Protocol("no such method".into()))?);
+            if let Some(name) = name {
+                headers.insert(NAME, name.clone());
             }
-            request.body(body.clone())
-        };
-        self.authorized(make).await
+            for (name, value) in params {
+                headers.append(name, value.clone());
+            }
+        }
+        self.authorized(Method::POST, headers, body.into()).await
     }
 
-    fn request(&self, method: Method) -> RequestBuilder {
-        let mut request = self.clients.here().request(method, self.url.clone()).headers(self.options.headers.clone());
+    /// What every request says.
+    fn headers(&self) -> HeaderMap {
+        let mut headers = self.options.headers.clone();
         if let Some(session) = self.session.get() {
-            request = request.header(SESSION, session);
+            headers.insert(SESSION, session.clone());
         }
         // The header came with 2025-06-18; modern requests say it themselves.
         let said = self.revision.get().filter(|r| (Revision::V2025_06_18..Revision::V2026_07_28).contains(*r));
         if let Some(revision) = said {
-            request = request.header(VERSION, revision.as_str());
+            headers.insert(VERSION, HeaderValue::from_static(revision.as_str()));
         }
-        request
+        headers
     }
 
-    /// Sends what `make` makes, authorised, and again where the authorizer got something better meanwhile.
-    async fn authorized(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, LinkError> {
+    async fn send_to_server(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
+        let target = self.target.as_ref().ok_or(LinkError::Unreachable("the server's URL can't be used over HTTP"))?;
+        self.clients.here().send(target, method, headers, body).await.map_err(network)
+    }
+
+    /// Sends a request, authorised, and again where the authorizer got something better meanwhile.
+    async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
+        let Some(authorizer) = &self.options.authorizer else {
+            return self.send_to_server(method, headers, body).await;
+        };
         let refused = |error| LinkError::Auth(Arc::new(error));
         let mut refused_before = 0;
         loop {
-            let sent: Option<SecretString> = match &self.options.authorizer {
-                Some(authorizer) => authorizer.authorization().await.map_err(refused)?,
-                None => None,
-            };
-            let mut request = make();
-            if let Some(value) = sent.as_ref().and_then(|s| HeaderValue::from_str(s.expose_secret()).ok()) {
-                let mut value = value;
+            let sent: Option<SecretString> = authorizer.authorization().await.map_err(refused)?;
+            let mut headers = headers.clone();
+            if let Some(mut value) = sent.as_ref().and_then(|s| HeaderValue::from_str(s.expose_secret()).ok()) {
                 value.set_sensitive(true);
-                request = request.header(AUTHORIZATION, value);
+                headers.insert(AUTHORIZATION, value);
             }
-            let response = request.send().await.map_err(|e| network(&e))?;
+            let response = self.send_to_server(method.clone(), headers, body.clone()).await?;
             let status = response.status().as_u16();
-            let Some(authorizer) = self.options.authorizer.as_ref().filter(|_| Challenge::concerns(status)) else {
-                return Ok(response);
-            };
-            if refused_before >= AUTH_REFUSALS_MAX {
+            if !Challenge::concerns(status) || refused_before >= AUTH_REFUSALS_MAX {
                 return Ok(response);
             }
             let told = response.headers().get_all(WWW_AUTHENTICATE).iter();
@@ -322,7 +327,7 @@ impl Http {
             return Err(LinkError::TooLarge);
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| network(&e))? {
+        while let Some(chunk) = response.chunk().await.map_err(network)? {
             if body.len() + chunk.len() > bytes_max {
                 return Err(LinkError::TooLarge);
             }
@@ -339,7 +344,7 @@ impl Http {
         let http = self.clone();
         in_background(&self.ear, async move {
             // A server may not want to be told (405), or be gone.
-            let _ = http.authorized(|| http.request(Method::DELETE)).await;
+            let _ = http.authorized(Method::DELETE, http.headers(), Bytes::new()).await;
         });
     }
 }
@@ -375,9 +380,9 @@ fn is_stream(response: &Response) -> bool {
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
 }
 
-fn network(error: &reqwest::Error) -> LinkError {
-    match error.is_connect() {
-        true => LinkError::Unreachable("can't connect to the server"),
-        false => LinkError::Broken("the connection to the server broke"),
+fn network(error: NetError) -> LinkError {
+    match error {
+        NetError::Unreachable => LinkError::Unreachable("can't connect to the server"),
+        NetError::Broken => LinkError::Broken("the connection to the server broke"),
     }
 }

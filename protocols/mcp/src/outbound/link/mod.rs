@@ -8,6 +8,7 @@ mod clients;
 mod duplex;
 mod flights;
 mod http;
+mod http1;
 mod old_sse;
 mod stream;
 mod websocket;

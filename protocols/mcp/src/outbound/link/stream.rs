@@ -5,6 +5,7 @@ use std::time::Duration;
 use callboard_rpc::{Limits, SseDecoder, SseEvent, SseLimits};
 
 use super::LinkError;
+use super::http1::Response;
 use crate::outbound::options::{RETRY_DEFAULT, RETRY_MAX};
 
 /// The least wait before a stream is taken up again, whatever the server says.
@@ -14,7 +15,7 @@ const EVENT_EXTRA_BYTES: usize = 1_024;
 
 /// Reads one response's event stream.
 pub(super) struct EventStream {
-    response: reqwest::Response,
+    response: Response,
     decoder: SseDecoder,
     place: Place,
 }
@@ -39,7 +40,7 @@ impl Place {
 }
 
 impl EventStream {
-    pub(super) fn new(response: reqwest::Response, limits: &Limits, place: Place) -> Self {
+    pub(super) fn new(response: Response, limits: &Limits, place: Place) -> Self {
         let bytes_max = limits.body_bytes_max + EVENT_EXTRA_BYTES;
         let limits = SseLimits { line_bytes_max: bytes_max, event_bytes_max: bytes_max };
         Self { response, decoder: SseDecoder::new(&limits), place }

@@ -1,0 +1,297 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{DataClass, Principal, RawObject};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::*;
+use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn entry(recipient: &str, body: &str) -> NewEntry {
+    NewEntry {
+        recipient: recipient.into(),
+        sender: "ann".into(),
+        kind: "direct".into(),
+        topic: None,
+        reply_to: None,
+        key: None,
+        class: DataClass::Internal,
+        body: body.into(),
+        expires: SystemTime::now() + HOUR,
+    }
+}
+
+/// Goal: an entry is kept once per key, numbered by recipient, handed out until it is marked, and on record. Method: a
+/// broadcast to two, sent twice.
+#[test]
+fn inboxes() {
+    paused(async |_| {
+        let audit = Arc::new(MemoryAudit::default());
+        let inboxes: Arc<dyn Inboxes> = Arc::new(MemoryInboxes::new(audit.clone()));
+        let both = || ["bob", "eve"].map(|to| NewEntry { key: Some("k".into()), ..entry(to, "hello") }).to_vec();
+        let first = inboxes.accept(both()).await.unwrap();
+        assert_eq!(first.iter().map(|e| (e.number, e.is_new)).collect::<Vec<_>>(), [(1, true), (1, true)]);
+        assert!(inboxes.accept(both()).await.unwrap().iter().all(|e| !e.is_new && e.number == 1));
+        assert_eq!(inboxes.accept(vec![entry("bob", "again")]).await.unwrap()[0].number, 2);
+        assert_eq!(audit.entries().len(), 3);
+        assert!(first[0].mark.hash.starts_with("sha256:"));
+
+        let handed = inboxes.deliver("bob", 1, Duration::ZERO).await.unwrap();
+        assert_eq!((handed.len(), handed[0].number, handed[0].attempts), (1, 1, 1));
+        let handed = inboxes.deliver("bob", 9, HOUR).await.unwrap();
+        assert_eq!(handed.iter().map(|e| (e.number, e.attempts)).collect::<Vec<_>>(), [(1, 2), (2, 1)]);
+        assert!(inboxes.deliver("bob", 9, HOUR).await.unwrap().is_empty());
+        assert_eq!(inboxes.waiting("bob").await.unwrap(), 2);
+        assert_eq!(inboxes.mark("bob", &[1, 2, 3], Mark::Read).await.unwrap(), 2);
+        assert_eq!(inboxes.mark("bob", &[1], Mark::Delivered).await.unwrap(), 0);
+        assert_eq!((inboxes.waiting("bob").await.unwrap(), inboxes.waiting("eve").await.unwrap()), (0, 1));
+
+        let of_bob = EntryFilter { recipient: Some("bob".into()), ..EntryFilter::default() };
+        let seen = inboxes.history(of_bob, 1, 9).await.unwrap();
+        assert_eq!((seen.len(), seen[0].state, seen[0].delivered.is_some()), (1, EntryState::Read, true));
+        let unread = EntryFilter { states: vec![EntryState::Accepted], ..EntryFilter::default() };
+        assert_eq!(inboxes.history(unread, 0, 9).await.unwrap()[0].new.recipient, "eve");
+    });
+}
+
+/// Goal: what can't be kept is refused whole. Method: one of each beside a good one; the limits at one more.
+#[test]
+fn inboxes_refuse() {
+    paused(async |_| {
+        let inboxes: Arc<dyn Inboxes> = Arc::new(MemoryInboxes::new(Arc::new(MemoryAudit::default())));
+        for bad in [
+            NewEntry { class: DataClass::Clinical, ..entry("bob", "x") },
+            entry("bob", "a\0b"),
+            entry("", "x"),
+            entry("bob", &"x".repeat(ENTRY_BYTES_MAX_DEFAULT + 1)),
+        ] {
+            assert!(inboxes.accept(vec![entry("bob", "good"), bad]).await.is_err());
+        }
+        assert!(inboxes.accept(vec![entry("bob", "x"); ENTRIES_AT_ONCE_MAX + 1]).await.is_err());
+        assert_eq!(inboxes.waiting("bob").await.unwrap(), 0);
+        for _ in 0..INBOX_ENTRIES_MAX_DEFAULT / 250 {
+            inboxes.accept(vec![entry("bob", "x"); 250]).await.unwrap();
+        }
+        let full = JournalError::Full { records_max: INBOX_ENTRIES_MAX_DEFAULT };
+        assert_eq!(inboxes.accept(vec![entry("eve", "x"), entry("bob", "x")]).await.unwrap_err(), full);
+        assert_eq!(inboxes.waiting("eve").await.unwrap(), 0);
+        inboxes.mark("bob", &[1], Mark::Read).await.unwrap();
+        assert_eq!(inboxes.accept(vec![entry("bob", "x")]).await.unwrap()[0].number, 10_001);
+    });
+}
+
+/// Goal: a note has one version at a time, in its own space, in order. Method: puts with and without expectations.
+#[test]
+fn notes() {
+    paused(async |_| {
+        let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
+        let body = |n: u32| RawObject::new().with("n", n);
+        assert_eq!(notes.put("a", "k", body(1), Some(0)).await, Ok(1));
+        assert_eq!(notes.put("a", "k", body(2), Some(0)).await, Err(NoteError::Changed { version: 1 }));
+        assert_eq!(notes.put("a", "k", body(2), Some(1)).await, Ok(2));
+        assert_eq!(notes.put("a", "k", body(3), None).await, Ok(3));
+        assert_eq!(notes.put("a", "none", body(3), Some(4)).await, Err(NoteError::Changed { version: 0 }));
+        for key in ["é", "b", "B", "a"] {
+            notes.put("a", key, body(0), None).await.unwrap();
+        }
+        let keys = async |after, most| -> Vec<String> {
+            notes.list("a", after, most).await.unwrap().into_iter().map(|note| note.key).collect()
+        };
+        assert_eq!(keys(None, 9).await, ["B", "a", "b", "k", "é"]);
+        assert_eq!(keys(Some("a"), 2).await, ["b", "k"]);
+        assert_eq!(notes.get("a", "k").await.unwrap().unwrap().body, body(3));
+        assert_eq!(notes.get("b", "k").await.unwrap(), None);
+        assert_eq!((notes.remove("a", "k").await, notes.remove("a", "k").await), (Ok(true), Ok(false)));
+        assert_eq!(notes.put("a", "k", body(1), None).await, Ok(1));
+        assert_eq!((notes.clear("a").await, notes.clear("a").await), (Ok(5), Ok(0)));
+        let large = RawObject::new().with("x", "x".repeat(NOTE_BYTES_MAX_DEFAULT));
+        assert!(matches!(
+            notes.put("a", "k", large, None).await,
+            Err(NoteError::Journal(JournalError::TooLarge { .. }))
+        ));
+        let long = "x".repeat(NOTE_NAME_BYTES_MAX + 1);
+        for key in ["", "a\0", &long] {
+            assert!(notes.put("a", key, body(1), None).await.is_err());
+        }
+        for n in 0..NOTES_MAX_DEFAULT {
+            notes.put("a", &n.to_string(), body(1), None).await.unwrap();
+        }
+        let full = NoteError::Journal(JournalError::Full { records_max: NOTES_MAX_DEFAULT });
+        assert_eq!(notes.put("a", "more", body(1), None).await, Err(full));
+        notes.put("a", "1", body(2), None).await.unwrap();
+    });
+}
+
+/// Goal: streams have numbers of their own; records at once are kept all or none. Method: two streams, a limit of four.
+#[test]
+fn streams() {
+    paused(async |_| {
+        let journal = MemoryJournal::with_capacity(4);
+        let record = |stream: &str, key: &str| Record {
+            stream: stream.into(),
+            key: Some(key.into()),
+            body: serde_json::json!(key),
+        };
+        let some = || vec![record("a", "1"), record("b", "1"), record("a", "2"), record("a", "1")];
+        assert_eq!(journal.append_all(some()).await, Ok(vec![1, 1, 2, 1]));
+        assert_eq!(journal.append_all(some()).await, Ok(vec![1, 1, 2, 1]));
+        let two = vec![record("c", "1"), record("c", "2")];
+        assert_eq!(journal.append_all(two).await, Err(JournalError::Full { records_max: 4 }));
+        assert_eq!(journal.read("c", 0, 9).await, Ok(vec![]));
+        assert_eq!(journal.read("a", 1, 9).await, Ok(vec![(2, record("a", "2"))]));
+        assert!(journal.append_all(vec![record("a", "x"); RECORDS_AT_ONCE_MAX + 1]).await.is_err());
+        assert!(journal.append(record("a\0", "x")).await.is_err());
+    });
+}
+
+/// Goal: bodies that could be guessed are marked under a key, others aren't. Method: one body in each class, two stores.
+#[test]
+fn marks() {
+    let audits = [MemoryAudit::default(), MemoryAudit::default()];
+    for class in DataClass::ALL {
+        let [a, b] = audits.each_ref().map(|audit| audit.mark(class, b"Maria"));
+        assert_eq!(a.bytes, 5);
+        assert_eq!(a == b, class < DataClass::Personal);
+        let kind = if class < DataClass::Personal { "sha256:" } else { "hmac-sha256:" };
+        assert!(a.hash.strip_prefix(kind).is_some_and(|hex| hex.len() == 64), "{}", a.hash);
+    }
+    assert_eq!(
+        audits[0].mark(DataClass::Public, b"abc").hash,
+        "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    );
+}
+
+/// An audit that answers as it is told to, and as often as it may.
+struct Told {
+    may: Semaphore,
+    errors: Mutex<VecDeque<JournalError>>,
+    kept: Mutex<Vec<AuditEntry>>,
+}
+
+impl Told {
+    fn new(may: usize, errors: impl IntoIterator<Item = JournalError>) -> Arc<Self> {
+        let errors = Mutex::new(errors.into_iter().collect());
+        Arc::new(Self { may: Semaphore::new(may), errors, kept: Mutex::default() })
+    }
+
+    fn events(&self) -> Vec<String> {
+        self.kept.lock().unwrap().iter().map(|entry| entry.event.to_string()).collect()
+    }
+}
+
+impl Audit for Told {
+    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>> {
+        Box::pin(async move {
+            self.may.acquire().await.unwrap().forget();
+            if let Some(error) = self.errors.lock().unwrap().pop_front() {
+                return Err(error);
+            }
+            let mut kept = self.kept.lock().unwrap();
+            kept.extend(entries);
+            Ok(kept.len() as u64)
+        })
+    }
+
+    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
+        MemoryAudit::default().mark(class, body)
+    }
+}
+
+const OFTEN: usize = 1_000;
+
+fn named(n: usize) -> AuditEntry {
+    AuditEntry::new(format!("e{n}"))
+}
+
+/// Goal: entries are kept in order, whatever way they come, and numbered. Method: notes and records mixed.
+#[test]
+fn the_log_keeps_order() {
+    paused(async |_| {
+        let audit = Told::new(OFTEN, []);
+        let log = AuditLog::new(audit.clone());
+        (0..300).for_each(|n| log.note(named(n)));
+        assert_eq!(log.record(named(300)).await, Ok(301));
+        log.placed(named(301)).await;
+        log.flush().await;
+        assert_eq!(audit.events(), (0..302).map(|n| format!("e{n}")).collect::<Vec<_>>());
+        assert_eq!(log.lost(), 0);
+    });
+}
+
+/// Goal: while there is no room notes wait, and then are kept in order; who must have it on record is refused. Method: a store
+/// that is full, then away, then well.
+#[test]
+fn the_log_waits_for_room() {
+    paused(async |_| {
+        let audit = Told::new(OFTEN, [JournalError::NoSpace, JournalError::Unavailable("away".into())]);
+        let log = AuditLog::new(audit.clone());
+        log.note(named(0));
+        assert_eq!(log.record(named(1)).await, Err(JournalError::NoSpace));
+        log.note(named(2));
+        log.flush().await;
+        assert_eq!((audit.events(), log.lost()), (vec!["e0".to_owned(), "e2".into()], 0));
+    });
+}
+
+/// Goal: what may be kept already isn't sent again, and what never will isn't either; the gap is told. Method: such errors.
+#[test]
+fn the_log_tells_gaps() {
+    paused(async |_| {
+        for error in [JournalError::Unknown("gone".into()), JournalError::Fenced { writer: "w".into() }] {
+            let audit = Told::new(OFTEN, [error]);
+            let log = AuditLog::new(audit.clone());
+            log.note(named(0));
+            log.flush().await;
+            log.note(named(1));
+            log.flush().await;
+            assert_eq!((audit.events(), log.lost()), (vec!["audit.gap".to_owned(), "e1".into()], 1));
+            assert_eq!(audit.kept.lock().unwrap()[0].more["lost"], AuditValue::Number(1));
+        }
+    });
+}
+
+/// Goal: the queue has a bound: over it a note is lost and counted, `placed` waits. Method: a store that doesn't answer.
+#[test]
+fn the_log_has_a_bound() {
+    paused(async |_| {
+        let audit = Told::new(0, []);
+        let log = AuditLog::new(audit.clone());
+        (0..AUDIT_QUEUED_MAX).for_each(|n| log.note(named(n)));
+        assert_eq!(log.lost(), 0);
+        log.note(named(AUDIT_QUEUED_MAX));
+        assert_eq!(log.lost(), 1);
+        let waits = log.clone();
+        let placed = tokio::spawn(async move { waits.placed(named(9_999)).await });
+        tokio::time::sleep(HOUR).await;
+        assert!(!placed.is_finished());
+        audit.may.add_permits(OFTEN);
+        placed.await.unwrap();
+        log.flush().await;
+        let events = audit.events();
+        assert_eq!(events.len(), AUDIT_QUEUED_MAX + 2);
+        assert_eq!(events[AUDIT_QUEUED_MAX..], ["audit.gap", "e9999"]);
+    });
+}
+
+/// Goal: a system has one store, chosen before it is used, and its audit is kept there. Method: chosen once, twice, too late.
+#[test]
+fn a_system_has_a_store() {
+    paused(async |system| {
+        let audit = Arc::new(MemoryAudit::default());
+        let store = Store { audit: audit.clone(), ..Store::in_memory() };
+        system.keep_in(store.clone()).unwrap();
+        assert_eq!(system.keep_in(Store::in_memory()), Err(StoreIsSet));
+        assert_eq!(system.store().run, store.run);
+        let said = AuditEntry::new("denied").with_principal(&Principal::agent("ann")).with("rule", "r1");
+        assert_eq!(system.audit().record(said.clone()).await, Ok(1));
+        assert_eq!(audit.entries(), [said]);
+
+        let other = System::start(1).unwrap();
+        assert!(other.store().tasks.worker().contains('#'));
+        assert_eq!(other.keep_in(store), Err(StoreIsSet));
+        other.shutdown(HOUR).await;
+    });
+}
