@@ -5,7 +5,7 @@ mod child;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-pub use child::{Child, of_parent};
+pub use child::{Child, arguments, of_parent};
 
 use callboard_store::{SqlStore, StoreOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
