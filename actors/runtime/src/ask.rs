@@ -253,6 +253,10 @@ impl<M: Message, T: Target<M>> Future for Ask<'_, M, T> {
                         return Poll::Ready(answer.map_err(SendError::no_reply));
                     }
                     this.state = State::Here(aside);
+                    // The handler's own watch wakes this task when the call is over: until then a second timer is of no use.
+                    if !this.call.as_ref().is_some_and(|call| call.is_over()) {
+                        return Poll::Pending;
+                    }
                     ready!(this.poll_timer(cx));
                     return Poll::Ready(Err(this.timed_out()));
                 }

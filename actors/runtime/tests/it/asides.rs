@@ -4,6 +4,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use callboard_macros::Message;
+use callboard_message::Principal;
 use callboard_runtime::testkit::{eventually, paused, real};
 use callboard_runtime::*;
 use futures::FutureExt;
@@ -251,6 +252,28 @@ fn cancelled_handlers_have_their_grace() {
             });
         }
     }
+}
+
+/// Goal: an ask ends at its deadline also where its call was cancelled before and the handler still tidies up. Method: cancelled at
+/// half the time, with a grace that lasts longer than the rest.
+#[test]
+fn cancelled_asks_end_at_their_deadline() {
+    paused(async |system| {
+        let agent = system.spawn(Waiter::default());
+        assert_eq!(agent.ask(Begun).await.unwrap(), 0);
+        let began = tokio::time::Instant::now();
+        let call = CallMeta::new(Arc::new(Principal::agent("ann"))).until(began + SECOND);
+        let cancel = call.cancel.clone();
+        let ask = agent.ask(Wait { tidy: 2 * SECOND }).within_call(Some(Arc::new(call)));
+        let cancelling = async {
+            tokio::time::sleep(SECOND / 2).await;
+            cancel.cancel();
+        };
+        let (late, ()) = tokio::join!(ask, cancelling);
+        assert!(matches!(late, Err(SendError::TimedOut(_))), "{late:?}");
+        assert!(began.elapsed() < SECOND + SECOND / 4, "{:?}", began.elapsed());
+        system.shutdown(SECOND).await;
+    });
 }
 
 /// Goal: nothing is lost or stuck where many threads ask one agent. Method: askers on four threads, each of which leaves every

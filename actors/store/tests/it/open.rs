@@ -1,1 +1,246 @@
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use callboard_runtime::Record;
+use callboard_store::{SqlStore, StoreError, StoreOptions};
+use serde_json::json;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor};
+use tempfile::TempDir;
+
+use crate::kit::{Child, in_database, in_file, stores};
+
+fn options(path: &Path) -> StoreOptions {
+    StoreOptions::sqlite(path).clean_every(None)
+}
+
+async fn refused(path: &Path) -> StoreError {
+    match SqlStore::open(&options(path)).await {
+        Err(error) => error,
+        Ok(_) => panic!("{} was opened", path.display()),
+    }
+}
+
+/// A file with 2,000 records, closed.
+async fn filled() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("store.sqlite");
+    let store = SqlStore::open(&options(&file)).await.unwrap();
+    for _ in 0..10 {
+        let record =
+            |n: usize| Record { stream: "s".to_owned(), key: Some(format!("{n}")), body: json!("x".repeat(n)) };
+        store.journal().append_all((0..200).map(record).collect()).await.unwrap();
+    }
+    store.close().await;
+    (folder, file)
+}
+
+async fn raw(path: &Path, sql: &'static str) {
+    let mut db = SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap();
+    db.execute(sqlx::raw_sql(sql)).await.unwrap();
+    db.close().await.unwrap();
+}
+
+/// Goal: a missing file and an empty one are new stores, for the owner only. Method: open both, look at the rights.
+#[tokio::test]
+async fn what_is_missing_is_made() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("a/b/store.sqlite");
+    SqlStore::open(&options(&file)).await.unwrap().close().await;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    }
+    let empty = folder.path().join("empty.sqlite");
+    fs::write(&empty, "").unwrap();
+    SqlStore::open(&options(&empty)).await.unwrap().close().await;
+    assert!(fs::metadata(&empty).unwrap().len() > 0);
+}
+
+/// Goal: what isn't a store is named and left as it is. Method: a text, another program's database, one with no id, a folder.
+#[tokio::test]
+async fn another_file_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("text"), "to whom it may concern\n".repeat(500)).unwrap();
+    fs::write(at("short"), "x").unwrap();
+    raw(&at("clinic"), "CREATE TABLE patient (id TEXT); PRAGMA application_id = 0x636c6e63; PRAGMA journal_mode = WAL")
+        .await;
+    raw(&at("plain"), "CREATE TABLE patient (id TEXT); INSERT INTO patient VALUES ('p')").await;
+    for name in ["text", "short", "clinic", "plain"] {
+        let before = fs::read(at(name)).unwrap();
+        let error = refused(&at(name)).await;
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{name}: {error:?}");
+        assert_eq!(fs::read(at(name)).unwrap(), before, "{name} was changed");
+    }
+    fs::create_dir(at("folder")).unwrap();
+    let error = refused(&at("folder")).await;
+    assert!(matches!(error, StoreError::NotAStore { .. }), "{error:?}");
+}
+
+/// Goal: a damaged file is named and left as it is. Method: flip a page's first bytes, cut the file in half.
+#[tokio::test]
+async fn a_damaged_file_is_named() {
+    let (_folder, file) = filled().await;
+    let whole = fs::read(&file).unwrap();
+    let mut flipped = whole.clone();
+    let pages = whole.len() / 4096;
+    for page in [pages / 3, pages / 2] {
+        flipped[page * 4096..page * 4096 + 16].fill(0xff);
+    }
+    for (what, bytes) in [("flipped", flipped), ("cut", whole[..pages / 2 * 4096].to_vec())] {
+        fs::write(&file, &bytes).unwrap();
+        let error = refused(&file).await;
+        assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
+        assert_eq!(fs::read(&file).unwrap(), bytes, "the {what} file was changed");
+    }
+    fs::write(&file, &whole).unwrap();
+    let store = SqlStore::open(&options(&file)).await.unwrap();
+    assert_eq!(store.journal().read("s", 0, 1000).await.unwrap().len(), 200);
+    store.close().await;
+}
+
+/// Goal: an older program doesn't touch a newer store. Method: raise the version by one.
+#[tokio::test]
+async fn a_newer_store_is_left_alone() {
+    let (_folder, file) = filled().await;
+    raw(&file, "PRAGMA user_version = 2").await;
+    let before = fs::read(&file).unwrap();
+    let error = refused(&file).await;
+    assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error:?}");
+    assert_eq!(fs::read(&file).unwrap(), before);
+
+    let Some(opened) = in_database(|options| options).await else { return };
+    opened.sql.close().await;
+    opened.raw("UPDATE meta SET value = '2' WHERE name = 'schema'").await;
+    let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
+    assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error:?}");
+    opened.end().await;
+}
+
+/// Goal: a start that was cut short is no damage. Method: leave the schema's transaction in the log only, as a process does
+/// that dies before the log is moved.
+#[tokio::test]
+async fn a_first_start_that_was_cut_short_is_taken_up() {
+    let opened = in_file(|options| options).await;
+    let folder = TempDir::new().unwrap();
+    for ending in ["", "-wal"] {
+        let name = format!("store.sqlite{ending}");
+        fs::copy(opened.folder().join(&name), folder.path().join(&name)).unwrap();
+    }
+    let copied = folder.path().join("store.sqlite");
+    SqlStore::open(&options(&copied)).await.unwrap().close().await;
+    opened.end().await;
+}
+
+/// Goal: one writer at a time, and who comes second says who has it. Method: a second process holds the store, ends, and
+/// the first gets it at once with all that was acknowledged.
+#[tokio::test]
+async fn two_processes_on_one_store() {
+    stores(async |opened| {
+        opened.sql.close().await;
+        let mut child = Child::start("open::child", &[("CALLBOARD_TEST_STORE", opened.child_store())]);
+        assert_eq!(child.line(), "open");
+        let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
+        let StoreError::InUse { pid, .. } = &error else { panic!("{error:?}") };
+        assert!(!opened.is_sqlite() || *pid == Some(child.id()), "{pid:?}");
+        child.kill();
+        let next = SqlStore::open(&opened.options()).await.unwrap();
+        assert_eq!(next.journal().read("s", 0, 10).await.unwrap().len(), 1);
+        next.close().await;
+        opened
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "a child of the open tests"]
+async fn child() {
+    let store = SqlStore::open(&crate::kit::of_parent("CALLBOARD_TEST_STORE")).await.unwrap();
+    store.journal().append(Record { stream: "s".to_owned(), key: None, body: json!(1) }).await.unwrap();
+    println!("open");
+    std::future::pending::<()>().await;
+}
+
+/// Goal: two nodes share a Postgres under two names. Method: a second store with another name beside the first; numbers go
+/// on without gaps.
+#[tokio::test]
+async fn two_writers_on_one_database() {
+    let Some(opened) = in_database(|options| options).await else { return };
+    let other = SqlStore::open(&opened.options().writer("other")).await.unwrap();
+    let record = |n: u64| Record { stream: "s".to_owned(), key: Some(format!("{}", n / 2)), body: json!(n) };
+    let (one, two) = (opened.sql.journal(), other.journal());
+    let writes = (0..200).map(|n| if n % 2 == 0 { one.append(record(n)) } else { two.append(record(n)) });
+    let numbers: Vec<u64> = futures::future::join_all(writes).await.into_iter().map(Result::unwrap).collect();
+    assert!(numbers.chunks(2).all(|pair| pair[0] == pair[1]), "{numbers:?}");
+    let read = one.read("s", 0, 1000).await.unwrap();
+    assert_eq!(read.iter().map(|(number, _)| *number).collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
+    other.close().await;
+    opened.end().await;
+}
+
+/// Goal: what this user may not write is named. Method: as another user than root, a read-only file and a read-only folder.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn rights_that_lack_are_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, file) = filled().await;
+    let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let locked = folder.path().join("locked");
+    fs::create_dir(&locked).unwrap();
+    let before = fs::read(&file).unwrap();
+    set(&file, 0o444);
+    set(&locked, 0o555);
+    set(folder.path(), 0o755);
+    for (path, expected) in [(file.clone(), "ReadOnly"), (locked.join("store.sqlite"), "NotCreated")] {
+        let Some(mut child) = Child::start_as_nobody("open::rights_child", &path) else {
+            return eprintln!("skipped: `setpriv` doesn't give rights away here");
+        };
+        let said = child.line();
+        assert!(said.starts_with(expected), "{said}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), before);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+#[ignore = "a child of the open tests"]
+async fn rights_child() {
+    let path = std::env::var("CALLBOARD_TEST_STORE").unwrap();
+    println!("{:?}", refused(Path::new(&path)).await);
+}
+
+/// Goal: a URL that would send a password in the clear, or that names no store, is refused. Method: rows of URLs.
+#[test]
+fn urls() {
+    let parse = |url: &str| StoreOptions::parse(url, Path::new("/state"), None);
+    for good in [
+        "sqlite:journal.sqlite",
+        "sqlite:///var/lib/journal.sqlite",
+        "postgres://user@localhost/db",
+        "postgres://user@127.0.0.1:5433/db",
+        "postgres://user@db.example/db?sslmode=verify-full",
+        "postgresql://user@db.example/db?sslmode=disable",
+    ] {
+        assert!(parse(good).is_ok(), "{good}");
+    }
+    for bad in [
+        "",
+        "memory",
+        "sqlite:",
+        "mysql://localhost/db",
+        "postgres://user:secret@localhost/db",
+        "postgres://user@localhost/db?password=secret",
+        "postgres://user@db.example/db",
+        "postgres://user@db.example/db?sslmode=require",
+        "postgres://user@localhost/db?host=db.example",
+    ] {
+        let error = parse(bad).map(drop).unwrap_err();
+        assert!(matches!(error, StoreError::Url(_)), "{bad}: {error:?}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    assert_eq!(parse("sqlite:journal.sqlite").unwrap().place(), "/state/journal.sqlite");
+    assert_eq!(parse("postgres://me@localhost/db").unwrap().place(), "postgres://localhost/db");
+}

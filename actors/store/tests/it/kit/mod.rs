@@ -1,7 +1,11 @@
 //! Stores to try a promise on: in a file, and in a database where there is a server.
 
+mod child;
+
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+
+pub use child::{Child, of_parent};
 
 use callboard_store::{SqlStore, StoreOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -46,6 +50,14 @@ impl Opened {
         self.options.clone()
     }
 
+    /// The store as a URL for a child process, which opens it by `of_parent`.
+    pub fn child_store(&self) -> String {
+        match &self.database {
+            None => format!("sqlite:{}", self.file().display()),
+            Some(Database { server, name }) => at(server, name).to_string(),
+        }
+    }
+
     /// Closes it and opens it anew, as the next process would.
     pub async fn restart(&mut self) {
         let options = self.options();
@@ -71,6 +83,27 @@ impl Opened {
                 let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
                 db.execute(sql).await.unwrap();
                 db.close().await.unwrap();
+            }
+        }
+    }
+}
+
+impl Opened {
+    /// One number, past the store.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let sql = sqlx::AssertSqlSafe(sql.to_owned());
+        match &self.database {
+            None => {
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
+            }
+            Some(Database { server, name }) => {
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
             }
         }
     }
