@@ -2,7 +2,9 @@
 
 mod error;
 mod follow;
+mod id;
 mod memory;
+mod new;
 mod record;
 mod step;
 
@@ -17,11 +19,10 @@ use crate::journal::JournalError;
 
 pub use error::TaskError;
 pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
-pub use record::{
-    LeaseView, NewTask, OnRestart, OpenQuestion, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, Task, TaskEvent, TaskId,
-    TaskOutcome, TaskOwner,
-};
+pub use new::{NewTask, OnRestart};
+pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
 pub use step::{CANCELLED_WHY, TaskStep};
 
 /// Most tasks that [`Tasks::begin_all`] takes at once.
