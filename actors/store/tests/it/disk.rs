@@ -13,7 +13,7 @@ use sqlx::ConnectOptions;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::kit::{Child, arguments, in_file, of_parent};
+use crate::kit::{Child, arguments, in_database, in_file, of_parent};
 
 /// Bytes of each record's body: a few hundred fill any of these disks.
 const BODY_BYTES: usize = 16 * 1024;
@@ -178,11 +178,32 @@ async fn a_store_at_its_limit() {
 
     let cleaned = async { while opened.sql.clean().await.unwrap().records > 0 {} };
     timeout(Duration::from_secs(30), cleaned).await.unwrap();
+    assert_eq!(opened.number("SELECT freelist_count FROM pragma_freelist_count").await, 0, "the disk got nothing back");
     for n in 0..4 {
         assert_eq!(journal.append(record(kept + n)).await, Ok(kept + n + 1));
     }
     assert_eq!(opened.sql.measures().last_error, None);
     assert_eq!(opened.number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'").await, 1);
+    opened.end().await;
+}
+
+/// Goal: the same in a database, whose size is looked at now and then. Method: a limit below an empty one's size.
+#[tokio::test]
+async fn a_database_at_its_limit() {
+    let retention = Retention { streams: Some(Duration::ZERO), ..Retention::default() };
+    let Some(opened) = in_database(|options| options.size_max(1).retention(retention)).await else { return };
+    let journal = opened.sql.journal();
+    let error = async {
+        loop {
+            if let Err(error) = journal.append(record(1)).await {
+                return error;
+            }
+        }
+    };
+    let error = timeout(Duration::from_secs(30), error).await.unwrap();
+    assert_eq!(error, JournalError::SizeLimit { bytes_max: 1 });
+    assert!(journal.read("s", 0, 10).await.unwrap().len() <= 1);
+    opened.sql.clean().await.unwrap();
     opened.end().await;
 }
 
