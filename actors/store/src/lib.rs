@@ -4,9 +4,11 @@
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
 
 mod append;
+mod backup;
 mod batch;
 mod chained;
 mod clock;
+mod copy;
 mod error;
 mod journal;
 mod lock;
@@ -16,18 +18,21 @@ mod options;
 mod place;
 mod postgres;
 mod readers;
+mod retention;
 mod sql;
 mod sqlite;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use backup::BackupReport;
 pub use error::StoreError;
 pub use measures::StoreMeasures;
-pub use open::SqlStore;
+pub use open::{SqlStore, Visitor};
 pub use options::{
     POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions, WRITER_NAME_BYTES_MAX,
 };
 pub use readers::PAGE_MAX;
+pub use retention::{CLEAN_ROWS_MAX, Cleaned};
 pub use sqlite::SIZE_RESERVE_PAGES;
 pub use writer::{
     BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,

@@ -67,6 +67,22 @@ impl Place {
         }
     }
 
+    /// Whether nothing but what makes room may be written. SQLite tells by itself, at each page.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(place) => place.is_too_large(),
+        }
+    }
+
+    /// What a connection does when nothing waits.
+    pub(crate) async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(place) => place.tidy(db).await,
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Bytes of the database, without its log.
     pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
         match self {
