@@ -9,10 +9,13 @@ mod batch;
 mod chained;
 mod clock;
 mod copy;
+mod directory;
 mod error;
+mod inboxes;
 mod journal;
 mod lock;
 mod measures;
+mod notes;
 mod open;
 mod options;
 mod place;
@@ -25,6 +28,10 @@ mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
 pub use backup::BackupReport;
+pub use directory::{
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory, import_directory,
+    import_directory_once,
+};
 pub use error::StoreError;
 pub use measures::StoreMeasures;
 pub use open::{SqlStore, Visitor};
