@@ -95,7 +95,7 @@ pub use task::{
     MemoryTasks, NewTask, OnRestart, OpenQuestion, Released, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY,
     TASK_DEPTH_MAX, TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX,
     TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId,
-    TaskOutcome, TaskOwner, TaskStep, Tasks, follow,
+    TaskOutcome, TaskOwner, TaskPage, TaskStep, Tasks, follow,
 };
 pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};
