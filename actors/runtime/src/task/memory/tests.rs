@@ -71,7 +71,7 @@ impl World {
             }
             Deed::Claim { tasks_max } => {
                 let claim = Claim { scope: "agent".into(), by: "w".into(), tasks_max, lease: Duration::from_secs(30) };
-                self.leases.extend(self.kept.claim(&claim, self.now).into_iter().map(|(_, lease)| lease));
+                self.leases.extend(self.kept.claim(&claim, self.now).0.into_iter().map(|(_, lease)| lease));
             }
             Deed::Step { lease: at, end } => {
                 let Some(lease) = lease(at, &self.leases) else { return };
@@ -139,7 +139,7 @@ proptest! {
         loop {
             let (before, _) = world.kept.list(&TaskFilter::default(), 0, usize::MAX);
             let open = before.iter().filter(|task| !task.state.is_terminal()).count();
-            for (task, lease) in world.kept.claim(&claim, world.now) {
+            for (task, lease) in world.kept.claim(&claim, world.now).0 {
                 let steps = vec![TaskStep::Start, TaskStep::Completed(RawValue::from_string("1".into()).unwrap())];
                 world.kept.step(&task.id, By::Worker(&lease), steps, world.now).unwrap();
             }
