@@ -20,6 +20,7 @@ use crate::place::Place;
 use crate::readers::Readers;
 use crate::retention::Cleaned;
 use crate::sql::{Db, Sql};
+use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
 
@@ -32,13 +33,16 @@ pub(crate) struct Core {
     /// Of this opening, random.
     pub(crate) run: Arc<str>,
     pub(crate) options: StoreOptions,
+    /// What of clinical tasks is in memory only.
+    pub(crate) held: Arc<Held>,
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Core {
     fn start(options: &StoreOptions, readers: Readers, run: Arc<str>, worker: Arc<str>, batches: Batches) -> Arc<Self> {
         let (writer, ended) = Writer::start(batches, options.queue);
-        Arc::new(Self { writer, readers, worker, run, options: options.clone(), ended: Mutex::new(Some(ended)) })
+        let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
+        Arc::new(Self { writer, readers, worker, run, options, held: Arc::default(), ended })
     }
 
     async fn close(&self) {

@@ -89,7 +89,11 @@ impl Tasks for MemoryTasks {
     }
 
     fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>> {
-        self.change(|kept, now| Ok(kept.claim(&claim, now)))
+        let (claimed, is_news) = self.kept.lock().claim(&claim, SystemTime::now());
+        if is_news {
+            self.changes.send_modify(|number| *number += 1);
+        }
+        Box::pin(ready(Ok(claimed)))
     }
 
     fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>> {

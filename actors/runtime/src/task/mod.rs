@@ -4,6 +4,7 @@ mod error;
 mod follow;
 mod memory;
 mod record;
+mod runner;
 mod step;
 
 use std::sync::Arc;
@@ -21,6 +22,9 @@ pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
 pub use record::{
     LeaseView, NewTask, OnRestart, OpenQuestion, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, Task, TaskEvent, TaskId,
     TaskOutcome, TaskOwner,
+};
+pub use runner::{
+    RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT, RunnerHandle, RunnerOptions, TaskRunner,
 };
 pub use step::{CANCELLED_WHY, TaskStep};
 
