@@ -6,6 +6,7 @@ mod id;
 mod memory;
 mod new;
 mod record;
+mod runner;
 mod step;
 
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
 pub use new::{NewTask, OnRestart};
 pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
+pub use runner::{
+    RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT, RunnerHandle, RunnerOptions, TaskRunner,
+};
 pub use step::{CANCELLED_WHY, TaskStep};
 
 /// Most tasks that [`Tasks::begin_all`] takes at once.
