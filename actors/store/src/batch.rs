@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use callboard_runtime::JournalError;
 use futures::FutureExt;
@@ -20,6 +20,9 @@ use crate::writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, Queued, Tx, Work};
 
 /// How often a transaction that met another one is tried.
 const CONFLICT_TRIES_MAX: usize = 3;
+
+/// How often the store's size is looked at, while it is written to.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a transaction was not committed, and what to do about it.
 enum Failed {
@@ -45,25 +48,28 @@ pub(crate) struct Batches {
     last_ms: i64,
     /// Once set, nothing is written any more.
     stopped: Option<JournalError>,
+    looked: Option<Instant>,
     pub(crate) measures: Arc<Measures>,
     pub(crate) tasks_changed: watch::Sender<u64>,
 }
 
 impl Batches {
+    /// Without a connection, one is made for the first write.
     pub(crate) fn new(
         place: Arc<Place>,
         chain: Option<Box<dyn Chained>>,
-        db: Db,
+        db: Option<Db>,
         worker: Arc<str>,
         now_ms: i64,
     ) -> Self {
         Self {
             place,
             chain,
-            tx: Some(Tx::new(db, Arc::clone(&worker))),
+            tx: db.map(|db| Tx::new(db, Arc::clone(&worker))),
             worker,
             last_ms: now_ms,
             stopped: None,
+            looked: None,
             measures: Arc::default(),
             tasks_changed: watch::Sender::new(0),
         }
@@ -74,6 +80,10 @@ impl Batches {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
+            // Those who were just answered may have their next write ready.
+            tokio::task::yield_now().await;
+            let more = std::iter::from_fn(|| queue.try_recv().ok()).take(BATCH_WRITES_MAX.saturating_sub(came.len()));
+            came.extend(more);
             for queued in came.drain(..) {
                 match queued.work {
                     // Those that had their place already are still taken.
@@ -85,13 +95,33 @@ impl Batches {
                 let batch = next_batch(&mut waiting);
                 self.keep(batch).await;
             }
+            self.look_after().await;
         }
         self.close().await;
     }
 
+    /// Between transactions, now and then: how large the store is, and whether its log has grown.
+    async fn look_after(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let Some(tx) = &mut self.tx else { return };
+        self.looked = Some(Instant::now());
+        let looked = match self.place.bytes(&mut tx.db).await {
+            Ok(bytes) => {
+                self.measures.size(bytes);
+                self.place.tidy(&mut tx.db).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = looked {
+            // The next write finds out what is wrong, and says it to somebody.
+            tracing::debug!(error = words(&error), "the store's size is unknown");
+        }
+    }
+
     async fn close(self) {
-        let Some(Tx { db, .. }) = self.tx else { return };
-        if let Err(error) = self.place.close(db).await {
+        if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
             tracing::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
         }
     }
@@ -183,6 +213,9 @@ impl Batches {
         self.last_ms = self.last_ms.max(ms(SystemTime::now()));
         tx.now_ms = self.last_ms;
         let bytes = batch.iter().map(|queued| queued.bytes as u64).sum();
+        if !makes_room && self.place.is_too_large() {
+            return Err(Failed::All(JournalError::SizeLimit { bytes_max: self.place.size_max() }));
+        }
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.failed(tx, error, bytes, false).await);
         }

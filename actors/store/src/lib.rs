@@ -4,30 +4,42 @@
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
 
 mod append;
+mod backup;
 mod batch;
 mod chained;
 mod clock;
+mod copy;
+mod directory;
 mod error;
+mod inboxes;
 mod journal;
 mod lock;
 mod measures;
+mod notes;
 mod open;
 mod options;
 mod place;
 mod postgres;
 mod readers;
+mod retention;
 mod sql;
 mod sqlite;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use backup::BackupReport;
+pub use directory::{
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory, import_directory,
+    import_directory_once,
+};
 pub use error::StoreError;
 pub use measures::StoreMeasures;
-pub use open::SqlStore;
+pub use open::{SqlStore, Visitor};
 pub use options::{
     POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions, WRITER_NAME_BYTES_MAX,
 };
 pub use readers::PAGE_MAX;
+pub use retention::{CLEAN_ROWS_MAX, Cleaned};
 pub use sqlite::SIZE_RESERVE_PAGES;
 pub use writer::{
     BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,

@@ -1,12 +1,15 @@
 //! Opening a store, and what its parts share.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::Journal;
+use callboard_runtime::{Journal, JournalError};
 use tokio::sync::{Mutex, oneshot};
+use tokio::task::AbortHandle;
 use uuid::Uuid;
 
+use crate::backup::BackupReport;
 use crate::batch::Batches;
 use crate::clock::ms;
 use crate::error::StoreError;
@@ -15,9 +18,10 @@ use crate::measures::StoreMeasures;
 use crate::options::{StoreOptions, Where};
 use crate::place::Place;
 use crate::readers::Readers;
-use crate::sql::Db;
+use crate::retention::Cleaned;
+use crate::sql::{Db, Sql};
 use crate::writer::Writer;
-use crate::{postgres, sqlite};
+use crate::{backup, postgres, retention, sqlite};
 
 /// What the parts of an open store (tasks, inboxes, notes, audit) share.
 pub(crate) struct Core {
@@ -27,15 +31,31 @@ pub(crate) struct Core {
     pub(crate) worker: Arc<str>,
     /// Of this opening, random.
     pub(crate) run: Arc<str>,
-    pub(crate) place: Arc<Place>,
     pub(crate) options: StoreOptions,
     ended: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl Core {
+    fn start(options: &StoreOptions, readers: Readers, run: Arc<str>, worker: Arc<str>, batches: Batches) -> Arc<Self> {
+        let (writer, ended) = Writer::start(batches, options.queue);
+        Arc::new(Self { writer, readers, worker, run, options: options.clone(), ended: Mutex::new(Some(ended)) })
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+        if let Some(ended) = self.ended.lock().await.take() {
+            // The sender is dropped at the latest when the task is.
+            let _ = ended.await;
+        }
+        self.readers.close().await;
+    }
 }
 
 /// An open store. Clones are the same store; it is closed once, by [`Self::close`].
 #[derive(Clone)]
 pub struct SqlStore {
     pub(crate) core: Arc<Core>,
+    cleaning: Option<AbortHandle>,
 }
 
 impl SqlStore {
@@ -66,27 +86,62 @@ impl SqlStore {
             place.is_epoch(began.epoch);
         }
         let worker: Arc<str> = format!("{}#{}", options.writer, began.epoch).into();
-        let place = Arc::new(place);
-        let batches = Batches::new(Arc::clone(&place), None, db, Arc::clone(&worker), began.now_ms);
-        let (writer, ended) = Writer::start(batches, options.queue);
-        let ended = Mutex::new(Some(ended));
-        Ok(Self { core: Arc::new(Core { writer, readers, worker, run, place, options: options.clone(), ended }) })
+        let batches = Batches::new(Arc::new(place), None, Some(db), Arc::clone(&worker), began.now_ms);
+        let core = Core::start(options, readers, run, worker, batches);
+        let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
+        Ok(Self { core, cleaning })
+    }
+
+    /// Looks into a store, also beside a node that has it open. Nothing is made or migrated.
+    ///
+    /// # Errors
+    /// There is none, it is older or newer than this program, or not to be reached.
+    pub async fn visit(options: &StoreOptions) -> Result<Visitor, StoreError> {
+        let (place, readers) = match &options.at {
+            Where::Sqlite(path) => {
+                let readers = Readers::sqlite(sqlite::connect_options(path), 1);
+                (Place::Sqlite(sqlite::visit(path, options).await?), readers)
+            }
+            Where::Postgres { url, password } => {
+                let connect = postgres::connect_options(url, password.as_ref())?;
+                let place = postgres::visit(options, connect.clone()).await?;
+                (Place::Postgres(place), Readers::postgres(connect, 1))
+            }
+        };
+        let run: Arc<str> = Uuid::new_v4().to_string().into();
+        let worker: Arc<str> = "visitor".into();
+        let batches = Batches::new(Arc::new(place), None, None, Arc::clone(&worker), 0);
+        Ok(Visitor { core: Core::start(options, readers, run, worker, batches) })
     }
 
     /// Takes nothing more, writes what is queued, and lets go of the place. Everything that shares the store answers
     /// `Unavailable` from then on.
     pub async fn close(&self) {
-        self.core.writer.close().await;
-        if let Some(ended) = self.core.ended.lock().await.take() {
-            // The sender is dropped at the latest when the task is.
-            let _ = ended.await;
+        if let Some(cleaning) = &self.cleaning {
+            cleaning.abort();
         }
-        self.core.readers.close().await;
+        self.core.close().await;
     }
 
     /// Its streams.
     pub fn journal(&self) -> Arc<dyn Journal> {
         Arc::new(SqlJournal::new(Arc::clone(&self.core)))
+    }
+
+    /// Removes now what is past its retention.
+    ///
+    /// # Errors
+    /// The store's; what was removed before it stays removed.
+    pub async fn clean(&self) -> Result<Cleaned, JournalError> {
+        retention::clean(&self.core).await
+    }
+
+    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
+    ///
+    /// # Errors
+    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
+    pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
+        backup::backup(&self.core, file).await
     }
 
     /// What it has done so far.
@@ -100,6 +155,31 @@ impl SqlStore {
     }
 }
 
+/// A look into a store, beside the node that writes to it.
+pub struct Visitor {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Visitor {
+    /// Its streams.
+    pub fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(SqlJournal::new(Arc::clone(&self.core)))
+    }
+
+    /// As [`SqlStore::backup`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
+        backup::backup(&self.core, file).await
+    }
+
+    /// Lets go of it.
+    pub async fn close(&self) {
+        self.core.close().await;
+    }
+}
+
 /// A process's turn at a store.
 struct Began {
     epoch: i64,
@@ -108,7 +188,7 @@ struct Began {
 
 /// A new epoch for the writer. The leases of its earlier processes end here: they are gone, for the lock was free.
 async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> Result<Began, sqlx::Error> {
-    db.run(crate::sql::Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await?;
+    db.run(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await?;
     let last = db.number("SELECT max(since_ms) FROM writer", &[]).await?;
     let now_ms = ms(SystemTime::now()).max(last);
     let epoch = db

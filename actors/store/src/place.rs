@@ -44,11 +44,15 @@ impl Place {
         }
     }
 
-    /// Closes the connection that writes and lets others have the store.
-    pub(crate) async fn close(&self, db: Db) -> Result<(), sqlx::Error> {
+    /// Closes the connection that writes, where there is one, and lets others have the store.
+    pub(crate) async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(place) => place.close(db).await,
-            Self::Postgres(place) => place.close(db).await,
+            Self::Postgres(_) => match db {
+                // The server gives the lock back with the connection.
+                Some(db) => db.close().await,
+                None => Ok(()),
+            },
         }
     }
 
@@ -63,6 +67,22 @@ impl Place {
     pub(crate) async fn close_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(place) => place.close_reserve(db).await,
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Whether nothing but what makes room may be written. SQLite tells by itself, at each page.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(place) => place.is_too_large(),
+        }
+    }
+
+    /// What a connection does when nothing waits.
+    pub(crate) async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(place) => place.tidy(db).await,
             Self::Postgres(_) => Ok(()),
         }
     }

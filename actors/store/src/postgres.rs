@@ -1,6 +1,5 @@
 //! The store in a Postgres database: one process a writer's name, fenced by its epoch.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +33,7 @@ pub(crate) struct PostgresPlace {
     pub(crate) writer: String,
     pub(crate) size_max: u64,
     options: PgConnectOptions,
+    /// 0: a visitor, beside the process of that name.
     epoch: AtomicI64,
     size: Mutex<Option<(Instant, u64)>>,
 }
@@ -76,10 +76,39 @@ pub(crate) async fn open(
     Ok((place, db))
 }
 
+/// Looks at a database that another process may write to. It is not migrated.
+pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) -> Result<PostgresPlace, StoreError> {
+    let at = options.place();
+    let told = |source| StoreError::Database { place: at.clone(), source };
+    let mut db = connect(&connect_to).await.map_err(told)?;
+    let version = schema_version(&mut db, &at).await?;
+    db.close().await.map_err(told)?;
+    match version {
+        0 => Err(StoreError::Missing { place: at }),
+        found if found < SCHEMA => Err(StoreError::OlderSchema { place: at, found, known: SCHEMA }),
+        _ => Ok(PostgresPlace {
+            writer: options.writer.clone(),
+            size_max: options.size_max,
+            options: connect_to,
+            epoch: AtomicI64::new(0),
+            size: Mutex::default(),
+        }),
+    }
+}
+
 impl PostgresPlace {
     /// From now on, transactions of another epoch of this writer are refused.
     pub(crate) fn is_epoch(&self, epoch: i64) {
         self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    fn is_visitor(&self) -> bool {
+        self.epoch.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether the database was too large when it was last looked at.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.size.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
     /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
@@ -103,6 +132,9 @@ impl PostgresPlace {
     /// Begins a transaction, and sees to it that nobody takes over before it ends.
     pub(crate) async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
         db.run("BEGIN").await?;
+        if self.is_visitor() {
+            return Ok(true);
+        }
         let name = [self.writer.as_str().into()];
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1 FOR SHARE", &name).await?;
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
@@ -111,6 +143,9 @@ impl PostgresPlace {
     pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
         let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
         durable(&mut db, &self.writer).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
+        if self.is_visitor() {
+            return Ok(db);
+        }
         let fenced = || JournalError::Fenced { writer: self.writer.clone() };
         if !self.lock(&mut db).await.map_err(|e| journal_error(&e))? {
             return Err(fenced());
@@ -119,11 +154,6 @@ impl PostgresPlace {
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
         let is_ours = epoch.await.map_err(|e| journal_error(&e))? == self.epoch.load(Ordering::Relaxed);
         if is_ours { Ok(db) } else { Err(fenced()) }
-    }
-
-    /// The server gives the lock back with the connection.
-    pub(crate) fn close(&self, db: Db) -> impl Future<Output = Result<(), sqlx::Error>> {
-        db.close()
     }
 
     pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {

@@ -10,7 +10,7 @@ use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code, words};
+use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code};
 use crate::lock::Lock;
 use crate::options::StoreOptions;
 use crate::sql::Db;
@@ -44,7 +44,8 @@ pub(crate) struct SqlitePlace {
     pub(crate) size_max: u64,
     options: SqliteConnectOptions,
     page_bytes: u64,
-    lock: Lock,
+    /// None: a visitor, beside a process that has it.
+    lock: Option<Lock>,
 }
 
 /// How any connection to the file is opened. Statements aren't logged: what can't be said needn't be kept out of a log.
@@ -59,7 +60,7 @@ pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
 
 /// Takes the lock, checks the file, migrates it, and answers the connection that writes.
 pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqlitePlace, Db), StoreError> {
-    look_at(path)?;
+    look_at(path, true)?;
     create_private(path)?;
     let lock = Lock::take(path)?;
     let connect = connect_options(path);
@@ -76,13 +77,57 @@ pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqliteP
     migrate(&mut db, path).await?;
     let page_bytes = number(&mut db, "PRAGMA page_size").await.map_err(told)?.unsigned_abs().max(512);
     let writer = options.writer.clone();
-    let place =
-        SqlitePlace { path: path.to_owned(), writer, size_max: options.size_max, options: connect, page_bytes, lock };
+    let place = SqlitePlace {
+        path: path.to_owned(),
+        writer,
+        size_max: options.size_max,
+        options: connect,
+        page_bytes,
+        lock: Some(lock),
+    };
     place.configure(&mut db).await?;
     Ok((place, db))
 }
 
+/// Looks at a file that another process may have open. It is not made, migrated or checked page by page.
+pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqlitePlace, StoreError> {
+    let missing = || StoreError::Missing { place: path.display().to_string() };
+    look_at(path, false)?;
+    let is_there = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    if !is_there {
+        return Err(missing());
+    }
+    let told = |source| StoreError::of_file(path, source);
+    let connect = connect_options(path).create_if_missing(false);
+    let mut db = Db::Sqlite(Box::new(connect.clone().read_only(true).connect().await.map_err(told)?));
+    let version = schema_version(&mut db, path).await?;
+    let page_bytes = number(&mut db, "PRAGMA page_size").await.map_err(told)?.unsigned_abs().max(512);
+    db.close().await.map_err(told)?;
+    match version {
+        0 => Err(missing()),
+        found if found < SCHEMA => {
+            Err(StoreError::OlderSchema { place: path.display().to_string(), found, known: SCHEMA })
+        }
+        _ => Ok(SqlitePlace {
+            path: path.to_owned(),
+            writer: options.writer.clone(),
+            size_max: options.size_max,
+            options: connect,
+            page_bytes,
+            lock: None,
+        }),
+    }
+}
+
 impl SqlitePlace {
+    /// Moves the log into the file where it has grown, so that its disk is free again.
+    pub(crate) async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
+        if has_grown { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) }
+    }
+
     fn pages_max(&self) -> u64 {
         (self.size_max / self.page_bytes).max(1)
     }
@@ -123,11 +168,18 @@ impl SqlitePlace {
         }
     }
 
-    pub(crate) async fn close(&self, mut db: Db) -> Result<(), sqlx::Error> {
-        let moved = db.run("PRAGMA wal_checkpoint(TRUNCATE)").await;
-        let closed = db.close().await;
-        self.lock.release();
-        moved.and(closed)
+    pub(crate) async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
+        let closed = match db {
+            Some(mut db) => {
+                let moved = if self.lock.is_some() { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) };
+                db.close().await.and(moved)
+            }
+            None => Ok(()),
+        };
+        if let Some(lock) = &self.lock {
+            lock.release();
+        }
+        closed
     }
 
     pub(crate) async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
@@ -173,7 +225,7 @@ async fn write_ahead(db: &mut Db) -> Result<(), sqlx::Error> {
 }
 
 /// In one transaction, so that a start that fails leaves nothing behind and may be tried again.
-async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
+pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
     let told = |source| StoreError::of_file(path, source);
     db.run("BEGIN IMMEDIATE").await.map_err(told)?;
     let version = schema_version(db, path).await?;
@@ -204,8 +256,8 @@ pub(crate) async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, Stor
     Ok(found)
 }
 
-/// Refuses what can't be a store without asking SQLite, which may write to what it opens.
-pub(crate) fn look_at(path: &Path) -> Result<(), StoreError> {
+/// Refuses what can't be a store, or can't be written by who `writes`, without asking SQLite, which may write to what it opens.
+fn look_at(path: &Path, writes: bool) -> Result<(), StoreError> {
     let path_buf = || path.to_owned();
     let found = match fs::metadata(path) {
         Ok(found) => found,
@@ -215,8 +267,11 @@ pub(crate) fn look_at(path: &Path) -> Result<(), StoreError> {
     if !found.is_file() {
         return Err(StoreError::NotAStore { path: path_buf() });
     }
-    let file =
-        OpenOptions::new().read(true).write(true).open(path).map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(writes)
+        .open(path)
+        .map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
     let mut header = Vec::new();
     let read = file.take(HEADER_BYTES as u64).read_to_end(&mut header);
     read.map_err(|source| StoreError::NotCreated { path: path_buf(), source })?;
@@ -257,13 +312,5 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
                 .and_then(|()| fs::File::open(parent)?.sync_all())
                 .map_err(|source| not_created(path, source))
         }
-    }
-}
-
-/// For a message that has no room for the error itself.
-pub(crate) fn words_of(error: &StoreError) -> String {
-    match error {
-        StoreError::Database { source, .. } => words(source),
-        other => other.to_string(),
     }
 }

@@ -69,24 +69,23 @@ impl Asker {
     }
 
     /// Whether questions nest no deeper than they may.
-    fn is_shallow(&self) -> bool {
-        let depth_max = self.grants().map_or(0, |grants| grants.caps.depth_max);
-        self.chain.len() < usize::from(depth_max)
+    fn is_shallow(&self, grants: &ServerGrants) -> bool {
+        self.chain.len() < usize::from(grants.caps.depth_max)
     }
 
     /// Lets a question pass that was granted, and counts it.
     fn admit(&self, question: &Question) -> Result<(), Failure> {
-        let (granted, what) = match (question, self.grants()) {
-            (_, None) => (false, "ask anything"),
-            (Question::Sample(_), Some(grants)) => (grants.supports_sampling, "ask a model"),
-            (Question::Elicit(_), Some(grants)) => (grants.supports_elicitation, "ask a person"),
-            (Question::Roots(_), Some(grants)) => (grants.supports_roots, "ask for roots"),
+        let grants = self.grants().ok_or_else(|| denied("ask anything"))?;
+        let (granted, what) = match question {
+            Question::Sample(_) => (grants.supports_sampling, "ask a model"),
+            Question::Elicit(_) => (grants.supports_elicitation, "ask a person"),
+            Question::Roots(_) => (grants.supports_roots, "ask for roots"),
             _ => (false, "ask that"),
         };
         if !granted {
             return Err(denied(what));
         }
-        if !self.is_shallow() {
+        if !self.is_shallow(grants) {
             return Err(Failure::new(FailureKind::Rejected, "questions nest too deep"));
         }
         self.account()?.admit()
@@ -150,8 +149,9 @@ impl Caller for Asker {
 
     fn abilities(&self) -> Abilities {
         let mut abilities = self.client.as_ref().map(|client| client.abilities()).unwrap_or_default();
-        let grants = self.grants().filter(|_| self.is_shallow()).cloned().unwrap_or_default();
-        match self.sampling(&abilities).filter(|_| grants.supports_sampling) {
+        let grants = self.grants().filter(|grants| self.is_shallow(grants)).cloned().unwrap_or_default();
+        // Who could answer a sample is looked up only for a server that may ask for one.
+        match grants.supports_sampling.then(|| self.sampling(&abilities)).flatten() {
             Some(sampling) => abilities.0.set("sampling", sampling),
             None => drop(abilities.0.remove("sampling")),
         }

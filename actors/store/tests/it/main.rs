@@ -5,7 +5,17 @@ mod kit;
 
 /// kill -9.
 mod crash;
+/// A copy while others write is whole, and a store.
+mod backup;
+/// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
+mod disk;
+/// Inboxes: accepted, delivered, read; after a restart too.
+mod inboxes;
 /// Streams: numbers without gaps, keys once, limits.
 mod journal;
+/// Notes, and the directory as a file.
+mod notes;
 /// Files that are no store, or not whole, or another's.
 mod open;
+/// What is old enough goes, and nothing else.
+mod retention;

@@ -117,6 +117,7 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE UNIQUE INDEX inbox_key ON inbox (recipient, key) WHERE key IS NOT NULL;
 CREATE INDEX inbox_due ON inbox (recipient, number) WHERE state = 'accepted';
+CREATE INDEX inbox_unread ON inbox (recipient, expires_ms) WHERE state <> 'read';
 CREATE INDEX inbox_at ON inbox (at_ms);
 
 CREATE TABLE note (

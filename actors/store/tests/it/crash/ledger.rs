@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use callboard_runtime::{EntryFilter, EntryState};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-use super::load::{Job, Kind, STREAMS, read, stream_of, written};
+use super::load::{Job, Kind, RECIPIENTS, STREAMS, inboxes, read, recipient_of, stream_of, written};
 use crate::kit::Opened;
 
 const PAGE: usize = 1_000;
@@ -17,18 +18,28 @@ pub struct Ledger {
     acked: BTreeMap<Job, u64>,
     /// Those of them that nobody has looked for yet.
     fresh: Vec<Job>,
-    streams: HashMap<String, Stream>,
+    streams: HashMap<&'static str, Numbered>,
+    inboxes: HashMap<&'static str, Numbered>,
+    /// Entries that were said to be read.
+    read: BTreeSet<(String, u64)>,
+    fresh_read: Vec<(String, u64)>,
 }
 
-/// A stream as far as it was read.
+/// A stream or an inbox, as far as it was read.
 #[derive(Default)]
-struct Stream {
+struct Numbered {
     last: u64,
     numbers: HashMap<String, u64>,
 }
 
-impl Stream {
-    async fn read_on(&mut self, opened: &Opened, name: &str) {
+impl Numbered {
+    fn take(&mut self, name: &str, number: u64, key: String) {
+        assert_eq!(number, self.last + 1, "{name} has a gap");
+        self.last = number;
+        assert_eq!(self.numbers.insert(key, number), None, "{name} {number}: its key is there twice");
+    }
+
+    async fn read_stream(&mut self, opened: &Opened, name: &str) {
         let journal = opened.sql.journal();
         loop {
             let page = journal.read(name, self.last, PAGE).await.unwrap();
@@ -36,12 +47,25 @@ impl Stream {
                 return;
             }
             for (number, record) in page {
-                assert_eq!(number, self.last + 1, "{name} has a gap");
-                self.last = number;
                 let key = record.key.unwrap();
                 assert_eq!(record.body["key"], key.as_str(), "{name} {number}: the body is another's");
-                let twice = self.numbers.insert(key, number);
-                assert_eq!(twice, None, "{name} {number}: its key is there twice");
+                self.take(name, number, key);
+            }
+        }
+    }
+
+    async fn read_inbox(&mut self, opened: &Opened, name: &str) {
+        let inboxes = inboxes(&opened.sql);
+        loop {
+            let filter = EntryFilter { recipient: Some(name.to_owned()), ..EntryFilter::default() };
+            let page = inboxes.history(filter, self.last, PAGE).await.unwrap();
+            if page.is_empty() {
+                return;
+            }
+            for entry in page {
+                let key = entry.new.key.unwrap();
+                assert_eq!(entry.new.body, key, "{name} {}: the body is another's", entry.number);
+                self.take(name, entry.number, key);
             }
         }
     }
@@ -66,6 +90,13 @@ impl Ledger {
                 self.fresh.push(job);
                 true
             }
+            Some(("read", told)) => {
+                let (recipient, number) = told.split_once(' ').unwrap();
+                let entry = (recipient.to_owned(), number.parse().unwrap());
+                self.read.insert(entry.clone());
+                self.fresh_read.push(entry);
+                false
+            }
             _ => panic!("the child says: {line}"),
         }
     }
@@ -83,16 +114,37 @@ impl Ledger {
     /// Looks for all that was acknowledged since the last look, and that what came to the store since then is in order.
     pub async fn look(&mut self, opened: &Opened) {
         for name in STREAMS {
-            self.streams.entry(name.to_owned()).or_default().read_on(opened, name).await;
+            self.streams.entry(name).or_default().read_stream(opened, name).await;
+        }
+        for name in RECIPIENTS {
+            self.inboxes.entry(name).or_default().read_inbox(opened, name).await;
         }
         for job in std::mem::take(&mut self.fresh) {
             self.is_there(&job);
+        }
+        let inboxes = inboxes(&opened.sql);
+        for (recipient, number) in std::mem::take(&mut self.fresh_read) {
+            let filter = EntryFilter { recipient: Some(recipient.clone()), ..EntryFilter::default() };
+            let found = inboxes.history(filter, number - 1, 1).await.unwrap();
+            assert_eq!(found[0].state, EntryState::Read, "{recipient} {number} was read");
+        }
+    }
+
+    /// Nothing is left that nobody has seen to.
+    pub async fn is_settled(&self, opened: &Opened) {
+        assert_eq!(self.pending(), Vec::<String>::new(), "what was tried has been acknowledged in the end");
+        for (name, inbox) in &self.inboxes {
+            let read = self.read.iter().filter(|(recipient, _)| recipient == name).count() as u64;
+            assert!(read <= inbox.last);
+            assert_eq!(inboxes(&opened.sql).waiting(name).await, Ok(0));
         }
     }
 
     /// Reads everything again, from the beginning, and has the database look at itself.
     pub async fn look_at_all(&mut self, opened: &Opened) {
         self.streams.clear();
+        self.inboxes.clear();
+        self.fresh_read = self.read.iter().cloned().collect();
         self.fresh = self.acked.keys().cloned().collect();
         self.look(opened).await;
         if opened.is_sqlite() {
@@ -105,6 +157,7 @@ impl Ledger {
         let acked = self.acked.get(job);
         let found = match kind {
             Kind::Record => self.streams.get(stream_of(key)).and_then(|stream| stream.numbers.get(key)),
+            Kind::Entry => self.inboxes.get(recipient_of(key)).and_then(|inbox| inbox.numbers.get(key)),
         };
         assert_eq!(found, acked, "{job:?} was acknowledged with the one number, and has the other");
     }

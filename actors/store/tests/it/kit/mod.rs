@@ -5,7 +5,7 @@ mod child;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-pub use child::{Child, of_parent};
+pub use child::{Child, arguments, of_parent};
 
 use callboard_store::{SqlStore, StoreOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
@@ -83,6 +83,27 @@ impl Opened {
                 let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
                 db.execute(sql).await.unwrap();
                 db.close().await.unwrap();
+            }
+        }
+    }
+}
+
+impl Opened {
+    /// One number, past the store.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let sql = sqlx::AssertSqlSafe(sql.to_owned());
+        match &self.database {
+            None => {
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
+            }
+            Some(Database { server, name }) => {
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let number = sqlx::query_scalar(sql).fetch_one(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                number
             }
         }
     }

@@ -86,8 +86,7 @@ pub(super) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
         meta.remove(KEY);
         params.set("_meta", meta);
     }
-    meta::strip_hop(&mut params);
-    Some(params.to_raw())
+    meta::without_hop(&params.to_raw()).ok()
 }
 
 /// The idempotency key of a request.

@@ -1,0 +1,251 @@
+//! Removing what has ended and is old enough, a little at a time, so that others' writes get between.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use callboard_runtime::{AuditEntry, JournalError};
+use futures::future::BoxFuture;
+use tokio::task::AbortHandle;
+
+use crate::clock::duration_ms;
+use crate::open::Core;
+use crate::sql::{Db, Sql};
+use crate::writer::{Tx, Write};
+
+/// Most rows that one transaction removes.
+pub const CLEAN_ROWS_MAX: usize = 500;
+/// Free pages that one cleaning gives back to the disk at most.
+const VACUUM_PAGES: u32 = 1024;
+
+/// What a cleaning removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cleaned {
+    /// Ended tasks, with their events.
+    pub tasks: u64,
+    /// Bodies of inbox entries; their rows stay.
+    pub inbox_bodies: u64,
+    /// Inbox entries whose body had gone before.
+    pub inbox_entries: u64,
+    /// Audit entries before a checkpoint.
+    pub audit: u64,
+    /// Records of streams. A key that is gone is new again.
+    pub records: u64,
+}
+
+impl Cleaned {
+    /// Nothing was old enough.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Removes all that is past its retention.
+pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
+    let keep = core.options.retention;
+    let tasks = all(core, What::Tasks { keep: keep.tasks }).await?;
+    let inbox_bodies = all(core, What::InboxBodies { keep: keep.inbox }).await?;
+    let mut cleaned = Cleaned { tasks, inbox_bodies, ..Cleaned::default() };
+    if let Some(keep) = keep.audit {
+        cleaned.inbox_entries = all(core, What::InboxEntries { keep }).await?;
+        cleaned.audit = all(core, What::Audit { keep }).await?;
+    }
+    if let Some(keep) = keep.streams {
+        cleaned.records = all(core, What::Records { keep }).await?;
+    }
+    if !cleaned.is_nothing() {
+        core.writer.submit(Told(cleaned.clone())).await?;
+    }
+    Ok(cleaned)
+}
+
+/// Until nothing is left.
+async fn all(core: &Core, what: What) -> Result<u64, JournalError> {
+    let mut removed = 0;
+    loop {
+        match core.writer.submit(what).await? {
+            0 => return Ok(removed),
+            n => removed += n,
+        }
+    }
+}
+
+/// Cleans now and then, for as long as the store is open.
+pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
+    let core: Weak<Core> = Arc::downgrade(core);
+    let cleaning = tokio::spawn(async move {
+        let mut due = tokio::time::interval(every.max(Duration::from_secs(1)));
+        loop {
+            due.tick().await;
+            let Some(core) = core.upgrade() else { return };
+            match clean(&core).await {
+                Ok(cleaned) if cleaned.is_nothing() => {}
+                Ok(cleaned) => tracing::info!(?cleaned, "removed what is past its retention"),
+                Err(error) => tracing::warn!(%error, "what is past its retention stays for now"),
+            }
+        }
+    });
+    cleaning.abort_handle()
+}
+
+/// What one transaction removes a part of. `keep`: for how long it stays; `None`: until it expires by itself.
+#[derive(Clone, Copy)]
+enum What {
+    Tasks { keep: Option<Duration> },
+    InboxBodies { keep: Option<Duration> },
+    InboxEntries { keep: Duration },
+    Audit { keep: Duration },
+    Records { keep: Duration },
+}
+
+impl Write for What {
+    type Output = u64;
+    const NAME: &'static str = "clean";
+    const MAKES_ROOM: bool = true;
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        let now = tx.now_ms();
+        let before = move |keep: Duration| now.saturating_sub(duration_ms(keep));
+        let may_be = move |keep: Option<Duration>| keep.map_or(i64::MIN, before);
+        match *self {
+            Self::Tasks { keep } => Box::pin(remove_tasks(tx.db(), may_be(keep), now)),
+            Self::InboxBodies { keep } => Box::pin(remove_bodies(tx.db(), may_be(keep), now)),
+            Self::InboxEntries { keep } => Box::pin(remove_entries(tx.db(), before(keep))),
+            Self::Audit { keep } => Box::pin(remove_audit(tx.db(), before(keep))),
+            Self::Records { keep } => Box::pin(remove_records(tx.db(), before(keep))),
+        }
+    }
+}
+
+/// Ended tasks, but none that a running parent or a waiting dependent may still look at.
+async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
+    let ids = db
+        .rows(
+            "SELECT id FROM task WHERE state IN ('completed', 'failed', 'canceled', 'rejected') \
+             AND (updated_ms < $1 OR expires_ms < $2) \
+             AND NOT EXISTS (SELECT 1 FROM task AS p WHERE p.id = task.parent \
+                 AND p.state NOT IN ('completed', 'failed', 'canceled', 'rejected')) \
+             AND NOT EXISTS (SELECT 1 FROM task_need JOIN task AS d ON d.id = task_need.task \
+                 WHERE task_need.needs = task.id AND d.state NOT IN ('completed', 'failed', 'canceled', 'rejected')) \
+             LIMIT 500",
+            &[before.into(), now.into()],
+        )
+        .await?;
+    let ids = ids.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
+        return Ok(0);
+    }
+    let ids = serde_json::Value::from(ids).to_string();
+    for sql in [
+        of_ids(
+            "DELETE FROM task_event WHERE task IN (SELECT value FROM json_each($1))",
+            "DELETE FROM task_event WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
+        ),
+        of_ids(
+            "DELETE FROM task_need WHERE task IN (SELECT value FROM json_each($1))",
+            "DELETE FROM task_need WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
+        ),
+    ] {
+        db.execute(sql, &[ids.as_str().into()]).await?;
+    }
+    let tasks = of_ids(
+        "DELETE FROM task WHERE id IN (SELECT value FROM json_each($1))",
+        "DELETE FROM task WHERE id = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
+    );
+    db.execute(tasks, &[ids.as_str().into()]).await
+}
+
+const fn of_ids(sqlite: &'static str, postgres: &'static str) -> Sql {
+    Sql { sqlite, postgres }
+}
+
+/// Of entries that were read long ago, or that nobody may read any more.
+async fn remove_bodies(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
+    db.execute(
+        "UPDATE inbox SET body = NULL WHERE (recipient, number) IN (SELECT recipient, number FROM inbox \
+         WHERE body IS NOT NULL AND ((state = 'read' AND read_ms < $1) OR expires_ms < $2) LIMIT 500)",
+        &[before.into(), now.into()],
+    )
+    .await
+}
+
+async fn remove_entries(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+    db.execute(
+        "DELETE FROM inbox WHERE (recipient, number) IN (SELECT recipient, number FROM inbox \
+         WHERE body IS NULL AND at_ms < $1 LIMIT 500)",
+        &[before.into()],
+    )
+    .await
+}
+
+async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+    db.execute(
+        "DELETE FROM record WHERE (stream, number) IN (SELECT stream, number FROM record WHERE at_ms < $1 LIMIT 500)",
+        &[before.into()],
+    )
+    .await
+}
+
+/// A chain begins at its first entry or after a checkpoint: it is cut at a checkpoint that is old enough, which stays, and
+/// never at the last entry.
+async fn remove_audit(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+    let row = db
+        .row(
+            "SELECT c.chain, min(c.number), (SELECT min(number) FROM audit WHERE chain = c.chain) FROM audit_checkpoint AS c \
+             WHERE c.at_ms < $1 AND c.number >= (SELECT min(number) FROM audit WHERE chain = c.chain) \
+             AND c.number < (SELECT max(number) FROM audit WHERE chain = c.chain) GROUP BY c.chain LIMIT 1",
+            &[before.into()],
+        )
+        .await?;
+    let Some(row) = row else { return Ok(0) };
+    let (chain, next, first) = (row.text(0)?, row.int(1)?, row.int(2)?);
+    // As far as one transaction should go, or to the next checkpoint where that is farther.
+    let far = db
+        .number(
+            "SELECT max(number) FROM audit_checkpoint WHERE chain = $1 AND at_ms < $2 AND number < $3 \
+             AND number < (SELECT max(number) FROM audit WHERE chain = $1)",
+            &[chain.into(), before.into(), (first + CLEAN_ROWS_MAX as i64).into()],
+        )
+        .await?;
+    let to = far.max(next);
+    let removed = db.execute("DELETE FROM audit WHERE chain = $1 AND number <= $2", &[chain.into(), to.into()]).await?;
+    db.execute("DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2", &[chain.into(), to.into()]).await?;
+    Ok(removed)
+}
+
+/// Puts on record what was removed, and gives room back to the disk.
+struct Told(Cleaned);
+
+impl Write for Told {
+    type Output = ();
+    const NAME: &'static str = "cleaned";
+    const MAKES_ROOM: bool = true;
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let Cleaned { tasks, inbox_bodies, inbox_entries, audit, records } = self.0;
+            let counts = [
+                ("tasks", tasks),
+                ("inbox_bodies", inbox_bodies),
+                ("inbox_entries", inbox_entries),
+                ("audit", audit),
+                ("records", records),
+            ];
+            let entry = AuditEntry::new("store.cleaned");
+            let entry = counts.into_iter().fold(entry, |entry, (name, n)| entry.with(name, n));
+            tx.audit(entry);
+            if tx.db().is_sqlite() {
+                tx.db().run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,268 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use callboard_runtime::{JournalError, Record};
+use callboard_store::{Retention, SqlStore};
+use futures::future::join_all;
+use serde_json::json;
+use sqlx::ConnectOptions;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use crate::kit::{Child, arguments, in_database, in_file, of_parent};
+
+/// Bytes of each record's body: a few hundred fill any of these disks.
+const BODY_BYTES: usize = 16 * 1024;
+/// Records that are tried.
+const RECORDS: u64 = 400;
+
+fn record(n: u64) -> Record {
+    Record { stream: "s".to_owned(), key: Some(format!("key {n}")), body: json!("x".repeat(BODY_BYTES)) }
+}
+
+/// What a child said: all that was acknowledged, with its number, and what the last run of writes was refused with.
+#[derive(Default)]
+struct Told {
+    acks: BTreeMap<u64, u64>,
+    errors: BTreeMap<u64, String>,
+}
+
+impl Told {
+    /// Has the child write records and listens.
+    fn write(&mut self, child: &mut Child, from: u64, to: u64) {
+        self.errors.clear();
+        child.say(&format!("write {from} {to}"));
+        loop {
+            let line = child.line();
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["ack", n, number] => {
+                    let (n, number) = (n.parse().unwrap(), number.parse().unwrap());
+                    let before = self.acks.insert(n, number);
+                    assert!(before.is_none_or(|before| before == number), "record {n} has two numbers");
+                }
+                ["no", n, error] => drop(self.errors.insert(n.parse().unwrap(), (*error).to_owned())),
+                ["done"] => return,
+                _ => panic!("the child said `{line}`"),
+            }
+        }
+    }
+
+    /// What is kept holds all that was acknowledged, nothing that was surely refused, each key once, and numbers without a
+    /// gap.
+    fn check(&self, child: &mut Child) {
+        child.say("check");
+        let mut kept = BTreeMap::new();
+        loop {
+            let line = child.line();
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["kept", n, number] => {
+                    let twice = kept.insert(n.parse::<u64>().unwrap(), number.parse::<u64>().unwrap());
+                    assert!(twice.is_none(), "key {n} is there twice");
+                }
+                ["integrity", verdict] => {
+                    assert_eq!(*verdict, "ok");
+                    break;
+                }
+                _ => panic!("the child said `{line}`"),
+            }
+        }
+        for (n, number) in &self.acks {
+            assert_eq!(kept.get(n), Some(number), "record {n} was acknowledged");
+        }
+        for (n, error) in self.errors.iter().filter(|(_, error)| *error != "Unknown") {
+            assert!(!kept.contains_key(n), "record {n} was refused with {error}");
+        }
+        let mut numbers: Vec<u64> = kept.into_values().collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// Until the disk is full, then for as long as it is; then there is room and all keys go through.
+fn full_and_free_again(child: &mut Child, make_room: impl FnOnce(&mut Child)) {
+    assert_eq!(child.line(), "open");
+    let mut told = Told::default();
+    told.write(child, 0, RECORDS);
+    assert!(!told.acks.is_empty(), "nothing went through");
+    assert!(!told.errors.is_empty(), "the disk was never full");
+    let full = |e: &String| matches!(e.as_str(), "NoSpace" | "Unknown" | "Unavailable");
+    assert!(told.errors.values().all(full), "{:?}", told.errors);
+    told.check(child);
+    told.write(child, 0, RECORDS);
+    assert!(!told.errors.is_empty(), "there was room again by itself");
+    told.check(child);
+
+    make_room(child);
+    told.write(child, 0, RECORDS);
+    assert_eq!(told.errors, BTreeMap::new());
+    assert_eq!(told.acks.len() as u64, RECORDS);
+    told.check(child);
+}
+
+/// Goal: a full disk acknowledges nothing that isn't kept, damages nothing, and the same keys go through when there is
+/// room. Method: a process that may write 2 MiB to a file, until another one lifts that.
+#[test]
+fn a_file_that_may_not_grow() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new("prlimit");
+    let ignoring = "trap '' XFSZ; exec \"$@\"";
+    command.args(["--fsize=2097152:unlimited", "sh", "-c", ignoring, "sh"]);
+    command.arg(std::env::current_exe().unwrap()).args(arguments("disk::child"));
+    let url = format!("sqlite:{}", folder.path().join("store.sqlite").display());
+    let mut child = Child::of(command, &[("CALLBOARD_TEST_STORE", url)]);
+    full_and_free_again(&mut child, |child| {
+        let lifted = Command::new("prlimit").args(["--pid", &child.id().to_string(), "--fsize=unlimited"]).status();
+        assert!(lifted.unwrap().success());
+    });
+}
+
+/// Goal: the same where the disk itself is full. Method: a small file system in memory, with a file in it that goes; skipped
+/// where the kernel lets nobody mount one.
+#[test]
+fn a_disk_without_room() {
+    let folder = TempDir::new().unwrap();
+    let script = format!("mount -t tmpfs -o size=6m none '{}' && exec \"$@\"", folder.path().display());
+    let mounting = |unshare: &[&str], run: &mut dyn FnMut(&mut Command)| {
+        let mut command = Command::new("unshare");
+        command.args(unshare).args(["sh", "-c", &script, "sh"]);
+        run(&mut command);
+        command
+    };
+    let may = |unshare: &&[&str]| {
+        let mut tried = mounting(unshare, &mut |command| drop(command.arg("true").stderr(Stdio::null())));
+        tried.status().is_ok_and(|status| status.success())
+    };
+    let Some(unshare) = [["-m", "--"].as_slice(), &["-Urm", "--"]].into_iter().find(|unshare| may(unshare)) else {
+        return eprintln!("skipped: no file system may be mounted here");
+    };
+    let command = mounting(unshare, &mut |command| {
+        command.arg(std::env::current_exe().unwrap()).args(arguments("disk::child"));
+    });
+    let url = format!("sqlite:{}", folder.path().join("store.sqlite").display());
+    let mut child = Child::of(command, &[("CALLBOARD_TEST_STORE", url)]);
+    // The file system is as large as all records need, but for this.
+    let filler = folder.path().join("filler");
+    full_and_free_again(&mut child, |child| {
+        child.say(&format!("grow {}", folder.path().display()));
+        assert_eq!(child.line(), "grown", "{}", filler.display());
+    });
+}
+
+/// Goal: at its limit a store says so, reads go on, and what retention removes makes room. Method: 128 pages.
+#[tokio::test]
+async fn a_store_at_its_limit() {
+    const LIMIT: u64 = 128 * 4096;
+    let streams = Some(Duration::ZERO);
+    let retention = Retention { streams, ..Retention::default() };
+    let opened = in_file(|options| options.size_max(LIMIT).retention(retention)).await;
+    let journal = opened.sql.journal();
+    let mut kept = 0;
+    let error = loop {
+        match journal.append(record(kept)).await {
+            Ok(number) => kept = number,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, JournalError::SizeLimit { bytes_max: LIMIT });
+    assert!(kept >= 4, "{kept}");
+    assert_eq!(journal.append(record(kept)).await, Err(JournalError::SizeLimit { bytes_max: LIMIT }));
+    assert_eq!(journal.read("s", 0, 1000).await.unwrap().len() as u64, kept);
+    assert!(opened.sql.measures().last_error.is_some());
+    assert!(fs::metadata(opened.file()).unwrap().len() <= LIMIT);
+
+    let cleaned = async { while opened.sql.clean().await.unwrap().records > 0 {} };
+    timeout(Duration::from_secs(30), cleaned).await.unwrap();
+    assert_eq!(opened.number("SELECT freelist_count FROM pragma_freelist_count").await, 0, "the disk got nothing back");
+    for n in 0..4 {
+        assert_eq!(journal.append(record(kept + n)).await, Ok(kept + n + 1));
+    }
+    assert_eq!(opened.sql.measures().last_error, None);
+    assert_eq!(opened.number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'").await, 1);
+    opened.end().await;
+}
+
+/// Goal: the same in a database, whose size is looked at now and then. Method: a limit below an empty one's size.
+#[tokio::test]
+async fn a_database_at_its_limit() {
+    let retention = Retention { streams: Some(Duration::ZERO), ..Retention::default() };
+    let Some(opened) = in_database(|options| options.size_max(1).retention(retention)).await else { return };
+    let journal = opened.sql.journal();
+    let error = async {
+        loop {
+            if let Err(error) = journal.append(record(1)).await {
+                return error;
+            }
+        }
+    };
+    let error = timeout(Duration::from_secs(30), error).await.unwrap();
+    assert_eq!(error, JournalError::SizeLimit { bytes_max: 1 });
+    assert!(journal.read("s", 0, 10).await.unwrap().len() <= 1);
+    opened.sql.clean().await.unwrap();
+    opened.end().await;
+}
+
+#[tokio::test]
+#[ignore = "a child of the disk tests"]
+async fn child() {
+    let options = of_parent("CALLBOARD_TEST_STORE");
+    let file = PathBuf::from(options.place());
+    let store = SqlStore::open(&options).await.unwrap();
+    println!("open");
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        match line.split(' ').collect::<Vec<_>>().as_slice() {
+            ["write", from, to] => write(&store, from.parse().unwrap(), to.parse().unwrap()).await,
+            ["check"] => check(&store, &file).await,
+            ["grow", folder] => grow(folder),
+            _ => panic!("the parent said `{line}`"),
+        }
+    }
+}
+
+async fn write(store: &SqlStore, from: u64, to: u64) {
+    let journal = store.journal();
+    let all: Vec<u64> = (from..to).collect();
+    for some in all.chunks(8) {
+        let kept = join_all(some.iter().map(|n| journal.append(record(*n)))).await;
+        for (n, kept) in some.iter().zip(kept) {
+            match kept {
+                Ok(number) => println!("ack {n} {number}"),
+                Err(error) => println!("no {n} {}", format!("{error:?}").split('(').next().unwrap()),
+            }
+        }
+    }
+    println!("done");
+}
+
+async fn check(store: &SqlStore, file: &Path) {
+    let journal = store.journal();
+    let mut after = 0;
+    loop {
+        let page = journal.read("s", after, 100).await.unwrap();
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        for (number, record) in page {
+            println!("kept {} {number}", record.key.unwrap().trim_start_matches("key "));
+        }
+    }
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file).read_only(true);
+    let mut db = options.connect().await.unwrap();
+    let (verdict,): (String,) = sqlx::query_as("PRAGMA integrity_check").fetch_one(&mut db).await.unwrap();
+    println!("integrity {}", verdict.replace(' ', "_"));
+}
+
+/// Makes the file system larger that this process alone sees.
+fn grow(folder: &str) {
+    let grown = Command::new("mount").args(["-o", "remount,size=64m", folder]).status();
+    match grown {
+        Ok(status) if status.success() => println!("grown"),
+        Err(e) if e.kind() == ErrorKind::NotFound => println!("there is no mount here"),
+        other => println!("{other:?}"),
+    }
+}

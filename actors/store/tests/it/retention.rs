@@ -1,0 +1,193 @@
+use std::time::Duration;
+
+use callboard_runtime::{JournalError, Record};
+use callboard_store::{CLEAN_ROWS_MAX, Cleaned, Retention, SqlStore};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::kit::{Opened, stores, stores_with};
+
+/// Long enough ago for every retention of the tests, and after no clock.
+const OLD: i64 = 1_000_000_000_000;
+const FUTURE: i64 = 9_000_000_000_000;
+
+fn keep(retention: Option<Duration>) -> Retention {
+    Retention { tasks: retention, inbox: retention, audit: retention, streams: retention }
+}
+
+fn record(n: usize) -> Record {
+    Record { stream: "s".to_owned(), key: Some(format!("{n}")), body: json!(n) }
+}
+
+/// Goal: old records go, more than one transaction takes; numbers go on. Method: three transactions' worth, kept for no time.
+#[tokio::test]
+async fn streams() {
+    stores_with(
+        |options| options.retention(keep(Some(Duration::ZERO))),
+        async |opened| {
+            let journal = opened.sql.journal();
+            let wanted = CLEAN_ROWS_MAX * 2 + 1;
+            for n in 0..wanted {
+                if n % 100 == 0 {
+                    let until = wanted.min(n + 100);
+                    journal.append_all((n..until).map(record).collect()).await.unwrap();
+                }
+            }
+            // The newest may be of this very millisecond.
+            let all_gone = async {
+                let mut removed = 0;
+                while removed < wanted as u64 {
+                    removed += opened.sql.clean().await.unwrap().records;
+                }
+                removed
+            };
+            assert_eq!(timeout(Duration::from_secs(30), all_gone).await.unwrap(), wanted as u64);
+            assert_eq!(journal.read("s", 0, 10).await, Ok(vec![]));
+            assert_eq!(journal.append(record(0)).await, Ok(wanted as u64 + 1));
+            opened
+        },
+    )
+    .await;
+}
+
+async fn task(opened: &Opened, number: i64, id: &str, state: &str, parent: Option<&str>, at: i64) {
+    let parent = parent.map_or("NULL".to_owned(), |parent| format!("'{parent}'"));
+    opened
+        .raw(&format!(
+            "INSERT INTO task (id, number, scope, owner, request_mark, parent, agent, message, class, on_restart, state, \
+             created_ms, updated_ms, expires_ms, body) VALUES ('{id}', {number}, 's', 'o', '', {parent}, 'a', 'm', \
+             'internal', 'fail', '{state}', {at}, {at}, {FUTURE}, '{{}}'); \
+             INSERT INTO task_event (task, number, at_ms, state, body) VALUES ('{id}', 1, {at}, '{state}', '{{}}')"
+        ))
+        .await;
+}
+
+/// Goal: ended tasks go, and none that something running may still look at. Method: one row of each kind.
+#[tokio::test]
+async fn tasks() {
+    stores(async |opened| {
+        let now = FUTURE - 1;
+        task(&opened, 1, "old", "completed", None, OLD).await;
+        task(&opened, 2, "new", "completed", None, now).await;
+        task(&opened, 3, "runs", "working", None, OLD).await;
+        task(&opened, 4, "child of runs", "failed", Some("runs"), OLD).await;
+        task(&opened, 5, "waits", "submitted", None, OLD).await;
+        task(&opened, 6, "needed", "completed", None, OLD).await;
+        task(&opened, 7, "child of old", "rejected", Some("old"), OLD).await;
+        opened.raw("INSERT INTO task_need (task, needs) VALUES ('waits', 'needed'), ('old', 'child of old')").await;
+        let cleaned = opened.sql.clean().await.unwrap();
+        assert_eq!(cleaned.tasks, 2, "{cleaned:?}");
+        assert_eq!(opened.number("SELECT count(*) FROM task WHERE id IN ('old', 'child of old')").await, 0);
+        assert_eq!(opened.number("SELECT count(*) FROM task_event").await, 5);
+        assert_eq!(opened.number("SELECT count(*) FROM task_need").await, 1);
+        assert!(opened.sql.clean().await.unwrap().is_nothing());
+        opened
+    })
+    .await;
+}
+
+/// Goal: of an inbox entry the body goes first and the row with the audit; what is unread stays until it expires. Method:
+/// rows of each kind.
+#[tokio::test]
+async fn inboxes() {
+    stores(async |opened| {
+        let entry = async |number: i64, state: &str, at: i64, read: Option<i64>, expires: i64| {
+            let read = read.map_or("NULL".to_owned(), |read| read.to_string());
+            opened
+                .raw(&format!(
+                    "INSERT INTO inbox (recipient, number, sender, kind, class, state, at_ms, due_ms, read_ms, expires_ms, \
+                     bytes, mark, body) VALUES ('r', {number}, 's', 'direct', 'internal', '{state}', {at}, 0, {read}, \
+                     {expires}, 4, 'sha256:', 'body')"
+                ))
+                .await;
+        };
+        entry(1, "read", OLD, Some(OLD), FUTURE).await;
+        entry(2, "read", FUTURE, Some(FUTURE), FUTURE).await;
+        entry(3, "accepted", OLD, None, FUTURE).await;
+        entry(4, "accepted", FUTURE, None, OLD).await;
+        let cleaned = opened.sql.clean().await.unwrap();
+        assert_eq!((cleaned.inbox_bodies, cleaned.inbox_entries), (2, 1), "{cleaned:?}");
+        assert_eq!(opened.number("SELECT count(*) FROM inbox WHERE number IN (2, 3) AND body = 'body'").await, 2);
+        assert_eq!(opened.number("SELECT count(*) FROM inbox WHERE number = 4 AND body IS NULL").await, 1);
+        assert_eq!(opened.number("SELECT count(*) FROM inbox").await, 3);
+        opened
+    })
+    .await;
+}
+
+/// Goal: the audit is cut at an old checkpoint, which stays, and never at its last entry. Method: a foreign chain of 1,000
+/// entries with a checkpoint every 100, the last three of them new; another whose only checkpoint is at its end.
+#[tokio::test]
+async fn audit() {
+    stores(async |opened| {
+        let mut sql = String::new();
+        for n in 1..=1000 {
+            sql += &format!(
+                "INSERT INTO audit (chain, number, at_ms, event, class, line, hash) VALUES ('c', {n}, {OLD}, 'e', 'internal', \
+                 'l', CAST('h' AS {BYTES}));",
+                BYTES = if opened.is_sqlite() { "BLOB" } else { "BYTEA" }
+            );
+        }
+        let bytes = if opened.is_sqlite() { "BLOB" } else { "BYTEA" };
+        let checkpoint = |chain: &str, n: i64, at: i64| {
+            format!(
+                "INSERT INTO audit_checkpoint (chain, number, at_ms, hash, key_id, signature) VALUES ('{chain}', {n}, {at}, \
+                 CAST('h' AS {bytes}), 'k', CAST('s' AS {bytes}));"
+            )
+        };
+        for n in 1..=10 {
+            sql += &checkpoint("c", n * 100, if n <= 7 { OLD } else { FUTURE });
+        }
+        sql += &format!(
+            "INSERT INTO audit (chain, number, at_ms, event, class, line, hash) VALUES ('d', 1, {OLD}, 'e', 'internal', 'l', \
+             CAST('h' AS {bytes}));"
+        );
+        sql += &checkpoint("d", 1, OLD);
+        opened.raw(&format!("BEGIN; {sql} COMMIT")).await;
+        let cleaned = opened.sql.clean().await.unwrap();
+        assert_eq!(cleaned.audit, 700, "{cleaned:?}");
+        assert_eq!(opened.number("SELECT min(number) FROM audit WHERE chain = 'c'").await, 701);
+        assert_eq!(opened.number("SELECT min(number) FROM audit_checkpoint WHERE chain = 'c'").await, 700);
+        assert_eq!(opened.number("SELECT count(*) FROM audit WHERE chain = 'd'").await, 1);
+        opened
+    })
+    .await;
+}
+
+/// Goal: without a retention nothing goes but what expires by itself. Method: old rows, nothing set.
+#[tokio::test]
+async fn none() {
+    stores_with(
+        |options| options.retention(keep(None)),
+        async |opened| {
+            task(&opened, 1, "old", "completed", None, OLD).await;
+            opened.sql.journal().append(record(1)).await.unwrap();
+            assert_eq!(opened.sql.clean().await, Ok(Cleaned::default()));
+            opened
+        },
+    )
+    .await;
+}
+
+/// Goal: a store cleans by itself, and a store that is closed does so no more. Method: an interval, kept for no time, and a
+/// wait for the record to go.
+#[tokio::test]
+async fn by_itself() {
+    stores(async |mut opened| {
+        let options = opened.options().retention(keep(Some(Duration::ZERO))).clean_every(Some(Duration::ZERO));
+        opened.restart_with(options).await;
+        let journal = opened.sql.journal();
+        journal.append(record(1)).await.unwrap();
+        let gone = async {
+            while !journal.read("s", 0, 10).await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(30), gone).await.unwrap();
+        let closed: SqlStore = opened.sql.clone();
+        closed.close().await;
+        assert!(matches!(closed.clean().await, Err(JournalError::Unavailable(_))));
+        opened
+    })
+    .await;
+}
