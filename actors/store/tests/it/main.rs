@@ -7,6 +7,8 @@ mod kit;
 mod audit;
 /// A copy while others write is whole, and a store.
 mod backup;
+/// kill -9.
+mod crash;
 /// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
 mod disk;
 /// Inboxes: accepted, delivered, read; after a restart too.
