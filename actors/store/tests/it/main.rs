@@ -3,6 +3,8 @@
 /// Stores to try it on.
 mod kit;
 
+/// kill -9.
+mod crash;
 /// A copy while others write is whole, and a store.
 mod backup;
 /// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
