@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{Journal, JournalError};
+use callboard_runtime::{Journal, JournalError, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -131,6 +131,19 @@ impl SqlStore {
         }
         self.audit.end().await;
         self.core.close().await;
+    }
+
+    /// All its parts, for a system to keep in.
+    pub fn store(&self) -> Store {
+        let audit = self.audit();
+        Store {
+            journal: self.journal(),
+            tasks: self.tasks(Arc::clone(&audit)),
+            inboxes: self.inboxes(Arc::clone(&audit)),
+            notes: self.notes(),
+            audit,
+            run: Arc::clone(&self.core.run),
+        }
     }
 
     /// Its streams.

@@ -19,3 +19,5 @@ mod notes;
 mod open;
 /// What is old enough goes, and nothing else.
 mod retention;
+/// Tasks: the same in memory, in a file and in a database.
+mod tasks;
