@@ -31,10 +31,7 @@ macro_rules! ready {
 
 /// Whether there is any: most looks find none, and need no write then.
 pub(super) const ANY: &str = ready!("number");
-const READY: Sql = Sql {
-    sqlite: ready!(columns!()),
-    postgres: concat!(ready!(columns!()), " FOR UPDATE SKIP LOCKED"),
-};
+const READY: Sql = Sql { sqlite: ready!(columns!()), postgres: concat!(ready!(columns!()), " FOR UPDATE SKIP LOCKED") };
 
 /// Takes work, oldest first.
 pub(super) struct Take {

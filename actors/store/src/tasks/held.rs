@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callboard_message::{Failure, Question, RawObject};
-use callboard_runtime::{
-    CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskStep,
-};
+use callboard_runtime::{CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
 /// Bytes of clinical tasks' bodies that are held; the oldest that have ended give way.

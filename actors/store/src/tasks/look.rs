@@ -145,7 +145,8 @@ pub(super) async fn events(
     if storable(id.as_str()).is_err() {
         return Ok(Vec::new());
     }
-    let mut args: [Arg<'_>; 3] = [id.as_str().into(), number(after).into(), number(events_max.min(PAGE_MAX) as u64).into()];
+    let mut args: [Arg<'_>; 3] =
+        [id.as_str().into(), number(after).into(), number(events_max.min(PAGE_MAX) as u64).into()];
     let mut db = readers.get().await?;
     let fits = fitting(&db.rows(SIZES, &args).await.map_err(told)?, PAGE_MAX)?;
     if fits == 0 {

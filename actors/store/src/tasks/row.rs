@@ -243,7 +243,8 @@ mod tests {
             let back: BodyIn = decoded(&body, "it").unwrap();
             assert_eq!(back.request.as_ref().map(|r| r.get()), task.request.as_ref().map(|r| r.get()));
             assert_eq!(back.held_by.as_deref(), Some("node#1"));
-            let again = Task { request: back.request, needs: back.needs, extra: back.extra, said: back.said, ..task.clone() };
+            let again =
+                Task { request: back.request, needs: back.needs, extra: back.extra, said: back.said, ..task.clone() };
             let again = Task { open: back.open, outcome: back.outcome, artifacts: back.artifacts, ..again };
             assert_eq!(Stored { task: again, ..stored }.body().unwrap(), body);
         }

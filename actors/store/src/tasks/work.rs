@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, AuditEntry, By, BodyMark, Lease, LeaseView, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent, TaskId,
+    Audit, AuditEntry, BodyMark, By, Lease, LeaseView, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent, TaskId,
     TaskOutcome, TaskOwner, TaskStep,
 };
 

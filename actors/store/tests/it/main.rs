@@ -5,8 +5,12 @@ mod kit;
 
 /// A copy while others write is whole, and a store.
 mod backup;
+/// Clinical tasks: no word of them reaches the disk.
+mod clinical;
 /// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
 mod disk;
+/// A task is one worker's at a time, over restarts and nodes.
+mod fencing;
 /// Streams: numbers without gaps, keys once, limits.
 mod journal;
 /// Files that are no store, or not whole, or another's.
