@@ -11,6 +11,8 @@ mod clinical;
 mod disk;
 /// A task is one worker's at a time, over restarts and nodes.
 mod fencing;
+/// Graphs of tasks: each part once, in order, over kills.
+mod graph;
 /// Streams: numbers without gaps, keys once, limits.
 mod journal;
 /// Files that are no store, or not whole, or another's.
