@@ -147,7 +147,7 @@ async fn a_visitor_cancels() {
         assert_eq!(ended.state, TaskState::Canceled);
         assert!(seen.want_cancel(&lease.task, By::Operator).await.unwrap().cancel_wanted);
         visitor.close().await;
-        assert_eq!(tasks.cancels(tasks.worker()).await.unwrap(), [lease.task.clone()]);
+        assert_eq!(tasks.cancels(tasks.worker()).await.unwrap(), std::slice::from_ref(&lease.task));
         let told = tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()]).await.unwrap();
         assert_eq!((told.state, told.cancel_wanted), (TaskState::Canceled, false));
         opened
