@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 
 /// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Eight at a time.
+#[inline]
 pub fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES * 0x80;
@@ -23,8 +24,14 @@ pub fn plain(bytes: &[u8]) -> usize {
 
 /// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
 pub fn quote(text: &str) -> String {
-    const OF_CONTROLS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 2);
+    quote_to(text, &mut out);
+    out
+}
+
+/// The same, at the end of `out`.
+pub fn quote_to(text: &str, out: &mut String) {
+    const OF_CONTROLS: &[u8; 16] = b"0123456789abcdef";
     out.push('"');
     let mut rest = text;
     // What needs an escape is ASCII, so both sides of it are whole characters.
@@ -49,7 +56,6 @@ pub fn quote(text: &str) -> String {
         rest = characters.as_str();
     }
     out.push('"');
-    out
 }
 
 /// The same as a raw value.

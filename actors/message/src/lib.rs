@@ -26,7 +26,7 @@ pub use question::{
     Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,
     SampleAnswer, Speaker,
 };
-pub use raw::RawObject;
+pub use raw::{RawMembers, RawObject};
 pub use surface::{Abilities, Change, Log, LogLevel};
 pub use task::TaskState;
 pub use trace::{TraceContext, TraceContextError};

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -5,6 +6,8 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
+
+use crate::json::quote_to;
 
 /// A JSON object whose members stay as they came: in order, each value in the very bytes of its sender.
 ///
@@ -32,6 +35,12 @@ impl RawObject {
     pub fn to_raw(&self) -> Box<RawValue> {
         // Names and raw values are always JSON.
         to_raw_value(self).unwrap_or_default()
+    }
+
+    /// Writes it at the end of `out`, with the members of `put`: names and JSON texts, each in the place of the one of its
+    /// name or at the end. The object stays as it is.
+    pub fn write_with(&self, put: &[(&str, &str)], out: &mut String) {
+        write_with(self.iter(), put, out);
     }
 
     /// A member as it came.
@@ -85,7 +94,7 @@ impl RawObject {
     }
 
     /// Its members, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> + Clone {
         self.members.iter().map(|(name, value)| (&**name, &**value))
     }
 
@@ -97,6 +106,92 @@ impl RawObject {
     /// Whether it is `{}`.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
+    }
+}
+
+/// The members of a JSON object, borrowed from its text: for who looks at some, or forwards the others.
+#[derive(Default)]
+pub struct RawMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> RawMembers<'a> {
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// Where `raw` is no object, or has a key twice.
+    pub fn parse(raw: &'a RawValue) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(raw.get())
+    }
+
+    /// A member as it came.
+    pub fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+    }
+
+    /// A member as a type; `None` where it is missing or doesn't fit.
+    pub fn read<T: Deserialize<'a>>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    /// Takes members out.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.0.retain(|(name, _)| keep(name));
+    }
+
+    /// Whether none are left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes them as [`RawObject::write_with`] does.
+    pub fn write_with(&self, put: &[(&str, &str)], out: &mut String) {
+        write_with(self.0.iter().map(|(name, value)| (&**name, *value)), put, out);
+    }
+}
+
+fn write_with<'a>(
+    own: impl Iterator<Item = (&'a str, &'a RawValue)> + Clone,
+    put: &[(&'a str, &'a str)],
+    out: &mut String,
+) {
+    let replaced = |name: &str| put.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let is_new = |name: &str| own.clone().all(|(n, _)| n != name);
+    let kept = own.clone().map(|(name, value)| (name, replaced(name).unwrap_or(value.get())));
+    let mut before = '{';
+    for (name, value) in kept.chain(put.iter().copied().filter(|(name, _)| is_new(name))) {
+        out.push(before);
+        quote_to(name, out);
+        out.push(':');
+        out.push_str(value);
+        before = ',';
+    }
+    out.push_str(if before == '{' { "{}" } else { "}" });
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    if members.iter().any(|(earlier, _)| *earlier == name) {
+                        return Err(A::Error::custom("a key stands twice"));
+                    }
+                    members.push((name, value));
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Members).map(Self)
     }
 }
 
@@ -142,7 +237,7 @@ impl PartialEq for RawObject {
 }
 
 impl JsonSchema for RawObject {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
+    fn schema_name() -> Cow<'static, str> {
         "Object".into()
     }
 
@@ -198,11 +293,38 @@ mod tests {
         assert!(!format!("{object:?}").contains("new"));
     }
 
+    /// Goal: an object is written with members more as if they had been set. Method: one that replaces, one that is new,
+    /// none; an empty object.
+    #[test]
+    fn members_are_put_on_the_way_out() {
+        let object: RawObject = serde_json::from_str(r#"{"a":1.0,"\u0062\"":[ ],"c":3}"#).unwrap();
+        let written = |object: &RawObject, put: &[(&str, &str)]| {
+            let mut out = String::from(">");
+            object.write_with(put, &mut out);
+            out
+        };
+        assert_eq!(written(&object, &[("d", "{}"), ("a", "2")]), r#">{"a":2,"b\"":[ ],"c":3,"d":{}}"#);
+        assert_eq!(written(&object, &[]), format!(">{}", object.to_raw().get()));
+        assert_eq!(written(&RawObject::new(), &[("a", "1"), ("b", "2")]), r#">{"a":1,"b":2}"#);
+        assert_eq!(written(&RawObject::new(), &[]), ">{}");
+        let raw = RawValue::from_string(r#"{"\u0061":1.0,"b":[ ],"c":"d"}"#.into()).unwrap();
+        let mut borrowed = RawMembers::parse(&raw).unwrap();
+        assert_eq!(
+            (borrowed.get("a").unwrap().get(), borrowed.read("c"), borrowed.read::<u8>("c")),
+            ("1.0", Some("d"), None)
+        );
+        borrowed.retain(|name| name != "c");
+        let mut out = String::new();
+        borrowed.write_with(&[("b", "2")], &mut out);
+        assert_eq!(out, r#"{"a":1.0,"b":2}"#);
+    }
+
     /// Goal: only objects, each key once. Method: rows.
     #[test]
     fn others_are_refused() {
         for text in ["[]", "1", "null", r#"{"a":1,"a":2}"#] {
             assert!(serde_json::from_str::<RawObject>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<RawMembers<'_>>(text).is_err(), "{text}");
         }
     }
 }

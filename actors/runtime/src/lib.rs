@@ -10,6 +10,7 @@ mod any_cell;
 mod aside;
 mod ask;
 mod audit;
+mod audit_policy;
 mod body;
 mod call;
 mod calling;
@@ -59,6 +60,7 @@ pub use ask::Ask;
 pub use audit::{
     AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit,
 };
+pub use audit_policy::{AuditPolicy, ClassOf};
 pub use call::{Answering, CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;

@@ -80,6 +80,10 @@ impl Batches {
         let mut came = Vec::new();
         let mut waiting = VecDeque::new();
         while queue.recv_many(&mut came, BATCH_WRITES_MAX).await > 0 {
+            // Those who were just answered may have their next write ready.
+            tokio::task::yield_now().await;
+            let more = std::iter::from_fn(|| queue.try_recv().ok()).take(BATCH_WRITES_MAX.saturating_sub(came.len()));
+            came.extend(more);
             for queued in came.drain(..) {
                 match queued.work {
                     // Those that had their place already are still taken.
@@ -117,8 +121,7 @@ impl Batches {
     }
 
     async fn close(self) {
-        let Some(Tx { db, .. }) = self.tx else { return };
-        if let Err(error) = self.place.close(db).await {
+        if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
             tracing::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
         }
     }

@@ -1,5 +1,8 @@
 //! The directory of agents as a file: `{"version": 1, "agents": {ID: {…}}}`. What is said of an agent stays as it came.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
 use callboard_message::RawObject;
 use callboard_runtime::{JournalError, Note, NoteError, Notes};
 use serde_json::value::RawValue;
@@ -58,13 +61,13 @@ pub struct Imported {
 /// # Errors
 /// The store's.
 pub async fn export_directory(notes: &dyn Notes) -> Result<String, JournalError> {
-    let mut agents = RawObject::new();
+    let mut agents = BTreeMap::new();
     let mut after: Option<String> = None;
     loop {
         let page = notes.list(DIRECTORY_SPACE, after.as_deref(), PAGE_MAX).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.key.clone());
-        page.iter().for_each(|Note { key, body, .. }| agents.set(key, body));
+        agents.extend(page.into_iter().map(|Note { key, body, .. }| (key, body)));
     }
     let file = RawObject::new().with("version", VERSION).with("agents", agents);
     Ok(file.to_raw().get().to_owned())
@@ -116,7 +119,7 @@ pub async fn import_directory_once(notes: &dyn Notes, text: &str) -> Result<Opti
 }
 
 fn agents(text: &str) -> Result<Vec<(String, RawObject)>, DirectoryError> {
-    let no = |why: &dyn std::fmt::Display| DirectoryError::NotADirectory(why.to_string());
+    let no = |why: &dyn Display| DirectoryError::NotADirectory(why.to_string());
     if text.len() > DIRECTORY_FILE_BYTES_MAX {
         return Err(no(&format_args!("it has more than {DIRECTORY_FILE_BYTES_MAX} bytes")));
     }

@@ -228,3 +228,34 @@ pub(crate) fn words(error: &sqlx::Error) -> String {
         None => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what SQLite says is taken for what it is. Method: a row a code.
+    #[test]
+    fn codes() {
+        for (code, expected) in [
+            (13, Trouble::Full),
+            (778, Trouble::NoSpace),
+            (4874, Trouble::NoSpace),
+            (1034, Trouble::Io),
+            (10, Trouble::Io),
+            (14, Trouble::Io),
+            (11, Trouble::Damaged),
+            (267, Trouble::Damaged),
+            (26, Trouble::Damaged),
+            (8, Trouble::ReadOnly),
+            (1032, Trouble::ReadOnly),
+            (5, Trouble::Busy),
+            (517, Trouble::Busy),
+            (19, Trouble::Own),
+            (2067, Trouble::Own),
+            (1811, Trouble::Own),
+            (1, Trouble::Own),
+        ] {
+            assert_eq!(sqlite_trouble(code), expected, "{code}");
+        }
+    }
+}

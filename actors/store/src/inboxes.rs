@@ -22,8 +22,8 @@ use accept::Accept;
 use row::entries;
 
 impl SqlStore {
-    /// Its inboxes; `marks` hashes their bodies.
-    pub(crate) fn inboxes_marked_by(&self, marks: Arc<dyn Audit>) -> Arc<dyn Inboxes> {
+    /// Its inboxes; `marks` says what stands for their bodies: its own audit, as a rule.
+    pub fn inboxes(&self, marks: Arc<dyn Audit>) -> Arc<dyn Inboxes> {
         Arc::new(SqlInboxes { core: Arc::clone(&self.core), marks })
     }
 }

@@ -4,6 +4,7 @@
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
 
 mod append;
+mod audit;
 mod backup;
 mod batch;
 mod chained;
@@ -28,6 +29,10 @@ mod tasks;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use audit::{
+    AUDIT_LINE_BYTES_MAX, AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_AFTER,
+    CHECKPOINT_ENTRIES, ChainReport, ExportError, VerifyOptions, verify_export,
+};
 pub use backup::BackupReport;
 pub use directory::{
     DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory, import_directory,

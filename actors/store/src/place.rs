@@ -44,11 +44,15 @@ impl Place {
         }
     }
 
-    /// Closes the connection that writes and lets others have the store.
-    pub(crate) async fn close(&self, db: Db) -> Result<(), sqlx::Error> {
+    /// Closes the connection that writes, where there is one, and lets others have the store.
+    pub(crate) async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(place) => place.close(db).await,
-            Self::Postgres(place) => place.close(db).await,
+            Self::Postgres(_) => match db {
+                // The server gives the lock back with the connection.
+                Some(db) => db.close().await,
+                None => Ok(()),
+            },
         }
     }
 

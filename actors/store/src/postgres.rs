@@ -1,6 +1,5 @@
 //! The store in a Postgres database: one process a writer's name, fenced by its epoch.
 
-use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -155,11 +154,6 @@ impl PostgresPlace {
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
         let is_ours = epoch.await.map_err(|e| journal_error(&e))? == self.epoch.load(Ordering::Relaxed);
         if is_ours { Ok(db) } else { Err(fenced()) }
-    }
-
-    /// The server gives the lock back with the connection.
-    pub(crate) fn close(&self, db: Db) -> impl Future<Output = Result<(), sqlx::Error>> {
-        db.close()
     }
 
     pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {

@@ -23,6 +23,8 @@ pub(crate) enum Readers {
 impl Readers {
     pub(crate) fn sqlite(options: SqliteConnectOptions, readers: u32) -> Self {
         let pool = SqlitePoolOptions::new().max_connections(readers).acquire_timeout(READER_WAIT_MAX);
+        // A file doesn't go away as a server does.
+        let pool = pool.test_before_acquire(false);
         Self::Sqlite(pool.connect_lazy_with(options.read_only(true).create_if_missing(false)))
     }
 

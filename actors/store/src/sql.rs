@@ -230,7 +230,7 @@ fn null(column: usize) -> sqlx::Error {
 }
 
 /// Rows that one statement writes or asks for: as few statements as possible, and few texts, so that all stay prepared.
-const ROWS_AT_ONCE: [usize; 3] = [64, 8, 1];
+const ROWS_AT_ONCE: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
 /// A statement with a list of rows in it: `before ($1, $2), ($3, $4), … after`. Its texts are made once.
 pub(crate) struct ManyRows {

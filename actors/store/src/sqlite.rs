@@ -168,12 +168,18 @@ impl SqlitePlace {
         }
     }
 
-    pub(crate) async fn close(&self, mut db: Db) -> Result<(), sqlx::Error> {
-        let Some(lock) = &self.lock else { return db.close().await };
-        let moved = db.run("PRAGMA wal_checkpoint(TRUNCATE)").await;
-        let closed = db.close().await;
-        lock.release();
-        moved.and(closed)
+    pub(crate) async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
+        let closed = match db {
+            Some(mut db) => {
+                let moved = if self.lock.is_some() { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) };
+                db.close().await.and(moved)
+            }
+            None => Ok(()),
+        };
+        if let Some(lock) = &self.lock {
+            lock.release();
+        }
+        closed
     }
 
     pub(crate) async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {

@@ -6,8 +6,7 @@ use serde::Deserializer;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::decode::{first, message, unknown};
-use crate::json::check;
+use crate::decode::{first, message, read, unknown};
 use crate::{DecodeError, Incoming, Limits, Refusal};
 
 /// A body that may hold several messages.
@@ -26,9 +25,9 @@ pub enum Body<'a> {
 /// # Errors
 /// A [`Refusal`] of the whole body: no JSON, over `limits`, an empty batch, or one message that is none.
 pub fn decode_body<'a>(body: &'a [u8], limits: &Limits) -> Result<Body<'a>, Refusal> {
-    let text = check(body, limits).map_err(|e| unknown(e.into()))?;
+    let (text, members) = read(body, limits)?;
     if first(text) != Some(b'[') {
-        return message(text, limits).map(Body::One);
+        return message(text, members, limits).map(Body::One);
     }
     let entries_max = limits.batch_entries_max;
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -36,8 +35,13 @@ pub fn decode_body<'a>(body: &'a [u8], limits: &Limits) -> Result<Body<'a>, Refu
     match entries.len() {
         0 => Err(unknown(DecodeError::BatchEmpty)),
         many if many > entries_max => Err(unknown(DecodeError::BatchOver { entries_max })),
-        _ => Ok(Body::Batch(entries.into_iter().map(|entry| message(entry.get(), limits)).collect())),
+        _ => Ok(Body::Batch(entries.into_iter().map(|entry| one(entry.get(), limits)).collect())),
     }
+}
+
+fn one<'a>(entry: &'a str, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
+    let (text, members) = read(entry.as_bytes(), limits)?;
+    message(text, members, limits)
 }
 
 /// Writes a batch of messages that are written already; `None` when there is none, for then nothing may be sent.

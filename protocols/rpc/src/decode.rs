@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::json::check;
+use crate::json::members;
 use crate::{DecodeError, Id, Limits, Refusal, RpcError};
 
 /// One message as it came, its payload raw and borrowed from the body.
@@ -52,20 +52,26 @@ pub struct Response<'a> {
 /// # Errors
 /// A [`Refusal`] with the code to answer, and the id to answer it under where that could be read.
 pub fn decode<'a>(body: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-    let text = check(body, limits).map_err(|e| unknown(e.into()))?;
+    let (text, members) = read(body, limits)?;
     match first(text) {
         Some(b'[') => Err(unknown(DecodeError::Batch)),
-        _ => message(text, limits),
+        _ => message(text, members, limits),
     }
 }
 
-/// Reads one message out of a text that was checked.
-pub(crate) fn message<'a>(text: &'a str, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
-    if first(text) != Some(b'{') {
-        return Err(unknown(DecodeError::NotAnObject));
+/// Holds a text to the limits and, where it is an object, finds what a message has.
+pub(crate) fn read<'a>(body: &'a [u8], limits: &Limits) -> Result<(&'a str, Members<'a>), Refusal> {
+    let mut found = Members::default();
+    let text = members(body, limits, &mut |name, value| found.put(name, value)).map_err(|e| unknown(e.into()))?;
+    Ok((text, found))
+}
+
+/// The message that a text with these members is.
+pub(crate) fn message<'a>(text: &str, members: Members<'a>, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
+    match first(text) {
+        Some(b'{') => members.message(limits),
+        _ => Err(unknown(DecodeError::NotAnObject)),
     }
-    let members: Members<'a> = serde_json::from_str(text).map_err(|_| unknown(DecodeError::NotAnObject))?;
-    members.message(limits)
 }
 
 /// What a text begins with, white space apart.
@@ -77,20 +83,15 @@ pub(crate) fn unknown(error: DecodeError) -> Refusal {
     Refusal { id: None, error }
 }
 
-#[derive(Deserialize)]
-struct Members<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
+/// The members of a message, each as it is written.
+#[derive(Default)]
+pub(crate) struct Members<'a> {
+    jsonrpc: Option<&'a str>,
+    id: Option<&'a str>,
+    method: Option<&'a str>,
+    params: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
 /// Tells a member that is `null` from one that is missing.
@@ -99,12 +100,25 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl<'a> Members<'a> {
+    fn put(&mut self, name: &str, value: &'a str) {
+        let place = match name {
+            "jsonrpc" => &mut self.jsonrpc,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return,
+        };
+        *place = Some(value);
+    }
+
     fn message(self, limits: &Limits) -> Result<Incoming<'a>, Refusal> {
         let bad_id = DecodeError::Id { bytes_max: limits.id_bytes_max };
         let id = match self.id {
             None => Ok(None),
-            Some(raw) if raw.get().len() > limits.id_bytes_max => Err(bad_id),
-            Some(raw) => Id::read(raw).map(Some).ok_or(bad_id),
+            Some(written) if written.len() > limits.id_bytes_max => Err(bad_id),
+            Some(written) => Id::parse(written).map(Some).ok_or(bad_id),
         };
         // A refusal goes under the id even when it is about another member.
         let refuse = |id: Result<Option<Id>, DecodeError>, error| Refusal { id: id.ok().flatten(), error };
@@ -119,10 +133,10 @@ impl<'a> Members<'a> {
             return Err(refuse(id, DecodeError::Method { bytes_max: limits.method_bytes_max }));
         };
         let id = id.map_err(unknown)?;
-        let params = self.params;
-        if !params.is_none_or(|p| p.get().starts_with(['{', '['])) {
+        if !self.params.is_none_or(|params| params.starts_with(['{', '['])) {
             return Err(Refusal { id, error: DecodeError::Params });
         }
+        let params = self.params.map(raw).transpose().map_err(unknown)?;
         Ok(match id {
             Some(id) => Incoming::Request(Request { id, method, params }),
             None => Incoming::Notification(Notification { method, params }),
@@ -130,46 +144,49 @@ impl<'a> Members<'a> {
     }
 
     fn response(self, id: Result<Option<Id>, DecodeError>, limits: &Limits) -> Result<Response<'a>, DecodeError> {
-        let error = self.error.filter(|e| !is_null(e));
+        let error = self.error.filter(|error| *error != NULL);
         match (self.result, error) {
             (None, None) if self.error.is_none() => Err(DecodeError::Method { bytes_max: limits.method_bytes_max }),
             (None, None) => Err(DecodeError::Outcome),
-            (Some(result), Some(_)) if !is_null(result) => Err(DecodeError::Outcome),
+            (Some(result), Some(_)) if result != NULL => Err(DecodeError::Outcome),
             (_, Some(error)) => {
-                let id = if self.id.is_none_or(is_null) { None } else { id? };
+                let id = if self.id.is_none_or(|id| id == NULL) { None } else { id? };
                 Ok(Response { id, outcome: Err(read_error(error).ok_or(DecodeError::Error)?) })
             }
             (Some(result), None) => match id? {
-                Some(id) => Ok(Response { id: Some(id), outcome: Ok(result) }),
+                Some(id) => Ok(Response { id: Some(id), outcome: Ok(raw(result)?) }),
                 None => Err(DecodeError::Id { bytes_max: limits.id_bytes_max }),
             },
         }
     }
 }
 
-fn is_null(raw: &RawValue) -> bool {
-    raw.get() == "null"
+const NULL: &str = "null";
+
+/// A text that was checked, as a value.
+fn raw(json: &str) -> Result<&RawValue, DecodeError> {
+    serde_json::from_str(json).map_err(|_| DecodeError::NotAnObject)
 }
 
-fn is_version(raw: &RawValue) -> bool {
+fn is_version(written: &str) -> bool {
     // An escaped one is a string like any other.
-    raw.get() == "\"2.0\"" || string(raw).as_deref() == Some("2.0")
+    written == "\"2.0\"" || string(written).as_deref() == Some("2.0")
 }
 
-fn string(raw: &RawValue) -> Option<String> {
-    match unescaped(raw) {
+fn string(written: &str) -> Option<String> {
+    match unescaped(written) {
         Some(plain) => Some(plain.to_owned()),
-        None => serde_json::from_str(raw.get()).ok(),
+        None => serde_json::from_str(written).ok(),
     }
 }
 
 /// What stands between the quotes of a string without escapes.
-pub(crate) fn unescaped(raw: &RawValue) -> Option<&str> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+pub(crate) fn unescaped(written: &str) -> Option<&str> {
+    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.contains('\\')).then_some(inner)
 }
 
-fn read_error(raw: &RawValue) -> Option<RpcError> {
+fn read_error(written: &str) -> Option<RpcError> {
     #[derive(Deserialize)]
     struct ErrorMembers<'a> {
         code: i64,
@@ -179,8 +196,7 @@ fn read_error(raw: &RawValue) -> Option<RpcError> {
         data: Option<&'a RawValue>,
     }
     // A struct can be read from an array too, which no error is.
-    let members: ErrorMembers<'_> =
-        raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten()?;
+    let members: ErrorMembers<'_> = written.starts_with('{').then(|| serde_json::from_str(written).ok()).flatten()?;
     Some(RpcError { code: members.code, message: members.message, data: members.data.map(RawValue::to_owned) })
 }
 

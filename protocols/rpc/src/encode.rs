@@ -1,4 +1,4 @@
-use callboard_message::json::quote;
+use callboard_message::json::{quote, quote_to};
 use serde_json::value::RawValue;
 
 use crate::{Id, RpcError};
@@ -15,9 +15,20 @@ pub enum Nulls {
 
 /// Writes a request. `params` must be an object or an array.
 pub fn encode_request(id: &Id, method: &str, params: &RawValue) -> Vec<u8> {
-    let mut out = begin(Some(id), params.get().len() + method.len());
-    push(&mut out, &[",\"method\":", &quote(method), ",\"params\":", params.get(), "}"]);
-    out
+    encode_request_with(id, method, params.get().len(), |out| out.push_str(params.get()))
+}
+
+/// The same, with `params` written where they belong: an object or an array, of about `params_bytes`.
+pub fn encode_request_with(id: &Id, method: &str, params_bytes: usize, params: impl FnOnce(&mut String)) -> Vec<u8> {
+    let mut out = String::with_capacity(64 + id.as_json().len() + method.len() + params_bytes);
+    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+    out.push_str(id.as_json());
+    out.push_str(",\"method\":");
+    quote_to(method, &mut out);
+    out.push_str(",\"params\":");
+    params(&mut out);
+    out.push('}');
+    out.into_bytes()
 }
 
 /// Writes a notification. `params` must be an object or an array.

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use callboard_message::json::quote;
 use serde_json::value::RawValue;
 
 use crate::decode::unescaped;
@@ -11,7 +12,7 @@ use crate::decode::unescaped;
 /// their values are, however a string was escaped.
 #[derive(Clone)]
 pub struct Id {
-    raw: Box<RawValue>,
+    written: Box<str>,
     /// The value of a string that was written with escapes.
     unescaped: Option<Box<str>>,
 }
@@ -19,42 +20,44 @@ pub struct Id {
 impl Id {
     /// A string id.
     pub fn text(value: &str) -> Self {
-        // Quoting what is a string can't fail; the fallback is never met.
-        let raw = serde_json::value::to_raw_value(value).unwrap_or_default();
-        let unescaped = unescaped(&raw).is_none().then(|| value.into());
-        Self { raw, unescaped }
+        let written = quote(value).into_boxed_str();
+        let unescaped = unescaped(&written).is_none().then(|| value.into());
+        Self { written, unescaped }
     }
 
     /// An integer id.
     pub fn integer(value: i64) -> Self {
-        let raw = serde_json::value::to_raw_value(&value).unwrap_or_default();
-        Self { raw, unescaped: None }
+        Self { written: value.to_string().into_boxed_str(), unescaped: None }
     }
 
     /// Reads an id as it stands in a message; `None` when it is neither a string nor an integer.
     pub fn read(raw: &RawValue) -> Option<Self> {
-        let written = raw.get();
+        Self::parse(raw.get())
+    }
+
+    /// The same, from one JSON value.
+    pub(crate) fn parse(written: &str) -> Option<Self> {
         let unescaped = match written.starts_with('"') {
-            true if unescaped(raw).is_some() => None,
+            true if unescaped(written).is_some() => None,
             true => Some(serde_json::from_str::<String>(written).ok()?.into_boxed_str()),
             false if is_integer(written) => None,
             false => return None,
         };
-        Some(Self { raw: raw.to_owned(), unescaped })
+        Some(Self { written: written.into(), unescaped })
     }
 
     /// As it is written in a message, quotes and escapes included.
     pub fn as_json(&self) -> &str {
-        self.raw.get()
+        &self.written
     }
 
     /// A string's value; `None` for an integer.
     pub fn as_text(&self) -> Option<&str> {
-        self.unescaped.as_deref().or_else(|| unescaped(&self.raw))
+        self.unescaped.as_deref().or_else(|| unescaped(&self.written))
     }
 
     fn integer_digits(&self) -> &str {
-        match self.raw.get() {
+        match &*self.written {
             "-0" => "0",
             digits => digits,
         }

@@ -13,12 +13,21 @@ use crate::{JsonError, Limits};
 ///
 /// Takes one pass and memory for the keys of the objects that are open. A byte order mark is refused.
 pub fn check<'a>(body: &'a [u8], limits: &Limits) -> Result<&'a str, JsonError> {
+    members(body, limits, &mut |_, _| {})
+}
+
+/// The same; where the text is an object, `member` is given the name and the text of each of its members on the way.
+pub(crate) fn members<'a>(
+    body: &'a [u8],
+    limits: &Limits,
+    member: &mut dyn FnMut(&str, &'a str),
+) -> Result<&'a str, JsonError> {
     if body.len() > limits.body_bytes_max {
         return Err(JsonError::BytesOver { max: limits.body_bytes_max });
     }
     let text = std::str::from_utf8(body).map_err(|e| JsonError::Encoding { at: e.valid_up_to() })?;
     let (open, keys) = (Vec::with_capacity(OPEN_ROOM), Vec::with_capacity(KEYS_ROOM));
-    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open, keys }.document()?;
+    Scanner { text, bytes: text.as_bytes(), at: 0, limits, open, keys, member, member_begins: 0 }.document()?;
     Ok(text)
 }
 
@@ -34,16 +43,20 @@ enum Open {
     },
 }
 
-struct Scanner<'a> {
+struct Scanner<'a, 's> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    limits: &'a Limits,
+    limits: &'s Limits,
     open: Vec<Open>,
     keys: Vec<Cow<'a, str>>,
+    /// Gets the members of the outermost object.
+    member: &'s mut dyn FnMut(&str, &'a str),
+    /// Where the value of the last of them begins.
+    member_begins: usize,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> Scanner<'a, '_> {
     fn document(mut self) -> Result<(), JsonError> {
         loop {
             if self.value_begins()? {
@@ -51,6 +64,11 @@ impl<'a> Scanner<'a> {
             }
             // A value is complete: close what it closes, until another value must follow or the text ends.
             loop {
+                if self.open.len() == 1
+                    && let Some(key) = self.keys.last()
+                {
+                    (self.member)(key, self.text.get(self.member_begins..self.at).unwrap_or_default());
+                }
                 self.skip_space();
                 match self.open.last() {
                     None if self.at == self.bytes.len() => return Ok(()),
@@ -86,6 +104,9 @@ impl<'a> Scanner<'a> {
     /// Reads a scalar or an empty container whole, else what opens a container. Says whether a value must follow.
     fn value_begins(&mut self) -> Result<bool, JsonError> {
         self.skip_space();
+        if self.open.len() == 1 {
+            self.member_begins = self.at;
+        }
         match self.peek() {
             Some(b'{') => {
                 self.enter(Open::Object { first_key: self.keys.len() })?;
@@ -131,13 +152,13 @@ impl<'a> Scanner<'a> {
         }
         let begins = self.at;
         let escaped = self.string()?;
-        let quoted = self.text.get(begins..self.at).unwrap_or_default();
         let key = match escaped {
             // "dose" and "\u0064ose" are one key.
             true => Cow::Owned(
-                serde_json::from_str(quoted).map_err(|_| JsonError::Syntax { at: begins, expected: "a key" })?,
+                serde_json::from_str(self.text.get(begins..self.at).unwrap_or_default())
+                    .map_err(|_| JsonError::Syntax { at: begins, expected: "a key" })?,
             ),
-            false => Cow::Borrowed(quoted.trim_matches('"')),
+            false => Cow::Borrowed(self.text.get(begins + 1..self.at - 1).unwrap_or_default()),
         };
         self.keys.push(key);
         self.skip_space();

@@ -22,7 +22,7 @@ pub use batch::{Body, decode_body, encode_batch};
 pub use credential::{AUTHORIZATION_BYTES_MAX, Access, BearerVerifier, Credential, CredentialError, Trust};
 pub use decode::{Incoming, Notification, Request, Response, decode};
 pub use egress::{ADDRESSES_MAX, Egress, EgressError, Network, NetworkError, REDIRECTS_MAX, Reach};
-pub use encode::{Nulls, encode_notification, encode_request, encode_response};
+pub use encode::{Nulls, encode_notification, encode_request, encode_request_with, encode_response};
 pub use error::{DecodeError, Refusal, RpcError, code};
 pub use id::Id;
 pub use json::check;

@@ -3,6 +3,8 @@
 mod begin;
 mod graph;
 mod kept;
+#[cfg(test)]
+mod tests;
 
 use std::future::ready;
 use std::sync::Arc;

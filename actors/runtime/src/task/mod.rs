@@ -2,7 +2,9 @@
 
 mod error;
 mod follow;
+mod id;
 mod memory;
+mod new;
 mod record;
 mod runner;
 mod step;
@@ -18,11 +20,10 @@ use crate::journal::JournalError;
 
 pub use error::TaskError;
 pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
-pub use record::{
-    LeaseView, NewTask, OnRestart, OpenQuestion, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, Task, TaskEvent, TaskId,
-    TaskOutcome, TaskOwner,
-};
+pub use new::{NewTask, OnRestart};
+pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
 pub use runner::{
     RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT, RunnerHandle, RunnerOptions, TaskRunner,
 };

@@ -17,10 +17,12 @@ static INSERT: ManyRows = ManyRows::new(
     15,
     "",
 );
+// The cross join makes SQLite look each pair up, instead of every row.
 static FIND: ManyRows = ManyRows::new(
-    concat!("SELECT ", columns!(), " FROM inbox WHERE key IS NOT NULL AND (recipient, key) IN (VALUES"),
+    concat!("SELECT ", columns!(), " FROM (VALUES"),
     2,
-    ")",
+    ") AS wanted CROSS JOIN inbox WHERE inbox.recipient = wanted.column1 AND inbox.key = wanted.column2 \
+     AND inbox.key IS NOT NULL",
 );
 
 /// Entries of which all or none are kept, with their marks.

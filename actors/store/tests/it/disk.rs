@@ -13,7 +13,7 @@ use sqlx::ConnectOptions;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-use crate::kit::{Child, arguments, in_file, of_parent};
+use crate::kit::{Child, arguments, in_database, in_file, of_parent};
 
 /// Bytes of each record's body: a few hundred fill any of these disks.
 const BODY_BYTES: usize = 16 * 1024;
@@ -24,11 +24,11 @@ fn record(n: u64) -> Record {
     Record { stream: "s".to_owned(), key: Some(format!("key {n}")), body: json!("x".repeat(BODY_BYTES)) }
 }
 
-/// What a child said about a run of writes: the acknowledged ones with their numbers, and the words of the others.
+/// What a child said: all that was acknowledged, with its number, and what the last run of writes was refused with.
 #[derive(Default)]
 struct Told {
     acks: BTreeMap<u64, u64>,
-    errors: Vec<String>,
+    errors: BTreeMap<u64, String>,
 }
 
 impl Told {
@@ -45,14 +45,15 @@ impl Told {
                     let before = self.acks.insert(n, number);
                     assert!(before.is_none_or(|before| before == number), "record {n} has two numbers");
                 }
-                ["no", _, error] => self.errors.push((*error).to_owned()),
+                ["no", n, error] => drop(self.errors.insert(n.parse().unwrap(), (*error).to_owned())),
                 ["done"] => return,
                 _ => panic!("the child said `{line}`"),
             }
         }
     }
 
-    /// What is kept holds all that was acknowledged, each key once, and numbers without a gap.
+    /// What is kept holds all that was acknowledged, nothing that was surely refused, each key once, and numbers without a
+    /// gap.
     fn check(&self, child: &mut Child) {
         child.say("check");
         let mut kept = BTreeMap::new();
@@ -74,6 +75,9 @@ impl Told {
         for (n, number) in &self.acks {
             assert_eq!(kept.get(n), Some(number), "record {n} was acknowledged");
         }
+        for (n, error) in self.errors.iter().filter(|(_, error)| *error != "Unknown") {
+            assert!(!kept.contains_key(n), "record {n} was refused with {error}");
+        }
         let mut numbers: Vec<u64> = kept.into_values().collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
@@ -88,7 +92,7 @@ fn full_and_free_again(child: &mut Child, make_room: impl FnOnce(&mut Child)) {
     assert!(!told.acks.is_empty(), "nothing went through");
     assert!(!told.errors.is_empty(), "the disk was never full");
     let full = |e: &String| matches!(e.as_str(), "NoSpace" | "Unknown" | "Unavailable");
-    assert!(told.errors.iter().all(full), "{:?}", told.errors);
+    assert!(told.errors.values().all(full), "{:?}", told.errors);
     told.check(child);
     told.write(child, 0, RECORDS);
     assert!(!told.errors.is_empty(), "there was room again by itself");
@@ -96,7 +100,7 @@ fn full_and_free_again(child: &mut Child, make_room: impl FnOnce(&mut Child)) {
 
     make_room(child);
     told.write(child, 0, RECORDS);
-    assert_eq!(told.errors, Vec::<String>::new());
+    assert_eq!(told.errors, BTreeMap::new());
     assert_eq!(told.acks.len() as u64, RECORDS);
     told.check(child);
 }
@@ -131,7 +135,9 @@ fn a_disk_without_room() {
         command
     };
     let may = |unshare: &&[&str]| {
-        let mut tried = mounting(unshare, &mut |command| drop(command.arg("true").stderr(Stdio::null())));
+        let mut tried = mounting(unshare, &mut |command| {
+            command.arg("true").stderr(Stdio::null());
+        });
         tried.status().is_ok_and(|status| status.success())
     };
     let Some(unshare) = [["-m", "--"].as_slice(), &["-Urm", "--"]].into_iter().find(|unshare| may(unshare)) else {
@@ -174,11 +180,32 @@ async fn a_store_at_its_limit() {
 
     let cleaned = async { while opened.sql.clean().await.unwrap().records > 0 {} };
     timeout(Duration::from_secs(30), cleaned).await.unwrap();
+    assert_eq!(opened.number("SELECT freelist_count FROM pragma_freelist_count").await, 0, "the disk got nothing back");
     for n in 0..4 {
         assert_eq!(journal.append(record(kept + n)).await, Ok(kept + n + 1));
     }
     assert_eq!(opened.sql.measures().last_error, None);
     assert_eq!(opened.number("SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'").await, 1);
+    opened.end().await;
+}
+
+/// Goal: the same in a database, whose size is looked at now and then. Method: a limit below an empty one's size.
+#[tokio::test]
+async fn a_database_at_its_limit() {
+    let retention = Retention { streams: Some(Duration::ZERO), ..Retention::default() };
+    let Some(opened) = in_database(|options| options.size_max(1).retention(retention)).await else { return };
+    let journal = opened.sql.journal();
+    let error = async {
+        loop {
+            if let Err(error) = journal.append(record(1)).await {
+                return error;
+            }
+        }
+    };
+    let error = timeout(Duration::from_secs(30), error).await.unwrap();
+    assert_eq!(error, JournalError::SizeLimit { bytes_max: 1 });
+    assert!(journal.read("s", 0, 10).await.unwrap().len() <= 1);
+    opened.sql.clean().await.unwrap();
     opened.end().await;
 }
 

@@ -154,7 +154,8 @@ async fn ends_once(fails: Option<usize>) {
         let done: BTreeMap<_, _> = effects.iter().map(|(n, e)| (id(e.body.as_str().unwrap()), *n)).collect();
         assert_eq!(done.len(), effects.len(), "an effect is there twice");
         let expected = expected(&graph, fails);
-        let acted: BTreeSet<_> = expected.iter().filter(|(_, s)| **s != TaskState::Canceled).map(|(id, _)| id).collect();
+        let acted: BTreeSet<_> =
+            expected.iter().filter(|(_, s)| **s != TaskState::Canceled).map(|(id, _)| id).collect();
         assert_eq!(done.keys().collect::<BTreeSet<_>>(), acted);
         assert_eq!(done[&id(WHOLE)], effects.len() as u64, "the whole came before a part");
         for new in &graph {

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::kit::{in_file, stores, stores_with};
+use crate::kit::{in_database, in_file, stores, stores_with};
 
 fn record(stream: &str, key: Option<&str>, body: Value) -> Record {
     Record { stream: stream.to_owned(), key: key.map(str::to_owned), body }
@@ -161,4 +161,50 @@ async fn a_write_larger_than_the_queue_passes() {
         },
     )
     .await;
+}
+
+/// Goal: a lost connection is made anew and the epoch goes on; what was under way may be kept, and its key tells. Method:
+/// end the writer's connections on the server, again and again while records are written.
+#[tokio::test]
+async fn a_lost_connection_is_made_anew() {
+    let Some(opened) = in_database(|options| options).await else { return };
+    let journal = opened.sql.journal();
+    let name = opened.options().place();
+    let name = name.rsplit('/').next().unwrap();
+    let ends = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+    );
+    for n in 0..30 {
+        if n % 5 == 2 {
+            opened.raw(&ends).await;
+        }
+        let key = format!("{n}");
+        let kept = async {
+            loop {
+                match journal.append(record("s", Some(&key), json!(n))).await {
+                    Ok(number) => return number,
+                    Err(error) => {
+                        assert!(matches!(error, JournalError::Unavailable(_) | JournalError::Unknown(_)), "{error:?}")
+                    }
+                }
+            }
+        };
+        assert_eq!(timeout(Duration::from_secs(30), kept).await.unwrap(), n + 1);
+    }
+    opened.end().await;
+}
+
+/// Goal: whose name was taken over writes nothing any more, and says why. Method: raise the epoch behind its back.
+#[tokio::test]
+async fn a_writer_that_was_replaced_is_fenced() {
+    let Some(opened) = in_database(|options| options.writer("me")).await else { return };
+    let journal = opened.sql.journal();
+    journal.append(record("s", None, json!(1))).await.unwrap();
+    opened.raw("UPDATE writer SET epoch = epoch + 1 WHERE name = 'me'").await;
+    for _ in 0..2 {
+        let fenced = journal.append(record("s", None, json!(2))).await;
+        assert_eq!(fenced, Err(JournalError::Fenced { writer: "me".to_owned() }));
+    }
+    assert_eq!(journal.read("s", 0, 10).await.unwrap().len(), 1);
+    opened.end().await;
 }

@@ -1,7 +1,7 @@
 //! What one incarnation of a bridge is made of, and how a message goes through it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use callboard_message::{Change, Failure, FailureKind, RawObject};
 use callboard_runtime::{CallMeta, Cx};
@@ -66,10 +66,11 @@ impl From<Trouble> for Failure {
 }
 
 /// What is asked of a connection.
-enum Request {
-    ListTools(RawObject),
-    Subscribe(bool, RawObject),
-    Other(String, RawObject),
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    ListTools(&'a RawObject),
+    Subscribe(bool, &'a RawObject),
+    Other(&'a str, &'a RawObject),
 }
 
 impl Hub {
@@ -80,8 +81,8 @@ impl Hub {
         about: Arc<Mutex<Option<RawObject>>>,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
-        let desk =
-            Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
+        let audit = options.audit.clone().map(OnceLock::from).unwrap_or_default();
+        let desk = Desk { server: name.clone(), answering: options.answering.clone(), audit };
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
@@ -102,13 +103,14 @@ impl Hub {
     pub(super) async fn perform(&self, errand: Errand, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let cx = self.relayed(cx);
         match errand {
-            Errand::Describe => self.describe(&cx).await,
-            Errand::ListTools(params) => Ok(self.send(Request::ListTools(params), &cx).await?),
-            Errand::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, params), &cx).await?),
-            Errand::Request { method, params } if method == TOOLS_CALL => self.call_tool(params, &cx).await,
-            Errand::Request { method, params } => Ok(self.send(Request::Other(method, params), &cx).await?),
+            // Boxed, for it is rare: other messages carry no room for it.
+            Errand::Describe => Box::pin(self.describe(&cx)).await,
+            Errand::ListTools(params) => Ok(self.send(Request::ListTools(&params), &cx).await?),
+            Errand::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, &params), &cx).await?),
+            Errand::Request { method, params } if method == TOOLS_CALL => self.call_tool(&params, &cx).await,
+            Errand::Request { method, params } => Ok(self.send(Request::Other(&method, &params), &cx).await?),
             Errand::Use { tool, params } => {
-                let result = self.call_tool(params, &cx).await?;
+                let result = self.call_tool(&params, &cx).await?;
                 plain_value(&result, || async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
                     .await
             }
@@ -116,16 +118,17 @@ impl Hub {
     }
 
     /// `tools/call`: its result is known already, or it is sent until it is decided.
-    async fn call_tool(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let send = |params, watch: Watch| {
+    async fn call_tool(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let send = |watch: Watch| {
             let cx = watched(cx, &watch);
-            async move { self.send(Request::Other(TOOLS_CALL.to_owned(), params), &cx).await }
+            async move { self.send(Request::Other(TOOLS_CALL, params), &cx).await }
         };
         Ok(self.tools.call_tool(params, cx, send).await?)
     }
 
     /// The surroundings of the call, with questions going to whoever answers them.
     fn relayed(&self, cx: &Cx) -> Cx {
+        self.desk.audit.get_or_init(|| cx.system().audit().clone());
         match cx.call() {
             Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
             None if self.options.answering.is_some() => {
@@ -160,7 +163,7 @@ impl Hub {
     }
 
     /// Sends a request of the call `cx`, where the server is there and has a place for it.
-    async fn send(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, Trouble> {
+    async fn send(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, Trouble> {
         let _place = self.place().await?;
         let pass = self.pass().await?;
         let outcome = self.carry(request, cx).await;
@@ -227,18 +230,18 @@ impl Hub {
         }
     }
 
-    async fn carry(&self, request: Request, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
-        let lease = self.lease(&request, cx).await?;
+    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+        let lease = self.lease(request, cx).await?;
         let upstream = lease.upstream();
         match request {
             Request::ListTools(params) => upstream.list_tools(params, cx).await,
             Request::Subscribe(on, params) => upstream.subscribe(on, params, cx).await,
-            Request::Other(method, params) => upstream.request(&method, params, cx).await,
+            Request::Other(method, params) => upstream.request(method, params, cx).await,
         }
     }
 
     /// The connection by which a request goes.
-    async fn lease(&self, request: &Request, cx: &Cx) -> Result<Lease, LinkError> {
+    async fn lease(&self, request: Request<'_>, cx: &Cx) -> Result<Lease, LinkError> {
         let offer = || Offer::of(&cx.abilities());
         let era = match self.era() {
             Some(era) => era,
@@ -255,7 +258,7 @@ impl Hub {
         let offer = offer();
         match (request, cx.call()) {
             (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
-            (Request::Other(method, _), _) if LISTS.contains(&method.as_str()) => self.shared(offer).await,
+            (Request::Other(method, _), _) if LISTS.contains(&method) => self.shared(offer).await,
             (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,
             (_, Some(call)) => self.own(call, offer).await,
         }

@@ -210,6 +210,10 @@ impl Pool {
 
     /// What `take` gives, now or when something has become free.
     async fn sooner_or_later(&self, wait: Duration, take: impl Fn(&mut State) -> Option<Lease>) -> Option<Lease> {
+        let at_once = take(&mut lock(&self.state));
+        if at_once.is_some() {
+            return at_once;
+        }
         let deadline = Instant::now() + wait;
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());

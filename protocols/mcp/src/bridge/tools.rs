@@ -79,22 +79,22 @@ impl Tools {
     /// Those of `send`: the last attempt's.
     pub(crate) async fn call_tool<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
         &self,
-        params: RawObject,
+        params: &RawObject,
         cx: &Cx,
-        send: impl Fn(RawObject, Watch) -> Sent,
+        send: impl Fn(Watch) -> Sent,
     ) -> Result<Box<RawValue>, E> {
         let watch = Watch::default();
-        let tool = params.text("name").filter(|_| is_plain(&params));
-        let Some(tool) = tool else { return send(params, watch).await };
+        let tool = params.text("name").filter(|_| is_plain(params));
+        let Some(tool) = tool else { return send(watch).await };
         let (hints, edition) = self.book.hints(&tool);
         let results = self.results.as_ref();
-        let place = results.and_then(|results| results.place(&tool, &hints, edition, &params, cx));
+        let place = results.and_then(|results| results.place(&tool, &hints, edition, params, cx));
         if let (Some(results), Some(place)) = (results, &place)
             && let Some(result) = results.get(place)
         {
             return Ok(result);
         }
-        let result = self.attempt(hints, params, cx, &watch, send).await?;
+        let result = self.attempt(hints, &tool, cx, &watch, send).await?;
         if let (Some(results), Some(place)) = (results, place)
             && !watch.was_asked()
             && self.book.hints(&tool).1 == edition
@@ -107,23 +107,22 @@ impl Tools {
     async fn attempt<E: Passing, Sent: Future<Output = Result<Box<RawValue>, E>>>(
         &self,
         hints: Hints,
-        params: RawObject,
+        tool: &str,
         cx: &Cx,
         watch: &Watch,
-        send: impl Fn(RawObject, Watch) -> Sent,
+        send: impl Fn(Watch) -> Sent,
     ) -> Result<Box<RawValue>, E> {
         if self.retries_max == 0 {
-            return send(params, watch.clone()).await;
+            return send(watch.clone()).await;
         }
         let mut place = None;
         for retry in 0..self.retries_max {
-            let error = match send(params.clone(), watch.clone()).await {
+            let error = match send(watch.clone()).await {
                 Err(error) if error.may_pass() && !watch.was_asked() => error,
                 decided => return decided,
             };
             // They may have become known by this very attempt.
-            let tool = params.text("name").unwrap_or_default();
-            let may_repeat = hints.may_repeat() || self.book.hints(&tool).0.may_repeat();
+            let may_repeat = hints.may_repeat() || self.book.hints(tool).0.may_repeat();
             let pause = pause(self.retry_pause, retry);
             let in_time = cx.deadline().is_none_or(|deadline| Instant::now() + pause < deadline);
             place = place.or_else(|| self.places.try_acquire().ok());
@@ -135,7 +134,7 @@ impl Tools {
             self.retried.fetch_add(1, Relaxed);
             watch.begin_again();
         }
-        send(params, watch.clone()).await
+        send(watch.clone()).await
     }
 
     /// What people see of it.

@@ -86,7 +86,7 @@ impl ConcurrentHandler<Named> for Host {
         let host = self.clone();
         async move {
             let params = RawObject::parse(&message.payload).unwrap();
-            host.tools.call_tool(params, &cx, |_, watch| host.send(watch, &cx)).await
+            host.tools.call_tool(&params, &cx, |watch| host.send(watch, &cx)).await
         }
     }
 }

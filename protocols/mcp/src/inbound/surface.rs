@@ -11,10 +11,11 @@ use callboard_message::surface::{
 };
 use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
+use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction, OnRestart};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::options::InboundOptions;
 use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
@@ -62,6 +63,11 @@ impl Surface {
         self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
     }
 
+    /// What becomes of a tool's task where the process ends in the midst of it.
+    pub(crate) fn on_restart(&self, tool: &str) -> OnRestart {
+        self.tools.get(tool, Era::Legacy).map_or(OnRestart::Fail, |tool| tool.on_restart)
+    }
+
     /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.
     pub(crate) fn header_params(&self, tool: &str) -> &[HeaderParam] {
         self.tools.get(tool, Era::Modern).map_or(&[], |tool| &tool.header_params)
@@ -77,7 +83,7 @@ impl Surface {
         if !self.handles::<Subscribe>() {
             return Ok(());
         }
-        let body = RawObject::new().with("uri", uri);
+        let body = RawObject::new().with("uri", uri).to_raw();
         self.ask::<Subscribe>(body, call).await.map(drop).map_err(error)
     }
 
@@ -86,7 +92,7 @@ impl Surface {
         if !self.handles::<Describe>() {
             return About::default();
         }
-        self.ask::<Describe>(RawObject::new(), call).await.map(|raw| read_about(&raw)).unwrap_or_default()
+        self.ask::<Describe>(RawObject::new().to_raw(), call).await.map(|raw| read_about(&raw)).unwrap_or_default()
     }
 
     /// MCP's server capabilities, without those of an era's own (tasks, extensions).
@@ -179,20 +185,22 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let named = read_tool_params(params)?;
-        let call = for_purpose(params, call)?;
-        let arguments = named.arguments.map_or_else(|| raw("{}".into()), RawValue::to_owned);
+        let call = for_purpose(params.filter(|_| named.has_meta), call)?;
+        let arguments = named.arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
         if self.handles::<CallTool>() {
-            let (mut whole, tool) = (object(params)?, named.name.into_owned());
-            meta::strip_hop(&mut whole);
-            let call = self.judged(&tool, &arguments, call).await.map_err(error)?;
-            let asked = self.bounded(CallTool::NAME, whole.to_raw(), call).await;
+            let whole = match params.filter(|_| !named.has_meta) {
+                Some(untouched) => untouched.to_owned(),
+                None => without_hop(params)?,
+            };
+            let call = self.judged(&named.name, &arguments, call).await.map_err(error)?;
+            let asked = self.bounded(CallTool::NAME, whole, call).await;
             return asked.or_else(|failure| tool_failure(failure, revision));
         }
         let Some(tool) = self.tools.get(&named.name, revision.era()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
         };
         let call = self.judged(&named.name, &arguments, call).await.map_err(error)?;
-        match self.bounded(&named.name, arguments, call).await {
+        match self.bounded(&named.name, arguments.into_owned(), call).await {
             Ok(reply) => Ok(tool_result(reply, tool.reply, revision.era())),
             Err(failure) => tool_failure(failure, revision),
         }
@@ -204,11 +212,10 @@ impl Surface {
         revision: Revision,
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
-        let mut params = object(params)?;
-        let uri = params.text("uri");
+        let uri = object(params)?.text("uri");
         let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"))?;
-        meta::strip_hop(&mut params);
-        self.ask::<ReadResource>(params, call).await.map_err(|f| resource_error(f, revision, &uri))
+        let asked = self.ask::<ReadResource>(without_hop(params)?, call).await;
+        asked.map_err(|failure| resource_error(failure, revision, &uri))
     }
 
     /// HMCP: the agent answers as a model does. A client of the stateless era is told by name what an answer lacks; one
@@ -220,19 +227,18 @@ impl Surface {
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
         let call = for_purpose(params, call)?;
-        let mut params = object(params)?;
-        meta::strip_hop(&mut params);
+        let mut params = without_hop(params)?;
         if revision.era() == Era::Modern && !self.outside {
-            let own = params.object("_meta").unwrap_or_default();
-            params.set("_meta", own.with(MISSING, true));
+            let mut members = object(Some(&params))?;
+            let own = members.object("_meta").unwrap_or_default();
+            members.set("_meta", own.with(MISSING, true));
+            params = members.to_raw();
         }
         self.ask::<CreateMessage>(params, call).await.map_err(failure::to_rpc)
     }
 
     async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
-        let mut params = object(params)?;
-        meta::strip_hop(&mut params);
-        self.ask::<M>(params, call).await.map_err(error)
+        self.ask::<M>(without_hop(params)?, call).await.map_err(error)
     }
 
     async fn forward(
@@ -241,14 +247,11 @@ impl Surface {
         params: Option<&RawValue>,
         call: CallMeta,
     ) -> Result<Box<RawValue>, RpcError> {
-        let mut params = object(params)?;
-        meta::strip_hop(&mut params);
-        let body = RawObject::new().with("method", method).with("params", params);
-        self.ask::<Forward>(body, call).await.map_err(error)
+        let body = RawObject::new().with("method", method).with("params", without_hop(params)?);
+        self.ask::<Forward>(body.to_raw(), call).await.map_err(error)
     }
 
-    async fn ask<M: Message>(&self, body: RawObject, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let body = body.to_raw();
+    async fn ask<M: Message>(&self, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
         let call = self.judged(M::NAME, &body, call).await?;
         self.bounded(M::NAME, body, call).await
     }
@@ -274,16 +277,13 @@ impl Surface {
     /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
     /// caused elsewhere.
     async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let now = Instant::now();
-        let deadline = call.deadline.unwrap_or(now + self.options.call_deadline);
-        let patience = deadline.saturating_duration_since(now);
+        let deadline = call.deadline.unwrap_or_else(|| Instant::now() + self.options.call_deadline);
         let call = call.until(deadline);
         let (principal, id) = (call.principal.clone(), call.id);
         let gone = call.cancel.clone().drop_guard();
-        let asking = std::pin::pin!(self.agent.ask_named(name, payload, Some(Arc::new(call))));
-        let asked = timeout_at(deadline, asking).await;
+        // It gives up at the call's deadline by itself.
+        let reply = self.agent.ask_named(name, payload, Some(Arc::new(call))).await;
         gone.disarm();
-        let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));
         let crossing = Crossing {
             direction: Direction::Inbound,
             principal: &principal,
@@ -292,7 +292,6 @@ impl Surface {
             message: name,
             payload: RawValue::NULL,
         };
-        let reply = asked.unwrap_or_else(|_| late());
         self.agent.system().policy().judge_reply(crossing, reply).await
     }
 }
@@ -316,6 +315,8 @@ fn read_about(raw: &RawValue) -> About {
 struct ToolParams<'a> {
     name: Cow<'a, str>,
     arguments: Option<&'a RawValue>,
+    /// Whether there is a `_meta`.
+    has_meta: bool,
 }
 
 fn read_tool_params(params: Option<&RawValue>) -> Result<ToolParams<'_>, RpcError> {
@@ -325,6 +326,8 @@ fn read_tool_params(params: Option<&RawValue>) -> Result<ToolParams<'_>, RpcErro
         name: Cow<'a, str>,
         #[serde(borrow, default)]
         arguments: Option<&'a RawValue>,
+        #[serde(default, rename = "_meta")]
+        meta: Option<IgnoredAny>,
     }
     let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
     let params = params.filter(|p| p.get().starts_with('{')).ok_or_else(|| invalid("`params` must be an object"))?;
@@ -332,7 +335,7 @@ fn read_tool_params(params: Option<&RawValue>) -> Result<ToolParams<'_>, RpcErro
         serde_json::from_str(params.get()).map_err(|_| invalid("`name` must be a string, `arguments` an object"))?;
     match members.arguments {
         Some(a) if !a.get().starts_with('{') => Err(invalid("`arguments` must be an object")),
-        arguments => Ok(ToolParams { name: members.name, arguments }),
+        arguments => Ok(ToolParams { name: members.name, arguments, has_meta: members.meta.is_some() }),
     }
 }
 
@@ -343,8 +346,16 @@ pub(crate) fn tool_name(params: Option<&RawValue>) -> Option<String> {
 
 /// Params that must be an object; none is an empty one.
 pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
-    let invalid = |_| RpcError::new(code::INVALID_PARAMS, "`params` must be an object");
-    params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(invalid))
+    params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(|_| no_object()))
+}
+
+/// The same as they are written, without what belongs to this hop.
+fn without_hop(params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+    params.map_or_else(|| Ok(raw("{}".into())), |params| meta::without_hop(params).map_err(|_| no_object()))
+}
+
+fn no_object() -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, "`params` must be an object")
 }
 
 /// Where the page begins that a `cursor` names.

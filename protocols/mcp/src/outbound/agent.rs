@@ -119,11 +119,11 @@ impl ConcurrentHandler<Named> for McpClient {
 async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
     Ok(match Errand::read(message)? {
         Errand::Describe => upstream.session().await?.about.to_raw(),
-        Errand::ListTools(params) => upstream.list_tools(params, cx).await?,
-        Errand::Subscribe { on, params } => upstream.subscribe(on, params, cx).await?,
-        Errand::Request { method, params } => upstream.request(&method, params, cx).await?,
+        Errand::ListTools(params) => upstream.list_tools(&params, cx).await?,
+        Errand::Subscribe { on, params } => upstream.subscribe(on, &params, cx).await?,
+        Errand::Request { method, params } => upstream.request(&method, &params, cx).await?,
         Errand::Use { tool, params } => {
-            let result = upstream.request("tools/call", params, cx).await?;
+            let result = upstream.request("tools/call", &params, cx).await?;
             plain_value(&result, || upstream.is_wrapped(&tool)).await?
         }
     })

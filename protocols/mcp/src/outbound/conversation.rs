@@ -1,13 +1,13 @@
 //! One request and all that comes before its response: progress, lines of the log, questions.
 
-use std::collections::HashMap;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use callboard_message::{Failure, Log, Progress, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, encode_response};
 use callboard_runtime::Cx;
+use futures::FutureExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -27,7 +27,7 @@ pub(super) async fn converse(
     (mut flight, mut heard): (Flight, mpsc::Receiver<Box<Heard>>),
 ) -> Result<Box<RawValue>, LinkError> {
     let number = flight.number;
-    let mut talk = Talk { link, ear, cx, outgoing, number, open: HashMap::new(), answers: FuturesUnordered::new() };
+    let mut talk = Talk { link, ear, cx, outgoing, number, open: Vec::new(), answers: Vec::new() };
     ear.learn_client(|| talk.client());
     let mut exchange = std::pin::pin!(link.exchange(outgoing, &mut flight));
     loop {
@@ -35,7 +35,7 @@ pub(super) async fn converse(
             biased;
             // A server that asks without taking answers waits with what it says next.
             Some(event) = heard.recv(), if talk.answers.len() < ANSWERS_AT_ONCE_MAX => talk.take(*event),
-            Some(answered) = talk.answers.next() => talk.answered(answered),
+            answered = next(&mut talk.answers) => talk.answered(answered),
             result = &mut exchange => {
                 // What was said before the response is told before it.
                 while let Ok(event) = heard.try_recv() {
@@ -56,9 +56,24 @@ struct Talk<'a> {
     outgoing: &'a Outgoing,
     number: u64,
     /// Questions without an answer yet, for the server to take back.
-    open: HashMap<Id, AbortHandle>,
-    /// Each ends with the question that it answers.
-    answers: FuturesUnordered<BoxFuture<'a, Option<Id>>>,
+    open: Vec<(Id, AbortHandle)>,
+    /// Each ends with the question that it answers. A few at most, and most requests have none.
+    answers: Vec<BoxFuture<'a, Option<Id>>>,
+}
+
+/// What the first of them comes to that is done; never of none.
+async fn next<T>(answers: &mut Vec<BoxFuture<'_, T>>) -> T {
+    poll_fn(|cx| {
+        let done = answers.iter_mut().enumerate().find_map(|(nth, answer)| match answer.as_mut().poll(cx) {
+            Poll::Ready(done) => Some((nth, done)),
+            Poll::Pending => None,
+        });
+        done.map_or(Poll::Pending, |(nth, done)| {
+            drop(answers.swap_remove(nth));
+            Poll::Ready(done)
+        })
+    })
+    .await
 }
 
 impl<'a> Talk<'a> {
@@ -118,7 +133,8 @@ impl<'a> Talk<'a> {
         };
         // Aborted, the server wants no answer any more.
         self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| Some(answered))));
-        self.open.insert(key, abort);
+        self.open.retain(|(id, _)| *id != key);
+        self.open.push((key, abort));
     }
 
     /// What the server is told of whose call it is, where its dialect tells that.
@@ -132,7 +148,7 @@ impl<'a> Talk<'a> {
 
     fn answered(&mut self, question: Option<Id>) {
         if let Some(id) = question {
-            self.open.remove(&id);
+            self.open.retain(|(open, _)| *open != id);
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) async fn initialize(
         .with("protocolVersion", options.revision.as_str())
         .with("capabilities", &options.offers)
         .with("clientInfo", &options.info);
-    let result = quietly(link, ear, |number| legacy_request(number, "initialize", params)).await?;
+    let result = quietly(link, ear, |number| legacy_request(number, "initialize", &params, None)).await?;
     let about =
         RawObject::parse(&result).map_err(|_| LinkError::Protocol("the handshake's result is no object".into()))?;
     let chosen = about.text("protocolVersion").and_then(|version| Revision::parse(&version));

@@ -143,7 +143,7 @@ async fn listen_once(
 ) -> Result<(), LinkError> {
     let (mut flight, mut heard) = ear.flights().open(false);
     let params = RawObject::new().with("notifications", filter);
-    let outgoing = modern::request(flight.number, "subscriptions/listen", params, None, options, None);
+    let outgoing = modern::request(flight.number, "subscriptions/listen", &params, None, options, None);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
     loop {
         tokio::select! {

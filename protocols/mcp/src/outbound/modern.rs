@@ -1,21 +1,24 @@
 //! The modern era: each request says everything, and a server's questions are results (2026-07-28).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use callboard_message::json::quote;
 use callboard_message::{FailureKind, RawObject};
-use callboard_rpc::{RpcError, encode_request};
+use callboard_rpc::RpcError;
 use callboard_runtime::Cx;
 use futures::future::join_all;
-use serde_json::value::RawValue;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::conversation::converse;
 use super::dialect::Dialect;
 use super::ear::Ear;
-use super::link::{Head, Link, LinkError, Outgoing, id_of};
+use super::link::{Head, Link, LinkError, Outgoing};
 use super::mirror;
 use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
-use super::session::{Session, quietly, with_call_meta};
+use super::session::{Meta, Session, body, quietly};
 use super::tool_book::ToolBook;
 use crate::wire::{Era, Revision, code, hmcp, meta};
 
@@ -37,7 +40,7 @@ pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) ->
     // A server may refuse the first choice and name others; there is one to choose.
     for again in [true, false] {
         let asked =
-            quietly(link, ear, |number| request(number, "server/discover", RawObject::new(), None, options, None));
+            quietly(link, ear, |number| request(number, "server/discover", &RawObject::new(), None, options, None));
         match asked.await {
             Ok(result) => return about(&result),
             Err(LinkError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
@@ -95,25 +98,25 @@ fn era_of(versions: &[String]) -> Option<Era> {
 pub(super) fn request(
     number: u64,
     method: &str,
-    params: RawObject,
+    params: &RawObject,
     cx: Option<&Cx>,
     options: &ClientOptions,
     tools: Option<&ToolBook>,
 ) -> Outgoing {
-    let can = cx.map(Cx::abilities).unwrap_or_default();
-    let mut params = match cx {
-        Some(cx) => with_call_meta(params, number, cx),
-        None => params,
-    };
-    let mut own = params.object("_meta").unwrap_or_default();
-    own.set(meta::PROTOCOL_VERSION, Revision::V2026_07_28.as_str());
-    own.set(meta::CLIENT_INFO, &options.info);
-    own.set(meta::CLIENT_CAPABILITIES, can);
-    let wants_log = cx.and_then(Cx::call).is_some_and(|call| call.caller.is_some());
-    if let Some(level) = options.log_level.filter(|_| wants_log && !own.has(meta::LOG_LEVEL)) {
-        own.set(meta::LOG_LEVEL, level);
+    let mut meta = Meta::default();
+    if let Some(cx) = cx {
+        meta.put_call(number, cx);
     }
-    params.set("_meta", own);
+    meta.put(meta::PROTOCOL_VERSION, quote(Revision::V2026_07_28.as_str()));
+    meta.put(meta::CLIENT_INFO, json(&options.info));
+    let can = cx.map(Cx::abilities).unwrap_or_default();
+    meta.put(meta::CLIENT_CAPABILITIES, json(&can.0));
+    let wants_log = cx.and_then(Cx::call).is_some_and(|call| call.caller.is_some());
+    let says_level = || params.object("_meta").is_some_and(|own| own.has(meta::LOG_LEVEL));
+    if let Some(level) = options.log_level.filter(|_| wants_log && !says_level()) {
+        let level = to_raw_value(&level).unwrap_or_default();
+        meta.put(meta::LOG_LEVEL, level.get().to_owned());
+    }
     let named = match method {
         "tools/call" | "prompts/get" => params.text("name"),
         "resources/read" => params.text("uri"),
@@ -127,7 +130,7 @@ pub(super) fn request(
     Outgoing {
         number,
         method: method.to_owned(),
-        body: encode_request(&id_of(number), method, &params.to_raw()),
+        body: body(number, method, params, &meta),
         head: Head::Modern {
             name: named.as_deref().and_then(mirror::encode),
             params: arguments.map(|arguments| mirror::headers(mirrored, &arguments)).unwrap_or_default(),
@@ -137,21 +140,26 @@ pub(super) fn request(
     }
 }
 
+fn json(object: &RawObject) -> String {
+    let mut out = String::new();
+    object.write_with(&[], &mut out);
+    out
+}
+
 /// Does a request of the call `cx`, round by round, until the server has asked all that it wants to know.
 pub(super) async fn rounds(
     session: &Session,
     tools: &Arc<ToolBook>,
     method: &str,
-    params: RawObject,
+    params: &RawObject,
     cx: &Cx,
 ) -> Result<Box<RawValue>, LinkError> {
-    let mut next = params.clone();
+    let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
         let flight = session.ear.flights().open(true);
-        let outgoing = request(flight.0.number, method, next, Some(cx), &session.options, Some(tools));
+        let outgoing = request(flight.0.number, method, &next, Some(cx), &session.options, Some(tools));
         let result = converse(&session.link, &session.ear, cx, &outgoing, flight).await?;
-        let Ok(read) = RawObject::parse(&result) else { return Ok(result) };
-        match read.text("resultType").as_deref() {
+        match result_type(&result).as_deref() {
             None | Some("complete") => return Ok(result),
             Some("input_required") if MAY_ASK.contains(&method) => {}
             Some("input_required") => {
@@ -161,23 +169,43 @@ pub(super) async fn rounds(
             Some(_) if cx.abilities().0.has("extensions") => return Ok(result),
             Some(_) => return Err(LinkError::Protocol("the server's result is of an unknown type".into())),
         }
-        next = params.clone();
-        if let Some(asked) = read.get("inputRequests") {
-            let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
-            let dialect = session.ear.dialect();
-            let client = dialect.client(Some(&params), cx.call().map(|call| &**call));
-            next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
-        }
-        match (read.get("requestState"), read.has("inputRequests")) {
-            (Some(state), _) => next.set_raw("requestState", state.to_owned()),
-            (None, true) => {}
-            (None, false) => return Err(bad_questions()),
-        }
+        next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
     }
     Err(LinkError::Failed(callboard_message::Failure::new(
         FailureKind::Overloaded,
         format!("the server asked more than {} times", session.options.rounds_max),
     )))
+}
+
+/// What a result says of its kind.
+fn result_type(result: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(borrow, default, rename = "resultType")]
+        kind: Option<&'a RawValue>,
+    }
+    // A struct can be read from an array too.
+    let result = result.get().starts_with('{').then_some(result.get())?;
+    let kind = serde_json::from_str::<Typed<'_>>(result).ok()?.kind?;
+    serde_json::from_str(kind.get()).ok()
+}
+
+/// The params of the next round, after a result that asks.
+async fn answered(session: &Session, params: &RawObject, result: &RawValue, cx: &Cx) -> Result<RawObject, LinkError> {
+    let read = RawObject::parse(result).map_err(|_| bad_questions())?;
+    let mut next = params.clone();
+    if let Some(asked) = read.get("inputRequests") {
+        let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
+        let dialect = session.ear.dialect();
+        let client = dialect.client(Some(params), cx.call().map(|call| &**call));
+        next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
+    }
+    match (read.get("requestState"), read.has("inputRequests")) {
+        (Some(state), _) => next.set_raw("requestState", state.to_owned()),
+        (None, true) => {}
+        (None, false) => return Err(bad_questions()),
+    }
+    Ok(next)
 }
 
 /// Asks all that a server wants to know, at once.
@@ -226,7 +254,7 @@ mod tests {
     use serde_json::Value;
 
     fn raw(json: Value) -> Box<RawValue> {
-        serde_json::value::to_raw_value(&json).unwrap()
+        to_raw_value(&json).unwrap()
     }
 
     /// Goal: a server's own words say which era it is of. Method: results and errors of both kinds.

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use callboard_message::RawObject;
-use callboard_rpc::{encode_notification, encode_request};
+use callboard_message::json::quote;
+use callboard_rpc::{encode_notification, encode_request_with};
 use callboard_runtime::Cx;
 use serde_json::value::RawValue;
 use tokio_util::task::AbortOnDropHandle;
@@ -62,15 +63,15 @@ impl Session {
     }
 
     /// Sends a request of the call `cx` and waits for its response.
-    pub(super) async fn request(&self, method: &str, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(super) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let flight = self.ear.flights().open(true);
-        let outgoing = legacy_request(flight.0.number, method, with_call_meta(params, flight.0.number, cx));
+        let outgoing = legacy_request(flight.0.number, method, params, Some(cx));
         converse(&self.link, &self.ear, cx, &outgoing, flight).await
     }
 
     /// Sends a request that belongs to no call.
     pub(super) async fn request_quietly(&self, method: &str, params: RawObject) -> Result<Box<RawValue>, LinkError> {
-        quietly(&self.link, &self.ear, |number| legacy_request(number, method, params)).await
+        quietly(&self.link, &self.ear, |number| legacy_request(number, method, &params, None)).await
     }
 }
 
@@ -112,15 +113,28 @@ pub(super) async fn quietly(
     }
 }
 
-/// A request of the legacy era.
-pub(super) fn legacy_request(number: u64, method: &str, params: RawObject) -> Outgoing {
+/// A request of the legacy era, of the call `cx` or of none.
+pub(super) fn legacy_request(number: u64, method: &str, params: &RawObject, cx: Option<&Cx>) -> Outgoing {
+    let mut meta = Meta::default();
+    if let Some(cx) = cx {
+        meta.put_call(number, cx);
+    }
     Outgoing {
         number,
         method: method.to_owned(),
-        body: encode_request(&id_of(number), method, &params.to_raw()),
+        body: body(number, method, params, &meta),
         head: Head::Legacy,
         cancellable: method != "initialize",
     }
+}
+
+/// The message of a request, with what `meta` adds to the `_meta` of its params.
+pub(super) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -> Vec<u8> {
+    let added = meta.over(params);
+    let put = added.as_deref().map(|meta| ("_meta", meta));
+    let bytes = params.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
+    let bytes = bytes + added.as_ref().map_or(0, |meta| meta.len() + 16);
+    encode_request_with(&id_of(number), method, bytes, |out| params.write_with(put.as_slice(), out))
 }
 
 /// A notification without params.
@@ -128,15 +142,33 @@ pub(super) fn notification(method: &str) -> Vec<u8> {
     encode_notification(method, None)
 }
 
-/// The params with what a call adds to `_meta` in both eras: where progress goes, and the trace. Whatever else stands in
-/// it stays.
-pub(super) fn with_call_meta(mut params: RawObject, number: u64, cx: &Cx) -> RawObject {
-    let Some(call) = cx.call() else { return params };
-    let mut own = params.object("_meta").unwrap_or_default();
-    if call.caller.is_some() {
-        own.set(meta::PROGRESS_TOKEN, number);
+/// What a request adds to the `_meta` of its params: names, and values in JSON.
+#[derive(Default)]
+pub(super) struct Meta(Vec<(&'static str, String)>);
+
+impl Meta {
+    /// What a call adds in both eras: where progress goes, and the trace.
+    pub(super) fn put_call(&mut self, number: u64, cx: &Cx) {
+        let Some(call) = cx.call() else { return };
+        if call.caller.is_some() {
+            self.put(meta::PROGRESS_TOKEN, number.to_string());
+        }
+        self.put(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
     }
-    own.set(meta::TRACEPARENT, call.trace.child());
-    params.set("_meta", own);
-    params
+
+    pub(super) fn put(&mut self, name: &'static str, json: String) {
+        self.0.push((name, json));
+    }
+
+    /// `_meta` with that; whatever else stands in it stays. `None` where nothing is added.
+    fn over(&self, params: &RawObject) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let put: Vec<_> = self.0.iter().map(|(name, json)| (*name, json.as_str())).collect();
+        let own = params.object("_meta").unwrap_or_default();
+        let mut written = String::with_capacity(put.iter().map(|(name, json)| name.len() + json.len() + 4).sum());
+        own.write_with(&put, &mut written);
+        Some(written)
+    }
 }

@@ -110,9 +110,9 @@ impl Upstream {
     }
 
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
-    pub(crate) async fn request(&self, method: &str, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let session = self.session().await?;
-        match self.request_in(&session, method, params.clone(), cx).await {
+        match self.request_in(&session, method, params, cx).await {
             Err(LinkError::SessionLost) => {
                 self.leave(&session);
                 drop(session);
@@ -127,7 +127,7 @@ impl Upstream {
         &self,
         session: &Arc<Session>,
         method: &str,
-        params: RawObject,
+        params: &RawObject,
         cx: &Cx,
     ) -> Result<Box<RawValue>, LinkError> {
         if method == hmcp::METHOD {
@@ -139,13 +139,13 @@ impl Upstream {
         let tools = &self.core.tools;
         let mirrors = method == "tools/call" && session.link.http().is_some();
         if mirrors {
-            self.know(session, &params).await?;
+            self.know(session, params).await?;
         }
-        let result = modern::rounds(session, tools, method, params.clone(), cx).await;
+        let result = modern::rounds(session, tools, method, params, cx).await;
         match result {
             Err(error) if mirrors && modern::is_header_mismatch(&error) => {
                 tools.forget();
-                self.know(session, &params).await?;
+                self.know(session, params).await?;
                 modern::rounds(session, tools, method, params, cx).await
             }
             Err(LinkError::Status(status @ (400 | 404 | 405))) => {
@@ -185,7 +185,7 @@ impl Upstream {
             let page = match session.era() {
                 Era::Legacy => session.request_quietly("tools/list", params).await,
                 Era::Modern => {
-                    let ask = |number| modern::request(number, "tools/list", params, None, &self.core.options, None);
+                    let ask = |number| modern::request(number, "tools/list", &params, None, &self.core.options, None);
                     quietly(&session.link, &session.ear, ask).await
                 }
             };
@@ -209,7 +209,7 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub(crate) async fn list_tools(&self, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let from_start = !params.has("cursor");
         let page = self.request("tools/list", params, cx).await?;
         let session = self.session().await?;
@@ -232,7 +232,7 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub(crate) async fn subscribe(&self, on: bool, params: RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let uri = params.text("uri").ok_or_else(|| LinkError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
         if on && lock(&self.core.resources).len() >= SUBSCRIPTIONS_MAX {

@@ -1,6 +1,6 @@
 //! Members of `_meta` that belong to one hop or to the protocol itself.
 
-use callboard_message::{RawObject, TraceContext};
+use callboard_message::{RawMembers, RawObject, TraceContext};
 use serde_json::value::RawValue;
 
 /// The revision of one request (2026-07-28).
@@ -36,16 +36,24 @@ pub fn of(params: Option<&RawValue>) -> Option<RawObject> {
     RawObject::parse(params?).ok()?.object("_meta")
 }
 
-/// Takes what belongs to this hop out of `params._meta`; without other members `_meta` goes too.
-pub fn strip_hop(params: &mut RawObject) {
-    let Some(mut meta) = params.object("_meta") else { return };
-    for name in OF_THIS_HOP {
-        meta.remove(name);
-    }
+/// Params without what belongs to this hop; without other members `_meta` goes too.
+pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut members = RawMembers::parse(params)?;
+    let Some(mut meta) = members.read::<RawMembers<'_>>("_meta") else { return Ok(params.to_owned()) };
+    meta.retain(|name| !OF_THIS_HOP.contains(&name));
+    let mut written = String::with_capacity(params.get().len());
     match meta.is_empty() {
-        true => drop(params.remove("_meta")),
-        false => params.set("_meta", meta),
+        true => {
+            members.retain(|name| name != "_meta");
+            members.write_with(&[], &mut written);
+        }
+        false => {
+            let mut kept = String::new();
+            meta.write_with(&[], &mut kept);
+            members.write_with(&[("_meta", &kept)], &mut written);
+        }
     }
+    RawValue::from_string(written)
 }
 
 /// The trace that a request belongs to: a child of its `traceparent`, or a trace of its own (W3C, section 2.3).

@@ -61,6 +61,12 @@ impl Kept {
         self.slot(id).map(|slot| &*slot.task)
     }
 
+    /// Tasks that have not ended, each after its parent.
+    pub(super) fn open_parts(&self) -> impl Iterator<Item = (&TaskId, &TaskId)> {
+        let open = self.slots.values().filter(|slot| !slot.task.state.is_terminal());
+        open.filter_map(|slot| Some((slot.task.parent.as_ref()?, &slot.task.id)))
+    }
+
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Task>> {
         self.slot(id).map(|slot| slot.task.clone())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ACCEPT, HeaderMap};
+use actix_web::http::header::{ACCEPT, HeaderMap, HeaderName};
 use callboard_message::Principal;
 
 use super::Server;
@@ -13,11 +13,11 @@ use crate::listen::guard::{self, Refused, refused};
 use crate::wire::{Era, Revision};
 
 /// The header of a legacy session's id.
-pub(super) const SESSION_ID: &str = "mcp-session-id";
+pub(super) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The header of the revision.
-pub(super) const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+pub(super) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The header of the last event that a client has seen (WHATWG HTML, section 9.2.4).
-pub(super) const LAST_EVENT_ID: &str = "last-event-id";
+pub(super) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What a client can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,14 +30,14 @@ impl Accepts {
     /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut accepts = Self { json: false, events: false };
-        for range in headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
-        {
-            let mut parts = range.split(';').map(str::trim);
+        let lists = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
+        for range in lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')) {
+            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let kind = parts.next().unwrap_or_default();
             if parts.any(is_zero) {
                 continue;
             }
-            let is = |name: &str| kind.eq_ignore_ascii_case(name);
+            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
             accepts.json |= is("application/json") || is("application/*") || is("*/*");
             accepts.events |= is("text/event-stream") || is("text/*") || is("*/*");
         }
@@ -46,8 +46,9 @@ impl Accepts {
 }
 
 /// `q=0`, `q=0.000`.
-fn is_zero(parameter: &str) -> bool {
-    let weight = parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="));
+fn is_zero(parameter: &[u8]) -> bool {
+    let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
+    let weight = weight.and_then(|weight| std::str::from_utf8(weight).ok());
     weight.is_some_and(|weight| weight.parse::<f32>() == Ok(0.0))
 }
 
@@ -61,7 +62,7 @@ pub(super) enum Version<'a> {
 
 impl<'a> Version<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Self {
-        let Some(value) = headers.get(PROTOCOL_VERSION) else { return Self::Missing };
+        let Some(value) = headers.get(&PROTOCOL_VERSION) else { return Self::Missing };
         let text = value.to_str().unwrap_or_default().trim();
         Revision::parse(text).map_or(Self::Unknown(text), Self::Known)
     }
@@ -83,8 +84,8 @@ pub(super) fn session(
     principal: &Principal,
     server: &Server,
 ) -> Result<Option<Arc<HttpSession>>, Refused> {
-    let Some(id) = headers.get(SESSION_ID) else { return Ok(None) };
-    let found = id.to_str().ok().and_then(|id| server.sessions.get(id, principal));
+    let Some(id) = headers.get(&SESSION_ID) else { return Ok(None) };
+    let found = std::str::from_utf8(id.as_bytes()).ok().and_then(|id| server.sessions.get(id, principal));
     found.map(Some).ok_or(refused(StatusCode::NOT_FOUND, "no such session: send `initialize` without one"))
 }
 

@@ -28,7 +28,7 @@ fn open(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpRespon
     }
     let session = admit::session(headers, &principal, server)?.ok_or(admit::NO_SESSION)?;
     let gone = refused(StatusCode::BAD_REQUEST, "nothing can be resumed from that `Last-Event-ID`");
-    let (log, after) = match headers.get(LAST_EVENT_ID) {
+    let (log, after) = match headers.get(&LAST_EVENT_ID) {
         None => (session.unsolicited.clone(), None),
         Some(id) => {
             let (stream, event) = id.to_str().ok().and_then(event_id).ok_or(gone)?;
@@ -63,7 +63,7 @@ fn end(request: &HttpRequest, server: &Server) -> Result<HttpResponse, Refused> 
     let headers = request.headers();
     check_version(headers)?;
     admit::session(headers, &principal, server)?.ok_or(admit::NO_SESSION)?;
-    if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+    if let Some(id) = headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
         server.sessions.end(id);
     }
     Ok(HttpResponse::NoContent().finish())

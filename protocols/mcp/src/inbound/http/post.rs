@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::header::HeaderValue;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
@@ -61,7 +61,7 @@ async fn answer(
     if let Some(session) = session.as_ref().filter(|s| s.session.revision() == Some(Revision::V2025_03_26)) {
         return match decode_body(&body, limits) {
             Ok(Body::One(message)) => exchange.legacy(message, Some(session.clone()), principal, version).await,
-            Ok(Body::Batch(_)) => exchange.batch(body.freeze(), session.clone()).await,
+            Ok(Body::Batch(_)) => Box::pin(exchange.batch(body.freeze(), session.clone())).await,
             Err(refusal) => Ok(reply::malformed(&refusal)),
         };
     }
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         let log = EventLog::new(0, Kind::Once, false, self.server.options.streams.limits);
         let mut response = self.whole(Done { status: 200, body }, &log)?;
         if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
-            response.headers_mut().insert(HeaderName::from_static(SESSION_ID), id);
+            response.headers_mut().insert(SESSION_ID.clone(), id);
         }
         Ok(response)
     }

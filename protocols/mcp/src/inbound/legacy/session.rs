@@ -130,7 +130,7 @@ impl Session {
     pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn Link>) -> Option<Vec<u8>> {
         let Request { id, method, params } = request;
         let outcome = match &*method {
-            "initialize" => self.initialize(params).await,
+            "initialize" => Box::pin(self.initialize(params)).await,
             "ping" => Ok(empty()),
             _ => match self.revision() {
                 None => Err(RpcError::new(code::INVALID_REQUEST, "send `initialize` first")),
@@ -222,7 +222,7 @@ impl Session {
         let work = async {
             match method {
                 "logging/setLevel" => self.set_level(params),
-                "resources/subscribe" => self.subscribe(params, call).await,
+                "resources/subscribe" => Box::pin(self.subscribe(params, call)).await,
                 "resources/unsubscribe" => self.unsubscribe(params),
                 _ => self.perform(method, params, revision, call, meta.as_ref()).await,
             }
@@ -260,7 +260,7 @@ impl Session {
             background: &background,
             unsolicited: Some(&self.unsolicited),
         };
-        match tasks::intercept(&self.endpoint, request).await {
+        match Box::pin(tasks::intercept(&self.endpoint, request)).await {
             Some(outcome) => outcome,
             None => surface.perform(method, params, revision, call).await,
         }

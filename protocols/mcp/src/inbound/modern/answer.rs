@@ -1,6 +1,6 @@
-use callboard_message::RawObject;
+use callboard_message::json::quote;
+use callboard_message::{RawMembers, RawObject};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use memchr::memmem;
 use serde_json::value::RawValue;
 
 use super::options::{CacheHint, ModernOptions};
@@ -37,15 +37,15 @@ impl Answer {
 pub(super) struct Members {
     /// `"_meta":{…}`, or nothing.
     meta: String,
-    /// `serverInfo`, or nothing.
-    server: Option<RawObject>,
+    /// `serverInfo` in JSON, or nothing.
+    server: Option<String>,
 }
 
 impl Members {
     pub fn new(options: &ModernOptions, server: RawObject) -> Self {
-        let server = options.names_server.then_some(server);
+        let server = options.names_server.then(|| server.to_raw().get().to_owned());
         let meta = match &server {
-            Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{}}}"#, server.to_raw().get()),
+            Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
             None => String::new(),
         };
         Self { meta, server }
@@ -54,11 +54,10 @@ impl Members {
     /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
     /// what it says.
     pub fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
-        let bytes = result.get().as_bytes();
-        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + bytes.len());
+        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
         push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
         match result.get().strip_prefix('{') {
-            Some(rest) if !may_have_ours(bytes, cache.is_some()) => {
+            Some(rest) if !may_have_ours(result.get(), cache.is_some()) => {
                 push(&mut out, &["{\"resultType\":\"", kind, "\""]);
                 if let Some(cache) = cache {
                     let (ttl_ms, scope) = cache.members();
@@ -70,43 +69,46 @@ impl Members {
                 let empty = rest.trim_start_matches([' ', '\t', '\r', '\n']) == "}";
                 push(&mut out, &[if empty { "" } else { "," }, rest]);
             }
-            _ => push(&mut out, &[self.merged(kind, cache, result).to_raw().get()]),
+            _ => push(&mut out, &[&self.merged(kind, cache, result)]),
         }
         out.push(b'}');
         out
     }
 
     /// The same by members, for a result that may have some of them.
-    fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> RawObject {
+    fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> String {
         // What is no object is no result: an agent that stands for something outside may have been told nonsense.
-        let mut result = RawObject::parse(result).unwrap_or_default();
-        if result.text("resultType").is_none() {
-            result.set("resultType", kind);
+        let members = RawMembers::parse(result).unwrap_or_default();
+        let mut put = Vec::new();
+        if members.read::<String>("resultType").is_none() {
+            put.push(("resultType", quote(kind)));
         }
         if let Some(cache) = cache {
             let (ttl_ms, scope) = cache.members();
-            if result.read::<u64>("ttlMs").is_none() {
-                result.set("ttlMs", ttl_ms);
+            if members.read::<u64>("ttlMs").is_none() {
+                put.push(("ttlMs", ttl_ms.to_string()));
             }
-            if !matches!(result.text("cacheScope").as_deref(), Some("public" | "private")) {
-                result.set("cacheScope", scope);
+            if !matches!(members.read::<String>("cacheScope").as_deref(), Some("public" | "private")) {
+                put.push(("cacheScope", quote(scope)));
             }
         }
         if let Some(server) = &self.server {
-            let meta = result.object("_meta").unwrap_or_default();
-            result.set("_meta", meta.with(SERVER_INFO, server));
+            let mut meta = String::with_capacity(2 * server.len());
+            let own = members.read::<RawMembers<'_>>("_meta").unwrap_or_default();
+            own.write_with(&[(SERVER_INFO, server)], &mut meta);
+            put.push(("_meta", meta));
         }
-        result
+        let put: Vec<_> = put.iter().map(|(name, json)| (*name, json.as_str())).collect();
+        let mut merged = String::with_capacity(result.get().len() + self.meta.len() + 64);
+        members.write_with(&put, &mut merged);
+        merged
     }
 }
 
 /// Whether a member of a result may have one of our names; an escape could hide one.
-fn may_have_ours(result: &[u8], cached: bool) -> bool {
-    let has = |name: &[u8]| memmem::find(result, name).is_some();
-    has(b"\"resultType\"")
-        || has(b"\"_meta\"")
-        || has(b"\\u")
-        || (cached && (has(b"\"ttlMs\"") || has(b"\"cacheScope\"")))
+fn may_have_ours(result: &str, cached: bool) -> bool {
+    let has = |name: &str| result.contains(name);
+    has("\"resultType\"") || has("\"_meta\"") || has("\\u") || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
 }
 
 fn push(out: &mut Vec<u8>, parts: &[&str]) {

@@ -104,6 +104,9 @@ pub(super) fn is_spoken(version: &str) -> bool {
     spoken().any(|spoken| spoken == version)
 }
 
+/// The last of the member's name: up to 32 bytes are found without a table.
+const ENDS_IN: &str = PROTOCOL_VERSION.split_at(PROTOCOL_VERSION.len() - 32).1;
+
 /// The revision that params name; `None` where they name none.
 pub(super) fn version(params: Option<&RawValue>) -> Option<String> {
     #[derive(Deserialize)]
@@ -111,16 +114,22 @@ pub(super) fn version(params: Option<&RawValue>) -> Option<String> {
         #[serde(borrow, default, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
+    let params = params.map(RawValue::get).filter(|p| p.starts_with('{'))?;
+    // Most that don't name it are told so by their bytes, of which an escape could hide some.
+    if !params.contains(ENDS_IN) && !params.contains("\\u") {
+        return None;
+    }
+    version_in(serde_json::from_str::<Versioned<'_>>(params).ok()?.meta?)
+}
+
+/// The revision that a `_meta` names.
+pub(super) fn version_in(meta: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     struct Version {
         #[serde(default, rename = "io.modelcontextprotocol/protocolVersion")]
         version: Option<String>,
     }
-    let params = params.map(RawValue::get).filter(|p| p.starts_with('{'))?;
-    // Most that don't name it are told so by their bytes.
-    memchr::memmem::find(params.as_bytes(), PROTOCOL_VERSION.as_bytes()).or_else(|| params.find("\\u"))?;
-    let meta = serde_json::from_str::<Versioned<'_>>(params).ok()?.meta.map(RawValue::get)?;
-    let meta = meta.starts_with('{').then_some(meta)?;
+    let meta = meta.get().starts_with('{').then_some(meta.get())?;
     serde_json::from_str::<Version>(meta).ok()?.version
 }
 

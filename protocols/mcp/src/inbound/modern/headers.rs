@@ -32,13 +32,13 @@ pub(crate) fn check_headers<'h>(
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<(), RpcError> {
-    let Some(version) = head::version(params) else { return Ok(()) };
+    let body = Body::read(params);
+    let Some(version) = body.meta.and_then(head::version_in) else { return Ok(()) };
     same(&field, header::PROTOCOL_VERSION, &version)?;
     if !head::is_spoken(&version) {
         return Ok(());
     }
     same(&field, header::METHOD, method)?;
-    let body = Body::read(params);
     match method {
         "tools/call" | "prompts/get" => about(&field, body.name)?,
         "resources/read" => about(&field, body.uri)?,
@@ -62,6 +62,8 @@ pub(crate) fn check_headers<'h>(
 
 #[derive(Default, Deserialize)]
 struct Body<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
     #[serde(borrow, default)]
     name: Option<&'a RawValue>,
     #[serde(borrow, default)]

@@ -1,0 +1,164 @@
+use std::sync::Arc;
+
+use callboard_message::RawObject;
+use callboard_runtime::{
+    JournalError, MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes,
+};
+use callboard_store::{
+    DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, PAGE_MAX, export_directory, import_directory,
+    import_directory_once,
+};
+use futures::future::join_all;
+
+use crate::kit::stores;
+
+fn body(n: usize) -> RawObject {
+    RawObject::new().with("n", n)
+}
+
+/// Runs a body on notes in memory and on those of each store.
+async fn notes(body: impl AsyncFn(Arc<dyn Notes>)) {
+    body(Arc::new(MemoryNotes::default())).await;
+    stores(async |opened| {
+        body(opened.sql.notes()).await;
+        opened
+    })
+    .await;
+}
+
+/// Goal: a note has one version at a time, in its own space, in the order of bytes. Method: puts with and without expectations.
+#[tokio::test]
+async fn versions() {
+    notes(async |notes| {
+        assert_eq!(notes.put("a", "k", body(1), Some(0)).await, Ok(1));
+        assert_eq!(notes.put("a", "k", body(2), Some(0)).await, Err(NoteError::Changed { version: 1 }));
+        assert_eq!(notes.put("a", "k", body(2), Some(1)).await, Ok(2));
+        assert_eq!(notes.put("a", "k", body(3), None).await, Ok(3));
+        assert_eq!(notes.put("a", "none", body(3), Some(4)).await, Err(NoteError::Changed { version: 0 }));
+        for key in ["é", "b", "B", "a", "'; --"] {
+            assert_eq!(notes.put("a", key, body(0), None).await, Ok(1));
+        }
+        let keys = async |after, most| -> Vec<String> {
+            notes.list("a", after, most).await.unwrap().into_iter().map(|note| note.key).collect()
+        };
+        assert_eq!(keys(None, 9).await, ["'; --", "B", "a", "b", "k", "é"]);
+        assert_eq!(keys(Some("a"), 2).await, ["b", "k"]);
+        let Note { key, version, body: kept, .. } = notes.get("a", "k").await.unwrap().unwrap();
+        assert_eq!((&*key, version, kept), ("k", 3, body(3)));
+        assert_eq!(notes.get("b", "k").await.unwrap(), None);
+        assert_eq!((notes.remove("a", "k").await, notes.remove("a", "k").await), (Ok(true), Ok(false)));
+        assert_eq!(notes.put("a", "k", body(1), None).await, Ok(1));
+        notes.put("b", "k", body(1), None).await.unwrap();
+        assert_eq!((notes.clear("a").await, notes.clear("a").await), (Ok(6), Ok(0)));
+        assert!(notes.get("b", "k").await.unwrap().is_some());
+    })
+    .await;
+}
+
+/// Goal: limits hold at one more. Method: the largest body, the longest name, the fullest space, and one more of each.
+#[tokio::test]
+async fn limits() {
+    notes(async |notes| {
+        let of = |bytes: usize| RawObject::new().with("x", "x".repeat(bytes - r#"{"x":""}"#.len()));
+        assert_eq!(notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT), None).await, Ok(1));
+        let refused = notes.put("a", "k", of(NOTE_BYTES_MAX_DEFAULT + 1), None).await;
+        assert!(matches!(refused, Err(NoteError::Journal(JournalError::TooLarge { .. }))));
+        assert_eq!(notes.put("a", &"x".repeat(NOTE_NAME_BYTES_MAX), body(1), None).await, Ok(1));
+        for name in ["", "a\0", &"x".repeat(NOTE_NAME_BYTES_MAX + 1)] {
+            assert!(notes.put("a", name, body(1), None).await.is_err());
+            assert!(notes.put(name, "k", body(1), None).await.is_err());
+        }
+        for chunk in (0..NOTES_MAX_DEFAULT).collect::<Vec<_>>().chunks(500) {
+            let keys: Vec<_> = chunk.iter().map(|n| format!("{n:05}")).collect();
+            let put = join_all(keys.iter().map(|key| notes.put("full", key, body(1), None))).await;
+            assert!(put.iter().all(|put| *put == Ok(1)));
+        }
+        let full = NoteError::Journal(JournalError::Full { records_max: NOTES_MAX_DEFAULT });
+        assert_eq!(notes.put("full", "more", body(1), None).await, Err(full));
+        assert_eq!(notes.put("full", "00001", body(2), None).await, Ok(2));
+        assert_eq!(notes.remove("full", "00002").await, Ok(true));
+        assert_eq!(notes.put("full", "more", body(1), None).await, Ok(1));
+        assert_eq!(notes.clear("full").await, Ok(NOTES_MAX_DEFAULT as u64));
+    })
+    .await;
+}
+
+/// Goal: of those who change the same version one wins, and nothing is lost at a restart. Method: 20 count with 5 tries each.
+#[tokio::test]
+async fn one_wins() {
+    stores(async |mut opened| {
+        let notes = opened.sql.notes();
+        notes.put("a", "count", body(0), None).await.unwrap();
+        let count = async || {
+            let mut counted = 0;
+            while counted < 5 {
+                let there = notes.get("a", "count").await.unwrap().unwrap();
+                let n: usize = there.body.read("n").unwrap();
+                match notes.put("a", "count", body(n + 1), Some(there.version)).await {
+                    Ok(version) => {
+                        assert_eq!(version, there.version + 1);
+                        counted += 1;
+                    }
+                    Err(error) => assert!(matches!(error, NoteError::Changed { .. }), "{error}"),
+                }
+            }
+        };
+        join_all((0..20).map(|_| count())).await;
+        opened.restart().await;
+        let there = opened.sql.notes().get("a", "count").await.unwrap().unwrap();
+        assert_eq!((there.version, there.body), (101, body(100)));
+        opened
+    })
+    .await;
+}
+
+/// Goal: a directory that was exported is imported as it was, member by member; the same file at start only once. Method: a
+/// file with numbers and escapes that a rewrite would change, more agents than a page.
+#[tokio::test]
+async fn directory() {
+    notes(async |notes| {
+        let said = r#"{"name":"Ann \u00e9","load":1.0,"more":{"b":[ ],"a":12345678901234567890123}}"#;
+        let file = format!(r#"{{"version":1,"agents":{{"ann":{said},"bob":{{}}}}}}"#);
+        let new = Imported { new: 2, ..Imported::default() };
+        assert_eq!(import_directory_once(&*notes, &file).await, Ok(Some(new)));
+        assert_eq!(notes.get(DIRECTORY_SPACE, "ann").await.unwrap().unwrap().body.to_raw().get(), said);
+        assert_eq!(export_directory(&*notes).await.unwrap(), file);
+        notes.put(DIRECTORY_SPACE, "bob", body(1), None).await.unwrap();
+        assert_eq!(import_directory_once(&*notes, &file).await, Ok(None));
+        assert_eq!(notes.get(DIRECTORY_SPACE, "bob").await.unwrap().unwrap().body, body(1));
+        let again = Imported { changed: 1, same: 1, new: 0 };
+        assert_eq!(import_directory(&*notes, &file).await, Ok(again));
+
+        let many: Vec<_> = (0..=PAGE_MAX).map(|n| format!(r#""agent{n:05}":{{"n":{n}}}"#)).collect();
+        let file = format!(r#"{{"version":1,"agents":{{{}}}}}"#, many.join(","));
+        notes.clear(DIRECTORY_SPACE).await.unwrap();
+        assert_eq!(import_directory(&*notes, &file).await.unwrap().new, PAGE_MAX + 1);
+        assert_eq!(export_directory(&*notes).await.unwrap(), file);
+    })
+    .await;
+}
+
+/// Goal: what is no directory is named, and nothing is put. Method: rows.
+#[tokio::test]
+async fn not_a_directory() {
+    let notes = MemoryNotes::default();
+    let two = r#"{"version":2,"agents":{}}"#;
+    assert_eq!(import_directory(&notes, two).await, Err(DirectoryError::OtherVersion { found: 2 }));
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"agents":[]}"#,
+        r#"{"version":"1","agents":{}}"#,
+        r#"{"agents":{"good":{},"bad":1}}"#,
+        r#"{"agents":{"twice":{},"twice":{}}}"#,
+        &" ".repeat(DIRECTORY_FILE_BYTES_MAX + 1),
+    ] {
+        let refused = import_directory(&notes, text).await;
+        assert!(matches!(refused, Err(DirectoryError::NotADirectory(_))), "{refused:?}");
+    }
+    assert!(notes.list(DIRECTORY_SPACE, None, 9).await.unwrap().is_empty());
+    let large = format!(r#"{{"agents":{{"big":{{"x":"{}"}}}}}}"#, "x".repeat(NOTE_BYTES_MAX_DEFAULT));
+    let refused = import_directory(&notes, &large).await;
+    assert!(matches!(refused, Err(DirectoryError::Agent { id, .. }) if id == "big"));
+}
