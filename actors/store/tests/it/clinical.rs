@@ -40,7 +40,8 @@ async fn kept(opened: &Opened) -> String {
 
 async fn dumped(opened: &Opened) -> String {
     use sqlx::{Connection, Row};
-    let mut db = sqlx::PgConnection::connect(&opened.child_store()).await.unwrap();
+    let told = opened.child_store();
+    let mut db = sqlx::PgConnection::connect(told.split(' ').next().unwrap()).await.unwrap();
     let mut all = String::new();
     for table in
         ["SELECT t::text FROM task AS t", "SELECT t::text FROM task_event AS t", "SELECT t::text FROM audit AS t"]

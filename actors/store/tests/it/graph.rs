@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 use callboard_message::{Failure, Named, Principal, TaskState};
 use callboard_runtime::testkit::real;
 use callboard_runtime::*;
-use callboard_store::SqlStore;
+use callboard_store::{AuditFilter, SqlStore};
 use futures::StreamExt;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -169,6 +169,8 @@ async fn ends_once(fails: Option<usize>) {
                 assert!(new.needs.iter().all(|need| done[need] < done[&new.id]), "{} came before its needs", new.id);
             }
         }
+        let ends = AuditFilter { event: Some("task".into()), entries_max: Some(1000), ..AuditFilter::default() };
+        assert_eq!(opened.sql.audit_lines(&ends).await.unwrap().len(), graph.len(), "an end isn't in the audit once");
         opened
     })
     .await;
