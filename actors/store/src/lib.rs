@@ -25,6 +25,7 @@ mod readers;
 mod retention;
 mod sql;
 mod sqlite;
+mod tasks;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
@@ -46,6 +47,7 @@ pub use options::{
 pub use readers::PAGE_MAX;
 pub use retention::{CLEAN_ROWS_MAX, Cleaned};
 pub use sqlite::SIZE_RESERVE_PAGES;
+pub use tasks::{CLAIM_TASKS_MAX, CLINICAL_HELD_BYTES_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
 pub use writer::{
     BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,
 };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{Journal, JournalError};
+use callboard_runtime::{Journal, JournalError, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -21,6 +21,7 @@ use crate::place::Place;
 use crate::readers::Readers;
 use crate::retention::Cleaned;
 use crate::sql::{Db, Sql};
+use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
 
@@ -33,13 +34,16 @@ pub(crate) struct Core {
     /// Of this opening, random.
     pub(crate) run: Arc<str>,
     pub(crate) options: StoreOptions,
+    /// What of clinical tasks is in memory only.
+    pub(crate) held: Arc<Held>,
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Core {
     fn start(options: &StoreOptions, readers: Readers, run: Arc<str>, worker: Arc<str>, batches: Batches) -> Arc<Self> {
         let (writer, ended) = Writer::start(batches, options.queue);
-        Arc::new(Self { writer, readers, worker, run, options: options.clone(), ended: Mutex::new(Some(ended)) })
+        let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
+        Arc::new(Self { writer, readers, worker, run, options, held: Arc::default(), ended })
     }
 
     async fn close(&self) {
@@ -127,6 +131,19 @@ impl SqlStore {
         }
         self.audit.end().await;
         self.core.close().await;
+    }
+
+    /// All its parts, for a system to keep in.
+    pub fn store(&self) -> Store {
+        let audit = self.audit();
+        Store {
+            journal: self.journal(),
+            tasks: self.tasks(Arc::clone(&audit)),
+            inboxes: self.inboxes(Arc::clone(&audit)),
+            notes: self.notes(),
+            audit,
+            run: Arc::clone(&self.core.run),
+        }
     }
 
     /// Its streams.
