@@ -6,6 +6,7 @@ mod check;
 mod clock;
 mod connect;
 mod demo;
+mod directory;
 mod keys;
 mod mcp;
 mod orderly;
@@ -66,6 +67,9 @@ enum Command {
     Tasks(tasks::TasksCommand),
     /// Copy a node's store to a file, also while it runs.
     Backup(backup::BackupArguments),
+    /// Write the directory of agents that a node's store has to a file, or read one into it.
+    #[command(subcommand)]
+    Directory(directory::DirectoryCommand),
     /// Make, list and revoke the keys with which peers show who they are.
     Keys(KeysArguments),
 }
@@ -176,6 +180,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Stdio(arguments) => stdio::run(&arguments),
         Command::Tasks(command) => tasks::run(&command),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Directory(command) => directory::run(&command),
         Command::Keys(arguments) => keys::run(&arguments),
     })
 }

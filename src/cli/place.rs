@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use callboard_runtime::{JournalError, TaskError};
-use callboard_store::{SqlStore, StoreError, StoreOptions, Visitor};
+use callboard_store::{DirectoryError, SqlStore, StoreError, StoreOptions, Visitor};
 use secrecy::SecretString;
 
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, show};
@@ -42,6 +42,12 @@ pub(super) enum StoreFailure {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Task(#[from] TaskError),
+    /// Correct the file.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// Name another file.
+    #[error("{}: {source}", .path.display())]
+    File { path: PathBuf, source: std::io::Error },
     /// It can't be done, as things are.
     #[error("{0}")]
     Refused(String),
@@ -51,7 +57,11 @@ pub(super) enum StoreFailure {
 
 impl StoreFailure {
     fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::InMemory | Self::Store(StoreError::Url(_)))
+        match self {
+            Self::Config(_) | Self::InMemory | Self::Store(StoreError::Url(_)) => true,
+            Self::Directory(error) => !matches!(error, DirectoryError::Journal(_)),
+            _ => false,
+        }
     }
 }
 

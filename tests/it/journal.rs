@@ -213,3 +213,35 @@ async fn a_file_that_is_no_store() {
     assert!(done.err.contains("is not a callboard store; it was left as it is"), "{done:?}");
     assert_eq!(fs::read_to_string(home.path("n.journal.sqlite")).unwrap(), text);
 }
+
+/// Goal: a directory comes back as it was given, members that nobody knows included, and a file that is none changes nothing.
+/// Method: import beside a node, export after its kill and another start, import again; files with a mistake.
+#[tokio::test]
+async fn the_directory_outlives_the_node() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let (running, _) = serve(&home, &[&file]).await;
+    let text = r#"{"version":1,"agents":{"@ann":{"name":"Ann","x-more":[1,2.50]},"@bob":{"name":"Bob"}}}"#;
+    let given = home.write("agents.json", text);
+    let import = async |file_given: &str| home.run(&["directory", "import", file_given, "--topology", &file]).await;
+    let done = import(&given).await;
+    assert_eq!((done.code, &*done.out), (Some(0), "2 new, 0 changed, 0 the same\n"), "{done:?}");
+    running.signal("KILL").await;
+    running.finished().await;
+    let (running, _) = serve(&home, &[&file]).await;
+    let out = home.path("out.json").display().to_string();
+    let done = home.run(&["directory", "export", &out, "--topology", &file]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(fs::read_to_string(&out).unwrap().trim_end(), text);
+    let again = home.run(&["directory", "export", &out, "--topology", &file]).await;
+    assert_eq!(again.code, Some(4), "{again:?}");
+    home.write("agents.json", &text.replace("Bob", "Rob"));
+    assert_eq!(import(&given).await.out, "0 new, 1 changed, 1 the same\n");
+    for wrong in ["", "[]", r#"{"version":2,"agents":{}}"#, r#"{"version":1,"agents":{"a":7}}"#] {
+        let done = import(&home.write("wrong.json", wrong)).await;
+        assert_eq!(done.code, Some(2), "{wrong}: {done:?}");
+    }
+    let done = home.run(&["directory", "export", "-", "--topology", &file]).await;
+    assert_eq!(done.out.trim_end(), text.replace("Bob", "Rob"));
+    end(running).await;
+}
