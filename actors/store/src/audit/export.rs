@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::checkpoint::{Checkpoint, from_hex, hex};
 use super::line::Said;
 use super::look::{VerifyOptions, chains, ends, page};
-use super::verify::{AuditRow, ChainCheck, ChainReport, Ends};
+use super::verify::{AuditRow, ChainCheck, ChainReport, Ends, settle};
 use crate::error::StoreError;
 use crate::open::{Core, SqlStore, Visitor};
 
@@ -58,16 +58,12 @@ impl From<JournalError> for ExportError {
 }
 
 impl SqlStore {
-    /// Writes all chains, or one, to `out`: JSON lines that [`verify_export`] reads back. How many entries there were.
+    /// Writes all chains to `out`: JSON lines that [`verify_export`] reads back. How many entries there were.
     ///
     /// # Errors
     /// The store can't be read, or `out` not written.
-    pub async fn export_audit(
-        &self,
-        chain: Option<&str>,
-        out: &mut (dyn io::Write + Send),
-    ) -> Result<u64, ExportError> {
-        export(&self.core, chain, out).await
+    pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
+        export(&self.core, out).await
     }
 }
 
@@ -76,22 +72,14 @@ impl Visitor {
     ///
     /// # Errors
     /// As there.
-    pub async fn export_audit(
-        &self,
-        chain: Option<&str>,
-        out: &mut (dyn io::Write + Send),
-    ) -> Result<u64, ExportError> {
-        export(&self.core, chain, out).await
+    pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
+        export(&self.core, out).await
     }
 }
 
-async fn export(core: &Core, chain: Option<&str>, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
-    let chains = match chain {
-        Some(chain) => [chain.to_owned()].into(),
-        None => chains(core).await?,
-    };
+async fn export(core: &Core, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
     let mut entries = 0;
-    for chain in &chains {
+    for chain in &chains(core).await? {
         let Ends { counted, first, last, base, last_checkpoint } = ends(core, chain).await?;
         put(out, &Exported::Chain { chain: chain.clone(), counted, first, last, last_checkpoint })?;
         let base = base.filter(|base| base.number < first || first == 0);
@@ -125,7 +113,7 @@ fn put(out: &mut (dyn io::Write + Send), line: &Exported) -> io::Result<()> {
 /// The file, the keys or the anchor can't be read. What is wrong with a chain is in its report.
 pub fn verify_export(from: impl BufRead, options: &VerifyOptions) -> Result<Vec<ChainReport>, ExportError> {
     let (keys, anchor) = options.read(None)?;
-    let mut reports = Vec::new();
+    let mut checked = Vec::new();
     let mut lines = (1..).zip(from.lines()).peekable();
     while let Some((at, line)) = lines.next() {
         let begun: Exported = parsed(at, &line?)?;
@@ -158,12 +146,11 @@ pub fn verify_export(from: impl BufRead, options: &VerifyOptions) -> Result<Vec<
                 }
             }
         }
-        if options.chain.as_ref().is_none_or(|wanted| *wanted == chain) {
-            let check = check.unwrap_or_else(|| ChainCheck::begin(&chain, ends, &keys, &anchor));
-            reports.push(check.end());
-        }
+        let check = check.unwrap_or_else(|| ChainCheck::begin(&chain, ends, &keys, &anchor));
+        checked.push(check.end());
     }
-    Ok(reports)
+    let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
+    Ok(settle(checked).into_iter().filter(is_wanted).collect())
 }
 
 fn parsed(at: usize, line: &str) -> Result<Exported, ExportError> {

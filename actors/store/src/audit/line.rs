@@ -15,6 +15,8 @@ use crate::clock::ms;
 pub const AUDIT_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a name in an entry that had to be cut.
 const NAME_CUT_BYTES: usize = 1024;
+/// The event of a chain's beginning having been removed: `chain`, `up_to`.
+pub(crate) const CUT: &str = "audit.cut";
 /// The line's format.
 const VERSION: u8 = 1;
 
@@ -163,6 +165,20 @@ pub(crate) struct Said<'a> {
 pub(crate) struct SaidWho<'a> {
     #[serde(borrow)]
     pub(crate) id: Cow<'a, str>,
+}
+
+/// What an entry of the event [`CUT`] says.
+#[derive(Deserialize)]
+pub(crate) struct SaidCut<'a> {
+    #[serde(borrow)]
+    pub(crate) more: SaidCutMore<'a>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct SaidCutMore<'a> {
+    #[serde(borrow)]
+    pub(crate) chain: Cow<'a, str>,
+    pub(crate) up_to: u64,
 }
 
 #[cfg(test)]

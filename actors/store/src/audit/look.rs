@@ -11,7 +11,7 @@ use super::anchor::Anchor;
 use super::chain::counter_of;
 use super::checkpoint::{Checkpoint, PublicKeys};
 use super::key::AuditFiles;
-use super::verify::{AuditRow, ChainCheck, ChainReport, Ends};
+use super::verify::{AuditRow, ChainCheck, ChainReport, Cuts, Ends, settle};
 use crate::clock::{ms, time};
 use crate::error::{StoreError, journal_error};
 use crate::open::{Core, SqlStore, Visitor};
@@ -20,7 +20,7 @@ use crate::sql::{Arg, Row};
 
 /// Entries that are shown, by default.
 pub const AUDIT_SHOWN_DEFAULT: usize = 100;
-/// How often a chain is looked at whose beginning was removed meanwhile.
+/// How often a store is looked at whose chains' beginnings are removed meanwhile.
 const LOOKS_MAX: usize = 3;
 
 /// What a chain is verified with.
@@ -134,22 +134,38 @@ async fn verify(core: &Core, options: &VerifyOptions) -> Result<Vec<ChainReport>
     let wanted = options.clone();
     let read = tokio::task::spawn_blocking(move || wanted.read(files.as_ref()));
     let (keys, anchor) = read.await.map_err(|e| JournalError::Store(e.to_string()))??;
-    let chains = match &options.chain {
-        Some(chain) => BTreeSet::from([chain.clone()]),
-        None => {
-            let mut chains = chains(core).await?;
-            let own = &core.options.writer;
-            if anchor.of(own).next().is_some() {
-                chains.insert(own.clone());
-            }
-            chains
+    let mut look = 1;
+    let reports = loop {
+        let mut chains = chains(core).await?;
+        let own = core.options.writer.as_str();
+        let named = options.chain.as_deref();
+        chains.extend(named.map(str::to_owned));
+        if anchor.of(own).next().is_some() {
+            chains.insert(own.to_owned());
         }
+        let mut checked = Vec::with_capacity(chains.len());
+        for chain in &chains {
+            checked.push(verify_one(core, chain, &keys, &anchor).await?);
+        }
+        let reports = settle(checked);
+        // Retention may remove entries while they are looked at, which looks like the work of somebody else.
+        if look >= LOOKS_MAX || reports.iter().all(|report| report.fault.is_none()) || !is_cut(core, &reports).await? {
+            break reports;
+        }
+        look += 1;
     };
-    let mut reports = Vec::with_capacity(chains.len());
-    for chain in &chains {
-        reports.push(verify_one(core, chain, &keys, &anchor).await?);
+    let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
+    Ok(reports.into_iter().filter(is_wanted).collect())
+}
+
+/// Whether a chain begins later than it did when it was looked at.
+async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalError> {
+    for report in reports {
+        if ends(core, &report.chain).await?.first != report.first {
+            return Ok(true);
+        }
     }
-    Ok(reports)
+    Ok(false)
 }
 
 /// Every chain that the store has.
@@ -163,25 +179,22 @@ pub(super) async fn chains(core: &Core) -> Result<BTreeSet<String>, JournalError
     rows.await?.iter().map(name).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
 }
 
-async fn verify_one(core: &Core, chain: &str, keys: &PublicKeys, anchor: &Anchor) -> Result<ChainReport, JournalError> {
-    let mut look = 1;
-    loop {
-        let ends = ends(core, chain).await?;
-        let (first, last) = (ends.first, ends.last);
-        let mut check = ChainCheck::begin(chain, ends, keys, anchor);
-        while check.last() < last {
-            let (rows, checkpoints) = page(core, chain, check.last(), last).await?;
-            if rows.is_empty() || !check.page(&rows, &checkpoints) {
-                break;
-            }
+async fn verify_one(
+    core: &Core,
+    chain: &str,
+    keys: &PublicKeys,
+    anchor: &Anchor,
+) -> Result<(ChainReport, Cuts), JournalError> {
+    let ends = ends(core, chain).await?;
+    let last = ends.last;
+    let mut check = ChainCheck::begin(chain, ends, keys, anchor);
+    while check.last() < last {
+        let (rows, checkpoints) = page(core, chain, check.last(), last).await?;
+        if rows.is_empty() || !check.page(&rows, &checkpoints) {
+            break;
         }
-        let report = check.end();
-        // Retention may remove entries while they are looked at, which looks like the work of somebody else.
-        if report.fault.is_none() || look >= LOOKS_MAX || self::ends(core, chain).await?.first == first {
-            return Ok(report);
-        }
-        look += 1;
     }
+    Ok(check.end())
 }
 
 pub(super) async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError> {

@@ -28,8 +28,21 @@ pub use chain::{CHECKPOINT_AFTER, CHECKPOINT_ENTRIES};
 pub use export::{ExportError, verify_export};
 use key::{AuditFiles, AuditKey};
 pub use line::AUDIT_LINE_BYTES_MAX;
+pub(crate) use line::CUT;
 pub use look::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, VerifyOptions};
+use verify::Cuts;
 pub use verify::{AuditFault, ChainReport};
+
+/// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.
+pub(crate) fn cut(chain: &str, up_to: u64) -> AuditEntry {
+    AuditEntry::new(line::CUT).with("chain", chain).with("up_to", up_to)
+}
+
+/// The last of each chain that these lines tell of.
+pub(crate) fn cuts_in(lines: Vec<&str>) -> Cuts {
+    let said = lines.into_iter().filter_map(|line| serde_json::from_str::<line::SaidCut<'_>>(line).ok());
+    said.map(|said| (said.more.chain.into_owned(), said.more.up_to)).collect()
+}
 
 /// What a store knows of its own chain before it writes to it.
 pub(crate) struct Prepared {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::anchor::Anchor;
 use super::checkpoint::{Checkpoint, Fault, Hash, NO_HASH, PublicKeys, chained};
-use super::line::Said;
+use super::line::{CUT, Said, SaidCut};
 
 /// A row of the audit as it was found.
 #[derive(Debug, Clone)]
@@ -144,8 +144,14 @@ pub(crate) struct ChainCheck<'a> {
     ends: Ends,
     last: u64,
     hash: Hash,
+    /// Up to where chains were cut, by this one's word; and by entries that no checkpoint vouches for yet.
+    cuts: Cuts,
+    cuts_unsigned: Cuts,
     report: ChainReport,
 }
+
+/// The last entry of each chain that was removed on purpose.
+pub(crate) type Cuts = BTreeMap<String, u64>;
 
 impl<'a> ChainCheck<'a> {
     pub(crate) fn begin(chain: &'a str, ends: Ends, keys: &'a PublicKeys, anchor: &'a Anchor) -> Self {
@@ -158,7 +164,8 @@ impl<'a> ChainCheck<'a> {
             signed_up_to: 0,
             fault: None,
         };
-        let mut check = Self { keys, anchored, last: 0, hash: NO_HASH, report, ends };
+        let (cuts, cuts_unsigned) = (Cuts::new(), Cuts::new());
+        let mut check = Self { keys, anchored, last: 0, hash: NO_HASH, cuts, cuts_unsigned, report, ends };
         let base = check.ends.base.take().filter(|base| base.number < check.ends.first || check.ends.first == 0);
         if let Some(base) = base {
             check.begin_after(&base);
@@ -205,7 +212,7 @@ impl<'a> ChainCheck<'a> {
         self.report.fault.is_none()
     }
 
-    fn entry(&self, row: &AuditRow) -> Result<Hash, AuditFault> {
+    fn entry(&mut self, row: &AuditRow) -> Result<Hash, AuditFault> {
         let number = row.number;
         if number != self.last + 1 {
             return Err(AuditFault::Missing { number: self.last + 1 });
@@ -231,6 +238,11 @@ impl<'a> ChainCheck<'a> {
         if said.at_ms != row.at_ms || beside.iter().any(|(said, kept)| said != kept) {
             return changed("what it is found by isn't what it says");
         }
+        if said.event == CUT
+            && let Ok(SaidCut { more }) = serde_json::from_str(&row.line)
+        {
+            self.cuts_unsigned.insert(more.chain.into_owned(), more.up_to);
+        }
         Ok(hash)
     }
 
@@ -246,6 +258,7 @@ impl<'a> ChainCheck<'a> {
         if fault.is_none() {
             self.report.checkpoints += 1;
             self.report.signed_up_to = number;
+            self.cuts.append(&mut self.cuts_unsigned);
         }
         self.report.fault = fault;
     }
@@ -257,8 +270,8 @@ impl<'a> ChainCheck<'a> {
         }
     }
 
-    /// After the last page.
-    pub(crate) fn end(mut self) -> ChainReport {
+    /// After the last page. What the chain says of cuts is for [`settle`].
+    pub(crate) fn end(mut self) -> (ChainReport, Cuts) {
         let Ends { counted, last, last_checkpoint, .. } = self.ends;
         self.report.last = self.last;
         if self.report.fault.is_none() {
@@ -270,8 +283,30 @@ impl<'a> ChainCheck<'a> {
                 self.report.fault = Some(AuditFault::Uncounted { number: counted + 1 });
             }
         }
-        self.report
+        (self.report, self.cuts)
     }
+}
+
+/// The reports of all chains of a store. Where one begins after its first entry, somebody must have signed for the cut.
+pub(crate) fn settle(checked: Vec<(ChainReport, Cuts)>) -> Vec<ChainReport> {
+    let mut cuts = Cuts::new();
+    let mut reports = Vec::with_capacity(checked.len());
+    for (report, told) in checked {
+        for (chain, up_to) in told {
+            let cut = cuts.entry(chain).or_default();
+            *cut = up_to.max(*cut);
+        }
+        reports.push(report);
+    }
+    for report in &mut reports {
+        let cut = cuts.get(&report.chain).copied().unwrap_or_default();
+        // Of one without entries, a checkpoint alone may be left.
+        let first = if report.first == 0 { report.last + 1 } else { report.first };
+        if report.fault.is_none() && first > cut + 1 {
+            report.fault = Some(AuditFault::Missing { number: cut + 1 });
+        }
+    }
+    reports
 }
 
 #[cfg(test)]

@@ -208,7 +208,8 @@ mod tests {
         for circle in [&["a-a"][..], &["a-b", "b-a"], &["ab", "ba"], &["app"], &["apx"], &["ape"], &["apb", "b-p"]] {
             assert_eq!(checked(circle, &known), Err(TaskError::Cycle), "{circle:?}");
         }
-        for fine in [&["a-x"][..], &["ap"], &["a-p", "b-pa"], &["a", "b-a", "c-a", "d-bc"], &["q", "aq", "bqa", "dqab"]] {
+        for fine in [&["a-x"][..], &["ap"], &["a-p", "b-pa"], &["a", "b-a", "c-a", "d-bc"], &["q", "aq", "bqa", "dqab"]]
+        {
             assert_eq!(checked(fine, &known), Ok(()), "{fine:?}");
         }
     }

@@ -130,7 +130,8 @@ async fn a_first_start_that_was_cut_short_is_taken_up() {
         fs::copy(opened.folder().join(name), folder.path().join(name)).unwrap();
     }
     let copied = folder.path().join("store.sqlite");
-    SqlStore::open(&options(&copied)).await.unwrap().close().await;
+    let options = options(&copied).audit_key(opened.folder().join("audit.key"));
+    SqlStore::open(&options).await.unwrap().close().await;
     opened.end().await;
 }
 

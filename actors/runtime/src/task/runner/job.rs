@@ -212,7 +212,8 @@ struct Asking<'a> {
 impl Asking<'_> {
     async fn take(&mut self, event: Event) -> Result<(), Failure> {
         // What the agent gave up is open no more.
-        let given_up: Vec<_> = self.waiting.iter().filter(|(_, w)| w.answer.is_closed()).map(|(k, _)| k.clone()).collect();
+        let given_up: Vec<_> =
+            self.waiting.iter().filter(|(_, w)| w.answer.is_closed()).map(|(k, _)| k.clone()).collect();
         for key in given_up {
             self.waiting.remove(&key);
             self.keep(TaskStep::GivenUp { key }).await?;

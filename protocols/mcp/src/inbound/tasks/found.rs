@@ -45,7 +45,9 @@ impl TaskState {
         let changes = self.store.changes();
         let task = match &live {
             Some(live) => Some(live.seen.borrow().clone()),
-            None => self.store.get(&id).await.map_err(|error| refused(error.into()))?.filter(|task| !left(task).is_zero()),
+            None => {
+                self.store.get(&id).await.map_err(|error| refused(error.into()))?.filter(|task| !left(task).is_zero())
+            }
         };
         let task = task.filter(|task| task.owner == *owner && task.scope == self.scope).ok_or_else(unknown)?;
         let delivering = live.as_ref().map(|live| live.delivering.clone()).unwrap_or_default();

@@ -70,9 +70,10 @@ pub(super) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
             let of_store = || to_rpc_or(code::INVALID_PARAMS, failure.clone());
             Err(sent_by_peer(failure).unwrap_or_else(of_store))
         }
-        TaskOutcome::NotKept => {
-            Err(RpcError::new(mcp::UNAVAILABLE, "the result was of a kind that isn't kept over a restart of the server"))
-        }
+        TaskOutcome::NotKept => Err(RpcError::new(
+            mcp::UNAVAILABLE,
+            "the result was of a kind that isn't kept over a restart of the server",
+        )),
     })
 }
 
@@ -112,9 +113,9 @@ pub(super) fn refused(error: TaskError) -> RpcError {
         | TaskError::KeyReused
         | TaskError::TooLarge { .. }
         | TaskError::Illegal { .. } => code::INVALID_PARAMS,
-        TaskError::Journal(
-            JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_),
-        ) => code::INTERNAL_ERROR,
+        TaskError::Journal(JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_)) => {
+            code::INTERNAL_ERROR
+        }
         _ => mcp::OVERLOADED,
     };
     RpcError::new(code, said)
