@@ -3,6 +3,8 @@
 /// Stores to try it on.
 mod kit;
 
+/// Tasks in memory and in a store go the same way.
+mod alike;
 /// The audit's chain: without gaps, over restarts, found again.
 mod audit;
 /// A copy while others write is whole, and a store.

@@ -227,7 +227,10 @@ async fn circles_are_refused() {
             ..new(id)
         };
         tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"])]).await.unwrap();
+        // Another waits for its part, that for the parent.
+        tasks.begin_all(vec![of("e", None, &[]), of("c", Some("e"), &["p"])]).await.unwrap();
         for circle in [
+            vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],
             vec![of("a", None, &["b"]), of("b", None, &["a"])],
             vec![of("a", Some("b"), &[]), of("b", Some("a"), &[])],
