@@ -128,10 +128,7 @@ async fn entries_are_found() {
         }
         let none = [
             AuditFilter { chain: some("other"), ..AuditFilter::default() },
-            AuditFilter {
-                since: Some(SystemTime::now() + Duration::from_secs(60)),
-                ..AuditFilter::default()
-            },
+            AuditFilter { since: Some(SystemTime::now() + Duration::from_secs(60)), ..AuditFilter::default() },
         ];
         for filter in none {
             assert!(shown(&opened.sql, filter).await.is_empty());
