@@ -90,9 +90,9 @@ async fn rounds(mut opened: Opened, rounds: u32, time_max: Duration) {
         ledger.look(&opened).await;
         if round % WHOLE_LOOK_EVERY == 0 || round == rounds {
             ledger.look_at_all(&opened).await;
+            println!("{round} rounds in {:?}: {}", began.elapsed(), ledger.tally());
         }
         if began.elapsed() > time_max {
-            println!("{round} rounds in {:?}", began.elapsed());
             break;
         }
     }
