@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::command::{Outcome, cargo, program, root, run, target};
+use crate::postgres::{self, Postgres};
 use crate::tools;
 
 /// Cases a property test, when none are given.
@@ -12,10 +13,13 @@ pub const CASES_DEFAULT: u64 = 10_000;
 /// How long libFuzzer looks at one target, in seconds.
 const LIBFUZZER_TIME: &str = "-max_total_time=60";
 
-/// The stress bench, then every ignored test with `soak` in its name.
+/// The stress bench, then every ignored test with `soak` in its name, on SQLite and Postgres where they keep something.
 pub fn soak() -> Outcome {
     run(cargo(&["bench", "--bench", "stress"]))?;
-    run(cargo(&["test", "--workspace", "--release", "--", "--ignored", "soak", "--nocapture"]))
+    let postgres = Postgres::start()?;
+    let mut soaks = cargo(&["test", "--workspace", "--release", "--", "--ignored", "soak", "--nocapture"]);
+    soaks.env(postgres::VARIABLE, postgres.url());
+    run(soaks)
 }
 
 /// Every test, each property with so many cases (those that fix their own number apart): among them the decoders'

@@ -7,6 +7,7 @@ mod examples;
 mod instructions;
 mod long;
 mod peers;
+mod postgres;
 mod tally;
 mod test;
 mod tools;
@@ -19,6 +20,7 @@ usage: cargo xtask TASK
   test                 everything that must hold: format, lints, build, tests, model check, examples, conformance,
                        instructions
   peers                installs the programs that tests/peers talks to, and says how to run one of its tests
+  postgres -- COMMAND  runs it with a Postgres server of its own, whose URL is CALLBOARD_POSTGRES
   conformance [SIDE]   the official MCP suite against our server, our client, or both
   bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
   bench gateway [--rounds N]
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["conformance"] => return test::conformance(None),
         ["conformance", side] => return test::conformance(Some(side)),
         ["peers"] => peers::install(),
+        ["postgres", "--", command @ ..] => postgres::with(command),
         ["bench"] => bench::run(None),
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
         ["bench", "gateway"] => bench::gateway(None),

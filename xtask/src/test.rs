@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 use crate::command::{self, cargo, watch};
 use crate::conformance::{self, Side};
 use crate::peers::{self, Peers};
+use crate::postgres::{self, Postgres};
 use crate::tally::Tally;
 use crate::{examples, instructions, tools};
 
@@ -46,8 +47,15 @@ fn steps(tally: &mut Tally) {
         all.env(peers::VARIABLE, peers.home());
         Ok(())
     });
+    let mut server = None;
+    tally.step("postgres", || {
+        let postgres = server.insert(Postgres::start()?);
+        all.env(postgres::VARIABLE, postgres.url());
+        Ok(())
+    });
     // The arrows and the other rules of the repository are tests/it/tidy.rs.
     tests(tally, "tests", all);
+    drop(server);
     let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--lib", "model"];
     tests(tally, "model check", cargo(&model));
     examples::steps(tally);

@@ -31,9 +31,11 @@ pub fn npm() -> Outcome {
 
 /// A program that the distribution packages: installed if this is root, else the error says how.
 fn of_distribution(name: &str, packages: &[&str]) -> Outcome {
-    if present(name, &["--version"]) {
-        return Ok(());
-    }
+    if present(name, &["--version"]) { Ok(()) } else { install(name, packages) }
+}
+
+/// Installs packages of the distribution if this is root, else the error says how.
+pub fn install(name: &str, packages: &[&str]) -> Outcome {
     let advice = format!("run: sudo apt-get install -y {name}");
     if !is_root() || !present("apt-get", &["--version"]) {
         return Err(format!("{name} is missing; {advice}"));
@@ -69,12 +71,14 @@ pub fn has_libfuzzer() -> bool {
     present("cargo", &["+nightly", "fuzz", "--version"])
 }
 
-fn present(name: &str, arguments: &[&str]) -> bool {
+/// Whether it runs and succeeds.
+pub fn present(name: &str, arguments: &[&str]) -> bool {
     let status = program(name, arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-fn is_root() -> bool {
+/// Whether this runs as root.
+pub fn is_root() -> bool {
     let id = program("id", &["-u"]).output();
     id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }

@@ -3,6 +3,8 @@
 /// Stores to try it on.
 mod kit;
 
+/// The audit's chain: without gaps, over restarts, found again.
+mod audit;
 /// A copy while others write is whole, and a store.
 mod backup;
 /// kill -9.
@@ -19,3 +21,7 @@ mod notes;
 mod open;
 /// What is old enough goes, and nothing else.
 mod retention;
+/// Tasks: the same in memory, in a file and in a database.
+mod tasks;
+/// Somebody who changes the audit is found out.
+mod verify;
