@@ -13,6 +13,8 @@ mod options;
 mod record;
 mod recover;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod tests;
 mod view;
 
