@@ -11,7 +11,7 @@ use callboard_message::{
     Answer, ElicitAnswer, Failure, FailureKind, Named, Principal, Question, RawObject, Sample, SampleAnswer,
 };
 use callboard_runtime::{
-    Agent, AgentRef, CallEvent, Cx, Handlers, Journal, MemoryJournal, PendingQuestion, SyncHandler, System,
+    Agent, AgentRef, AuditEntry, AuditLog, CallEvent, Cx, Handlers, MemoryAudit, PendingQuestion, SyncHandler, System,
 };
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ struct Stage {
     system: System,
     server: AgentRef,
     bridge: Bridge,
-    journal: Arc<MemoryJournal>,
+    kept: Arc<MemoryAudit>,
     heard: Arc<std::sync::Mutex<Vec<RawObject>>>,
 }
 
@@ -114,15 +114,15 @@ impl Stage {
         let answerers = Answerers::new(system.clone(), options).unwrap();
         let mut command = ChildCommand::new("sh", ["-c", SCRIPT]);
         command.set = vec![("ASKS".into(), asks.to_string().into())];
-        let journal = Arc::new(MemoryJournal::default());
-        let kept: Arc<dyn Journal> = journal.clone();
+        let kept = Arc::new(MemoryAudit::default());
+        let audit = AuditLog::new(kept.clone());
         let client = ClientOptions { era: EraChoice::Only(Era::Legacy), dialect, ..ClientOptions::default() };
         let options =
-            BridgeOptions { client, answering: Some(Arc::new(answerers)), journal: Some(kept), ..Default::default() };
+            BridgeOptions { client, answering: Some(Arc::new(answerers)), audit: Some(audit), ..Default::default() };
         let bridge = Bridge::new(SERVER, Endpoint::Child(command), options).unwrap();
         let server = system.spawn(bridge.clone());
         system.directory().register(SERVER, &server).unwrap();
-        Self { system, server, bridge, journal, heard }
+        Self { system, server, bridge, kept, heard }
     }
 
     /// Calls the server's tool as `client`, who answers questions so. Gives the tool's result.
@@ -142,9 +142,8 @@ impl Stage {
     }
 
     /// What was recorded for the audit.
-    async fn recorded(&self) -> Vec<Value> {
-        let records = self.journal.read("audit", 0, 100).await.unwrap();
-        records.into_iter().map(|(_, record)| record.body).collect()
+    fn recorded(&self) -> Vec<AuditEntry> {
+        self.kept.entries()
     }
 
     async fn end(self) {
@@ -188,7 +187,7 @@ async fn the_document_s_question_is_answered_in_its_words() {
     let hints = json!({ "hints": [{ "name": "gpt-4" }, { "name": "claude-3-opus" }] });
     assert_eq!(heard.read::<Value>("modelPreferences"), Some(hints));
     assert_eq!(heard.read::<u32>("maxTokens"), Some(1_024));
-    assert_eq!(stage.recorded().await, Vec::<Value>::new());
+    assert_eq!(stage.recorded(), []);
     stage.end().await;
 }
 
@@ -328,14 +327,17 @@ async fn a_forged_origin_is_ignored() {
     }
     // It is written beside the call.
     let recorded = async {
-        while stage.recorded().await.is_empty() {
+        while stage.recorded().is_empty() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(SOON, recorded).await.unwrap();
-    let records = stage.recorded().await;
+    let records = stage.recorded();
     assert_eq!(records.len(), 1, "{records:?}");
-    assert_eq!((records[0]["event"].as_str(), records[0]["principal"].as_str()), (Some("origin_mismatch"), Some("A")));
+    assert_eq!(
+        (&*records[0].event, records[0].principal.as_ref().map(|(_, id)| id.as_str())),
+        ("origin_mismatch", Some("A"))
+    );
     stage.end().await;
 }
 

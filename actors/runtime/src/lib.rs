@@ -10,6 +10,7 @@ mod any_cell;
 mod aside;
 mod ask;
 mod audit;
+mod audit_policy;
 mod body;
 mod call;
 mod calling;
@@ -59,6 +60,7 @@ pub use ask::Ask;
 pub use audit::{
     AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit,
 };
+pub use audit_policy::{AuditPolicy, ClassOf};
 pub use call::{Answering, CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;
@@ -92,10 +94,11 @@ pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
 pub use system::{ShutdownReport, System};
 pub use task::{
     Begun, By, CANCELLED_WHY, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, LeaseView, MEMORY_TASKS_MAX_DEFAULT,
-    MemoryTasks, NewTask, OnRestart, OpenQuestion, Released, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY,
-    TASK_DEPTH_MAX, TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX,
-    TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId,
-    TaskOutcome, TaskOwner, TaskStep, Tasks, follow,
+    MemoryTasks, NewTask, OnRestart, OpenQuestion, RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT,
+    Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY, TASK_DEPTH_MAX,
+    TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_RENEW_EVERY,
+    TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOutcome, TaskOwner,
+    TaskPage, TaskRunner, TaskStep, Tasks, follow,
 };
 pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};

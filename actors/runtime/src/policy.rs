@@ -61,6 +61,18 @@ pub trait Policy: Send + Sync {
     fn judge_part<'a>(&'a self, _part: Part, _crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// Learns that a link refused: a message, or a `part` of one. Its sender waits for this.
+    fn refused<'a>(&'a self, _part: Option<Part>, _crossing: Crossing<'a>, _failure: &'a Failure) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Tells each link of a refusal.
+async fn tell(links: &[Arc<dyn Policy>], part: Option<Part>, crossing: Crossing<'_>, failure: &Failure) {
+    for link in links {
+        link.refused(part, crossing, failure).await;
+    }
 }
 
 /// The policies of a system, in order. Empty, it costs one load.
@@ -94,7 +106,10 @@ impl PolicyChain {
         }
         let links = self.links.lock().clone();
         for link in links.iter() {
-            link.judge(crossing).await?;
+            if let Err(failure) = link.judge(crossing).await {
+                tell(&links, None, crossing, &failure).await;
+                return Err(failure);
+            }
         }
         Ok(())
     }
@@ -114,7 +129,10 @@ impl PolicyChain {
         }
         let links = self.links.lock().clone();
         for link in links.iter().filter(|link| link.judges_parts()) {
-            link.judge_part(part, crossing).await?;
+            if let Err(failure) = link.judge_part(part, crossing).await {
+                tell(&links, Some(part), crossing, &failure).await;
+                return Err(failure);
+            }
         }
         Ok(())
     }

@@ -213,7 +213,7 @@ impl System {
     }
 
     /// Stops accepting from outside, lets the agents work off what they have and send one another, until `limit`; then
-    /// ends what is left.
+    /// ends what is left. What the audit has waiting is kept, within the same limit.
     pub async fn shutdown(&self, limit: Duration) -> ShutdownReport {
         let deadline = Instant::now() + limit;
         self.inner.draining.store(true, SeqCst);
@@ -228,6 +228,8 @@ impl System {
         // An agent in the middle of a synchronous handler ends when that does.
         let _ = tokio::time::timeout(KILL_WAIT, self.inner.empty()).await;
         self.inner.take_down().await;
+        // A store that is away is waited for as long as agents would have been.
+        let _ = tokio::time::timeout_at(deadline, self.inner.audit.flush()).await;
         report
     }
 

@@ -15,11 +15,12 @@ static COUNT: ManyRows = ManyRows::new(
     2,
     "ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING name, last",
 );
+// The cross join makes SQLite look each pair up, instead of every row.
 static FIND: ManyRows = ManyRows::new(
     "SELECT wanted.column3, record.number FROM (VALUES",
     3,
-    ") AS wanted JOIN record ON record.stream = wanted.column1 AND record.key = wanted.column2 \
-     WHERE record.key IS NOT NULL",
+    ") AS wanted CROSS JOIN record WHERE record.stream = wanted.column1 AND record.key = wanted.column2 \
+     AND record.key IS NOT NULL",
 );
 static INSERT: ManyRows = ManyRows::new("INSERT INTO record (stream, number, key, at_ms, body) VALUES", 5, "");
 

@@ -4,6 +4,7 @@
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
 
 mod append;
+mod audit;
 mod backup;
 mod batch;
 mod chained;
@@ -24,9 +25,14 @@ mod readers;
 mod retention;
 mod sql;
 mod sqlite;
+mod tasks;
 mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
+pub use audit::{
+    AUDIT_LINE_BYTES_MAX, AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_AFTER,
+    CHECKPOINT_ENTRIES, ChainReport, ExportError, VerifyOptions, verify_export,
+};
 pub use backup::BackupReport;
 pub use directory::{
     DIRECTORY_FILE_BYTES_MAX, DIRECTORY_SPACE, DirectoryError, Imported, export_directory, import_directory,
@@ -41,6 +47,7 @@ pub use options::{
 pub use readers::PAGE_MAX;
 pub use retention::{CLEAN_ROWS_MAX, Cleaned};
 pub use sqlite::SIZE_RESERVE_PAGES;
+pub use tasks::{CLAIM_TASKS_MAX, CLINICAL_HELD_BYTES_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
 pub use writer::{
     BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,
 };

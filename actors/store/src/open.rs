@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{Journal, JournalError};
+use callboard_runtime::{Journal, JournalError, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
 
+use crate::audit::{Prepared, SqlAudit};
 use crate::backup::BackupReport;
 use crate::batch::Batches;
 use crate::clock::ms;
@@ -20,6 +21,7 @@ use crate::place::Place;
 use crate::readers::Readers;
 use crate::retention::Cleaned;
 use crate::sql::{Db, Sql};
+use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
 
@@ -32,13 +34,16 @@ pub(crate) struct Core {
     /// Of this opening, random.
     pub(crate) run: Arc<str>,
     pub(crate) options: StoreOptions,
+    /// What of clinical tasks is in memory only.
+    pub(crate) held: Arc<Held>,
     ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Core {
     fn start(options: &StoreOptions, readers: Readers, run: Arc<str>, worker: Arc<str>, batches: Batches) -> Arc<Self> {
         let (writer, ended) = Writer::start(batches, options.queue);
-        Arc::new(Self { writer, readers, worker, run, options: options.clone(), ended: Mutex::new(Some(ended)) })
+        let (options, ended) = (options.clone(), Mutex::new(Some(ended)));
+        Arc::new(Self { writer, readers, worker, run, options, held: Arc::default(), ended })
     }
 
     async fn close(&self) {
@@ -55,6 +60,7 @@ impl Core {
 #[derive(Clone)]
 pub struct SqlStore {
     pub(crate) core: Arc<Core>,
+    pub(crate) audit: Arc<SqlAudit>,
     cleaning: Option<AbortHandle>,
 }
 
@@ -81,15 +87,18 @@ impl SqlStore {
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
+        let audit = Prepared::read(options, &mut db).await?;
         let began = begin_epoch(&mut db, &options.writer, &run).await.map_err(told)?;
         if let Place::Postgres(place) = &place {
             place.is_epoch(began.epoch);
         }
         let worker: Arc<str> = format!("{}#{}", options.writer, began.epoch).into();
-        let batches = Batches::new(Arc::new(place), None, Some(db), Arc::clone(&worker), began.now_ms);
+        let chain = audit.chain(options, &run);
+        let batches = Batches::new(Arc::new(place), Some(chain), Some(db), Arc::clone(&worker), began.now_ms);
         let core = Core::start(options, readers, run, worker, batches);
+        let audit = Arc::new(audit.begin(&core).await?);
         let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
-        Ok(Self { core, cleaning })
+        Ok(Self { core, audit, cleaning })
     }
 
     /// Looks into a store, also beside a node that has it open. Nothing is made or migrated.
@@ -120,7 +129,21 @@ impl SqlStore {
         if let Some(cleaning) = &self.cleaning {
             cleaning.abort();
         }
+        self.audit.end().await;
         self.core.close().await;
+    }
+
+    /// All its parts, for a system to keep in.
+    pub fn store(&self) -> Store {
+        let audit = self.audit();
+        Store {
+            journal: self.journal(),
+            tasks: self.tasks(Arc::clone(&audit)),
+            inboxes: self.inboxes(Arc::clone(&audit)),
+            notes: self.notes(),
+            audit,
+            run: Arc::clone(&self.core.run),
+        }
     }
 
     /// Its streams.

@@ -1,13 +1,14 @@
 //! Removing what has ended and is old enough, a little at a time, so that others' writes get between.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use callboard_runtime::{AuditEntry, JournalError};
 use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
-use crate::clock::duration_ms;
+use crate::audit;
+use crate::clock::{duration_ms, ms};
 use crate::open::Core;
 use crate::sql::{Db, Sql};
 use crate::writer::{Tx, Write};
@@ -48,7 +49,8 @@ pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
     let mut cleaned = Cleaned { tasks, inbox_bodies, ..Cleaned::default() };
     if let Some(keep) = keep.audit {
         cleaned.inbox_entries = all(core, What::InboxEntries { keep }).await?;
-        cleaned.audit = all(core, What::Audit { keep }).await?;
+        let before = ms(SystemTime::now()).saturating_sub(duration_ms(keep));
+        cleaned.audit = all(core, What::Audit { before }).await?;
     }
     if let Some(keep) = keep.streams {
         cleaned.records = all(core, What::Records { keep }).await?;
@@ -91,11 +93,22 @@ pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
 /// What one transaction removes a part of. `keep`: for how long it stays; `None`: until it expires by itself.
 #[derive(Clone, Copy)]
 enum What {
-    Tasks { keep: Option<Duration> },
-    InboxBodies { keep: Option<Duration> },
-    InboxEntries { keep: Duration },
-    Audit { keep: Duration },
-    Records { keep: Duration },
+    Tasks {
+        keep: Option<Duration>,
+    },
+    InboxBodies {
+        keep: Option<Duration>,
+    },
+    InboxEntries {
+        keep: Duration,
+    },
+    /// A cut is on record itself: a time that went on would find something to cut for ever.
+    Audit {
+        before: i64,
+    },
+    Records {
+        keep: Duration,
+    },
 }
 
 impl Write for What {
@@ -115,7 +128,7 @@ impl Write for What {
             Self::Tasks { keep } => Box::pin(remove_tasks(tx.db(), may_be(keep), now)),
             Self::InboxBodies { keep } => Box::pin(remove_bodies(tx.db(), may_be(keep), now)),
             Self::InboxEntries { keep } => Box::pin(remove_entries(tx.db(), before(keep))),
-            Self::Audit { keep } => Box::pin(remove_audit(tx.db(), before(keep))),
+            Self::Audit { before } => Box::pin(remove_audit(tx, before)),
             Self::Records { keep } => Box::pin(remove_records(tx.db(), before(keep))),
         }
     }
@@ -191,8 +204,9 @@ async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
 }
 
 /// A chain begins at its first entry or after a checkpoint: it is cut at a checkpoint that is old enough, which stays, and
-/// never at the last entry.
-async fn remove_audit(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
+/// never at the last entry. The cut is signed with it: a removal that isn't is somebody else's.
+async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
+    let db = tx.db();
     let row = db
         .row(
             "SELECT c.chain, min(c.number), (SELECT min(number) FROM audit WHERE chain = c.chain) FROM audit_checkpoint AS c \
@@ -212,8 +226,21 @@ async fn remove_audit(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
         )
         .await?;
     let to = far.max(next);
+    // What goes may tell of other chains' cuts, and nothing else does.
+    let told = db
+        .rows(
+            "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
+            &[chain.into(), to.into(), audit::CUT.into()],
+        )
+        .await?;
+    let mut cuts = audit::cuts_in(told.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?);
+    cuts.insert(chain.to_owned(), to.unsigned_abs());
     let removed = db.execute("DELETE FROM audit WHERE chain = $1 AND number <= $2", &[chain.into(), to.into()]).await?;
     db.execute("DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2", &[chain.into(), to.into()]).await?;
+    for (chain, up_to) in cuts {
+        tx.audit(audit::cut(&chain, up_to));
+    }
+    tx.sign_audit();
     Ok(removed)
 }
 

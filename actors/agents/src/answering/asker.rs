@@ -1,12 +1,13 @@
 //! The caller as a server sees it that may ask only what it was granted.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::{
     Abilities, Answer, ElicitAction, ElicitAnswer, Failure, FailureKind, Log, Progress, Question, RawObject,
 };
-use callboard_runtime::{CallMeta, Caller};
+use callboard_runtime::{AuditEntry, CallMeta, Caller, JournalError};
 use futures::future::BoxFuture;
 
 use super::Core;
@@ -167,12 +168,20 @@ impl Caller for Asker {
         Box::pin(async move {
             let asked = what(&question);
             let answer = self.answer(question).await;
-            match &answer {
+            let entry = match &answer {
                 // Whoever chose the answerer has said it.
-                Ok(Answer::Sample(_)) => {}
-                Ok(Answer::Elicit(answer)) => self.record(asked, "client", action(answer)),
-                Ok(_) => self.record(asked, "client", "answered"),
-                Err(why) => self.record(asked, "nobody", &why.kind.to_string()),
+                Ok(Answer::Sample(_)) => return answer,
+                Ok(Answer::Elicit(given)) => self.entry(asked, "client", action(given)),
+                Ok(_) => self.entry(asked, "client", "answered"),
+                Err(why) => self.entry(asked, "nobody", why.kind.to_string()),
+            };
+            let log = self.core.system.audit();
+            match &answer {
+                // What a person agreed to must be on record before the server hears of it.
+                Ok(Answer::Elicit(given)) if given.action() == ElicitAction::Accept => {
+                    log.record(entry).await.map_err(unrecorded)?;
+                }
+                _ => log.placed(entry).await,
             }
             answer
         })
@@ -180,18 +189,21 @@ impl Caller for Asker {
 }
 
 impl Asker {
-    /// A line of the audit. It never says what was asked.
-    fn record(&self, asked: &str, by: &str, outcome: &str) {
+    /// An entry of the audit. It never says what was asked.
+    pub(super) fn entry(&self, asked: &'static str, by: &str, outcome: impl Into<Cow<'static, str>>) -> AuditEntry {
         let strategy = match asked {
             "sample" => self.strategy(),
             "elicitation" => self.core.options.elicitation.strategy(&self.source),
             _ => Strategy::ClientForwarded,
         };
-        tracing::info!(
-            target: "callboard::audit", source = &*self.source, call = %self.call.id, asked,
-            strategy = strategy.as_str(), by, outcome, "question"
-        );
+        let entry = AuditEntry::new("question").with_message(asked).with_peer(&*self.source).with_call(self.call.id);
+        let entry = entry.with_principal(&self.call.principal).with_outcome(outcome);
+        entry.with("by", by).with("strategy", strategy.as_str())
     }
+}
+
+fn unrecorded(error: JournalError) -> Failure {
+    Failure::new(FailureKind::Unavailable, format!("the consent can't be put on record: {error}"))
 }
 
 fn action(answer: &ElicitAnswer) -> &'static str {

@@ -47,11 +47,9 @@ impl Asker {
         };
         let by = who.to_string();
         let used = Spent::told(&answer.0).unwrap_or_default();
-        tracing::info!(
-            target: "callboard::audit", source = &*self.source, call = %self.call.id, asked = "sample",
-            strategy = strategy.as_str(), by, tokens_in = used.tokens_in, tokens_out = used.tokens_out,
-            outcome = "answered", "question"
-        );
+        let entry = self.entry("sample", &by, "answered");
+        let entry = entry.with("tokens_in", used.tokens_in).with("tokens_out", used.tokens_out);
+        self.core.system.audit().placed(entry).await;
         Ok(with_meta(answer, ANSWERED, RawObject::new().with("by", by).with("strategy", strategy)))
     }
 

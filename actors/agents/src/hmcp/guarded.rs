@@ -152,7 +152,7 @@ impl<D: Duty> Guarded<D> {
                 Ok((reply, told))
             }
             .await;
-            audit::record(&cx, message, &asked, outcome.as_ref().map(|(_, told)| &**told));
+            audit::record(&cx, message, &asked, outcome.as_ref().map(|(_, told)| &**told)).await?;
             outcome.map(|(reply, _)| reply)
         }
     }

@@ -1,4 +1,5 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use callboard_message::DataClass;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use super::{AUDIT_QUEUED_MAX, Audit, AuditEntry, BodyMark};
+use super::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditValue, BodyMark};
 use crate::journal::JournalError;
 use crate::store::{Store, StoreIsSet};
 use crate::sync::Mutex;
@@ -301,6 +302,24 @@ fn tell(entry: &AuditEntry) {
         class = entry.class.as_str(),
         bytes = entry.body.as_ref().map(|body| body.bytes),
         outcome = entry.outcome.as_deref(),
-        more = ?entry.more,
+        more = %More(&entry.more),
     );
+}
+
+/// `name="text" other=3`.
+struct More<'a>(&'a BTreeMap<&'static str, AuditValue>);
+
+impl fmt::Display for More<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            match value {
+                AuditValue::Text(text) => write!(f, "{space}{name}={text:?}")?,
+                AuditValue::Number(number) => write!(f, "{space}{name}={number}")?,
+                AuditValue::Flag(flag) => write!(f, "{space}{name}={flag}")?,
+                AuditValue::List(list) => write!(f, "{space}{name}={list:?}")?,
+            }
+        }
+        Ok(())
+    }
 }

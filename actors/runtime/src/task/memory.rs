@@ -3,6 +3,8 @@
 mod begin;
 mod graph;
 mod kept;
+#[cfg(test)]
+mod tests;
 
 use std::future::ready;
 use std::sync::Arc;
@@ -89,7 +91,11 @@ impl Tasks for MemoryTasks {
     }
 
     fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>> {
-        self.change(|kept, now| Ok(kept.claim(&claim, now)))
+        let (claimed, is_news) = self.kept.lock().claim(&claim, SystemTime::now());
+        if is_news {
+            self.changes.send_modify(|number| *number += 1);
+        }
+        Box::pin(ready(Ok(claimed)))
     }
 
     fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>> {

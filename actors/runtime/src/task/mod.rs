@@ -2,8 +2,11 @@
 
 mod error;
 mod follow;
+mod id;
 mod memory;
+mod new;
 mod record;
+mod runner;
 mod step;
 
 use std::sync::Arc;
@@ -17,10 +20,12 @@ use crate::journal::JournalError;
 
 pub use error::TaskError;
 pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
-pub use record::{
-    LeaseView, NewTask, OnRestart, OpenQuestion, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, Task, TaskEvent, TaskId,
-    TaskOutcome, TaskOwner,
+pub use new::{NewTask, OnRestart};
+pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
+pub use runner::{
+    RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT, RunnerHandle, RunnerOptions, TaskRunner,
 };
 pub use step::{CANCELLED_WHY, TaskStep};
 

@@ -7,8 +7,8 @@ use callboard_message::{Failure, FailureKind, RawObject, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::record::{OnRestart, OpenQuestion, Task, TaskEvent, TaskOutcome, size, size_of_failure};
-use super::{TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
+use super::record::{OpenQuestion, Task, TaskEvent, TaskOutcome, size, size_of_failure};
+use super::{OnRestart, TASK_EVENTS_MAX_DEFAULT, TASK_SAID_EVENTS_MAX, TaskError};
 
 /// What can happen to a task. No step names a state: the state follows from it.
 #[derive(Clone, Serialize, Deserialize)]

@@ -220,7 +220,7 @@ fn circles_are_refused() {
             needs: ids(needs),
             ..new(id)
         };
-        tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"])]).await.unwrap();
+        tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"]), of("c", Some("p"), &[])]).await.unwrap();
         for circle in [
             vec![of("a", None, &["a"])],
             vec![of("a", None, &["b"]), of("b", None, &["a"])],
@@ -229,6 +229,8 @@ fn circles_are_refused() {
             // The parent waits for its part, that for a task that waits for the parent.
             vec![of("a", Some("p"), &["x"])],
             vec![of("a", Some("p"), &["b"]), of("b", None, &["p"])],
+            // A part of its part.
+            vec![of("a", Some("c"), &["p"])],
         ] {
             assert_eq!(tasks.begin_all(circle).await.unwrap_err(), TaskError::Cycle);
         }

@@ -7,6 +7,7 @@ use callboard_runtime::{
     ENTRIES_AT_ONCE_MAX, ENTRY_BYTES_MAX_DEFAULT, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes,
     JournalError, Mark, MemoryAudit, MemoryInboxes, NewEntry,
 };
+use callboard_store::{AuditFilter, VerifyOptions};
 use futures::future::join_all;
 
 use crate::kit::{Opened, stores};
@@ -28,7 +29,7 @@ fn entry(recipient: &str, body: &str) -> NewEntry {
 }
 
 fn of(opened: &Opened) -> Arc<dyn Inboxes> {
-    opened.sql.inboxes(Arc::new(MemoryAudit::default()))
+    opened.sql.store().inboxes
 }
 
 /// Runs a body on inboxes in memory and on those of each store.
@@ -187,6 +188,31 @@ async fn limits() {
         assert_eq!(inboxes.waiting("eve").await.unwrap(), 0);
         assert_eq!(inboxes.mark("bob", &[2], Mark::Read).await.unwrap(), 1);
         assert_eq!(inboxes.accept(vec![entry("bob", "x")]).await.unwrap()[0].number, 10_002);
+    })
+    .await;
+}
+
+/// Goal: each entry that is taken in is on record once, with its size and hash and never its body; one that is refused isn't.
+/// Method: a plain one, a personal one, a twin, a refused call; what the audit says of them after a restart.
+#[tokio::test]
+async fn on_record() {
+    stores(async |mut opened| {
+        let personal = NewEntry { class: DataClass::Personal, key: Some("k".into()), ..entry("eve", "Maria Silva") };
+        let kept = of(&opened).accept(vec![entry("bob", "abc"), personal.clone()]).await.unwrap();
+        of(&opened).accept(vec![personal]).await.unwrap();
+        of(&opened).accept(vec![entry("bob", "x"), entry("", "x")]).await.unwrap_err();
+        opened.restart().await;
+        let filter = AuditFilter { event: Some("agent_communication".into()), ..AuditFilter::default() };
+        let mut lines: Vec<_> = opened.sql.audit_lines(&filter).await.unwrap();
+        lines.sort_by_key(|line| line.number);
+        let lines: Vec<_> = lines.into_iter().map(|line| line.line).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| !line.contains("Maria") && line.contains(r#""peer":"ann""#)), "{lines:?}");
+        assert!(lines[0].contains(r#""agent":"bob""#) && lines[0].contains("sha256:ba7816bf8f01cfea"), "{lines:?}");
+        assert!(kept[1].mark.hash.starts_with("hmac-sha256:") && lines[1].contains(&kept[1].mark.hash), "{lines:?}");
+        let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
+        assert!(reports.iter().all(|report| report.fault.is_none()), "{reports:?}");
+        opened
     })
     .await;
 }

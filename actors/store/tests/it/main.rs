@@ -3,8 +3,12 @@
 /// Stores to try it on.
 mod kit;
 
+/// The audit's chain: without gaps, over restarts, found again.
+mod audit;
 /// A copy while others write is whole, and a store.
 mod backup;
+/// kill -9.
+mod crash;
 /// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
 mod disk;
 /// Inboxes: accepted, delivered, read; after a restart too.
@@ -17,3 +21,7 @@ mod notes;
 mod open;
 /// What is old enough goes, and nothing else.
 mod retention;
+/// Tasks: the same in memory, in a file and in a database.
+mod tasks;
+/// Somebody who changes the audit is found out.
+mod verify;

@@ -126,12 +126,12 @@ async fn a_newer_store_is_left_alone() {
 async fn a_first_start_that_was_cut_short_is_taken_up() {
     let opened = in_file(|options| options).await;
     let folder = TempDir::new().unwrap();
-    for ending in ["", "-wal"] {
-        let name = format!("store.sqlite{ending}");
-        fs::copy(opened.folder().join(&name), folder.path().join(&name)).unwrap();
+    for name in ["store.sqlite", "store.sqlite-wal", "audit.key"] {
+        fs::copy(opened.folder().join(name), folder.path().join(name)).unwrap();
     }
     let copied = folder.path().join("store.sqlite");
-    SqlStore::open(&options(&copied)).await.unwrap().close().await;
+    let options = options(&copied).audit_key(opened.folder().join("audit.key"));
+    SqlStore::open(&options).await.unwrap().close().await;
     opened.end().await;
 }
 

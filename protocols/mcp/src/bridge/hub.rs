@@ -1,7 +1,7 @@
 //! What one incarnation of a bridge is made of, and how a message goes through it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use callboard_message::{Change, Failure, FailureKind, RawObject};
 use callboard_runtime::{CallMeta, Cx};
@@ -81,8 +81,8 @@ impl Hub {
         about: Arc<Mutex<Option<RawObject>>>,
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
-        let desk =
-            Desk { server: name.clone(), answering: options.answering.clone(), journal: options.journal.clone() };
+        let audit = options.audit.clone().map(OnceLock::from).unwrap_or_default();
+        let desk = Desk { server: name.clone(), answering: options.answering.clone(), audit };
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
@@ -128,6 +128,7 @@ impl Hub {
 
     /// The surroundings of the call, with questions going to whoever answers them.
     fn relayed(&self, cx: &Cx) -> Cx {
+        self.desk.audit.get_or_init(|| cx.system().audit().clone());
         match cx.call() {
             Some(call) => cx.within(self.desk.relayed(CallMeta::clone(call))),
             None if self.options.answering.is_some() => {

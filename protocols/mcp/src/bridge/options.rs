@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{Answering, Backoff, Journal};
+use callboard_runtime::{Answering, AuditLog, Backoff};
 
 use super::tools::ToolOptions;
 use crate::outbound::ClientOptions;
@@ -74,8 +74,8 @@ pub struct BridgeOptions {
     pub ping_every: Option<Duration>,
     /// Which calls of tools are sent again, and which results are kept.
     pub tools: ToolOptions,
-    /// Where what has to be kept is recorded, in stream `audit`, beside the log.
-    pub journal: Option<Arc<dyn Journal>>,
+    /// The audit that is told what a server is up to. `None`: the one of the bridge's system.
+    pub audit: Option<AuditLog>,
 }
 
 impl Default for BridgeOptions {
@@ -93,7 +93,7 @@ impl Default for BridgeOptions {
             backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
             ping_every: None,
             tools: ToolOptions::default(),
-            journal: None,
+            audit: None,
         }
     }
 }

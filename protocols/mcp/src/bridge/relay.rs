@@ -1,14 +1,13 @@
 //! Who is asked in the course of one call: whoever answers in the caller's stead, or the caller.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
     Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Log, Principal, Progress, Question, RawObject,
     Sample, SessionId,
 };
-use callboard_runtime::{Answering, CallMeta, Caller, Journal, PeerSession, Record};
+use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
-use serde_json::json;
 
 /// A member by which some servers say for whom they ask.
 const CLAIMED_ORIGIN: &str = "original_client_id";
@@ -20,7 +19,8 @@ pub(super) struct Desk {
     /// The agent that stands for the server.
     pub(super) server: String,
     pub(super) answering: Option<Arc<dyn Answering>>,
-    pub(super) journal: Option<Arc<dyn Journal>>,
+    /// Known with the first call.
+    pub(super) audit: OnceLock<AuditLog>,
 }
 
 impl Desk {
@@ -50,24 +50,12 @@ impl Desk {
         self.relayed(background).caller.clone()
     }
 
-    /// Records that a server claims to ask for somebody who isn't behind the call. What it claims isn't kept.
+    /// Records that a server claims to ask for somebody who isn't behind the call: the claim is ignored, and not kept.
     fn record_mismatch(&self, origin: &Origin) {
-        tracing::warn!(
-            target: "callboard::audit", event = "origin_mismatch", server = %self.server, call = %origin.call,
-            "a server's question claims another origin than its call has; the claim is ignored"
-        );
-        let (Some(journal), Ok(runtime)) = (self.journal.clone(), tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        let body = json!({
-            "event": "origin_mismatch", "server": self.server, "call": origin.call, "principal": origin.principal.id,
-        });
-        let record = Record { stream: "audit".into(), key: None, body };
-        runtime.spawn(async move {
-            if let Err(error) = journal.append(record).await {
-                tracing::error!(target: "callboard::audit", %error, "a record is lost");
-            }
-        });
+        let entry = AuditEntry::new("origin_mismatch").with_peer(&self.server).with_call(origin.call);
+        if let Some(audit) = self.audit.get() {
+            audit.note(entry.with_principal(&origin.principal).with_outcome("ignored"));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::changes::Changes;
 use super::modern::ModernState;
 use super::options::InboundOptions;
 use super::surface::Surface;
-use super::tasks::TaskState;
+use super::tasks::{self, TaskState};
 
 /// One agent as an MCP server: what all transports and both eras of it share.
 pub(crate) struct Endpoint {
@@ -26,13 +26,15 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(agent: AgentRef, options: InboundOptions) -> Arc<Self> {
         let options = Arc::new(options);
-        Arc::new(Self {
+        let endpoint = Arc::new(Self {
             changes: Changes::of(agent.clone()),
             surface: RwLock::new(Arc::new(Surface::new(agent, options.clone()))),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,
-        })
+        });
+        tasks::start(&endpoint);
+        endpoint
     }
 
     /// Who is served now. What a request began with it goes on with.

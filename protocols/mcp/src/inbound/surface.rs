@@ -11,7 +11,7 @@ use callboard_message::surface::{
 };
 use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
+use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction, OnRestart};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -61,6 +61,11 @@ impl Surface {
     /// Whether a tool may run as a task. A tool that the agent lists itself says so there: `Forbidden` here.
     pub(crate) fn task_support(&self, tool: &str) -> TaskSupport {
         self.tools.get(tool, Era::Legacy).map_or(TaskSupport::Forbidden, |tool| tool.task)
+    }
+
+    /// What becomes of a tool's task where the process ends in the midst of it.
+    pub(crate) fn on_restart(&self, tool: &str) -> OnRestart {
+        self.tools.get(tool, Era::Legacy).map_or(OnRestart::Fail, |tool| tool.on_restart)
     }
 
     /// The arguments of a tool that headers repeat. None of a tool that the agent lists itself: its schema isn't known here.

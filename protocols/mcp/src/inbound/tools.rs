@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use callboard_message::surface::RESERVED_PREFIX;
 use callboard_message::{MessageSpec, RawObject};
+use callboard_runtime::OnRestart;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -18,6 +19,8 @@ pub(crate) struct Tool {
     pub(crate) reply: Reply,
     /// Whether it may run as a task.
     pub(crate) task: TaskSupport,
+    /// What becomes of its task where the process ends in the midst of it.
+    pub(crate) on_restart: OnRestart,
     /// The arguments that headers repeat, in the modern era.
     pub(crate) header_params: Vec<HeaderParam>,
 }
@@ -123,8 +126,9 @@ impl Tool {
             Some("required") => TaskSupport::Required,
             _ => TaskSupport::Forbidden,
         };
+        let on_restart = OnRestart::of(&spec);
         let listed = [Era::Legacy, Era::Modern].map(|era| listed(&spec, reply, era).to_raw());
-        Self { listed, reply, task, header_params }
+        Self { listed, reply, task, on_restart, header_params }
     }
 }
 

@@ -6,7 +6,7 @@ use callboard_mcp::bridge::BridgeOptions;
 use callboard_mcp::outbound::{ClientOptions, Era};
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::testkit::{Probe, eventually};
-use callboard_runtime::{Answering, CallMeta, Caller, Changed, Journal, MemoryJournal};
+use callboard_runtime::{Answering, AuditLog, CallMeta, Caller, Changed, MemoryAudit};
 use serde_json::json;
 
 use crate::bridge_kit::{Person, Site, ask_as, child, of, send_as, text};
@@ -207,9 +207,10 @@ async fn forged_origins_are_ignored() {
             hear; text "$call" done
         done
     "#;
-    let journal = Arc::new(MemoryJournal::default());
+    let kept = Arc::new(MemoryAudit::default());
+    let audit = AuditLog::new(kept.clone());
     let site = Site::new();
-    let bridge = site.bridge(child(script), BridgeOptions { journal: Some(journal.clone()), ..of(Era::Legacy) });
+    let bridge = site.bridge(child(script), BridgeOptions { audit: Some(audit.clone()), ..of(Era::Legacy) });
     let [a, b] = ["client-a", "client-b"].map(|name| Person::new(name, r#"{"sampling":{}}"#));
     let sessions = (a.session(), b.session());
     ask_as(&bridge, b.call_in(&sessions.1), json!({ "claimed": "client-b" })).await.unwrap();
@@ -220,19 +221,12 @@ async fn forged_origins_are_ignored() {
     assert_eq!(b.asked.lock().unwrap().len(), 1);
     assert_eq!(metadata(&a), r#"{"kept":1}"#);
     assert_eq!(metadata(&b), r#"{"original_client_id":"client-b","kept":1}"#);
-    let mut records = Vec::new();
-    for _ in 0..100 {
-        records = journal.read("audit", 0, 10).await.unwrap();
-        if !records.is_empty() {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-    eventually("it is recorded", SOON, || !records.is_empty()).await;
-    assert_eq!(records.len(), 1);
-    let body = &records[0].1.body;
-    assert_eq!((&body["event"], &body["principal"]), (&json!("origin_mismatch"), &json!("client-a")));
-    assert!(!body.to_string().contains("client-b"));
+    soon(audit.flush()).await;
+    let entries = kept.entries();
+    assert_eq!(entries.len(), 1);
+    let behind = entries[0].principal.as_ref().map(|(_, id)| id.as_str());
+    assert_eq!((&*entries[0].event, behind), ("origin_mismatch", Some("client-a")));
+    assert!(!format!("{:?}", entries[0]).contains("client-b"));
     site.end().await;
 }
 

@@ -157,9 +157,9 @@ fn questions_are_recorded() {
     let lines = recording.text();
     let audit: Vec<&str> = lines.lines().filter(|line| line.contains("callboard::audit")).collect();
     assert_eq!(audit.len(), 2, "{lines}");
-    for part in ["source=\"s\"", "by=\"model:m\"", "tokens_in=3", "tokens_out=4", "strategy=\"magictunnel_handled\""] {
+    for part in ["peer=\"s\"", "by=\"model:m\"", "tokens_in=3", "tokens_out=4", "strategy=\"magictunnel_handled\""] {
         assert!(audit[0].contains(part), "{part} {}", audit[0]);
     }
-    assert!(audit[1].contains("source=\"t\"") && audit[1].contains("denied"), "{}", audit[1]);
+    assert!(audit[1].contains("peer=\"t\"") && audit[1].contains("denied"), "{}", audit[1]);
     assert!(!lines.contains("how are you") && !lines.contains("from m"));
 }

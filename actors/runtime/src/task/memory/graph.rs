@@ -25,6 +25,12 @@ impl<'a> Graph<'a> {
                 parts.entry(parent).or_default().push(&task.id);
             }
         }
+        // From new tasks the way to those that are there leads over needs only.
+        if new.iter().any(|task| !task.needs.is_empty()) {
+            for (parent, part) in kept.open_parts() {
+                parts.entry(parent).or_default().push(part);
+            }
+        }
         Self { kept, new: new.iter().map(|task| (&task.id, *task)).collect(), parts }
     }
 

@@ -61,6 +61,12 @@ impl Kept {
         self.slot(id).map(|slot| &*slot.task)
     }
 
+    /// Tasks that have not ended, each after its parent.
+    pub(super) fn open_parts(&self) -> impl Iterator<Item = (&TaskId, &TaskId)> {
+        let open = self.slots.values().filter(|slot| !slot.task.state.is_terminal());
+        open.filter_map(|slot| Some((slot.task.parent.as_ref()?, &slot.task.id)))
+    }
+
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Task>> {
         self.slot(id).map(|slot| slot.task.clone())
     }
@@ -154,10 +160,12 @@ impl Kept {
         Lease { task: id.clone(), by: by.to_owned(), epoch }
     }
 
-    pub(super) fn claim(&mut self, claim: &Claim, now: SystemTime) -> Vec<Claimed> {
+    /// Work, and whether anything has changed: whoever looks for work when something did must not wake itself.
+    pub(super) fn claim(&mut self, claim: &Claim, now: SystemTime) -> (Vec<Claimed>, bool) {
         let now = self.now(now);
         let is_ready = |slot: &&Slot| slot.task.scope == claim.scope && slot.task.is_ready(now);
         let ready: Vec<_> = self.slots.values().filter(is_ready).map(|slot| slot.task.clone()).collect();
+        let is_news = !ready.is_empty();
         let mut claimed = Vec::new();
         for task in ready {
             if claimed.len() >= claim.tasks_max {
@@ -177,7 +185,7 @@ impl Kept {
             let lease = self.lease(&task.id, &claim.by, claim.lease, now);
             claimed.extend(self.get(&task.id).map(|task| (task, lease)));
         }
-        claimed
+        (claimed, is_news)
     }
 
     pub(super) fn renew(&mut self, by: &str, lease: Duration, now: SystemTime) -> u64 {

@@ -92,8 +92,14 @@ pub fn arguments(test: &str) -> [&str; 4] {
     ["--exact", test, "--ignored", "--nocapture"]
 }
 
-/// A store that a parent names in an environment variable: a URL, as `Opened::child_store` makes it.
+/// A store that a parent names in an environment variable, as `Opened::child_store` does; without a key's file, the key is
+/// beside the store.
 pub fn of_parent(variable: &str) -> StoreOptions {
-    let url = std::env::var(variable).unwrap();
-    StoreOptions::parse(&url, Path::new("."), None).unwrap().clean_every(None)
+    let store = std::env::var(variable).unwrap();
+    let (url, key) = store.split_once(' ').map_or((store.as_str(), None), |(url, key)| (url, Some(key)));
+    let options = StoreOptions::parse(url, Path::new("."), None).unwrap().clean_every(None);
+    match key {
+        Some(key) => options.audit_key(key),
+        None => options,
+    }
 }

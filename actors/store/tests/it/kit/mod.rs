@@ -50,11 +50,12 @@ impl Opened {
         self.options.clone()
     }
 
-    /// The store as a URL for a child process, which opens it by `of_parent`.
+    /// The store for a child process, which opens it by `of_parent`: a URL, a space, the audit key's file.
     pub fn child_store(&self) -> String {
+        let key = self.folder().join("audit.key");
         match &self.database {
-            None => format!("sqlite:{}", self.file().display()),
-            Some(Database { server, name }) => at(server, name).to_string(),
+            None => format!("sqlite:{} {}", self.file().display(), key.display()),
+            Some(Database { server, name }) => format!("{} {}", at(server, name), key.display()),
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) async fn listen(
     if !filter.task_ids.is_empty() && !tasks::declares(client) {
         return Err(tasks::undeclared());
     }
-    let (task_ids, mut steps) = tasks::follow(endpoint, &principal, std::mem::take(&mut filter.task_ids));
+    let (task_ids, mut steps) = tasks::follow(endpoint, &principal, std::mem::take(&mut filter.task_ids)).await;
     filter.task_ids = task_ids;
 
     let lost = CancellationToken::new();

@@ -223,7 +223,7 @@ async fn may_ask(
             let hand_over = Box::new(move |successor| peer.hand_over(successor));
             Box::pin(tasks::adopt(
                 endpoint,
-                Adoption { principal: &principal, client: client.clone(), work, hand_over },
+                Adoption { principal: &principal, client: client.clone(), params, work, hand_over },
             ))
         };
         let becomes_task = method == "tools/call" && tasks::asks_first(endpoint, params, &client);

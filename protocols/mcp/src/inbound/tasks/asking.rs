@@ -39,6 +39,16 @@ pub(super) fn answer(question: &Question, result: &RawValue) -> Result<Answer, F
     })
 }
 
+/// What an answer was made of.
+pub(super) fn raw(answer: &Answer) -> Box<RawValue> {
+    match answer {
+        Answer::Sample(sample) => sample.0.to_raw(),
+        Answer::Elicit(elicited) => elicited.0.to_raw(),
+        Answer::Roots(roots) => roots.0.to_raw(),
+        _ => RawObject::new().to_raw(),
+    }
+}
+
 /// The same question, with a member more in its `_meta`.
 pub(super) fn with_meta(question: &Question, name: &str, value: &RawObject) -> Question {
     let mut question = question.clone();

@@ -7,14 +7,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
 use callboard_rpc::{RpcError, code, encode_notification};
+use callboard_runtime::{OpenQuestion, Task, TaskFilter};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 
 use super::live::{Delivering, Live};
-use super::record::{OpenQuestion, Owner, TaskRecord};
+use super::record::{outcome, refused};
 use super::view::{self, RELATED_TASK};
-use super::{Found, TaskRequest, asking};
+use super::{TaskRequest, asking};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::surface::{object, tool_name};
@@ -64,10 +65,10 @@ async fn begin(
     ttl: Option<Duration>,
 ) -> Result<Box<RawValue>, RpcError> {
     let poll = endpoint.tasks.options.poll_interval;
-    let task = endpoint.tasks.begin(endpoint, request, ttl).await?;
-    let created = RawObject::new().with("task", view::legacy(&task.seen.borrow(), poll));
-    if let Some(link) = request.unsolicited {
-        tokio::spawn(tell_steps(task, link.clone(), poll));
+    let (task, live) = endpoint.tasks.begin(endpoint, request, ttl).await?;
+    let created = RawObject::new().with("task", view::legacy(&task, poll));
+    if let (Some(live), Some(link)) = (live, request.unsolicited) {
+        tokio::spawn(tell_steps(live, link.clone(), poll));
     }
     Ok(created.to_raw())
 }
@@ -108,28 +109,29 @@ fn wanted(params: Option<&RawValue>) -> Result<Option<Wanted>, RpcError> {
 
 async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let found = endpoint.tasks.find(request).await?;
-    Ok(view::legacy(&found.record, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(view::legacy(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    let found = endpoint.tasks.find(request).await?;
-    if !found.record.state.is_terminal() {
-        found.cancel().await;
-    }
-    let now = found.now();
-    if found.record.state.is_terminal() || now.state != TaskState::Canceled {
-        let status = view::legacy_status(&now);
+    let mut found = endpoint.tasks.find(request).await?;
+    let had_ended = found.task.state.is_terminal();
+    found.cancel().await?;
+    let now = &found.task;
+    if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
+        let status = view::legacy_status(now);
         return Err(RpcError::new(code::INVALID_PARAMS, format!("the task has ended: {status}")));
     }
-    Ok(view::legacy(&now, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(view::legacy(now, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let tasks = &endpoint.tasks;
     let after = object(request.params)?.get("cursor").filter(|raw| raw.get() != "null").map(after).transpose()?;
-    let owner = Owner::of(&request.call.principal, request.session);
+    let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = endpoint.options.page_items_max.max(1);
-    let (page, more) = tasks.store.page(&owner, after.unwrap_or(0), items_max).await;
+    let theirs = TaskFilter { scope: Some(tasks.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
+    let page = tasks.store.list(theirs, after.unwrap_or(0), items_max).await;
+    let (page, more) = page.map_err(|error| refused(error.into()))?;
     let seen: Vec<_> = page.iter().map(|task| view::legacy(task, tasks.options.poll_interval)).collect();
     let mut result = RawObject::new().with("tasks", seen);
     if let Some(last) = page.last().filter(|_| more) {
@@ -151,31 +153,26 @@ fn after(cursor: &RawValue) -> Result<u64, RpcError> {
 
 /// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
 async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    let Found { record, live } = endpoint.tasks.find(request).await?;
-    let Some(mut live) = live else { return come_to(&record) };
-    let (mut asked, mut delivering) = (FuturesUnordered::new(), live.delivering.subscribe());
+    let mut found = endpoint.tasks.find(request).await?;
+    let (mut asked, mut delivering) = (FuturesUnordered::new(), found.delivering.subscribe());
     loop {
         delivering.mark_unchanged();
-        let record = live.seen.borrow_and_update().clone();
-        if record.state.is_terminal() {
-            return come_to(&record);
+        if found.task.state.is_terminal() {
+            return come_to(&found.task);
         }
-        for open in &record.open {
-            if let Some(delivering) = live.deliver(&open.key) {
-                asked.push(ask(request, &record, open, delivering));
+        for open in &found.task.open {
+            if let Some(delivering) = found.deliver(&open.key) {
+                asked.push(ask(request, &found.task, open, delivering));
             }
         }
         tokio::select! {
-            changed = live.seen.changed() => {
-                // Without a step it was forgotten: its time is over.
-                changed.map_err(|_| RpcError::new(code::INVALID_PARAMS, "there is no such task"))?;
-            }
+            changed = found.changed() => changed?,
             // Whoever was asked may have gone: then a question is free again.
             Ok(()) = delivering.changed() => {}
             Some((key, answer, delivered)) = asked.next() => {
                 // Nobody could be asked here and now; somebody may at the next `tasks/result`.
                 if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {
-                    live.answer(key, answer).await;
+                    found.answer(key, answer).await?;
                 }
                 drop(delivered);
             }
@@ -187,7 +184,7 @@ type Asked = (String, Result<Answer, Failure>, Delivering);
 
 fn ask<'a>(
     request: &'a TaskRequest<'_>,
-    task: &TaskRecord,
+    task: &Task,
     open: &OpenQuestion,
     delivering: Delivering,
 ) -> BoxFuture<'a, Asked> {
@@ -203,15 +200,15 @@ fn ask<'a>(
 }
 
 /// Just what the call itself would have answered, and which task it belongs to.
-fn come_to(task: &TaskRecord) -> Result<Box<RawValue>, RpcError> {
-    match task.outcome.as_deref() {
+fn come_to(task: &Task) -> Result<Box<RawValue>, RpcError> {
+    match outcome(task) {
         Some(Ok(result)) => {
             let mut result = RawObject::parse(result).unwrap_or_default();
             let meta = result.object("_meta").unwrap_or_default();
             result.set("_meta", meta.with(RELATED_TASK, view::related(task)));
             Ok(result.to_raw())
         }
-        Some(Err(error)) => Err(error.clone()),
+        Some(Err(error)) => Err(error),
         None => Err(RpcError::new(mcp::CANCELLED, "the task was cancelled")),
     }
 }

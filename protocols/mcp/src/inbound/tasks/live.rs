@@ -1,24 +1,29 @@
-//! A task that runs: its call, and the one place that takes its steps.
+//! A task that runs here: its call, and the one place that takes its steps.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Duration;
 
 use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, Progress, Question};
 use callboard_rpc::RpcError;
-use callboard_runtime::Caller;
+use callboard_runtime::{By, Caller, Lease, OpenQuestion, Released, Task, TaskError, TaskEvent, TaskStep};
 use futures::future::BoxFuture;
-use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::asking::nobody;
+use super::asking::{self, nobody};
 use super::options::TASK_QUESTIONS_MAX;
-use super::record::{OpenQuestion, Step, TaskRecord};
+use super::record::{Outcome, ended, may_be_tried_again, refused};
 use crate::inbound::endpoint::Endpoint;
 
 /// Events that wait for a task to take them; then whoever has one waits, and what may be lost is.
 const EVENTS_WAITING_MAX: usize = 64;
+/// How long the store is tried again with the end of a task; then what another reads of it decides.
+const END_TRIED_FOR: Duration = Duration::from_secs(30);
+const TRY_AGAIN_FIRST: Duration = Duration::from_millis(50);
+const TRY_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// Events that are read at once.
+const EVENTS_READ_MAX: usize = 100;
 
 /// What happens to a running task from outside its call.
 pub(super) enum Event {
@@ -30,13 +35,17 @@ pub(super) enum Event {
     Answered {
         key: String,
         answer: Result<Answer, Failure>,
-        taken: oneshot::Sender<()>,
+        taken: oneshot::Sender<Result<(), RpcError>>,
     },
     Cancel {
-        taken: oneshot::Sender<()>,
+        taken: oneshot::Sender<Result<(), RpcError>>,
     },
     /// A question may have been given up.
     Look,
+    /// Somebody else took a step.
+    CatchUp,
+    /// Another has the task.
+    Lost,
 }
 
 /// A handle to a running task.
@@ -44,32 +53,43 @@ pub(super) enum Event {
 pub(super) struct Live {
     events: mpsc::Sender<Event>,
     /// The task as it is now.
-    pub(super) seen: watch::Receiver<Arc<TaskRecord>>,
+    pub(super) seen: watch::Receiver<Arc<Task>>,
+    /// Its worker's right to it.
+    pub(super) lease: Lease,
     /// Questions that are being put to somebody right now.
     pub(super) delivering: Arc<watch::Sender<HashSet<String>>>,
 }
 
 impl Live {
     /// Answers a question; nothing where it waits no more. Ends when the task has taken it.
-    pub(super) async fn answer(&self, key: String, answer: Result<Answer, Failure>) {
-        let (taken, was_taken) = oneshot::channel();
-        if self.events.send(Event::Answered { key, answer, taken }).await.is_ok() {
-            let _ = was_taken.await;
-        }
+    pub(super) async fn answer(&self, key: String, answer: Result<Answer, Failure>) -> Result<(), RpcError> {
+        self.tell(|taken| Event::Answered { key, answer, taken }).await
     }
 
     /// Cancels the call. Ends when the task is cancelled, or had ended before.
-    pub(super) async fn cancel(&self) {
+    pub(super) async fn cancel(&self) -> Result<(), RpcError> {
+        self.tell(|taken| Event::Cancel { taken }).await
+    }
+
+    async fn tell(&self, event: impl FnOnce(oneshot::Sender<Result<(), RpcError>>) -> Event) -> Result<(), RpcError> {
         let (taken, was_taken) = oneshot::channel();
-        if self.events.send(Event::Cancel { taken }).await.is_ok() {
-            let _ = was_taken.await;
+        match self.events.send(event(taken)).await {
+            // It has ended in between: so it has taken nothing, and needs nothing.
+            Ok(()) => was_taken.await.unwrap_or(Ok(())),
+            Err(_) => Ok(()),
         }
     }
 
-    /// Takes a question to put it to somebody; `None` where another does so already.
-    pub(super) fn deliver(&self, key: &str) -> Option<Delivering> {
-        let taken = self.delivering.send_if_modified(|keys| keys.insert(key.to_owned()));
-        taken.then(|| Delivering { all: self.delivering.clone(), key: key.to_owned() })
+    /// Has it look at what others did to it in the store.
+    pub(super) fn catch_up(&self) {
+        // In a queue that is full there are events that end in a look at the store.
+        let _ = self.events.try_send(Event::CatchUp);
+    }
+
+    /// Ends its work here: it is another's.
+    pub(super) async fn lost(&self) {
+        // It may have ended by itself.
+        let _ = self.events.send(Event::Lost).await;
     }
 }
 
@@ -77,6 +97,14 @@ impl Live {
 pub(super) struct Delivering {
     all: Arc<watch::Sender<HashSet<String>>>,
     key: String,
+}
+
+impl Delivering {
+    /// Takes a question to put it to somebody; `None` where another does so already.
+    pub(super) fn of(all: &Arc<watch::Sender<HashSet<String>>>, key: &str) -> Option<Self> {
+        let is_taken = all.send_if_modified(|keys| keys.insert(key.to_owned()));
+        is_taken.then(|| Self { all: all.clone(), key: key.to_owned() })
+    }
 }
 
 impl Drop for Delivering {
@@ -138,12 +166,17 @@ impl Drop for Look<'_> {
 }
 
 /// The call of a task, until it ends. Dropped, it is cancelled.
-pub(super) type Work = BoxFuture<'static, Result<Box<RawValue>, RpcError>>;
+pub(super) type Work = BoxFuture<'static, Outcome>;
 
 /// What a task is made of.
 pub(super) struct Begin<'a> {
     pub(super) endpoint: Arc<Endpoint>,
-    pub(super) record: Arc<TaskRecord>,
+    pub(super) task: Arc<Task>,
+    pub(super) lease: Lease,
+    /// It goes on after its process ended.
+    pub(super) is_resumed: bool,
+    /// For how long it is kept, from now on.
+    pub(super) left: Duration,
     pub(super) abilities: Abilities,
     pub(super) told: Option<Arc<dyn Caller>>,
     /// Begins the call, or goes on with it: it gets its caller, and until when it may take.
@@ -152,78 +185,108 @@ pub(super) struct Begin<'a> {
 
 /// Begins a task that the store has. It runs, and stays until its time is over, in a tokio task of its own.
 pub(super) fn begin(begin: Begin<'_>) -> Live {
-    let Begin { endpoint, record, abilities, told, work } = begin;
+    let Begin { endpoint, task, lease, is_resumed, left, abilities, told, work } = begin;
     let (events, happening) = mpsc::channel(EVENTS_WAITING_MAX);
-    let expiry = Instant::now() + record.ttl;
+    let expiry = Instant::now() + left;
     let caller = TaskCaller { events: events.clone(), abilities, told };
     let work = work(Arc::new(caller), expiry);
-    let (seen, watched) = watch::channel(record);
-    let task = Task { endpoint, seen, waiting: HashMap::new(), keys: HashSet::new() };
-    tokio::spawn(task.live(happening, work, expiry));
-    Live { events, seen: watched, delivering: Arc::new(watch::Sender::new(HashSet::new())) }
+    let read = task.last_event;
+    let (seen, watched) = watch::channel(task);
+    let worker = Worker {
+        endpoint,
+        lease: lease.clone(),
+        is_resumed,
+        seen,
+        read,
+        is_lost: false,
+        waiting: HashMap::new(),
+        keys: HashSet::new(),
+    };
+    tokio::spawn(worker.live(happening, work, expiry));
+    Live { events, seen: watched, lease, delivering: Arc::new(watch::Sender::new(HashSet::new())) }
 }
 
-struct Task {
+/// Who waits for an answer.
+struct Waiting {
+    question: Arc<Question>,
+    answer: oneshot::Sender<Result<Answer, Failure>>,
+}
+
+struct Worker {
     endpoint: Arc<Endpoint>,
-    seen: watch::Sender<Arc<TaskRecord>>,
+    lease: Lease,
+    is_resumed: bool,
+    seen: watch::Sender<Arc<Task>>,
+    /// The number of the last event that is known here.
+    read: u64,
+    /// Another has the task, or nobody can say.
+    is_lost: bool,
     /// Who waits for the answer to each open question.
-    waiting: HashMap<String, oneshot::Sender<Result<Answer, Failure>>>,
+    waiting: HashMap<String, Waiting>,
     /// The keys of all its questions so far: none is used twice in the life of a task.
     keys: HashSet<String>,
 }
 
-impl Task {
+impl Worker {
     async fn live(mut self, mut happening: mpsc::Receiver<Event>, work: Work, expiry: Instant) {
         let endpoint = self.endpoint.clone();
         let stopped = endpoint.tasks.stopped();
         {
             let mut work = work;
-            while !self.record().state.is_terminal() {
+            while !self.is_over() {
                 tokio::select! {
                     biased;
                     // Before its call, which has the same deadline: a task is gone then, not failed.
                     () = sleep_until(expiry) => break,
                     () = stopped.cancelled() => break,
                     Some(event) = happening.recv() => self.take(event).await,
-                    outcome = &mut work => self.step(Step::Ended(Arc::new(outcome))).await,
+                    outcome = &mut work => tokio::select! {
+                        () = self.end(outcome) => {}
+                        () = stopped.cancelled() => break,
+                    },
                 }
             }
         }
         // Whatever the call still does elsewhere is cancelled by now; what comes finds the task ended.
         drop(happening);
         self.waiting.clear();
-        tokio::select! {
-            () = sleep_until(expiry) => {}
-            () = stopped.cancelled() => {}
+        if !self.is_lost {
+            tokio::select! {
+                () = sleep_until(expiry) => endpoint.tasks.forget(&self.lease.task).await,
+                () = stopped.cancelled() => endpoint.tasks.release(&self.lease, Released::Interrupted).await,
+            }
         }
-        endpoint.tasks.forget(&self.record().id).await;
+        endpoint.tasks.is_gone(&self.lease);
     }
 
-    fn record(&self) -> Arc<TaskRecord> {
-        self.seen.borrow().clone()
+    fn is_over(&self) -> bool {
+        self.is_lost || self.seen.borrow().state.is_terminal()
     }
 
     async fn take(&mut self, event: Event) {
         match event {
-            Event::Said(message) => self.step(Step::Said(message)).await,
+            // How far it came isn't worth more than a try.
+            Event::Said(message) => drop(self.step(TaskStep::Said(message)).await),
             Event::Asked { question, answer } => self.asked(question, answer).await,
             Event::Answered { key, answer, taken } => {
-                if let Some(waiting) = self.waiting.remove(&key) {
-                    self.step(Step::Settled(key)).await;
-                    let _ = waiting.send(answer);
-                }
-                let _ = taken.send(());
+                let _ = taken.send(self.answered(key, answer).await.map_err(refused));
             }
             Event::Cancel { taken } => {
-                self.step(Step::Cancelled).await;
-                let _ = taken.send(());
+                let cancelled = self.step(TaskStep::cancelled()).await;
+                // Ended otherwise is ended.
+                let _ = taken.send(if self.is_over() { Ok(()) } else { cancelled.map_err(refused) });
             }
             Event::Look => {}
+            Event::CatchUp => self.catch_up().await,
+            Event::Lost => self.is_lost = true,
         }
-        let given_up: Vec<_> = self.waiting.iter().filter(|(_, w)| w.is_closed()).map(|(key, _)| key.clone()).collect();
+        let is_given_up = |(_, waiting): &(&String, &Waiting)| waiting.answer.is_closed();
+        let given_up: Vec<_> = self.waiting.iter().filter(is_given_up).map(|(key, _)| key.clone()).collect();
         for key in given_up {
-            self.waiting.remove(&key);
-            self.step(Step::Settled(key)).await;
+            // Kept open where the store is away: the next look tries again.
+            if self.step(TaskStep::GivenUp { key: key.clone() }).await.is_ok() || self.is_over() {
+                self.waiting.remove(&key);
+            }
         }
     }
 
@@ -234,19 +297,102 @@ impl Task {
         }
         let nth = self.keys.len() + 1;
         let wanted = question.take_key().unwrap_or_else(|| format!("q{nth}"));
+        // Those of an earlier life aren't known here.
+        let wanted = if self.is_resumed { format!("{wanted}_{}", self.lease.epoch) } else { wanted };
         let key = if self.keys.contains(&wanted) { format!("{wanted}_{nth}") } else { wanted };
-        self.keys.insert(key.clone());
-        self.waiting.insert(key.clone(), answer);
-        self.step(Step::Asked(OpenQuestion { key, question: Arc::new(question) })).await;
+        let question = Arc::new(question);
+        match self.step(TaskStep::Asked(OpenQuestion { key: key.clone(), question: question.clone() })).await {
+            Ok(()) => {
+                self.keys.insert(key.clone());
+                self.waiting.insert(key, Waiting { question, answer });
+            }
+            Err(error) => drop(answer.send(Err(error.into()))),
+        }
+    }
+
+    /// An answer is kept before the agent has it.
+    async fn answered(&mut self, key: String, answer: Result<Answer, Failure>) -> Result<(), TaskError> {
+        if !self.waiting.contains_key(&key) {
+            return Ok(());
+        }
+        let step = match &answer {
+            Ok(answer) => TaskStep::Answered { key: key.clone(), answer: asking::raw(answer) },
+            Err(_) => TaskStep::GivenUp { key: key.clone() },
+        };
+        self.step(step).await?;
+        if let Some(waiting) = self.waiting.remove(&key) {
+            let _ = waiting.answer.send(answer);
+        }
+        Ok(())
+    }
+
+    /// Its call ended. The store may be away for a while; what came of the call is worth some patience.
+    async fn end(&mut self, outcome: Outcome) {
+        let (until, mut wait) = (Instant::now() + END_TRIED_FOR, TRY_AGAIN_FIRST);
+        let mut step = ended(outcome);
+        while !self.is_over() {
+            match self.step(step.clone()).await {
+                Ok(()) => return,
+                Err(error) if may_be_tried_again(&error) && Instant::now() < until => {
+                    sleep(wait).await;
+                    wait = TRY_AGAIN_MAX.min(wait * 2);
+                }
+                // What can't be kept can't be the end; that it couldn't can.
+                Err(error) if matches!(step, TaskStep::Completed(_)) => step = TaskStep::Failed(error.into()),
+                Err(error) => {
+                    tracing::error!(task = %self.lease.task, %error, "the end of a task wasn't kept");
+                    self.is_lost = true;
+                }
+            }
+        }
     }
 
     /// Takes a step; it is kept before anybody sees it.
-    async fn step(&mut self, step: Step) {
-        let mut next = (*self.record()).clone();
-        if next.step(step, SystemTime::now()).is_ok() {
-            let next = Arc::new(next);
-            self.endpoint.tasks.put(next.clone()).await;
-            self.seen.send_replace(next);
+    async fn step(&mut self, step: TaskStep) -> Result<(), TaskError> {
+        let endpoint = self.endpoint.clone();
+        let kept = endpoint.tasks.store.step(&self.lease.task, By::Worker(&self.lease), vec![step]).await;
+        match kept {
+            Ok(task) if task.last_event > self.read + 1 => {
+                self.seen.send_replace(task);
+                self.catch_up().await;
+                Ok(())
+            }
+            Ok(task) => {
+                self.read = task.last_event;
+                self.seen.send_replace(task);
+                Ok(())
+            }
+            Err(error) => {
+                match error {
+                    TaskError::HasEnded(_) => self.catch_up().await,
+                    TaskError::LostLease | TaskError::NotFound => self.is_lost = true,
+                    _ => tracing::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads what others did to the task: they answer, and end it.
+    async fn catch_up(&mut self) {
+        let store = self.endpoint.tasks.store.clone();
+        loop {
+            let Ok(events) = store.events(&self.lease.task, self.read, EVENTS_READ_MAX).await else { return };
+            if events.is_empty() {
+                break;
+            }
+            for TaskEvent { number, step, .. } in events {
+                self.read = number;
+                let TaskStep::Answered { key, answer } = step else { continue };
+                if let Some(waiting) = self.waiting.remove(&key) {
+                    let _ = waiting.answer.send(asking::answer(&waiting.question, &answer));
+                }
+            }
+        }
+        match store.get(&self.lease.task).await {
+            Ok(Some(task)) => drop(self.seen.send_replace(task)),
+            Ok(None) => self.is_lost = true,
+            Err(_) => {}
         }
     }
 }

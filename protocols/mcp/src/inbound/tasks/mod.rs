@@ -1,46 +1,50 @@
-//! Tasks: calls of tools that outlive the request that began them.
+//! Tasks: calls of tools that outlive the request that began them, and the process.
 //!
-//! One store and one state machine ([`record`]) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
+//! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
 mod asking;
 mod clock;
+mod found;
 mod legacy;
 mod live;
 mod modern;
 mod options;
 mod record;
-mod store;
+mod recover;
 #[cfg(test)]
 mod tests;
 mod view;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, RawObject, TaskState as State};
+use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{CallMeta, Caller};
+use callboard_runtime::{
+    Begun, CallMeta, Caller, JournalError, Lease, NewTask, Released, Task, TaskError, TaskId, TaskOwner, Tasks,
+};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::endpoint::Endpoint;
 use super::link::Link;
 use super::options::InboundOptions;
-use crate::wire::code as mcp;
+use super::surface::tool_name;
 use crate::wire::{Era, Revision};
 use live::{Begin, Live, Work};
-use record::{Owner, TaskRecord};
-use store::{MemoryTasks, TaskStore};
+use record::Extra;
 
 pub(crate) use modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
 pub use options::{
     TASK_POLL_INTERVAL_DEFAULT, TASK_QUESTIONS_MAX, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN,
-    TASKS_MAX_DEFAULT, TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions,
+    TASKS_MAX_DEFAULT, TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions, TaskStore,
 };
+pub(crate) use recover::start;
+
+/// How often a beginning whose outcome is unknown is tried again.
+const BEGIN_TRIES_MAX: usize = 3;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
@@ -72,6 +76,7 @@ pub(crate) async fn intercept(
     if !concerns(endpoint, request.method) {
         return None;
     }
+    start(endpoint);
     match request.revision {
         Revision::V2025_11_25 => legacy::intercept(endpoint, request).await,
         Revision::V2026_07_28 => modern::intercept(endpoint, request).await,
@@ -94,27 +99,48 @@ pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'s
 /// The tasks of an endpoint.
 pub(crate) struct TaskState {
     options: TaskOptions,
-    store: Box<dyn TaskStore>,
-    live: Mutex<HashMap<String, Live>>,
-    last: AtomicU64,
+    store: Arc<dyn Tasks>,
+    /// This run of the process.
+    run: Arc<str>,
+    /// The store is others' too, and outlives the endpoint: see [`recover`].
+    is_shared: bool,
+    /// What its tasks are kept under.
+    scope: String,
+    /// Those that run here.
+    live: Mutex<HashMap<TaskId, Live>>,
+    keeper: OnceLock<()>,
     stopped: CancellationToken,
 }
 
-/// A task that was found.
-pub(crate) struct Found {
-    record: Arc<TaskRecord>,
-    /// While it is kept in this process.
-    live: Option<Live>,
+/// What becomes a task.
+struct Beginning<'a> {
+    principal: &'a Principal,
+    session: Option<u64>,
+    revision: Revision,
+    client: &'a Abilities,
+    /// Of the `tools/call`.
+    params: Option<&'a RawValue>,
+    ttl: Option<Duration>,
+    told: Option<Arc<dyn Caller>>,
+    /// See [`Begin::work`].
+    work: Box<dyn FnOnce(Arc<dyn Caller>, tokio::time::Instant) -> Work + Send + 'a>,
 }
+
+/// A task that was begun, and its handle where it runs here.
+pub(super) type Started = (Arc<Task>, Option<Live>);
 
 impl TaskState {
     pub(crate) fn new(options: &InboundOptions) -> Self {
+        let scope = format!("mcp:{}", options.info.name);
         let options = options.tasks.clone();
-        let store = Box::new(MemoryTasks::new(options.tasks_max, options.of_owner_max));
-        Self { options, store, live: Mutex::default(), last: AtomicU64::new(0), stopped: CancellationToken::new() }
+        let is_shared = options.store.is_some();
+        let TaskStore { tasks: store, run } =
+            options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
+        let (live, keeper, stopped) = (Mutex::default(), OnceLock::new(), CancellationToken::new());
+        Self { options, store, run, is_shared, scope, live, keeper, stopped }
     }
 
-    /// Cancels all that run and forgets all that are kept: nobody is there any more who could ask for them.
+    /// Cancels all that run. What is kept elsewhere stays there, for whoever serves next.
     pub(crate) fn stop(&self) {
         self.stopped.cancel();
     }
@@ -128,101 +154,166 @@ impl TaskState {
         wanted.unwrap_or(self.options.ttl).clamp(TASK_TTL_MIN, self.options.ttl_max.max(TASK_TTL_MIN))
     }
 
-    /// Begins the call that a request asks for as a task. When this returns, anybody who may can find it.
+    fn owner(&self, principal: &Principal, session: Option<u64>) -> TaskOwner {
+        TaskOwner::of(principal, session.map(|session| format!("{}:{session}", self.run)).as_deref())
+    }
+
+    /// Begins the call that a request asks for as a task. When this returns, anybody who may can find it. A request whose key
+    /// was there is answered with the task that has it.
     ///
     /// # Errors
-    /// `OVERLOADED` where too many are kept.
+    /// `OVERLOADED` where too many are kept or the store can't keep more, `INVALID_PARAMS` for what is no key or another's.
     async fn begin(
         &self,
         endpoint: &Arc<Endpoint>,
         request: &TaskRequest<'_>,
         ttl: Option<Duration>,
-    ) -> Result<Live, RpcError> {
-        let owner = Owner::of(&request.call.principal, request.session);
+    ) -> Result<Started, RpcError> {
         // A call of its own: the request's ends with its answer.
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
         let told = (request.background)(call.cancel.clone());
-        let (params, revision) = (request.params.map(RawValue::to_owned), request.revision);
-        let surface = endpoint.clone();
-        let work = Box::new(move |caller, expiry| -> Work {
-            let call = call.with_caller(caller).until(expiry);
-            Box::pin(async move { surface.surface().perform("tools/call", params.as_deref(), revision, call).await })
-        });
-        self.run(owner, ttl, |record| {
-            let (endpoint, abilities) = (endpoint.clone(), request.client.clone());
-            Begin { endpoint, record, abilities, told, work }
-        })
-        .await
-    }
-
-    async fn run<'a>(
-        &self,
-        owner: Owner,
-        ttl: Option<Duration>,
-        begin: impl FnOnce(Arc<TaskRecord>) -> Begin<'a>,
-    ) -> Result<Live, RpcError> {
-        let now = SystemTime::now();
-        let record = Arc::new(TaskRecord {
-            id: Uuid::new_v4().to_string(),
-            owner,
-            number: self.last.fetch_add(1, Ordering::Relaxed) + 1,
-            created: now,
-            updated: now,
-            ttl: self.ttl(ttl),
-            state: State::Working,
-            said: None,
-            open: Vec::new(),
-            outcome: None,
-        });
-        self.store.begin(record.clone()).await.map_err(|full| RpcError::new(mcp::OVERLOADED, full.to_string()))?;
-        let begun = live::begin(begin(record.clone()));
-        self.live().insert(record.id.clone(), begun.clone());
-        Ok(begun)
-    }
-
-    /// A task of `request`'s owner.
-    ///
-    /// # Errors
-    /// `INVALID_PARAMS` where it names none: another's isn't told from one that never was.
-    async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
-        let id = super::surface::object(request.params)?.text("taskId");
-        let id = id.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`taskId` must be a string"))?;
-        let owner = Owner::of(&request.call.principal, request.session);
-        let live = self.live().get(&id).cloned();
-        let record = match &live {
-            Some(live) => Some(live.seen.borrow().clone()),
-            None => self.store.get(&id).await,
+        let work = perform(endpoint, request.params, request.revision, call);
+        let beginning = Beginning {
+            principal: &request.call.principal,
+            session: request.session,
+            revision: request.revision,
+            client: request.client,
+            params: request.params,
+            ttl,
+            told,
+            work,
         };
-        let record = record.filter(|record| record.owner == owner);
-        let record = record.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "there is no such task"))?;
-        Ok(Found { record, live })
+        self.run(endpoint, beginning).await
     }
 
-    async fn put(&self, record: Arc<TaskRecord>) {
-        self.store.put(record).await;
+    async fn run(&self, endpoint: &Arc<Endpoint>, beginning: Beginning<'_>) -> Result<Started, RpcError> {
+        let Beginning { principal, session, revision, client, params, ttl, told, work } = beginning;
+        let left = self.ttl(ttl);
+        let extra = Extra { revision, client: client.clone(), ttl: left };
+        let tool = tool_name(params).unwrap_or_default();
+        let expires = SystemTime::now() + left;
+        let new = NewTask {
+            scope: self.scope.clone(),
+            owner: self.owner(principal, session),
+            key: record::key(params)?,
+            request: record::request(params),
+            class: self.options.class,
+            on_restart: endpoint.surface().on_restart(&tool),
+            deadline: Some(expires),
+            extra: extra.written(),
+            scope_tasks_max: Some(self.options.tasks_max),
+            owner_tasks_max: Some(self.options.of_owner_max),
+            ..NewTask::new(principal.clone(), endpoint.options.info.name.clone(), tool, expires)
+        };
+        match self.keep(new).await.map_err(record::refused)? {
+            Begun::Again(task) => {
+                let live = self.live().get(&task.id).cloned();
+                Ok((task, live))
+            }
+            Begun::New(task, lease) => {
+                let begin = Begin {
+                    endpoint: endpoint.clone(),
+                    task: task.clone(),
+                    lease,
+                    is_resumed: false,
+                    left,
+                    abilities: extra.client,
+                    told,
+                    work,
+                };
+                Ok((task, Some(self.go(begin))))
+            }
+        }
     }
 
-    async fn forget(&self, id: &str) {
-        self.live().remove(id);
-        self.store.remove(id).await;
+    /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to [`recover`], as one that nobody began.
+    async fn keep(&self, new: NewTask) -> Result<Begun, TaskError> {
+        if !self.is_shared {
+            // In memory it is done at once.
+            return self.store.begin(new).await;
+        }
+        let (store, (begun, was_begun)) = (self.store.clone(), tokio::sync::oneshot::channel());
+        tokio::spawn(async move {
+            if let Err(Ok(Begun::New(_, lease))) = begun.send(begin_surely(&*store, new).await)
+                && let Err(error) = store.release(&lease, Released::Waits).await
+            {
+                tracing::warn!(task = %lease.task, %error, "a task that nobody waits for wasn't let go of");
+            }
+        });
+        was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<String, Live>> {
+    /// Has a task run here.
+    fn go(&self, begin: Begin<'_>) -> Live {
+        // Locked before it runs: it takes itself out when it ends.
+        let mut live = self.live();
+        let id = begin.task.id.clone();
+        let begun = live::begin(begin);
+        live.insert(id, begun.clone());
+        begun
+    }
+
+    async fn forget(&self, id: &TaskId) {
+        if let Err(error) = self.store.forget(id).await {
+            // It has expired: the store's retention forgets it too.
+            tracing::warn!(task = %id, %error, "a task whose time is over wasn't forgotten");
+        }
+    }
+
+    async fn release(&self, lease: &Lease, why: Released) {
+        if let Err(error) = self.store.release(lease, why).await {
+            // Its lease runs out.
+            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
+        }
+    }
+
+    /// A task runs here no more.
+    fn is_gone(&self, lease: &Lease) {
+        let mut live = self.live();
+        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
+            live.remove(&lease.task);
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Found {
-    /// Cancels it, where it still runs.
-    async fn cancel(&self) {
-        if let Some(live) = &self.live {
-            live.cancel().await;
-        }
-    }
+/// The work of a call that begins now.
+fn perform(
+    endpoint: &Arc<Endpoint>,
+    params: Option<&RawValue>,
+    revision: Revision,
+    call: CallMeta,
+) -> Box<dyn FnOnce(Arc<dyn Caller>, tokio::time::Instant) -> Work + Send> {
+    let (endpoint, params) = (endpoint.clone(), params.map(RawValue::to_owned));
+    Box::new(move |caller, expiry| {
+        let call = call.with_caller(caller).until(expiry);
+        Box::pin(async move { endpoint.surface().perform("tools/call", params.as_deref(), revision, call).await })
+    })
+}
 
-    /// As it is now.
-    fn now(&self) -> Arc<TaskRecord> {
-        self.live.as_ref().map_or_else(|| self.record.clone(), |live| live.seen.borrow().clone())
+/// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
+async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskError> {
+    let id = new.id.clone();
+    let mut tried = 1;
+    loop {
+        return match store.begin(new.clone()).await {
+            Err(TaskError::Journal(JournalError::Unknown(_))) if tried < BEGIN_TRIES_MAX => {
+                tried += 1;
+                continue;
+            }
+            // It was kept before, and its worker is this process.
+            Ok(Begun::Again(task)) if task.id == id => match &task.lease {
+                Some(view) if view.by == store.worker() => {
+                    let lease = Lease { task: id, by: view.by.clone(), epoch: view.epoch };
+                    Ok(Begun::New(task, lease))
+                }
+                _ => Ok(Begun::Again(task)),
+            },
+            other => other,
+        };
     }
 }

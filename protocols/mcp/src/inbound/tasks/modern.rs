@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::Caller;
+use callboard_runtime::{Caller, Task};
+use futures::future::ready;
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::live::{Begin, Live, Work};
-use super::record::Owner;
-use super::{TaskRequest, asking, view};
+use super::live::Work;
+use super::{Beginning, TaskRequest, asking, view};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::{object, tool_name};
 use crate::inbound::tools::TaskSupport;
-use crate::wire::code as mcp;
+use crate::wire::{Revision, code as mcp};
 
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -54,14 +54,14 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Res
         (TaskSupport::AfterQuestions, true) => None,
         (TaskSupport::Optional | TaskSupport::Required, true) => {
             let begun = endpoint.tasks.begin(endpoint, request, None).await;
-            Some(begun.map(|task| created(endpoint, &task)))
+            Some(begun.map(|(task, _)| created(endpoint, &task)))
         }
     }
 }
 
 /// `CreateTaskResult`.
-fn created(endpoint: &Endpoint, task: &Live) -> Box<RawValue> {
-    let seen = view::modern(&task.seen.borrow(), endpoint.tasks.options.poll_interval);
+fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
+    let seen = view::modern(task, endpoint.tasks.options.poll_interval);
     let mut created = RawObject::new().with("resultType", "task");
     seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
@@ -78,6 +78,8 @@ pub(crate) fn asks_first(endpoint: &Endpoint, params: Option<&RawValue>, client:
 pub(crate) struct Adoption<'a> {
     pub(crate) principal: &'a Principal,
     pub(crate) client: Abilities,
+    /// Of the `tools/call`.
+    pub(crate) params: Option<&'a RawValue>,
     /// The call. It keeps its own deadline.
     pub(crate) work: Work,
     /// Puts somebody in the place of its caller.
@@ -89,75 +91,77 @@ pub(crate) struct Adoption<'a> {
 /// # Errors
 /// `OVERLOADED` where too many are kept: the call is cancelled.
 pub(crate) async fn adopt(endpoint: &Arc<Endpoint>, adoption: Adoption<'_>) -> Result<Box<RawValue>, RpcError> {
-    let Adoption { principal, client, work, hand_over } = adoption;
-    let begun = endpoint.tasks.run(Owner::of(principal, None), None, |record| Begin {
-        endpoint: endpoint.clone(),
-        record,
-        abilities: client,
-        told: None,
-        work: Box::new(|caller, _| {
-            hand_over(caller);
-            work
-        }),
-    });
-    Ok(created(endpoint, &begun.await?))
+    let Adoption { principal, client, params, work, hand_over } = adoption;
+    let begun = endpoint.tasks.run(
+        endpoint,
+        Beginning {
+            principal,
+            session: None,
+            revision: Revision::V2026_07_28,
+            client: &client,
+            params,
+            ttl: None,
+            told: None,
+            work: Box::new(|caller, _| {
+                hand_over(caller);
+                work
+            }),
+        },
+    );
+    Ok(created(endpoint, &begun.await?.0))
 }
 
 /// Those of `ids` that are tasks of the principal's, and a stream of `notifications/tasks` params for each of their steps.
-pub(crate) fn follow(
+pub(crate) async fn follow(
     endpoint: &Endpoint,
     principal: &Principal,
     ids: Vec<String>,
 ) -> (Vec<String>, BoxStream<'static, RawObject>) {
-    let (owner, poll) = (Owner::of(principal, None), endpoint.tasks.options.poll_interval);
-    let live = endpoint.tasks.live();
-    let theirs = ids.into_iter().filter_map(|id| {
-        let live = live.get(&id).filter(|live| live.seen.borrow().owner == owner)?;
-        Some((id, live.seen.clone()))
-    });
-    let (ids, seen): (Vec<_>, Vec<_>) = theirs.unzip();
-    let steps = seen.into_iter().map(|mut seen| {
+    let (tasks, poll) = (&endpoint.tasks, endpoint.tasks.options.poll_interval);
+    let owner = tasks.owner(principal, None);
+    let (mut followed, mut steps) = (Vec::new(), Vec::new());
+    for id in ids {
+        // Whatever stands in the way of one doesn't stand in the way of the others.
+        let Ok(found) = tasks.find_of(&owner, &id).await else { continue };
+        followed.push(id);
         // What it is at the beginning is told too: it may have moved since the client looked.
-        seen.mark_changed();
-        stream::unfold(seen, move |mut seen| async move {
-            seen.changed().await.ok()?;
-            let told = view::detailed(&seen.borrow_and_update(), poll);
-            Some((told, seen))
-        })
-        .boxed()
-    });
-    (ids, stream::select_all(steps).boxed())
+        let first = stream::once(ready(view::detailed(&found.task, poll)));
+        let later = stream::unfold(found, move |mut found| async move {
+            found.changed().await.ok()?;
+            Some((view::detailed(&found.task, poll), found))
+        });
+        steps.push(first.chain(later).boxed());
+    }
+    (followed, stream::select_all(steps).boxed())
 }
 
 async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let found = endpoint.tasks.find(request).await?;
-    Ok(view::detailed(&found.record, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(view::detailed(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    let found = endpoint.tasks.find(request).await?;
+    let mut found = endpoint.tasks.find(request).await?;
     let responses = object(request.params)?.object("inputResponses");
     let responses =
         responses.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
-    for open in &found.record.open {
+    for open in &found.task.open {
         let Some(response) = responses.get(&open.key) else { continue };
         let answer = asking::answer(&open.question, response).map_err(|failure| {
             RpcError::new(code::INVALID_PARAMS, format!("the response under a key doesn't fit: {}", failure.message))
         })?;
         answers.push((open.key.clone(), answer));
     }
-    if let Some(live) = &found.live {
-        for (key, answer) in answers {
-            live.answer(key, Ok(answer)).await;
-        }
+    for (key, answer) in answers {
+        found.answer(key, Ok(answer)).await?;
     }
     Ok(acknowledged())
 }
 
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    endpoint.tasks.find(request).await?.cancel().await;
+    endpoint.tasks.find(request).await?.cancel().await?;
     Ok(acknowledged())
 }
 

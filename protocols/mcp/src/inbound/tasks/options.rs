@@ -1,4 +1,10 @@
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+use callboard_message::DataClass;
+use callboard_runtime::{MemoryTasks, Store, Tasks};
+use uuid::Uuid;
 
 /// How long a task is kept from its beginning, by default, where its client doesn't say.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(600);
@@ -28,6 +34,10 @@ pub struct TaskOptions {
     pub tasks_max: usize,
     /// Most of them that belong to one owner.
     pub of_owner_max: usize,
+    /// Where they are kept. `None`: in memory, as long as the endpoint.
+    pub store: Option<TaskStore>,
+    /// What the requests and outcomes of this endpoint's agent may hold.
+    pub class: DataClass,
 }
 
 impl Default for TaskOptions {
@@ -38,6 +48,40 @@ impl Default for TaskOptions {
             poll_interval: TASK_POLL_INTERVAL_DEFAULT,
             tasks_max: TASKS_MAX_DEFAULT,
             of_owner_max: TASKS_OF_OWNER_MAX_DEFAULT,
+            store: None,
+            class: DataClass::default(),
         }
+    }
+}
+
+/// Where tasks are kept, and by which run of the process.
+#[derive(Clone)]
+pub struct TaskStore {
+    pub(super) tasks: Arc<dyn Tasks>,
+    /// Sessions are counted anew in each run: this tells those of one from those of another.
+    pub(super) run: Arc<str>,
+}
+
+impl TaskStore {
+    /// `run` is another one at each start of the process.
+    pub fn new(tasks: Arc<dyn Tasks>, run: impl Into<Arc<str>>) -> Self {
+        Self { tasks, run: run.into() }
+    }
+
+    /// Tasks that last as long as this value.
+    pub(super) fn in_memory(tasks_max: usize) -> Self {
+        Self::new(Arc::new(MemoryTasks::with_capacity(tasks_max)), Uuid::new_v4().to_string())
+    }
+}
+
+impl From<&Store> for TaskStore {
+    fn from(store: &Store) -> Self {
+        Self { tasks: store.tasks.clone(), run: store.run.clone() }
+    }
+}
+
+impl fmt::Debug for TaskStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskStore({})", self.tasks.worker())
     }
 }

@@ -3,34 +3,35 @@
 use std::time::Duration;
 
 use callboard_message::{RawObject, TaskState};
+use callboard_runtime::Task;
 use serde_json::value::RawValue;
 
 use super::asking;
 use super::clock::iso8601;
-use super::record::TaskRecord;
+use super::record::{outcome, ttl};
 
 /// Member of `_meta` that says which task something belongs to (2025-11-25).
 pub(super) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// MCP's `Task` of 2025-11-25.
-pub(super) fn legacy(task: &TaskRecord, poll: Duration) -> RawObject {
+pub(super) fn legacy(task: &Task, poll: Duration) -> RawObject {
     let seen = common(task, legacy_status(task));
-    seen.with("ttl", millis(task.ttl)).with("pollInterval", millis(poll))
+    seen.with("ttl", millis(ttl(task))).with("pollInterval", millis(poll))
 }
 
 /// `_meta` that says that something belongs to the task.
-pub(super) fn related(task: &TaskRecord) -> RawObject {
-    RawObject::new().with("taskId", &task.id)
+pub(super) fn related(task: &Task) -> RawObject {
+    RawObject::new().with("taskId", task.id.as_str())
 }
 
 /// `Task` of the extension, without what it came to or waits for.
-pub(super) fn modern(task: &TaskRecord, poll: Duration) -> RawObject {
+pub(super) fn modern(task: &Task, poll: Duration) -> RawObject {
     let seen = common(task, modern_status(task));
-    seen.with("ttlMs", millis(task.ttl)).with("pollIntervalMs", millis(poll))
+    seen.with("ttlMs", millis(ttl(task))).with("pollIntervalMs", millis(poll))
 }
 
 /// `DetailedTask` of the extension.
-pub(super) fn detailed(task: &TaskRecord, poll: Duration) -> RawObject {
+pub(super) fn detailed(task: &Task, poll: Duration) -> RawObject {
     let mut seen = modern(task, poll);
     if task.state == TaskState::InputRequired {
         let mut requests = RawObject::new();
@@ -41,8 +42,8 @@ pub(super) fn detailed(task: &TaskRecord, poll: Duration) -> RawObject {
         }
         seen.set("inputRequests", requests);
     }
-    match task.outcome.as_deref() {
-        Some(Ok(result)) => seen.set_raw("result", result.clone()),
+    match outcome(task) {
+        Some(Ok(result)) => seen.set_raw("result", result.to_owned()),
         Some(Err(error)) => {
             let mut told = RawObject::new().with("code", error.code).with("message", &error.message);
             if let Some(data) = &error.data {
@@ -55,8 +56,8 @@ pub(super) fn detailed(task: &TaskRecord, poll: Duration) -> RawObject {
     seen
 }
 
-fn common(task: &TaskRecord, status: &str) -> RawObject {
-    let mut seen = RawObject::new().with("taskId", &task.id).with("status", status);
+fn common(task: &Task, status: &str) -> RawObject {
+    let mut seen = RawObject::new().with("taskId", task.id.as_str()).with("status", status);
     if let Some(said) = &task.said {
         seen.set("statusMessage", said);
     }
@@ -64,14 +65,14 @@ fn common(task: &TaskRecord, status: &str) -> RawObject {
 }
 
 /// In 2025-11-25 a tool that says what went wrong has failed; in the extension its call has completed.
-pub(super) fn legacy_status(task: &TaskRecord) -> &'static str {
-    match task.outcome.as_deref() {
+pub(super) fn legacy_status(task: &Task) -> &'static str {
+    match outcome(task) {
         Some(Ok(result)) if says_error(result) => "failed",
         _ => modern_status(task),
     }
 }
 
-fn modern_status(task: &TaskRecord) -> &'static str {
+fn modern_status(task: &Task) -> &'static str {
     match task.state {
         TaskState::InputRequired | TaskState::AuthRequired => "input_required",
         TaskState::Completed => "completed",

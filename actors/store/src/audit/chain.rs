@@ -1,0 +1,217 @@
+//! Writes a process's chain: each entry's hash holds those of all before it, and a signed checkpoint now and then vouches
+//! for the whole.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use callboard_runtime::AuditEntry;
+use futures::future::BoxFuture;
+
+use super::anchor;
+use super::checkpoint::{Checkpoint, Hash, NO_HASH, chained};
+use super::key::AuditKey;
+use super::line::{Spot, fitted, line};
+use crate::chained::Chained;
+use crate::clock::ms;
+use crate::sql::{Arg, Db, ManyRows};
+
+/// Entries after which a checkpoint is signed.
+pub const CHECKPOINT_ENTRIES: u64 = 256;
+/// How long an entry may be without one.
+pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(60);
+/// The anchor gets a line at most so often, unless a checkpoint was asked for: it is synced apart from the store.
+const ANCHOR_EVERY: Duration = Duration::from_secs(1);
+
+static INSERT: ManyRows = ManyRows::new(
+    "INSERT INTO audit (chain, number, at_ms, event, agent, principal, call_id, class, line, hash) VALUES",
+    10,
+    "",
+);
+
+/// The writer's chain.
+pub(crate) struct Chain {
+    name: String,
+    /// The chain's name among the store's counters.
+    counter: String,
+    run: Arc<str>,
+    key: Arc<AuditKey>,
+    anchor: PathBuf,
+    head: Option<Head>,
+    /// The newest checkpoint that the anchor doesn't have.
+    newest: Option<Checkpoint>,
+    anchored: Option<Instant>,
+    /// Somebody asked for a checkpoint in this transaction.
+    asked: bool,
+    /// There is something to sign or to anchor.
+    owes: Arc<AtomicBool>,
+}
+
+/// Where the chain is, as of the last commit; within a transaction, as of its last entry.
+struct Head {
+    number: u64,
+    hash: Hash,
+    /// The last entry with a checkpoint.
+    signed: u64,
+}
+
+impl Chain {
+    pub(crate) fn new(name: &str, run: Arc<str>, key: Arc<AuditKey>, anchor: PathBuf, owes: Arc<AtomicBool>) -> Self {
+        let (name, counter) = (name.to_owned(), counter_of(name));
+        Self { name, counter, run, key, anchor, head: None, newest: None, anchored: None, asked: false, owes }
+    }
+
+    async fn read_head(&self, db: &mut Db) -> Result<Head, sqlx::Error> {
+        let name = [Arg::from(&self.name)];
+        let number = db.number("SELECT last FROM stream WHERE name = $1", &[Arg::from(&self.counter)]).await?;
+        let signed = db.number("SELECT max(number) FROM audit_checkpoint WHERE chain = $1", &name).await?;
+        let last =
+            db.row("SELECT number, hash FROM audit WHERE chain = $1 ORDER BY number DESC LIMIT 1", &name).await?;
+        let (last, hash) = match &last {
+            Some(row) => (row.int(0)?, Hash::try_from(row.bytes(1)?).ok()),
+            None => (0, Some(NO_HASH)),
+        };
+        if last != number || hash.is_none() {
+            // It goes on, so that what happens now is on record; the gap stays to be seen.
+            tracing::error!(
+                chain = self.name,
+                last,
+                counted = number,
+                "the audit was changed: run `callboard audit verify`"
+            );
+        }
+        Ok(Head { number: number.unsigned_abs(), hash: hash.unwrap_or(NO_HASH), signed: signed.unsigned_abs() })
+    }
+
+    async fn insert(&mut self, db: &mut Db, entries: Vec<AuditEntry>) -> Result<(), sqlx::Error> {
+        let Some(head) = &mut self.head else { return Err(no_head()) };
+        let added = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+        let counted = db
+            .number(
+                "INSERT INTO stream (name, last) VALUES ($1, $2) \
+                 ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
+                &[Arg::from(&self.counter), added.into()],
+            )
+            .await?;
+        if counted.unsigned_abs() != head.number + entries.len() as u64 {
+            return Err(sqlx::Error::Protocol("another process wrote to this audit chain".to_owned()));
+        }
+        let mut rows = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let entry = fitted(entry);
+            let number = head.number + 1;
+            let line = line(&entry, Spot { chain: &self.name, number, run: &self.run });
+            let line = line.map_err(|e| sqlx::Error::Encode(Box::new(e)))?;
+            (head.number, head.hash) = (number, chained(&head.hash, &line));
+            rows.push((entry, number, line, head.hash));
+        }
+        let calls: Vec<_> = rows.iter().map(|(entry, ..)| entry.call.map(|call| call.to_string())).collect();
+        let mut values = Vec::with_capacity(rows.len() * 10);
+        for ((entry, number, line, hash), call) in rows.iter().zip(&calls) {
+            values.extend([
+                Arg::from(&self.name),
+                i64::try_from(*number).unwrap_or(i64::MAX).into(),
+                ms(entry.at).into(),
+                Arg::from(&*entry.event),
+                entry.agent.as_deref().into(),
+                entry.principal.as_ref().map(|(_, id)| id.as_str()).into(),
+                call.as_deref().into(),
+                Arg::from(entry.class.as_str()),
+                line.into(),
+                Arg::from(hash.as_slice()),
+            ]);
+        }
+        INSERT.execute(db, &values).await
+    }
+
+    async fn sign(&mut self, db: &mut Db, now_ms: i64) -> Result<(), sqlx::Error> {
+        let Some(head) = &mut self.head else { return Err(no_head()) };
+        let checkpoint = Checkpoint::sign(&self.name, head.number, &head.hash, now_ms, &self.key);
+        db.execute(
+            "INSERT INTO audit_checkpoint (chain, number, at_ms, hash, key_id, signature) VALUES ($1, $2, $3, $4, $5, $6)",
+            &[
+                Arg::from(&self.name),
+                i64::try_from(head.number).unwrap_or(i64::MAX).into(),
+                now_ms.into(),
+                Arg::from(checkpoint.hash.as_slice()),
+                Arg::from(&checkpoint.key_id),
+                Arg::from(checkpoint.signature.as_slice()),
+            ],
+        )
+        .await?;
+        head.signed = head.number;
+        self.newest = Some(checkpoint);
+        Ok(())
+    }
+
+    /// Tells the anchor of the newest checkpoint, which is committed.
+    async fn tell_anchor(&mut self) {
+        let is_due = self.asked || self.anchored.is_none_or(|anchored| anchored.elapsed() >= ANCHOR_EVERY);
+        let Some(checkpoint) = self.newest.take_if(|_| is_due) else { return };
+        let path = self.anchor.clone();
+        let told = tokio::task::spawn_blocking(move || anchor::append(&path, &checkpoint).map_err(|e| (e, checkpoint)));
+        self.anchored = Some(Instant::now());
+        if let Ok(Err((error, checkpoint))) = told.await {
+            // A later line does as well; until then the store alone tells of it.
+            tracing::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
+            self.newest = Some(checkpoint);
+        }
+    }
+}
+
+/// The name of a chain's counter.
+pub(super) fn counter_of(chain: &str) -> String {
+    format!("a/{chain}")
+}
+
+fn no_head() -> sqlx::Error {
+    sqlx::Error::Protocol("the audit chain's head wasn't read".to_owned())
+}
+
+impl Chained for Chain {
+    fn head<'a>(&'a mut self, db: &'a mut Db) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        Box::pin(async move {
+            if let Some(head) = &self.head {
+                return Ok(head.number);
+            }
+            let head = self.read_head(db).await?;
+            Ok(self.head.insert(head).number)
+        })
+    }
+
+    fn write<'a>(
+        &'a mut self,
+        db: &'a mut Db,
+        entries: Vec<AuditEntry>,
+        now_ms: i64,
+        sign: bool,
+    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            self.asked = sign;
+            if !entries.is_empty() {
+                self.insert(db, entries).await?;
+            }
+            let unsigned = self.head.as_ref().map_or(0, |head| head.number.saturating_sub(head.signed));
+            if unsigned >= CHECKPOINT_ENTRIES || (sign && unsigned > 0) {
+                self.sign(db, now_ms).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn committed(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.tell_anchor().await;
+            let unsigned = self.head.as_ref().is_some_and(|head| head.number > head.signed);
+            self.owes.store(unsigned || self.newest.is_some(), Relaxed);
+        })
+    }
+
+    fn undone(&mut self) {
+        self.head = None;
+        // If it was committed after all, the next checkpoint vouches for it too; if not, nobody may hear of it.
+        self.newest = None;
+        self.owes.store(true, Relaxed);
+    }
+}

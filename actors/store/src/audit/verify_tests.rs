@@ -1,0 +1,320 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use callboard_message::{CallId, Principal};
+use callboard_runtime::AuditEntry;
+use proptest::prelude::*;
+
+use super::super::key::AuditKey;
+use super::super::line::{Spot, line};
+use super::*;
+
+/// Entries of the good chain, with a checkpoint at every third.
+const ENTRIES: u64 = 10;
+
+/// A chain as a store holds it, good until somebody changes it.
+struct Kept {
+    key: AuditKey,
+    rows: Vec<AuditRow>,
+    checkpoints: BTreeMap<u64, Checkpoint>,
+    counted: u64,
+    /// Lines of the anchor, public keys.
+    anchor: String,
+    keys: String,
+}
+
+fn row(number: u64, before: &Hash) -> AuditRow {
+    let at = UNIX_EPOCH + Duration::from_millis(1_000 + number);
+    // The eighth says that the first six were removed, which they are in one test.
+    let event = if number == 8 { "audit.cut" } else { "message" };
+    let entry = AuditEntry { at, ..AuditEntry::new(event) }.with_agent(format!("agent {number}"));
+    let entry = entry.with_principal(&Principal::agent("p")).with_call(CallId::fresh()).with("n", number);
+    let entry = if number == 8 { entry.with("chain", "c").with("up_to", 6_u64) } else { entry };
+    let line = line(&entry, Spot { chain: "c", number, run: "r" }).unwrap();
+    AuditRow {
+        number,
+        at_ms: 1_000 + i64::try_from(number).unwrap(),
+        event: event.into(),
+        agent: entry.agent,
+        principal: Some("p".into()),
+        call_id: entry.call.map(|call| call.to_string()),
+        class: "internal".into(),
+        hash: chained(before, &line).to_vec(),
+        line,
+    }
+}
+
+impl Kept {
+    fn good() -> Self {
+        let key = AuditKey::generate().unwrap();
+        let mut kept = Self {
+            keys: PublicKeys::line(key.public()),
+            rows: Vec::new(),
+            checkpoints: BTreeMap::new(),
+            counted: ENTRIES,
+            anchor: String::new(),
+            key,
+        };
+        let mut hash = NO_HASH;
+        for number in 1..=ENTRIES {
+            let row = row(number, &hash);
+            hash = row.hash.as_slice().try_into().unwrap();
+            kept.rows.push(row);
+            if number % 3 == 0 {
+                let checkpoint = Checkpoint::sign("c", number, &hash, 5_000, &kept.key);
+                kept.anchor += &format!("{}\n", checkpoint.anchor_line());
+                kept.checkpoints.insert(number, checkpoint);
+            }
+        }
+        kept
+    }
+
+    fn at(&mut self, number: usize) -> &mut AuditRow {
+        &mut self.rows[number - 1]
+    }
+
+    /// Hashes everything from an entry on anew, as somebody would who knows how but has no key.
+    fn rehash(&mut self, from: u64) {
+        let mut hash = NO_HASH;
+        for row in &mut self.rows {
+            if row.number >= from {
+                row.hash = chained(&hash, &row.line).to_vec();
+            }
+            hash = row.hash.as_slice().try_into().unwrap();
+        }
+    }
+
+    fn report(&self, rows_a_page: usize) -> ChainReport {
+        let keys = PublicKeys::parse(&self.keys);
+        let anchor = Anchor::parse(&self.anchor, &keys);
+        let ends = Ends {
+            counted: self.counted,
+            first: self.rows.first().map_or(0, |row| row.number),
+            last: self.rows.last().map_or(0, |row| row.number),
+            base: self.checkpoints.values().next().cloned(),
+            last_checkpoint: self.checkpoints.keys().copied().max().unwrap_or_default(),
+        };
+        let mut check = ChainCheck::begin("c", ends, &keys, &anchor);
+        for page in self.rows.chunks(rows_a_page) {
+            if !check.page(page, &self.checkpoints) {
+                break;
+            }
+        }
+        settle(vec![check.end()]).remove(0)
+    }
+
+    fn fault(&self) -> Option<AuditFault> {
+        let report = self.report(4);
+        assert_eq!(report, self.report(1), "pages make a difference");
+        report.fault
+    }
+}
+
+fn attacked(attack: impl FnOnce(&mut Kept)) -> Option<AuditFault> {
+    let mut kept = Kept::good();
+    attack(&mut kept);
+    kept.fault()
+}
+
+fn changed(number: u64, what: &'static str) -> Option<AuditFault> {
+    Some(AuditFault::Changed { number, what })
+}
+
+const HASHED: &str = "its text isn't what was hashed";
+const BESIDE: &str = "what it is found by isn't what it says";
+
+/// Goal: a good chain is good, whole and after its beginning was removed. Method: the good one; its first six removed with
+/// the checkpoints before the one that stays.
+#[test]
+fn good_chains_are_good() {
+    let mut kept = Kept::good();
+    let told = "ok c 1..10 entries, 3 checkpoints, signed up to 9";
+    assert_eq!(kept.report(3).to_string(), told);
+    kept.rows.drain(..6);
+    kept.checkpoints.remove(&3);
+    assert_eq!(kept.report(3).to_string(), "ok c 7..10 entries, 2 checkpoints, signed up to 9");
+
+    let empty = Kept { rows: vec![], checkpoints: BTreeMap::new(), counted: 0, anchor: String::new(), ..Kept::good() };
+    assert_eq!(empty.fault(), None);
+}
+
+/// Goal: each member that was changed is found, in the text and beside it. Method: change one after another in the fifth.
+#[test]
+fn changes_are_found() {
+    let texts = ["agent 5", "\"n\":5", "\"id\":\"p\"", "internal", "message", "\"run\":\"r\"", "1005", "\"v\":1"];
+    for (at, text) in texts.iter().enumerate() {
+        let with = ["agent 6", "\"n\":6", "\"id\":\"q\"", "public", "massage", "\"run\":\"s\"", "1006", "\"v\":2"][at];
+        let fault = attacked(|kept| kept.at(5).line = kept.at(5).line.replace(text, with));
+        assert_eq!(fault, changed(5, HASHED), "{text}");
+    }
+    assert_eq!(attacked(|kept| kept.at(5).hash[0] ^= 1), changed(5, HASHED));
+    assert_eq!(attacked(|kept| kept.at(5).hash.clear()), changed(5, HASHED));
+    let beside: [fn(&mut AuditRow); 6] = [
+        |row| row.agent = None,
+        |row| row.principal = Some("q".into()),
+        |row| row.call_id = None,
+        |row| row.class = "public".into(),
+        |row| row.event = "other".into(),
+        |row| row.at_ms += 1,
+    ];
+    for change in beside {
+        assert_eq!(attacked(|kept| change(kept.at(5))), changed(5, BESIDE));
+    }
+    assert_eq!(attacked(|kept| kept.at(5).line = "{}".into()), changed(5, "its text isn't an entry"));
+}
+
+/// Goal: a change that was hashed anew is found at the next hash that can't be, or at the next checkpoint. Method: hash only
+/// the changed entry anew; everything behind it; sign with another key.
+#[test]
+fn rewriting_needs_the_key() {
+    let change = |kept: &mut Kept| kept.at(5).line = kept.at(5).line.replace("\"n\":5", "\"n\":6");
+    let one = attacked(|kept| {
+        change(kept);
+        let hash: Hash = kept.at(4).hash.as_slice().try_into().unwrap();
+        kept.at(5).hash = chained(&hash, &kept.at(5).line.clone()).to_vec();
+    });
+    assert_eq!(one, changed(6, HASHED));
+    let all = |kept: &mut Kept| {
+        change(kept);
+        kept.rehash(5);
+    };
+    assert_eq!(attacked(all), Some(AuditFault::BadCheckpoint { number: 6 }));
+    // With the checkpoints gone, the anchor knows.
+    let unsigned = |kept: &mut Kept| {
+        all(kept);
+        kept.checkpoints.retain(|number, _| *number < 5);
+    };
+    assert_eq!(attacked(unsigned), Some(AuditFault::NotAnchored { number: 6 }));
+    let foreign = |kept: &mut Kept, name: Option<&str>| {
+        all(kept);
+        let other = AuditKey::generate().unwrap();
+        for number in [6, 9] {
+            let hash: Hash = kept.at(number).hash.as_slice().try_into().unwrap();
+            let mut checkpoint = Checkpoint::sign("c", number as u64, &hash, 5_000, &other);
+            checkpoint.key_id = name.unwrap_or(other.id()).to_owned();
+            kept.checkpoints.insert(number as u64, checkpoint);
+        }
+    };
+    let fault = attacked(|kept| foreign(kept, None));
+    assert!(matches!(fault, Some(AuditFault::UnknownKey { number: 6, .. })), "{fault:?}");
+    let named = attacked(|kept| {
+        let id = kept.key.id().to_owned();
+        foreign(kept, Some(&id));
+    });
+    assert_eq!(named, Some(AuditFault::BadCheckpoint { number: 6 }));
+}
+
+/// Goal: what is missing is named. Method: remove the first, one in the middle, the last with and without what tells of it;
+/// all; the beginning up to a checkpoint, and past one.
+#[test]
+fn removals_are_found() {
+    let missing = |number| Some(AuditFault::Missing { number });
+    let remove = |number: usize| move |kept: &mut Kept| drop(kept.rows.remove(number - 1));
+    assert_eq!(attacked(remove(1)), missing(1));
+    assert_eq!(attacked(remove(5)), missing(5));
+    let truncated = |last, expected| Some(AuditFault::Truncated { last, expected });
+    assert_eq!(attacked(remove(10)), truncated(9, 10));
+    let cut = |kept: &mut Kept, to: u64| {
+        kept.rows.truncate(usize::try_from(to).unwrap());
+        kept.counted = to;
+    };
+    assert_eq!(attacked(|kept| cut(kept, 8)), truncated(8, 9));
+    let with_checkpoints = |kept: &mut Kept| {
+        cut(kept, 8);
+        kept.checkpoints.remove(&9);
+    };
+    assert_eq!(attacked(with_checkpoints), truncated(8, 9));
+    let with_anchor = |kept: &mut Kept| {
+        with_checkpoints(kept);
+        kept.anchor.clear();
+    };
+    assert_eq!(attacked(with_anchor), None, "nothing tells of it: this is what the anchor is for");
+    assert_eq!(attacked(|kept| kept.rows.clear()), truncated(3, 10));
+    let all = |kept: &mut Kept| {
+        kept.rows.clear();
+        kept.checkpoints.clear();
+        kept.counted = 0;
+    };
+    assert_eq!(attacked(all), truncated(0, 9));
+    // As retention would, but nobody signed for it.
+    assert_eq!(attacked(|kept| drop(kept.rows.drain(..9))), missing(7));
+    let past_a_checkpoint = |kept: &mut Kept| drop(kept.rows.drain(..4));
+    assert_eq!(attacked(past_a_checkpoint), missing(4));
+}
+
+/// Goal: a reorder is found at the first of those that were moved. Method: swap two texts, two rows whole; put in one of
+/// another chain.
+#[test]
+fn reorders_are_found() {
+    let moved = |number, says: &str| Some(AuditFault::Moved { number, says: says.to_owned() });
+    let texts = attacked(|kept| {
+        let (fourth, seventh) = (kept.at(4).line.clone(), kept.at(7).line.clone());
+        (kept.at(4).line, kept.at(7).line) = (seventh, fourth);
+    });
+    assert_eq!(texts, moved(4, "c:7"));
+    let rows = attacked(|kept| {
+        kept.rows.swap(3, 6);
+        (kept.at(4).number, kept.at(7).number) = (4, 7);
+    });
+    assert_eq!(rows, moved(4, "c:7"));
+    let foreign = attacked(|kept| kept.at(4).line = kept.at(4).line.replace("\"chain\":\"c\"", "\"chain\":\"d\""));
+    assert_eq!(foreign, moved(4, "d:4"));
+}
+
+/// Goal: checkpoints are checked themselves. Method: change each member of one; put in one of another number.
+#[test]
+fn checkpoints_are_checked() {
+    let bad = |number| Some(AuditFault::BadCheckpoint { number });
+    let changes: [fn(&mut Checkpoint); 4] =
+        [|c| c.hash[3] ^= 1, |c| c.at_ms += 1, |c| c.signature[9] ^= 1, |c| c.signature.clear()];
+    for change in changes {
+        assert_eq!(attacked(|kept| change(kept.checkpoints.get_mut(&6).unwrap())), bad(6));
+    }
+    let other = attacked(|kept| {
+        let third = kept.checkpoints[&3].clone();
+        kept.checkpoints.insert(6, Checkpoint { number: 6, ..third });
+    });
+    assert_eq!(other, bad(6));
+    let unknown = attacked(|kept| kept.keys.clear());
+    assert!(matches!(unknown, Some(AuditFault::UnknownKey { number: 3, .. })), "{unknown:?}");
+    // The one that a cut chain begins after.
+    let base = attacked(|kept| {
+        kept.rows.drain(..3);
+        kept.checkpoints.get_mut(&3).unwrap().hash[0] ^= 1;
+    });
+    assert_eq!(base, bad(3));
+}
+
+/// Goal: an entry that was added without the key is found, or isn't vouched for. Method: add one past the store's count; one
+/// that is counted.
+#[test]
+fn additions_are_not_vouched_for() {
+    let add = |kept: &mut Kept| {
+        let before: Hash = kept.at(10).hash.as_slice().try_into().unwrap();
+        kept.rows.push(row(11, &before));
+    };
+    assert_eq!(attacked(add), Some(AuditFault::Uncounted { number: 11 }));
+    let mut kept = Kept::good();
+    add(&mut kept);
+    kept.counted = 11;
+    let report = kept.report(100);
+    assert_eq!((report.fault, report.last, report.signed_up_to), (None, 11, 9));
+}
+
+proptest! {
+    /// Goal: no byte of a line can be another. Method: flip any bits of any one.
+    #[test]
+    fn any_changed_byte_is_found(at in 0..10_usize, byte in 0..10_000_usize, bits in 1..128_u8) {
+        let mut kept = Kept::good();
+        let line = &mut kept.rows[at].line;
+        let mut bytes = line.clone().into_bytes();
+        let byte = byte % bytes.len();
+        bytes[byte] ^= bits;
+        // Flipped below the eighth bit, ASCII stays UTF-8.
+        *line = String::from_utf8(bytes).unwrap();
+        let number = match kept.fault() {
+            Some(AuditFault::Changed { number, .. } | AuditFault::Moved { number, .. }) => number,
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert_eq!(number, at as u64 + 1);
+    }
+}

@@ -1,0 +1,270 @@
+//! Tasks begin.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use callboard_message::{DataClass, TaskState};
+use callboard_runtime::{
+    Audit, Lease, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, Task, TaskError, TaskId, TaskStep, storable,
+};
+use futures::future::BoxFuture;
+
+use super::graph::{self, Known};
+use super::row::{Stored, columns, stored, whole_ms};
+use super::work::{Means, Work, number};
+use crate::clock::ms;
+use crate::sql::{Arg, ManyRows, Sql};
+use crate::writer::{Tx, Write};
+
+/// What is refused before anybody waits for it.
+pub(super) fn check(new: &NewTask) -> Result<(), TaskError> {
+    new.check()?;
+    for id in [&new.id].into_iter().chain(&new.needs).chain(&new.parent) {
+        storable(id.as_str())?;
+    }
+    let bytes = new.bytes();
+    if bytes > TASK_BYTES_MAX_DEFAULT {
+        return Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT });
+    }
+    Ok(())
+}
+
+/// Keeps tasks of which all or none are kept.
+pub(super) struct Begin {
+    pub(super) new: Vec<NewTask>,
+    /// Whether the first is begun by whoever asks.
+    pub(super) starts: bool,
+    pub(super) means: Means,
+}
+
+/// The tasks as they are now, in their order, and the lease on the first where it is new and was to start.
+pub(super) type Begun = (Vec<Arc<Task>>, Option<Lease>);
+
+impl Write for Begin {
+    type Output = Result<Begun, TaskError>;
+    const NAME: &'static str = "task.begin";
+    const CHANGES_TASKS: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.new.iter().map(NewTask::bytes).sum()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
+        Box::pin(self.begin(tx))
+    }
+}
+
+const BY_KEY: &str = concat!("SELECT ", columns!(), " FROM task WHERE scope = $1 AND owner = $2 AND key = $3");
+const BY_ID: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
+
+static INSERT: ManyRows = ManyRows::new(
+    "INSERT INTO task (id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, \
+     children_open, created_ms, updated_ms, deadline_ms, expires_ms, bytes, request_mark, body) VALUES",
+    20,
+    "",
+);
+static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, needs) VALUES", 2, "");
+
+impl Begin {
+    async fn begin(&self, tx: &mut Tx) -> Result<Result<Begun, TaskError>, sqlx::Error> {
+        let (mut ids, mut fresh) = (Vec::new(), Vec::new());
+        if !tx.db().is_sqlite() {
+            // What another node has begun and not yet committed is waited for.
+            tx.numbers("task", 0).await?;
+        }
+        for new in &self.new {
+            let mark = asked(&*self.means.marks, new);
+            match there(tx, new, &mark).await? {
+                Ok(Some(there)) => ids.push(there),
+                Ok(None) => {
+                    ids.push(new.id.clone());
+                    fresh.push((mark, without_twins(new)));
+                }
+                Err(refused) => return Ok(Err(refused)),
+            }
+        }
+        let (marks, fresh): (Vec<_>, Vec<_>) = fresh.into_iter().unzip();
+        let known = match self.check(tx, &fresh).await? {
+            Ok(known) => known,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        self.insert(tx, &fresh, marks, &known).await?;
+
+        let mut work = Work::new(tx, self.means.clone());
+        for new in &fresh {
+            let mut states = new.needs.iter().filter_map(|need| known.states.get(need));
+            let dead = states.find(|state| state.is_terminal() && **state != TaskState::Completed);
+            if let Some(state) = dead
+                && work.load(&new.id).await?
+            {
+                work.end(&new.id, TaskStep::need_ended(*state)).await?;
+            }
+        }
+        let mut lease = None;
+        if let Some(first) = fresh.first().filter(|_| self.starts)
+            && work.load(&first.id).await?
+        {
+            let worker = work.tx.worker();
+            lease = Some(work.lease(&first.id, &worker, TASK_LEASE));
+            if work.take_own(&first.id, vec![TaskStep::Start]).is_err() {
+                // It waits for others, or was cancelled with one of them.
+                work.change(&first.id, |stored| stored.task.lease = None);
+            }
+        }
+        work.write().await?;
+        let mut tasks = Vec::with_capacity(ids.len());
+        for id in &ids {
+            work.load(id).await?;
+            match work.seen(id) {
+                Ok(task) => tasks.push(task),
+                Err(refused) => return Ok(Err(refused)),
+            }
+        }
+        Ok(Ok((tasks, lease)))
+    }
+
+    /// Whether all of them can be kept, and what there is around them.
+    async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<Known, TaskError>, sqlx::Error> {
+        let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
+        let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
+        for new in fresh {
+            let key = new.key.as_ref().map(|key| (&new.scope, &new.owner, key));
+            if !ids.insert(&new.id) || !key.is_none_or(|key| keys.insert(key)) {
+                return Ok(Err(TaskError::KeyReused));
+            }
+            let scope = of_scope.entry(&new.scope).or_insert(0);
+            *scope += 1;
+            if let Some(tasks_max) = new.scope_tasks_max
+                && count(tx, OF_SCOPE, &[(&new.scope).into()], tasks_max).await? + *scope > tasks_max
+            {
+                return Ok(Err(TaskError::TooMany { tasks_max }));
+            }
+            let owner = of_owner.entry((&new.scope, &new.owner)).or_insert(0);
+            *owner += 1;
+            let args = [(&new.scope).into(), new.owner.as_str().into()];
+            if let Some(tasks_max) = new.owner_tasks_max
+                && count(tx, OF_OWNER, &args, tasks_max).await? + *owner > tasks_max
+            {
+                return Ok(Err(TaskError::TooMany { tasks_max }));
+            }
+        }
+        let bytes = fresh.iter().filter(|new| new.class == DataClass::Clinical).map(NewTask::bytes).sum();
+        if let Err(refused) = self.means.held.make_room(bytes) {
+            return Ok(Err(refused));
+        }
+        match graph::look_up(tx.db(), fresh).await? {
+            Ok(known) => Ok(graph::check(fresh, &known).map(|()| known)),
+            Err(refused) => Ok(Err(refused)),
+        }
+    }
+
+    async fn insert(
+        &self,
+        tx: &mut Tx,
+        fresh: &[NewTask],
+        marks: Vec<String>,
+        known: &Known,
+    ) -> Result<(), sqlx::Error> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let first = tx.numbers("task", fresh.len() as u64).await?;
+        let now = crate::clock::time(tx.now_ms());
+        let worker = tx.worker();
+        let mut parts: HashMap<&TaskId, u32> = HashMap::new();
+        for parent in fresh.iter().filter_map(|new| new.parent.as_ref()) {
+            *parts.entry(parent).or_default() += 1;
+        }
+        let mut rows = Vec::with_capacity(fresh.len());
+        for ((new, request_mark), number) in fresh.iter().zip(marks).zip(first..) {
+            let completed = |need: &&TaskId| known.states.get(*need) == Some(&TaskState::Completed);
+            let waiting = new.needs.iter().filter(|need| !completed(need)).count();
+            let mut task = Task::submitted(new.clone(), number, u32::try_from(waiting).unwrap_or(u32::MAX), now);
+            task.deadline = task.deadline.map(whole_ms);
+            task.expires = whole_ms(task.expires);
+            task.children_open = parts.get(&task.id).copied().unwrap_or_default();
+            let is_held = task.class == DataClass::Clinical;
+            if is_held {
+                self.means.held.begin(&task.id, task.request.take(), self.means.write);
+            }
+            let held_by = is_held.then(|| worker.to_string());
+            let stored = Stored { task, epoch: 0, request_mark, held_by };
+            rows.push((stored.body()?, stored));
+        }
+        let values: Vec<Arg<'_>> = rows.iter().flat_map(|(body, stored)| task_row(stored, body)).collect();
+        INSERT.execute(tx.db(), &values).await?;
+        let needs = fresh.iter().flat_map(|new| new.needs.iter().map(|need| [new.id.as_str(), need.as_str()]));
+        let values: Vec<Arg<'_>> = needs.flatten().map(Arg::from).collect();
+        INSERT_NEEDS.execute(tx.db(), &values).await?;
+        for (parent, new) in parts.into_iter().filter(|(parent, _)| known.states.contains_key(*parent)) {
+            let sql = "UPDATE task SET children_open = children_open + $2 WHERE id = $1";
+            tx.db().execute(sql, &[parent.as_str().into(), i64::from(new).into()]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a task was begun with, as a hash: a keyed one where it could be guessed and isn't kept anyway.
+fn asked(marks: &dyn Audit, new: &NewTask) -> String {
+    let class = if new.class == DataClass::Clinical { new.class } else { DataClass::Internal };
+    marks.mark(class, &new.asked()).hash
+}
+
+/// The task that `new` was begun as before.
+async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<TaskId>, TaskError>, sqlx::Error> {
+    let mut row = None;
+    if let Some(key) = &new.key {
+        row = tx.db().row(BY_KEY, &[(&new.scope).into(), new.owner.as_str().into(), key.into()]).await?;
+    }
+    if row.is_none() {
+        row = tx.db().row(BY_ID, &[new.id.as_str().into()]).await?;
+    }
+    let Some(row) = row else { return Ok(Ok(None)) };
+    let there = stored(&row)?;
+    let same = there.request_mark == mark && there.task.owner == new.owner && there.task.scope == new.scope;
+    Ok(if same { Ok(Some(there.task.id)) } else { Err(TaskError::KeyReused) })
+}
+
+fn without_twins(new: &NewTask) -> NewTask {
+    let mut new = new.clone();
+    let mut once = HashSet::new();
+    new.needs.retain(|need| once.insert(need.clone()));
+    new
+}
+
+const OF_SCOPE: Sql = Sql::same("SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 LIMIT $2) AS there");
+const OF_OWNER: Sql =
+    Sql::same("SELECT count(*) FROM (SELECT 1 AS one FROM task WHERE scope = $1 AND owner = $2 LIMIT $3) AS there");
+
+/// How many there are, as far as that matters.
+async fn count(tx: &mut Tx, sql: Sql, args: &[Arg<'_>], tasks_max: usize) -> Result<usize, sqlx::Error> {
+    let mut args = args.to_vec();
+    args.push(i64::try_from(tasks_max).unwrap_or(i64::MAX).into());
+    Ok(usize::try_from(tx.db().number(sql, &args).await?).unwrap_or_default())
+}
+
+fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {
+    let task = &stored.task;
+    [
+        task.id.as_str().into(),
+        number(task.number).into(),
+        (&task.scope).into(),
+        task.owner.as_str().into(),
+        task.key.as_deref().into(),
+        task.parent.as_ref().map(TaskId::as_str).into(),
+        (&task.agent).into(),
+        (&task.message).into(),
+        task.class.as_str().into(),
+        task.on_restart.as_str().into(),
+        task.state.as_str().into(),
+        i64::from(task.waiting).into(),
+        i64::from(task.children_open).into(),
+        ms(task.created).into(),
+        ms(task.updated).into(),
+        task.deadline.map(ms).into(),
+        ms(task.expires).into(),
+        i64::try_from(body.len()).unwrap_or(i64::MAX).into(),
+        (&stored.request_mark).into(),
+        body.into(),
+    ]
+}

@@ -1,0 +1,286 @@
+//! A task and its events as rows: what is looked for has a column, the rest is JSON in `body`.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use callboard_message::{DataClass, Principal, RawObject, TaskState};
+use callboard_runtime::{
+    BodyMark, LeaseView, OnRestart, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::clock::{ms, time};
+use crate::sql::Row;
+
+/// What [`stored`] reads, in its order.
+macro_rules! columns {
+    () => {
+        "id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, children_open, cancel, \
+         lease_by, lease_epoch, lease_until_ms, created_ms, updated_ms, deadline_ms, expires_ms, last_event, \
+         request_mark, body"
+    };
+}
+pub(super) use columns;
+
+/// A task with what only the store knows of it.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    pub(super) task: Task,
+    /// Of its latest lease, also where that is over.
+    pub(super) epoch: u64,
+    /// What stands for what it was begun with.
+    pub(super) request_mark: String,
+    /// The worker whose memory has its bodies, where the store may not have them.
+    pub(super) held_by: Option<String>,
+}
+
+#[derive(Serialize)]
+struct BodyOut<'a> {
+    principal: &'a Principal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    needs: &'a [TaskId],
+    #[serde(skip_serializing_if = "RawObject::is_empty")]
+    extra: &'a RawObject,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    open: &'a [OpenQuestion],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'a TaskOutcome>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    artifacts: &'a [RawObject],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct BodyIn {
+    principal: Principal,
+    #[serde(default, deserialize_with = "present")]
+    request: Option<Box<RawValue>>,
+    #[serde(default)]
+    needs: Vec<TaskId>,
+    #[serde(default)]
+    extra: RawObject,
+    said: Option<String>,
+    #[serde(default)]
+    open: Vec<OpenQuestion>,
+    outcome: Option<TaskOutcome>,
+    #[serde(default)]
+    artifacts: Vec<RawObject>,
+    held_by: Option<String>,
+}
+
+/// A request may be `null`, which isn't none.
+fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(from).map(Some)
+}
+
+/// An event as it is kept: the mark stands for the body of a step that the store may not have.
+#[derive(Serialize, Deserialize)]
+struct EventBody<S> {
+    step: S,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mark: Option<BodyMark>,
+}
+
+impl Stored {
+    /// The JSON of what has no column.
+    pub(super) fn body(&self) -> Result<String, sqlx::Error> {
+        let task = &self.task;
+        encoded(&BodyOut {
+            principal: &task.principal,
+            request: task.request.as_deref(),
+            needs: &task.needs,
+            extra: &task.extra,
+            said: task.said.as_deref(),
+            open: &task.open,
+            outcome: task.outcome.as_ref(),
+            artifacts: &task.artifacts,
+            held_by: self.held_by.as_deref(),
+        })
+    }
+
+    /// When its lease is over, in milliseconds; none where it has none.
+    pub(super) fn lease_until_ms(&self) -> Option<i64> {
+        self.task.lease.as_ref().map(|lease| ms(lease.until))
+    }
+}
+
+pub(super) fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
+    let text = |column| Ok::<_, sqlx::Error>(row.text(column)?.to_owned());
+    let text_or_null = |column| Ok::<_, sqlx::Error>(row.text_or_null(column)?.map(str::to_owned));
+    let few = |column| Ok::<_, sqlx::Error>(u32::try_from(row.count(column)?).unwrap_or(u32::MAX));
+    let body: BodyIn = decoded(row.text(23)?, "the body of a task")?;
+    let epoch = row.count(15)?;
+    let lease = match (row.text_or_null(14)?, row.int_or_null(16)?) {
+        (Some(by), Some(until)) => Some(LeaseView { by: by.to_owned(), epoch, until: time(until) }),
+        _ => None,
+    };
+    let task = Task {
+        id: id(row.text(0)?)?,
+        number: row.count(1)?,
+        scope: text(2)?,
+        owner: TaskOwner::named(row.text(3)?),
+        principal: body.principal,
+        key: text_or_null(4)?,
+        agent: text(6)?,
+        message: text(7)?,
+        request: body.request,
+        class: DataClass::parse(row.text(8)?).ok_or_else(|| unreadable("the class of a task"))?,
+        on_restart: OnRestart::parse(row.text(9)?).ok_or_else(|| unreadable("the policy of a task"))?,
+        parent: row.text_or_null(5)?.map(id).transpose()?,
+        needs: body.needs,
+        deadline: row.int_or_null(19)?.map(time),
+        expires: time(row.int(20)?),
+        extra: body.extra,
+        state: TaskState::parse(row.text(10)?).ok_or_else(|| unreadable("the state of a task"))?,
+        created: time(row.int(17)?),
+        updated: time(row.int(18)?),
+        said: body.said,
+        open: body.open,
+        outcome: body.outcome,
+        artifacts: body.artifacts,
+        last_event: row.count(21)?,
+        waiting: few(11)?,
+        children_open: few(12)?,
+        cancel_wanted: row.int(13)? != 0,
+        lease,
+    };
+    Ok(Stored { task, epoch, request_mark: text(22)?, held_by: body.held_by })
+}
+
+/// The JSON of an event's step.
+pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> Result<String, sqlx::Error> {
+    encoded(&EventBody { step, mark: mark.cloned() })
+}
+
+/// An event from `number, at_ms, state, body`.
+pub(super) fn event(row: &Row) -> Result<TaskEvent, sqlx::Error> {
+    let body: EventBody<TaskStep> = decoded(row.text(3)?, "an event of a task")?;
+    let state = TaskState::parse(row.text(2)?).ok_or_else(|| unreadable("the state of an event"))?;
+    Ok(TaskEvent { number: row.count(0)?, at: time(row.int(1)?), state, step: body.step })
+}
+
+/// A list of ids as a statement takes it.
+pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> Result<String, sqlx::Error> {
+    encoded(&ids.into_iter().collect::<Vec<_>>())
+}
+
+pub(super) fn id(id: &str) -> Result<TaskId, sqlx::Error> {
+    TaskId::new(id).map_err(|_| unreadable("the id of a task"))
+}
+
+fn encoded(body: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(body).map_err(|_| unreadable("a task's JSON"))
+}
+
+// serde's own words may quote what it read.
+fn decoded<'a, T: Deserialize<'a>>(body: &'a str, what: &'static str) -> Result<T, sqlx::Error> {
+    serde_json::from_str(body).map_err(|_| unreadable(what))
+}
+
+/// A row that this program didn't write.
+pub(super) fn unreadable(what: &str) -> sqlx::Error {
+    sqlx::Error::Decode(format!("{what} can't be read").into())
+}
+
+/// A time as it is read again: to the millisecond.
+pub(super) fn whole_ms(at: std::time::SystemTime) -> std::time::SystemTime {
+    time(ms(at))
+}
+
+/// The end of a lease that is over, whatever the clock says.
+pub(super) const OVER: std::time::SystemTime = UNIX_EPOCH;
+
+/// The end of a lease that begins now.
+pub(super) fn until(now_ms: i64, lease: Duration) -> std::time::SystemTime {
+    time(now_ms.saturating_add(crate::clock::duration_ms(lease)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use callboard_message::{Failure, Question};
+    use callboard_runtime::NewTask;
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    /// Goal: what has no column comes back as it was, to the byte. Method: a body with everything in it, also a request that
+    /// is `null`, and JSON whose spelling a parser would change.
+    #[test]
+    fn a_body_reads_back() {
+        let request = raw(r#"{"b": 1.0, "a":"\u0000\u00e9"}"#);
+        let new = NewTask {
+            request: Some(request),
+            needs: vec![TaskId::new("n").unwrap()],
+            extra: RawObject::new().with("shape", "tool_result"),
+            ..NewTask::new(Principal::agent("ann"), "clinic", "ask", UNIX_EPOCH)
+        };
+        let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
+        task.said = Some("half way".into());
+        task.open = vec![OpenQuestion { key: "q".into(), question: Arc::new(Question::elicit("who?", json!({}))) }];
+        task.artifacts = vec![RawObject::new().with("name", "plan")];
+        for outcome in [
+            None,
+            Some(TaskOutcome::Reply(raw("null"))),
+            Some(TaskOutcome::Failed(Failure::internal("no").with_data(json!([1])))),
+            Some(TaskOutcome::NotKept),
+        ] {
+            task.outcome = outcome;
+            task.request = task.outcome.is_some().then(|| raw("null"));
+            let stored =
+                Stored { task: task.clone(), epoch: 3, request_mark: "m".into(), held_by: Some("node#1".into()) };
+            let body = stored.body().unwrap();
+            let back: BodyIn = decoded(&body, "it").unwrap();
+            assert_eq!(back.request.as_ref().map(|r| r.get()), task.request.as_ref().map(|r| r.get()));
+            assert_eq!(back.held_by.as_deref(), Some("node#1"));
+            let again =
+                Task { request: back.request, needs: back.needs, extra: back.extra, said: back.said, ..task.clone() };
+            let again = Task { open: back.open, outcome: back.outcome, artifacts: back.artifacts, ..again };
+            assert_eq!(Stored { task: again, ..stored }.body().unwrap(), body);
+        }
+    }
+
+    /// Goal: every step reads back. Method: one of each kind.
+    #[test]
+    fn steps_read_back() {
+        let failure = Failure::internal("no");
+        let question = OpenQuestion { key: "q".into(), question: Arc::new(Question::roots()) };
+        let steps = [
+            TaskStep::Start,
+            TaskStep::Said("a".into()),
+            TaskStep::History(RawObject::new().with("a", 1)),
+            TaskStep::Artifact(RawObject::new()),
+            TaskStep::Asked(question),
+            TaskStep::AuthWanted("which".into()),
+            TaskStep::Answered { key: "q".into(), answer: raw("null") },
+            TaskStep::GivenUp { key: "q".into() },
+            TaskStep::Completed(raw(r#"{"x":  1.50}"#)),
+            TaskStep::Failed(failure.clone()),
+            TaskStep::Rejected(failure),
+            TaskStep::cancelled(),
+        ];
+        for step in steps {
+            let mark = (step.bytes() > 2).then(|| BodyMark { bytes: 7, hash: "sha256:00".into() });
+            let body = event_body(&step, mark.as_ref()).unwrap();
+            let back: EventBody<TaskStep> = decoded(&body, "it").unwrap();
+            assert_eq!(event_body(&back.step, back.mark.as_ref()).unwrap(), body);
+        }
+    }
+
+    /// Goal: an error about a body tells nothing of it. Method: a body of another shape.
+    #[test]
+    fn errors_quote_nothing() {
+        let Err(error) = decoded::<BodyIn>(r#"{"principal":"a secret"}"#, "the body of a task") else { panic!("read") };
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}

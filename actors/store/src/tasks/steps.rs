@@ -1,0 +1,219 @@
+//! Writes to tasks that are there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_runtime::{Lease, Released, Task, TaskError, TaskId, TaskStep};
+use futures::future::BoxFuture;
+
+use super::row::{OVER, id, until};
+use super::work::{Actor, Means, Work, holds};
+use crate::clock::ms;
+use crate::writer::{Tx, Write};
+
+/// Takes steps, all or none.
+pub(super) struct Step {
+    pub(super) id: TaskId,
+    pub(super) by: Actor,
+    pub(super) steps: Vec<TaskStep>,
+    pub(super) means: Means,
+}
+
+impl Write for Step {
+    type Output = Result<Arc<Task>, TaskError>;
+    const NAME: &'static str = "task.step";
+    const CHANGES_TASKS: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.steps.iter().map(TaskStep::bytes).sum()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
+        Box::pin(async move {
+            let mut work = Work::new(tx, self.means.clone());
+            work.load(&self.id).await?;
+            if let Err(refused) = self.take(&mut work) {
+                return Ok(Err(refused));
+            }
+            if work.task(&self.id).is_ok_and(|task| task.state.is_terminal()) {
+                work.settle(&self.id).await?;
+            }
+            work.write().await?;
+            Ok(work.seen(&self.id))
+        })
+    }
+}
+
+impl Step {
+    fn take(&self, work: &mut Work<'_>) -> Result<(), TaskError> {
+        let task = work.task(&self.id)?;
+        self.by.may(task)?;
+        let foreign = self.steps.iter().find(|step| !self.by.is_worker() && !step.is_for_others());
+        if let Some(step) = foreign {
+            return Err(TaskError::Illegal { from: task.state, step: step.name() });
+        }
+        work.take(&self.id, self.steps.clone())
+    }
+}
+
+/// Wants a task and its parts ended.
+pub(super) struct WantCancel {
+    pub(super) id: TaskId,
+    pub(super) by: Actor,
+    pub(super) means: Means,
+}
+
+impl Write for WantCancel {
+    type Output = Result<Arc<Task>, TaskError>;
+    const NAME: &'static str = "task.want_cancel";
+    const CHANGES_TASKS: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.id.as_str().len()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
+        Box::pin(async move {
+            let mut work = Work::new(tx, self.means.clone());
+            work.load(&self.id).await?;
+            let allowed = work.task(&self.id).and_then(|task| match self.by.may(task) {
+                Ok(()) if task.state.is_terminal() => Err(TaskError::HasEnded(task.state)),
+                allowed => allowed,
+            });
+            if let Err(refused) = allowed {
+                return Ok(Err(refused));
+            }
+            let family = family(&mut work, &self.id).await?;
+            let now = work.now();
+            // Parts first: their parent has none left when it ends.
+            for id in family.iter().rev() {
+                work.load(id).await?;
+                let Ok(task) = work.task(id) else { continue };
+                if task.state.is_terminal() {
+                    continue;
+                }
+                if task.lease.as_ref().is_some_and(|lease| lease.until > now) {
+                    work.change(id, |stored| stored.task.cancel_wanted = true);
+                } else {
+                    work.end(id, TaskStep::cancelled()).await?;
+                }
+            }
+            work.write().await?;
+            Ok(work.seen(&self.id))
+        })
+    }
+}
+
+/// A task and all its parts that have not ended, parents before parts.
+async fn family(work: &mut Work<'_>, first: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
+    let sql = "SELECT id FROM task WHERE parent = $1 \
+               AND state IN ('submitted', 'working', 'input_required', 'auth_required') ORDER BY number";
+    let mut family = vec![first.clone()];
+    let mut at = 0;
+    while let Some(parent) = family.get(at).cloned() {
+        for row in work.tx.db().rows(sql, &[parent.as_str().into()]).await? {
+            family.push(id(row.text(0)?)?);
+        }
+        at += 1;
+    }
+    Ok(family)
+}
+
+/// Lets go of a task.
+pub(super) struct Release {
+    pub(super) lease: Lease,
+    pub(super) why: Released,
+    pub(super) means: Means,
+}
+
+impl Write for Release {
+    type Output = ();
+    const NAME: &'static str = "task.release";
+    const CHANGES_TASKS: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.lease.task.as_str().len()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let (id, why) = (&self.lease.task, self.why);
+            let mut work = Work::new(tx, self.means.clone());
+            work.load(id).await?;
+            let Ok(task) = work.task(id) else { return Ok(()) };
+            if !holds(task, &self.lease) {
+                return Ok(());
+            }
+            let is_over = task.cancel_wanted;
+            work.change(id, |stored| match why {
+                Released::Waits => stored.task.lease = None,
+                Released::Interrupted => stored.task.lease.iter_mut().for_each(|lease| lease.until = OVER),
+            });
+            if is_over {
+                work.end(id, TaskStep::cancelled()).await?;
+            }
+            work.write().await
+        })
+    }
+}
+
+/// Forgets a task with its events.
+pub(super) struct Forget {
+    pub(super) id: TaskId,
+    pub(super) means: Means,
+}
+
+impl Write for Forget {
+    type Output = ();
+    const NAME: &'static str = "task.forget";
+    const CHANGES_TASKS: bool = true;
+
+    fn bytes(&self) -> usize {
+        self.id.as_str().len()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        Box::pin(async move {
+            let mut work = Work::new(tx, self.means.clone());
+            if !work.load(&self.id).await? {
+                return Ok(());
+            }
+            work.end(&self.id, TaskStep::cancelled()).await?;
+            work.write().await?;
+            let id = [self.id.as_str().into()];
+            for sql in [
+                "DELETE FROM task_event WHERE task = $1",
+                "DELETE FROM task_need WHERE task = $1",
+                "DELETE FROM task_need WHERE needs = $1",
+                "DELETE FROM task WHERE id = $1",
+            ] {
+                work.tx.db().execute(sql, &id).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Renews every lease of a worker, and answers how many those are.
+pub(super) struct Renew {
+    pub(super) by: String,
+    pub(super) lease: Duration,
+}
+
+impl Write for Renew {
+    type Output = u64;
+    const NAME: &'static str = "task.renew";
+
+    fn bytes(&self) -> usize {
+        self.by.len()
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+        Box::pin(async move {
+            // One that was let go of stays over.
+            let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
+            let until = ms(until(tx.now_ms(), self.lease));
+            tx.db().execute(sql, &[(&self.by).into(), until.into()]).await
+        })
+    }
+}
