@@ -66,9 +66,9 @@ fn open(path: &Path) -> Outcome<Connection> {
 fn run(db: Connection, producers: usize, warm_up: Duration, measured: Duration) -> Outcome {
     let (queue, queued) = channel();
     let (keep, kept) = channel::<Vec<Kept>>();
-    let batches = AtomicU64::new(0);
+    let batches = &AtomicU64::new(0);
     thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&db, &queued, keep, &batches));
+        let writer = scope.spawn(move || write(&db, &queued, &keep, batches));
         let mut next = producer();
         for producer in 0..producers {
             queue.send(next(producer)).map_err(|_| "the writer ended")?;
@@ -120,7 +120,7 @@ fn producer() -> impl FnMut(usize) -> Append {
 }
 
 /// Until no producer is left: what came during the last commit is the next transaction.
-fn write(db: &Connection, queued: &Receiver<Append>, keep: Sender<Vec<Kept>>, batches: &AtomicU64) -> Outcome {
+fn write(db: &Connection, queued: &Receiver<Append>, keep: &Sender<Vec<Kept>>, batches: &AtomicU64) -> Outcome {
     while let Ok(first) = queued.recv() {
         let mut bytes = first.body.len();
         let mut batch = vec![first];
