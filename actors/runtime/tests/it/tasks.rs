@@ -237,6 +237,10 @@ fn circles_are_refused() {
         ] {
             assert_eq!(tasks.begin_all(circle).await.unwrap_err(), TaskError::Cycle);
         }
+        // What has ended waits for nobody.
+        tasks.want_cancel(&ids(&["x"])[0], By::Operator).await.unwrap();
+        let late = tasks.begin_all(vec![of("late", Some("p"), &["x"])]).await.unwrap();
+        assert_eq!(late[0].state, TaskState::Canceled);
         let mut deep = vec![of("d0", None, &[])];
         deep.extend((1..=TASK_DEPTH_MAX).map(|n| of(&format!("d{n}"), Some(&format!("d{}", n - 1)), &[])));
         let last = format!("d{TASK_DEPTH_MAX}");

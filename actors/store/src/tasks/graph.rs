@@ -112,7 +112,9 @@ pub(super) async fn look_up(db: &mut Db, new: &[NewTask]) -> Result<Result<Known
         let depth = depth_of(db, parent).await?;
         known.depths.insert(parent.clone(), depth);
     }
-    // Only what a parent waits for can lead back: to a part that is new.
+    // Only what a parent waits for can lead back: to a part that is new. What has ended waits for nobody.
+    let runs = |id: &TaskId| known.states.get(id).is_some_and(|state| !state.is_terminal());
+    let needs = needs.into_iter().filter(runs).collect();
     if !parents.is_empty() && !known.follow(db, needs).await? {
         return Ok(Err(JournalError::Invalid("the tasks are part of too large a graph").into()));
     }

@@ -232,7 +232,7 @@ impl<'t> Work<'t> {
     }
 
     async fn waiting_for(&mut self, needed: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
-        let sql = "SELECT task FROM task_need WHERE needs = $1 ORDER BY task";
+        let sql = "SELECT n.task FROM task_need n JOIN task t ON t.id = n.task WHERE n.needs = $1 ORDER BY t.number";
         let rows = self.tx.db().rows(sql, &[needed.as_str().into()]).await?;
         rows.iter().map(|row| id(row.text(0)?)).collect()
     }

@@ -75,11 +75,15 @@ enum Act {
     Forget(TaskId),
 }
 
-fn new(random: &mut StdRng) -> NewTask {
-    let some = |random: &mut StdRng| id(random.random_range(0..NAMES));
+/// A task that is mostly named like none that is there, and mostly names those that are.
+fn new(random: &mut StdRng, known: &[Seen]) -> NewTask {
+    let some = |random: &mut StdRng| match known.choose(random) {
+        Some(seen) if random.random_ratio(7, 8) => seen.id.clone(),
+        _ => id(random.random_range(0..NAMES)),
+    };
     let expires = SystemTime::now() + HOUR;
     NewTask {
-        id: some(random),
+        id: id(random.random_range(0..NAMES)),
         parent: random.random_ratio(1, 3).then(|| some(random)),
         needs: (0..random.random_range(0..3)).map(|_| some(random)).collect(),
         on_restart: if random.random() { OnRestart::Resume } else { OnRestart::Fail },
@@ -110,17 +114,17 @@ impl Act {
         };
         // Now and then a lease of before.
         let epoch = if random.random_ratio(1, 8) { epoch.saturating_sub(1) } else { epoch };
-        match random.random_range(0..24) {
-            0..3 => Self::Begin(Box::new(new(random))),
-            3..6 => Self::BeginAll((0..random.random_range(1..4)).map(|_| new(random)).collect()),
-            6..9 => {
+        match random.random_range(0..40) {
+            0..5 => Self::Begin(Box::new(new(random, known))),
+            5..10 => Self::BeginAll((0..random.random_range(1..4)).map(|_| new(random, known)).collect()),
+            10..15 => {
                 Self::Claim(random.random_range(1..4), if random.random_ratio(1, 4) { Duration::ZERO } else { HOUR })
             }
-            9..18 => Self::Step(some, epoch, (0..random.random_range(1..3)).map(|_| step(random)).collect()),
-            18 => Self::Answer(some, format!("q{}", random.random_range(0..3))),
-            19 => Self::Release(some, epoch, Released::Waits),
-            20 => Self::Release(some, epoch, Released::Interrupted),
-            21..23 => Self::Cancel(some),
+            15..33 => Self::Step(some, epoch, (0..random.random_range(1..3)).map(|_| step(random)).collect()),
+            33 => Self::Answer(some, format!("q{}", random.random_range(0..3))),
+            34 => Self::Release(some, epoch, Released::Waits),
+            35 => Self::Release(some, epoch, Released::Interrupted),
+            36..38 => Self::Cancel(some),
             _ => Self::Forget(some),
         }
     }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -109,32 +109,39 @@ impl Kept {
 
     /// Takes a step that ends a task, unless it has ended, and tells those who wait for it.
     pub(super) fn end(&mut self, id: &TaskId, step: TaskStep, now: SystemTime) {
-        let Some(slot) = self.slot_mut(id) else { return };
+        if let Some(ended) = self.ended_by(id, step, now) {
+            self.settle(&ended, now);
+        }
+    }
+
+    fn ended_by(&mut self, id: &TaskId, step: TaskStep, now: SystemTime) -> Option<Arc<Task>> {
+        let slot = self.slot_mut(id)?;
         let mut task = Task::clone(&slot.task);
-        let Ok(events) = task.take(vec![step], now) else { return };
-        slot.events.extend(events);
+        slot.events.extend(task.take(vec![step], now).ok()?);
         slot.task = Arc::new(task);
-        let task = slot.task.clone();
-        self.settle(&task, now);
+        Some(slot.task.clone())
     }
 
     /// A task has ended: those who need it go on, or end with it, and its parent has a part less.
-    fn settle(&mut self, ended: &Task, now: SystemTime) {
-        let needs_it = |slot: &&Slot| slot.task.needs.contains(&ended.id) && !slot.task.state.is_terminal();
-        let waiting: Vec<_> = self.slots.values().filter(needs_it).map(|slot| slot.task.id.clone()).collect();
-        for id in waiting {
-            if ended.state != TaskState::Completed {
-                self.end(&id, TaskStep::need_ended(ended.state), now);
-            } else if let Some(slot) = self.slot_mut(&id) {
-                let task = Arc::make_mut(&mut slot.task);
-                task.waiting = task.waiting.saturating_sub(1);
+    fn settle(&mut self, ended: &Arc<Task>, now: SystemTime) {
+        let mut all = VecDeque::from([ended.clone()]);
+        while let Some(ended) = all.pop_front() {
+            let needs_it = |slot: &&Slot| slot.task.needs.contains(&ended.id) && !slot.task.state.is_terminal();
+            let waiting: Vec<_> = self.slots.values().filter(needs_it).map(|slot| slot.task.id.clone()).collect();
+            for id in waiting {
+                if ended.state != TaskState::Completed {
+                    all.extend(self.ended_by(&id, TaskStep::need_ended(ended.state), now));
+                } else if let Some(slot) = self.slot_mut(&id) {
+                    let task = Arc::make_mut(&mut slot.task);
+                    task.waiting = task.waiting.saturating_sub(1);
+                }
             }
-        }
-        if let Some(slot) = ended.parent.as_ref().and_then(|parent| self.slot_mut(parent)) {
-            let task = Arc::make_mut(&mut slot.task);
-            task.children_open = task.children_open.saturating_sub(1);
-            // A parent that has ended says no more.
-            slot.events.extend(task.take(vec![TaskStep::part_ended(ended)], now).unwrap_or_default());
+            if let Some(slot) = ended.parent.as_ref().and_then(|parent| self.slot_mut(parent)) {
+                let task = Arc::make_mut(&mut slot.task);
+                task.children_open = task.children_open.saturating_sub(1);
+                // A parent that has ended says no more.
+                slot.events.extend(task.take(vec![TaskStep::part_ended(&ended)], now).unwrap_or_default());
+            }
         }
     }
 
