@@ -107,7 +107,8 @@ impl Kept {
             self.numbers.insert(new.id.clone(), number);
             let asked = asked(&new);
             let task = Arc::new(Task::submitted(new, number, 0, now));
-            self.slots.insert(number, Slot { task, events: Vec::new(), asked, epoch: 0 });
+            let needs = task.needs.clone();
+            self.slots.insert(number, Slot { task, events: Vec::new(), needs, asked, epoch: 0 });
         }
         for id in &ids {
             let Some(task) = self.get(id) else { continue };

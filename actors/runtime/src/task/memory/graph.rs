@@ -73,7 +73,9 @@ impl<'a> Graph<'a> {
         };
         let needs = match self.new.get(id) {
             Some(new) => &new.needs[..],
-            None => self.kept.task(id).filter(|task| !task.state.is_terminal()).map_or(&[][..], |task| &task.needs),
+            None => {
+                self.kept.slot(id).filter(|slot| !slot.task.state.is_terminal()).map_or(&[][..], |slot| &slot.needs)
+            }
         };
         for next in needs.iter().chain(self.parts.get(id).into_iter().flatten().copied()) {
             self.visit(next, seen)?;

@@ -14,6 +14,8 @@ use crate::task::{
 pub(super) struct Slot {
     pub(super) task: Arc<Task>,
     pub(super) events: Vec<TaskEvent>,
+    /// What it needs, as far as that is still kept: another task may get the id of a forgotten one.
+    pub(super) needs: Vec<TaskId>,
     /// The hash of what it was begun with: see [`crate::task::NewTask::asked`].
     pub(super) asked: [u8; 32],
     /// Of its latest lease.
@@ -49,7 +51,7 @@ impl Kept {
         }
     }
 
-    fn slot(&self, id: &TaskId) -> Option<&Slot> {
+    pub(super) fn slot(&self, id: &TaskId) -> Option<&Slot> {
         self.slots.get(self.numbers.get(id)?)
     }
 
@@ -126,7 +128,7 @@ impl Kept {
     fn settle(&mut self, ended: &Arc<Task>, now: SystemTime) {
         let mut all = VecDeque::from([ended.clone()]);
         while let Some(ended) = all.pop_front() {
-            let needs_it = |slot: &&Slot| slot.task.needs.contains(&ended.id) && !slot.task.state.is_terminal();
+            let needs_it = |slot: &&Slot| slot.needs.contains(&ended.id) && !slot.task.state.is_terminal();
             let waiting: Vec<_> = self.slots.values().filter(needs_it).map(|slot| slot.task.id.clone()).collect();
             for id in waiting {
                 if ended.state != TaskState::Completed {
@@ -256,6 +258,7 @@ impl Kept {
         let now = self.now(now);
         self.end(id, TaskStep::cancelled(), now);
         let Some(slot) = self.numbers.remove(id).and_then(|number| self.slots.remove(&number)) else { return };
+        self.slots.values_mut().for_each(|other| other.needs.retain(|need| need != id));
         let task = &slot.task;
         if let Some(key) = task.key.clone() {
             self.keys.remove(&(task.scope.clone(), task.owner.clone(), key));
