@@ -104,10 +104,10 @@ impl Write for WantCancel {
     }
 }
 
-/// A task and all its parts that have not ended, parents before parts.
+/// A task and all its parts, parents before parts.
 async fn family(work: &mut Work<'_>, first: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
-    let sql = "SELECT id FROM task WHERE parent = $1 \
-               AND state IN ('submitted', 'working', 'input_required', 'auth_required') ORDER BY number";
+    // One that has ended may have parts that run.
+    let sql = "SELECT id FROM task WHERE parent = $1 ORDER BY number";
     let mut family = vec![first.clone()];
     let mut at = 0;
     while let Some(parent) = family.get(at).cloned() {
