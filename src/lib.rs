@@ -12,6 +12,7 @@ pub use callboard_runtime::*;
 pub use callboard_agents as agents;
 pub use callboard_mcp as mcp;
 pub use callboard_rpc as rpc;
+pub use callboard_store as store;
 
 pub mod cli;
 pub mod clinics;

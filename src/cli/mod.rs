@@ -1,16 +1,21 @@
 //! The command line: what can be asked for, and how each command ends.
 
 mod ask;
+mod backup;
 mod check;
+mod clock;
 mod connect;
 mod demo;
+mod directory;
 mod keys;
 mod mcp;
 mod orderly;
+mod place;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
 mod stdio;
+mod tasks;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +62,14 @@ enum Command {
     Mcp(mcp::McpCommand),
     /// Serve what a topology file declares to one MCP client over standard input and output.
     Stdio(StdioArguments),
+    /// Look at what a node works on and has worked on, also beside it, or end it.
+    #[command(subcommand)]
+    Tasks(tasks::TasksCommand),
+    /// Copy a node's store to a file, also while it runs.
+    Backup(backup::BackupArguments),
+    /// Write the directory of agents that a node's store has to a file, or read one into it.
+    #[command(subcommand)]
+    Directory(directory::DirectoryCommand),
     /// Make, list and revoke the keys with which peers show who they are.
     Keys(KeysArguments),
 }
@@ -165,6 +178,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Mcp(command) => mcp::run(&command),
         Command::Stdio(arguments) => stdio::run(&arguments),
+        Command::Tasks(command) => tasks::run(&command),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Directory(command) => directory::run(&command),
         Command::Keys(arguments) => keys::run(&arguments),
     })
 }
@@ -191,5 +207,18 @@ async fn received(signal: Option<Signal>) {
     match signal {
         Some(mut signal) => drop(signal.recv().await),
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    /// Goal: no command has two arguments of one name, or a rule that names none. Method: clap's own check of all of them.
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::oneshot;
 
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
-use crate::config::{ConfigError, Topology};
+use crate::config::{ConfigError, StoreDeclaration, Topology};
 use crate::examples;
 use crate::node::{Listening, Node, NodeError, Watch};
 
@@ -48,7 +48,10 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
         let scratch = tempfile::Builder::new().prefix("callboard-").tempdir().map_err(NodeError::Scratch)?;
         let file = examples::write(name, scratch.path())?;
         let state = state.unwrap_or(scratch.path()).to_owned();
-        return Ok(Start { topology: Topology::read(&file)?, state, file: None, _scratch: Some(scratch) });
+        let mut topology = Topology::read(&file)?;
+        // An example leaves nothing behind.
+        topology.store.get_or_insert_with(StoreDeclaration::in_memory);
+        return Ok(Start { topology, state, file: None, _scratch: Some(scratch) });
     }
     let file = Path::new(file);
     let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();

@@ -24,6 +24,11 @@ pub(super) fn complain(what: impl Display) {
     let _ = writeln!(stderr().lock(), "callboard: {what}");
 }
 
+/// A line on standard error for who reads the output.
+pub(super) fn aside(line: &str) {
+    let _ = writeln!(stderr().lock(), "{line}");
+}
+
 /// A line of progress, apart from the answer.
 pub(super) fn progress(line: &str) {
     let _ = writeln!(stderr().lock(), "  · {line}");

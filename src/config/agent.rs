@@ -5,6 +5,7 @@ use std::path::Path;
 use callboard_agents::clinic::ClinicConfig;
 use callboard_agents::hmcp::{EmrConfig, PatientDataConfig};
 use callboard_agents::model::{EchoConfig, ModelConfig, ModelsConfig, Remote, ScriptedConfig};
+use callboard_message::DataClass;
 use serde::de::DeserializeOwned;
 
 use super::decode::decode;
@@ -40,6 +41,15 @@ impl AgentDeclaration {
             Self::Model(id, _) | Self::Models(id, _) => id,
             Self::EmrWriteback(emr) => &emr.id,
             Self::PatientData(patients) => &patients.id,
+        }
+    }
+
+    /// What its messages and replies may hold.
+    pub(crate) fn class(&self) -> DataClass {
+        match self {
+            Self::Clinic(_) | Self::EmrWriteback(_) | Self::PatientData(_) => DataClass::Clinical,
+            // Whatever somebody asks a model.
+            Self::Model(..) | Self::Models(..) => DataClass::Personal,
         }
     }
 

@@ -12,6 +12,7 @@ use super::agent::AgentDeclaration;
 use super::file::{Entry, Sections};
 use super::listener::{Dialect, Listener};
 use super::problem::{Problems, did_you_mean};
+use super::store;
 use super::tree::Tree;
 use super::upstream::UpstreamDeclaration;
 
@@ -45,6 +46,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     if !checking.problems.has_errors() {
         checking.unreached();
     }
+    sections.store.iter().for_each(|entry| store::check(entry, problems));
     registry(sections, problems)
 }
 

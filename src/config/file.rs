@@ -13,12 +13,13 @@ use super::magictunnel::{self, translate};
 use super::problem::{Problems, did_you_mean};
 use super::routing::RoutingDeclaration;
 use super::server::{PolicyDeclaration, ServerDeclaration};
+use super::store::StoreDeclaration;
 use super::text;
 use super::tree::{Tree, Value};
 use super::upstream::UpstreamDeclaration;
 
-const SECTIONS: [&str; 9] =
-    ["node", "policy", "upstream", "agent", "server", "routing", "listener", "clinic", "external_mcp"];
+const SECTIONS: [&str; 10] =
+    ["node", "store", "policy", "upstream", "agent", "server", "routing", "listener", "clinic", "external_mcp"];
 
 /// A declaration, and where its parts stand.
 pub(super) struct Entry<T> {
@@ -39,6 +40,7 @@ pub(super) struct Sections {
     pub(super) name: String,
     pub(super) policy: Entry<PolicyDeclaration>,
     pub(super) routing: Entry<RoutingDeclaration>,
+    pub(super) store: Option<Entry<StoreDeclaration>>,
     pub(super) upstreams: Vec<Entry<UpstreamDeclaration>>,
     pub(super) agents: Vec<Entry<AgentDeclaration>>,
     pub(super) servers: Vec<Entry<ServerDeclaration>>,
@@ -82,6 +84,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         }
     };
     let policy = one(take("policy"), "[policy]", problems);
+    let store = one(take("store"), "[store]", problems);
     let routing_tree = match (take("routing"), foreign_routing) {
         (Some(ours), Some(_)) => {
             problems.error(Some(ours.span.clone()), "write `routing` or `external_routing`, not both");
@@ -115,6 +118,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         name: name.unwrap_or_default(),
         policy: policy.unwrap_or_else(empty),
         routing: routing.unwrap_or_else(empty),
+        store,
         upstreams,
         agents,
         servers,

@@ -14,6 +14,7 @@ mod magictunnel;
 mod problem;
 mod routing;
 mod server;
+mod store;
 mod surroundings;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use std::io::Read;
 use std::path::Path;
 
 use callboard_agents::plan::Registry;
+use callboard_message::DataClass;
 
 pub use agent::AgentDeclaration;
 pub use error::ConfigError;
@@ -34,6 +36,7 @@ pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
+pub use store::{RetentionDeclaration, StoreDeclaration};
 pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
 
 use file::{Entry, Sections};
@@ -59,6 +62,8 @@ pub struct Topology {
     pub policy: PolicyDeclaration,
     /// Who answers what upstreams ask.
     pub routing: RoutingDeclaration,
+    /// Where the node keeps what must last; `None` where the file doesn't say.
+    pub store: Option<StoreDeclaration>,
     /// The clinics that an orchestrator on this node may ask.
     pub registry: Registry,
     /// What is written, to see what changes.
@@ -72,6 +77,8 @@ pub(crate) struct Prints {
     pub(crate) agents: HashMap<String, u64>,
     /// In the order of the listeners.
     pub(crate) listeners: Vec<u64>,
+    /// Of the store; 0 without one.
+    pub(crate) store: u64,
 }
 
 /// A topology file that was looked at.
@@ -120,6 +127,17 @@ impl Topology {
     pub(crate) fn ids(&self) -> Vec<&str> {
         let agents = self.agents.iter().map(AgentDeclaration::id);
         agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
+    }
+
+    /// The highest class of what these ids' messages and replies may hold.
+    pub(crate) fn class_of(&self, ids: &[&str]) -> DataClass {
+        let agents = self.agents.iter().map(|agent| (agent.id(), agent.class()));
+        let upstreams = self.upstreams.iter().map(|upstream| (&*upstream.id, upstream.class));
+        let servers = self.servers.iter().filter(|server| ids.contains(&&*server.id));
+        let members: Vec<_> = servers.flat_map(|server| &server.members).map(String::as_str).collect();
+        let is_behind = |id: &str| ids.contains(&id) || members.contains(&id);
+        let behind = agents.chain(upstreams).filter(|(id, _)| is_behind(id)).map(|(_, class)| class);
+        behind.max().unwrap_or_default()
     }
 
     /// The ids of what is behind a listener.
@@ -171,6 +189,7 @@ impl Topology {
         let prints = Prints {
             agents: agents.chain(upstreams).chain(servers).collect(),
             listeners: sections.listeners.iter().map(|entry| entry.fingerprint).collect(),
+            store: sections.store.as_ref().map_or(0, |entry| entry.fingerprint),
         };
         Self {
             name: sections.name,
@@ -180,6 +199,7 @@ impl Topology {
             listeners: values(sections.listeners),
             policy: sections.policy.value,
             routing: sections.routing.value,
+            store: sections.store.map(|entry| entry.value),
             registry,
             prints,
         }

@@ -6,6 +6,7 @@ use super::agent::AgentDeclaration;
 use super::check::place;
 use super::file::{Entry, Sections};
 use super::problem::Problems;
+use super::store;
 use super::upstream::UpstreamDeclaration;
 
 /// Reports what isn't there.
@@ -20,6 +21,9 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
             let message = format!("there is no key file {}", keys.display());
             problems.error_with(place(&entry.tree, &["keys"]), message, Some(help));
         }
+    }
+    if let Some(entry) = &sections.store {
+        store::look_around(entry, problems, variable);
     }
     for entry in &sections.agents {
         match &entry.value {

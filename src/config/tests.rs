@@ -180,3 +180,29 @@ fn names_lead_somewhere() {
     of("there is no key file");
     assert_eq!(found.len(), 6, "{found:?}");
 }
+
+/// Goal: a store that can't be meant is told at its place, and a password in a URL isn't repeated. Method: one mistake each.
+#[test]
+fn stores() {
+    let told = |section: &str| told(&format!("{NODE}[store]\n{section}\n"), false);
+    for fine in
+        ["", "url = \"memory\"", "url = \"sqlite:a.sqlite\"\nsize_max_mib = 64\n[store.retention]\ntasks_days = 0"]
+    {
+        assert_eq!(told(fine), [""; 0], "{fine}");
+    }
+    let password = told("url = \"postgres://u:s3cret@localhost/db\"");
+    assert_eq!(password.len(), 1);
+    assert!(password[0].starts_with("3:7 ") && password[0].contains("password") && !password[0].contains("s3cret"));
+    for (section, expected) in [
+        ("url = \"mysql://h/d\"", "3:7 store URL: it begins with `sqlite:` or `postgres://`"),
+        ("url = \"memory\"\nwriter = \"a\"", "4:1 `writer` has no use: a store in memory ends with the node"),
+        ("password_env = \"PATH\"", "3:1 `password_env` is for a store in Postgres"),
+        ("writer = \"a#1\"", "3:10 `writer` must have 1 to 128 bytes, and no `#` or line break"),
+        ("size_max_mib = 0", "3:16 `size_max_mib`: it must be a whole number, 1 at least, not 0"),
+        ("[store.retention]\ntask_days = 1", "4:1 [store] has no key `task_days`"),
+    ] {
+        assert_eq!(told(section), [expected]);
+    }
+    let elsewhere = told("url = \"postgres://u@db.example/db\"");
+    assert!(elsewhere.len() == 1 && elsewhere[0].contains("sslmode=verify-full"), "{elsewhere:?}");
+}

@@ -10,6 +10,7 @@ use callboard_agents::bundle::Filter;
 use callboard_mcp::bridge::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start, ToolOptions};
 use callboard_mcp::outbound::auth::{AuthError, StaticBearer};
 use callboard_mcp::outbound::{ChildCommand, ClientError, ClientOptions, Dialect, Endpoint, Era, EraChoice};
+use callboard_message::DataClass;
 use callboard_runtime::Answering;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -91,6 +92,9 @@ pub struct UpstreamDeclaration {
     /// Tools, or patterns, whose results are the same whoever asks. Those of others are kept for each principal.
     #[serde(default)]
     pub cache_shared: Vec<String>,
+    /// What the arguments and results of its tools may hold: where it is `clinical`, tasks of them are never on a disk.
+    #[serde(default)]
+    pub class: DataClass,
     /// What bounds its asking for a model.
     #[serde(default)]
     pub sampling: SamplingDeclaration,

@@ -10,7 +10,8 @@ use callboard_agents::model::ModelError;
 use callboard_mcp::inbound::ServeError;
 use callboard_mcp::outbound::ClientError;
 use callboard_rpc::KeyError;
-use callboard_runtime::NameTaken;
+use callboard_runtime::{NameTaken, StoreIsSet};
+use callboard_store::StoreError;
 
 use crate::config::{ConfigError, UpstreamError};
 
@@ -70,6 +71,15 @@ pub enum NodeError {
     /// Make a key (`callboard keys add`), or mend the key file.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// See what the store says: correct `[store]`, or make room, or ask who has it.
+    #[error("store: {}", super::in_full(.0))]
+    Store(#[from] StoreError),
+    /// Start another system: this one has kept something already.
+    #[error(transparent)]
+    StoreIsSet(#[from] StoreIsSet),
+    /// Restart the node: a store can't be changed under what runs.
+    #[error("[store] has changed: restart the node for it")]
+    StoreChanged,
     /// Rename an agent, or serve fewer as one.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -114,9 +124,11 @@ impl NodeError {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
             Self::Model { .. } | Self::Routing(_) => true,
+            Self::Store(error) => matches!(error, StoreError::Url(_)),
+            Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,
             Self::Clinic { .. } | Self::Hmcp { .. } | Self::Bind { .. } | Self::Serve(_) => false,
-            Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
+            Self::StoreIsSet(_) | Self::Scratch(_) | Self::Watch(_) | Self::Io(_) => false,
         }
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use callboard_mcp::bare::{self, BareServerOptions};
 use callboard_mcp::inbound::{
-    self, Compat, InboundOptions, Info, ListenOptions, McpServer, McpServerOptions, NamedServers, PATH_DEFAULT, Serving,
+    self, Compat, InboundOptions, Info, ListenOptions, McpServer, McpServerOptions, NamedServers, PATH_DEFAULT,
+    Serving, TaskOptions, TaskStore,
 };
+use callboard_message::DataClass;
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
 use callboard_runtime::{AgentId, AgentRef};
 
@@ -51,6 +53,8 @@ struct Front {
     /// The name of all, and who they are.
     name: String,
     members: Vec<(String, AgentId)>,
+    /// What each was taken to hold at most when its server was made, and all of them under the empty name.
+    classes: HashMap<String, DataClass>,
 }
 
 impl Open {
@@ -148,7 +152,7 @@ impl Node {
         topology: &Topology,
     ) -> Result<(Serving, Behind), NodeError> {
         let ids = topology.behind(listener);
-        let options = server_options(listener)?;
+        let options = self.with_tasks(server_options(listener)?, topology, &ids);
         let (agent, is_made) = self.cast.as_one(&ids)?;
         let name = name_of(&ids, topology);
         let front = Front {
@@ -157,10 +161,18 @@ impl Node {
             bundle: is_made.then_some(agent),
             name,
             members: self.members(&ids),
+            classes: classes(topology, &ids),
         };
-        front.named.set(self.each(&ids, &HashMap::new(), listener)?);
+        front.named.set(self.each(&ids, &HashMap::new(), listener, topology)?);
         let serving = inbound::serve_named(socket, vec![front.all.clone()], front.named.clone(), &listening())?;
         Ok((serving, Behind::Mcp(front)))
+    }
+
+    /// The same with its tasks in the node's store, as far as what is behind it may be on a disk.
+    fn with_tasks(&self, options: McpServerOptions, topology: &Topology, ids: &[&str]) -> McpServerOptions {
+        let store = self.store.as_ref().map(|_| TaskStore::from(self.system.store()));
+        let tasks = TaskOptions { store, class: topology.class_of(ids), ..options.inbound.tasks };
+        McpServerOptions { inbound: InboundOptions { tasks, ..options.inbound }, ..options }
     }
 
     fn members(&self, ids: &[&str]) -> Vec<(String, AgentId)> {
@@ -173,12 +185,16 @@ impl Node {
         ids: &[&str],
         served: &HashMap<String, McpServer>,
         listener: &Listener,
+        topology: &Topology,
     ) -> Result<HashMap<String, McpServer>, NodeError> {
         let mut each = HashMap::new();
         for id in ids {
             let server = match served.get(*id) {
                 Some(served) => served.clone(),
-                None => server(id, self.cast.as_one(&[id])?.0, server_options(listener)?, PATH_DEFAULT),
+                None => {
+                    let options = self.with_tasks(server_options(listener)?, topology, &[id]);
+                    server(id, self.cast.as_one(&[id])?.0, options, PATH_DEFAULT)
+                }
             };
             each.insert((*id).to_owned(), server);
         }
@@ -191,6 +207,11 @@ impl Node {
             (Behind::Bare(served), Some(listener)) => {
                 let agent = listener.agent.as_deref().and_then(|id| self.system.directory().get(id));
                 agent.is_none_or(|agent| agent.id() != *served)
+            }
+            // What was kept of an agent's tasks may not be on a disk any more.
+            (Behind::Mcp(front), Some(listener)) => {
+                let now = classes(topology, &topology.behind(listener));
+                now.iter().any(|(id, class)| front.classes.get(id).is_some_and(|before| class > before))
             }
             _ => false,
         }
@@ -224,15 +245,24 @@ impl Node {
             }
             served.insert(id.clone(), server);
         }
-        front.named.set(self.each(&ids, &served, listener)?);
+        front.named.set(self.each(&ids, &served, listener, topology)?);
         front.all.replace(agent.clone());
         front.members = members;
+        for (id, class) in classes(topology, &ids) {
+            // A server that stays keeps to what it was made for.
+            front.classes.entry(id).or_insert(class);
+        }
         front.name = name_of(&ids, topology);
         let address = open.socket.local_addr()?;
         left.bundles.extend(std::mem::replace(&mut front.bundle, is_made.then_some(agent)));
         open.addresses = addresses(&open.behind, address, listener);
         Ok(())
     }
+}
+
+fn classes(topology: &Topology, ids: &[&str]) -> HashMap<String, DataClass> {
+    let all = (String::new(), topology.class_of(ids));
+    ids.iter().map(|id| ((*id).to_owned(), topology.class_of(&[id]))).chain([all]).collect()
 }
 
 fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {

@@ -6,12 +6,14 @@ mod error;
 mod listen;
 mod policy;
 mod reload;
+mod store;
 mod watch;
 
 use std::path::Path;
 use std::time::Duration;
 
 use callboard_runtime::{AgentRef, System};
+use callboard_store::SqlStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +24,8 @@ pub use error::NodeError;
 use listen::Open;
 use policy::Policies;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+use store::Undeclared;
+pub(crate) use store::in_full;
 pub(crate) use watch::Watch;
 
 /// How long a node may take to finish what it began.
@@ -35,6 +39,10 @@ pub struct Node {
     answering: Current,
     listeners: Vec<Open>,
     free_ports: bool,
+    /// What must last is kept there; `None`: in memory.
+    store: Option<SqlStore>,
+    /// The declaration of it.
+    store_print: u64,
     /// What a reload replaced, and isn't at its end.
     retiring: TaskTracker,
     /// Fires when the node ends.
@@ -51,12 +59,13 @@ pub struct Listening {
 }
 
 impl Node {
-    /// Starts the agents, then the listeners. Call it on an actix arbiter.
+    /// Opens the store (without `[store]`, a file in `state`), starts the agents, then the listeners. Call it on an actix
+    /// arbiter.
     ///
     /// # Errors
     /// See [`NodeError`]; nothing is left running.
     pub async fn start(topology: &Topology, state: &Path, free_ports: bool) -> Result<Self, NodeError> {
-        let mut node = Self::start_agents(topology, state).await?;
+        let mut node = Self::begin(topology, state, Undeclared::File).await?;
         node.free_ports = free_ports;
         for at in 0..topology.listeners.len() {
             match node.open(topology, at) {
@@ -70,19 +79,41 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts the agents and no listener. Call it on an actix arbiter.
+    /// Starts the agents and no listener; without `[store]` nothing outlasts the node. Call it on an actix arbiter.
     ///
     /// # Errors
     /// See [`NodeError`]; nothing is left running.
     pub async fn start_agents(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
+        Self::begin(topology, state, Undeclared::Memory).await
+    }
+
+    async fn begin(topology: &Topology, state: &Path, undeclared: Undeclared) -> Result<Self, NodeError> {
         let system = System::here();
+        // Before anything that writes to it.
+        let store = store::open(&system, topology, state, undeclared).await?;
         let mut policy = Policies::of(&system);
         policy.install(&topology.policy);
-        let answering = Current::of(&system, topology)?;
+        let answering = match Current::of(&system, topology) {
+            Ok(answering) => answering,
+            Err(error) => {
+                store::close(&system, store).await;
+                return Err(error.into());
+            }
+        };
         let cast = Cast::new(system.clone(), state, answering.clone());
         let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
-        let mut node =
-            Self { system, cast, policy, answering, listeners: Vec::new(), free_ports: false, retiring, ending };
+        let mut node = Self {
+            system,
+            cast,
+            policy,
+            answering,
+            listeners: Vec::new(),
+            free_ports: false,
+            store,
+            store_print: topology.prints.store,
+            retiring,
+            ending,
+        };
         let started = match node.cast.plan(topology).await {
             Ok(planned) => node.cast.apply(planned, topology).await,
             Err(error) => Err(error),
@@ -114,7 +145,7 @@ impl Node {
         &self.system
     }
 
-    /// Stops listening, lets agents finish, ends; children of this process end too.
+    /// Stops listening, lets agents finish, ends, and lets go of the store last; children of this process end too.
     pub async fn shutdown(mut self) {
         self.ending.cancel();
         self.retiring.close();
@@ -124,6 +155,7 @@ impl Node {
             tracing::warn!("what was replaced doesn't end in time");
         }
         cast::goodbyes(self.cast.drain()).await;
+        store::close(&self.system, self.store.take()).await;
         tracing::info!(?report, "node has ended");
     }
 }

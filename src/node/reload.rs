@@ -45,6 +45,9 @@ impl Node {
     /// # Errors
     /// See [`NodeError`]: the old topology goes on.
     pub async fn reload(&mut self, topology: &Topology) -> Result<Reloaded, NodeError> {
+        if topology.prints.store != self.store_print {
+            return Err(NodeError::StoreChanged);
+        }
         let plans = self.plan_listeners(topology)?;
         let answering = self.answering.plan(topology)?;
         let planned = self.cast.plan(topology).await?;

@@ -8,13 +8,20 @@ use futures::future::BoxFuture;
 
 use crate::clock::time;
 use crate::error::journal_error;
-use crate::open::{Core, SqlStore};
+use crate::open::{Core, SqlStore, Visitor};
 use crate::readers::PAGE_MAX;
 use crate::sql::Row;
 use crate::writer::{Tx, Write};
 
 impl SqlStore {
     /// Its notes.
+    pub fn notes(&self) -> Arc<dyn Notes> {
+        Arc::new(SqlNotes { core: Arc::clone(&self.core) })
+    }
+}
+
+impl Visitor {
+    /// Its notes: to look at, and to put one in.
     pub fn notes(&self) -> Arc<dyn Notes> {
         Arc::new(SqlNotes { core: Arc::clone(&self.core) })
     }

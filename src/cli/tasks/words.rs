@@ -1,0 +1,216 @@
+//! A task in words, and as JSON.
+
+use callboard_message::DataClass;
+use callboard_runtime::{Task, TaskEvent};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::clock::rfc3339;
+
+/// The columns of a list.
+pub(super) const COLUMNS: &str = "NUMBER\tID\tSTATE\tAGENT\tMESSAGE\tOWNER\tUPDATED\tSAID";
+/// In place of what is on no disk.
+const NOT_KEPT: &str = "not kept";
+
+/// A row of the list.
+pub(super) fn row(task: &Task) -> String {
+    let said = task.said.as_deref().unwrap_or_default();
+    let updated = rfc3339(task.updated);
+    let number = task.number.to_string();
+    let cells = [
+        &number,
+        task.id.as_str(),
+        task.state.as_str(),
+        &task.agent,
+        &task.message,
+        task.owner.as_str(),
+        &updated,
+        said,
+    ];
+    cells.map(plain).join("\t")
+}
+
+/// What the list says of a task, for a program.
+pub(super) fn row_as_json(task: &Task) -> Value {
+    json!({
+        "number": task.number,
+        "id": task.id,
+        "state": task.state,
+        "agent": task.agent,
+        "message": task.message,
+        "owner": task.owner,
+        "updated": rfc3339(task.updated),
+        "said": task.said,
+        "open": task.open.len(),
+        "children_open": task.children_open,
+        "waiting": task.waiting,
+    })
+}
+
+/// All that is known of a task, a line each.
+pub(super) fn lines(task: &Task, with_bodies: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", plain(value)));
+    add("id", task.id.as_str());
+    add("number", &task.number.to_string());
+    add("state", task.state.as_str());
+    add("scope", &task.scope);
+    add("owner", task.owner.as_str());
+    add("agent", &task.agent);
+    add("message", &task.message);
+    add("class", task.class.as_str());
+    add("on_restart", task.on_restart.as_str());
+    add("created", &rfc3339(task.created));
+    add("updated", &rfc3339(task.updated));
+    add("expires", &rfc3339(task.expires));
+    if let Some(deadline) = task.deadline {
+        add("deadline", &rfc3339(deadline));
+    }
+    if let Some(parent) = &task.parent {
+        add("parent", parent.as_str());
+    }
+    for need in &task.needs {
+        add("needs", need.as_str());
+    }
+    if task.waiting > 0 {
+        add("waiting", &task.waiting.to_string());
+    }
+    if task.children_open > 0 {
+        add("children_open", &task.children_open.to_string());
+    }
+    for question in &task.open {
+        add("open", &question.key);
+    }
+    if task.cancel_wanted {
+        add("cancel_wanted", "true");
+    }
+    if let Some(lease) = &task.lease {
+        add("worker", &format!("{} until {}", lease.by, rfc3339(lease.until)));
+    }
+    if let Some(said) = &task.said {
+        add("said", said);
+    }
+    if with_bodies {
+        for (name, body) in bodies(task) {
+            add(name, &body);
+        }
+    }
+    lines
+}
+
+/// What was asked, made and answered.
+fn bodies(task: &Task) -> Vec<(&'static str, String)> {
+    if task.class == DataClass::Clinical {
+        return vec![("request", NOT_KEPT.to_owned()), ("outcome", NOT_KEPT.to_owned())];
+    }
+    let request = task.request.as_ref().map(|request| ("request", request.get().to_owned()));
+    let artifacts = task.artifacts.iter().map(|artifact| ("artifact", artifact.to_raw().get().to_owned()));
+    let outcome = task.outcome.as_ref().map(|outcome| ("outcome", written(outcome)));
+    request.into_iter().chain(artifacts).chain(outcome).collect()
+}
+
+/// A line of a task's life: number, time, state after it, what happened.
+pub(super) fn event(event: &TaskEvent, task: &Task, with_bodies: bool) -> String {
+    let (at, state, step) = (rfc3339(event.at), event.state.as_str(), event.step.name());
+    let line = format!("{}\t{at}\t{state}\t{step}", event.number);
+    match with_bodies {
+        false => line,
+        true if task.class == DataClass::Clinical => format!("{line}\t{NOT_KEPT}"),
+        true => format!("{line}\t{}", plain(&written(&event.step))),
+    }
+}
+
+/// The same for a program.
+pub(super) fn as_json(task: &Task, events: &[TaskEvent], with_bodies: bool) -> Value {
+    let may_show = with_bodies && task.class != DataClass::Clinical;
+    let event = |event: &TaskEvent| {
+        let mut told = json!({
+            "number": event.number, "at": rfc3339(event.at), "state": event.state, "step": event.step.name(),
+        });
+        if may_show {
+            told["body"] = value(&event.step);
+        }
+        told
+    };
+    let mut told = row_as_json(task);
+    let lease = task.lease.as_ref();
+    told["scope"] = json!(task.scope);
+    told["class"] = json!(task.class);
+    told["on_restart"] = json!(task.on_restart);
+    told["created"] = json!(rfc3339(task.created));
+    told["expires"] = json!(rfc3339(task.expires));
+    told["deadline"] = json!(task.deadline.map(rfc3339));
+    told["parent"] = json!(task.parent);
+    told["needs"] = json!(task.needs);
+    told["cancel_wanted"] = json!(task.cancel_wanted);
+    told["worker"] = json!(lease.map(|lease| &lease.by));
+    told["worker_until"] = json!(lease.map(|lease| rfc3339(lease.until)));
+    told["questions"] = task.open.iter().map(|question| json!(question.key)).collect();
+    told["events"] = events.iter().map(event).collect();
+    if may_show {
+        told["request"] = value(&task.request);
+        told["outcome"] = value(&task.outcome);
+        told["artifacts"] = task.artifacts.iter().map(|artifact| value(&artifact.to_raw())).collect();
+    } else if with_bodies {
+        told["request"] = json!(NOT_KEPT);
+        told["outcome"] = json!(NOT_KEPT);
+    }
+    told
+}
+
+fn written(body: &impl Serialize) -> String {
+    serde_json::to_string(body).unwrap_or_default()
+}
+
+fn value(body: &impl Serialize) -> Value {
+    // By its text: what is raw in it has no other form.
+    serde_json::from_str(&written(body)).unwrap_or_default()
+}
+
+/// A text that is one cell of one line, and moves no cursor: somebody else may have chosen it.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use callboard_message::{DataClass, Principal};
+    use callboard_runtime::{NewTask, Task, TaskStep};
+    use serde_json::value::RawValue;
+
+    use super::{COLUMNS, as_json, lines, row};
+
+    fn task(class: DataClass) -> Task {
+        let mut new = NewTask::new(Principal::anonymous(), "a\tb\n", "ask", UNIX_EPOCH + Duration::from_secs(60));
+        new.request = Some(RawValue::from_string("{\"secret\":1}".to_owned()).unwrap());
+        new.class = class;
+        let mut task = Task::submitted(new, 7, 0, UNIX_EPOCH);
+        task.step(&TaskStep::Start, UNIX_EPOCH).unwrap();
+        task.step(&TaskStep::Said("half\x1b[2J".to_owned()), UNIX_EPOCH).unwrap();
+        task
+    }
+
+    /// Goal: nobody's text breaks a line or moves the cursor. Method: tabs, a line break and an escape in names.
+    #[test]
+    fn a_row_is_a_row() {
+        let row = row(&task(DataClass::Internal));
+        assert_eq!(row.split('\t').count(), COLUMNS.split('\t').count());
+        assert!(!row.contains(['\n', '\x1b']), "{row:?}");
+        assert!(row.starts_with("7\t") && row.contains("\tworking\ta b \task\t"), "{row:?}");
+    }
+
+    /// Goal: bodies are shown when they are asked for, and clinical ones never. Method: each way.
+    #[test]
+    fn bodies() {
+        let shown = |class, with_bodies| {
+            let task = task(class);
+            format!("{} {}", lines(&task, with_bodies).join("\n"), as_json(&task, &[], with_bodies))
+        };
+        assert!(shown(DataClass::Internal, true).matches("\"secret\":1").count() == 2);
+        assert!(!shown(DataClass::Internal, false).contains("secret"));
+        let clinical = shown(DataClass::Clinical, true);
+        assert!(!clinical.contains("secret") && clinical.contains("request: not kept"), "{clinical}");
+    }
+}

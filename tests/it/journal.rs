@@ -1,0 +1,247 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use callboard::store::{SqlStore, StoreOptions};
+use callboard::{By, Lease, NewTask, Principal, TaskStep, Tasks};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::kit::gateway::{script, serve};
+use crate::kit::{Home, Running, until};
+
+const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
+const SECRET: &str = "what-was-asked";
+
+/// A node that keeps in `n.journal.sqlite`.
+fn topology(home: &Home, store: &str) -> String {
+    home.write("n.toml", &format!("[node]\nname = \"n\"\n{store}{}{LISTENER}", script(home, "a", "a")))
+}
+
+async fn end(running: Running) {
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
+}
+
+/// A task of this agent that `tasks` has begun.
+async fn begin(tasks: &dyn Tasks, agent: &str) -> (String, Lease) {
+    let expires = SystemTime::now() + Duration::from_secs(3_600);
+    let mut new = NewTask::new(Principal::local_operator(), agent, "sum", expires);
+    new.request = Some(RawValue::from_string(format!("{{\"text\":\"{SECRET}\"}}")).unwrap());
+    match tasks.begin(new).await.unwrap() {
+        callboard::Begun::New(task, lease) => (task.id.as_str().to_owned(), lease),
+        callboard::Begun::Again(_) => panic!("it has no key"),
+    }
+}
+
+/// What an earlier process of the node left in its store: one task that has ended, one in the midst of which it was
+/// killed, and one that another writer works on.
+async fn earlier(file: &Path) -> [String; 3] {
+    let open = async |writer: &str| SqlStore::open(&StoreOptions::sqlite(file).writer(writer)).await.unwrap();
+    let mine = open("n").await;
+    let tasks = mine.tasks(mine.audit());
+    let (ended, lease) = begin(&*tasks, "ended").await;
+    let reply = RawValue::from_string("{\"sum\":3}".to_owned()).unwrap();
+    tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::Completed(reply)]).await.unwrap();
+    let (left, _) = begin(&*tasks, "left").await;
+    mine.close().await;
+    let other = open("elsewhere").await;
+    let (leased, _) = begin(&*other.tasks(other.audit()), "leased").await;
+    other.close().await;
+    [ended, left, leased]
+}
+
+/// The rows of a list, as JSON.
+async fn listed(home: &Home, arguments: &[&str]) -> Vec<Value> {
+    let done = home.run(&[&["tasks", "list", "--json"], arguments].concat()).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    done.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Goal: what a node kept is there after it was killed and started again, and can be looked at beside it. Method: tasks in
+/// its store; serve, SIGKILL, serve; each command meanwhile.
+#[tokio::test]
+async fn tasks_beside_a_node_that_was_killed() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let ids = earlier(&home.path("n.journal.sqlite")).await;
+    let (running, _) = serve(&home, &[&file]).await;
+    running.signal("KILL").await;
+    assert_eq!(running.finished().await.code, None);
+    let (running, _) = serve(&home, &[&file]).await;
+
+    let all = listed(&home, &["--topology", &file]).await;
+    let found: Vec<_> = all.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    assert_eq!(found, ids);
+    assert_eq!(all[0]["state"], "completed");
+    assert_eq!(all[1]["state"], "working");
+    let some = listed(&home, &["--topology", &file, "--in-state", "working", "--agent", "left", "--since", "1h"]).await;
+    assert_eq!(some.len(), 1);
+    let page = home.run(&["tasks", "list", "--topology", &file, "--limit", "1"]).await;
+    assert_eq!(page.out.lines().count(), 1, "{page:?}");
+    assert!(page.out.starts_with("1\t") && page.out.contains("\tcompleted\tended\tsum\t"), "{page:?}");
+    assert_eq!(page.err, "more: --after 1\n");
+    assert_eq!(listed(&home, &["--topology", &file, "--after", "1"]).await.len(), 2);
+
+    let shown = home.run(&["tasks", "show", &ids[0], "--topology", &file]).await;
+    assert!(shown.out.contains("\nstate: completed\n") && shown.out.contains("\tcompleted\tcompleted\n"), "{shown:?}");
+    assert!(!shown.out.contains(SECRET), "{shown:?}");
+    let shown = home.run(&["tasks", "show", &ids[0], "--topology", &file, "--bodies", "--json"]).await;
+    let shown: Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!(shown["request"]["text"], SECRET);
+    assert_eq!(shown["events"].as_array().unwrap().last().unwrap()["step"], "completed");
+    end(running).await;
+}
+
+/// Goal: a task is ended from beside the node: at once where nobody works on it, else its worker is told; one that has
+/// ended stays as it is. Method: one of each, and one that isn't there.
+#[tokio::test]
+async fn tasks_are_cancelled_beside_the_node() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let [ended, left, leased] = earlier(&home.path("n.journal.sqlite")).await;
+    let (running, _) = serve(&home, &[&file]).await;
+    let cancel = async |id: &str| {
+        let done = home.run(&["tasks", "cancel", id, "--topology", &file]).await;
+        (done.code.unwrap(), done.out + &done.err)
+    };
+    assert_eq!(cancel(&left).await, (0, format!("cancelled {left}\n")));
+    assert_eq!(cancel(&leased).await, (0, format!("asked the node to cancel {leased}\n")));
+    assert_eq!(cancel(&ended).await, (4, format!("callboard: {ended} has ended: completed\n")));
+    assert_eq!(cancel(&left).await, (4, format!("callboard: {left} has ended: canceled\n")));
+    assert_eq!(cancel("nobody").await, (4, "callboard: there is no task nobody\n".to_owned()));
+    let states: Vec<_> = listed(&home, &["--topology", &file]).await.iter().map(|task| task["state"].clone()).collect();
+    assert_eq!(states, ["completed", "canceled", "working"]);
+    end(running).await;
+}
+
+/// Goal: two nodes never write to one file, and the second says so. Method: a second `serve` of the same file; then the
+/// first goes on.
+#[tokio::test]
+async fn one_file_has_one_node() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let (running, _) = serve(&home, &[&file]).await;
+    let second = home.run(&["serve", &file]).await;
+    assert_eq!(second.code, Some(4), "{second:?}");
+    assert!(second.err.contains("n.journal.sqlite is in use by another process"), "{second:?}");
+    assert!(second.err.contains(&running.id().to_string()), "{second:?}");
+    assert_eq!(listed(&home, &["--topology", &file]).await.len(), 0);
+    end(running).await;
+}
+
+/// Goal: a backup of a running node is a store with the same in it, is private, and never replaces a file. Method: one
+/// beside a node; the commands on it; a node that starts with it; a second one to the same file.
+#[tokio::test]
+async fn a_backup_is_a_store() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let ids = earlier(&home.path("n.journal.sqlite")).await;
+    let (running, _) = serve(&home, &[&file]).await;
+    let copy = home.path("copy.sqlite").display().to_string();
+    let done = home.run(&["backup", &copy, "--topology", &file]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let bytes = fs::metadata(&copy).unwrap().len();
+    assert!(done.out.starts_with(&format!("backed up to {copy}: {bytes} bytes, audit up to ")), "{done:?}");
+    assert!(done.out.contains("n:"), "{done:?}");
+    assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    let again = home.run(&["backup", &copy, "--topology", &file]).await;
+    assert_eq!(again.code, Some(4), "{again:?}");
+    assert!(again.err.contains("is there already"), "{again:?}");
+    end(running).await;
+
+    let url = format!("sqlite:{copy}");
+    let there = listed(&home, &["--store", &url]).await;
+    let there: Vec<_> = there.iter().map(|task| task["id"].as_str().unwrap()).collect();
+    assert_eq!(there, ids);
+    let file = topology(&home, &format!("[store]\nurl = \"{url}\"\n"));
+    let (running, _) = serve(&home, &[&file]).await;
+    assert_eq!(listed(&home, &["--topology", &file]).await.len(), 3);
+    end(running).await;
+}
+
+/// Goal: a store isn't changed under what runs. Method: a reload with another `[store]`; the complaint, then the old one goes
+/// on, and the next start takes the new one.
+#[tokio::test]
+async fn another_store_wants_a_restart() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let (running, _) = serve(&home, &[&file]).await;
+    topology(&home, "[store]\nurl = \"sqlite:other.sqlite\"\n");
+    running.signal("HUP").await;
+    let complains = || fs::read_to_string(home.path("stderr")).unwrap().contains("restart the node");
+    until("a complaint", complains).await;
+    assert!(!home.path("other.sqlite").exists());
+    end(running).await;
+    let (running, _) = serve(&home, &[&file]).await;
+    assert!(home.path("other.sqlite").exists());
+    end(running).await;
+}
+
+/// Goal: a node that keeps in memory leaves nothing, and a command says that there is nothing; so it does where no node has
+/// been. Method: both; what the commands say and how they end.
+#[tokio::test]
+async fn no_store_to_look_into() {
+    let home = Home::new();
+    let file = topology(&home, "[store]\nurl = \"memory\"\n");
+    let (running, _) = serve(&home, &[&file]).await;
+    end(running).await;
+    assert!(!home.path("n.journal.sqlite").exists());
+    let listed = home.run(&["tasks", "list", "--topology", &file]).await;
+    assert_eq!(
+        (listed.code, &*listed.err),
+        (Some(2), "callboard: the node keeps in memory: there is no store to look into\n")
+    );
+
+    let file = topology(&home, "");
+    let listed = home.run(&["tasks", "list", "--topology", &file]).await;
+    assert_eq!(listed.code, Some(4), "{listed:?}");
+    assert!(listed.err.contains("start the node first"), "{listed:?}");
+    assert!(!home.path("n.journal.sqlite").exists());
+}
+
+/// Goal: a file that is something else stops the node, and is left as it is. Method: a text where the store should be.
+#[tokio::test]
+async fn a_file_that_is_no_store() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let text = "dear diary, ".repeat(1_000);
+    home.write("n.journal.sqlite", &text);
+    let done = home.run(&["serve", &file]).await;
+    assert_eq!(done.code, Some(4), "{done:?}");
+    assert!(done.err.contains("is not a callboard store; it was left as it is"), "{done:?}");
+    assert_eq!(fs::read_to_string(home.path("n.journal.sqlite")).unwrap(), text);
+}
+
+/// Goal: a directory comes back as it was given, members that nobody knows included, and a file that is none changes nothing.
+/// Method: import beside a node, export after its kill and another start, import again; files with a mistake.
+#[tokio::test]
+async fn the_directory_outlives_the_node() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let (running, _) = serve(&home, &[&file]).await;
+    let text = r#"{"version":1,"agents":{"@ann":{"name":"Ann","x-more":[1,2.50]},"@bob":{"name":"Bob"}}}"#;
+    let given = home.write("agents.json", text);
+    let import = async |file_given: &str| home.run(&["directory", "import", file_given, "--topology", &file]).await;
+    let done = import(&given).await;
+    assert_eq!((done.code, &*done.out), (Some(0), "2 new, 0 changed, 0 the same\n"), "{done:?}");
+    running.signal("KILL").await;
+    running.finished().await;
+    let (running, _) = serve(&home, &[&file]).await;
+    let out = home.path("out.json").display().to_string();
+    let done = home.run(&["directory", "export", &out, "--topology", &file]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(fs::read_to_string(&out).unwrap().trim_end(), text);
+    let again = home.run(&["directory", "export", &out, "--topology", &file]).await;
+    assert_eq!(again.code, Some(4), "{again:?}");
+    home.write("agents.json", &text.replace("Bob", "Rob"));
+    assert_eq!(import(&given).await.out, "0 new, 1 changed, 1 the same\n");
+    for wrong in ["", "[]", r#"{"version":2,"agents":{}}"#, r#"{"version":1,"agents":{"a":7}}"#] {
+        let done = import(&home.write("wrong.json", wrong)).await;
+        assert_eq!(done.code, Some(2), "{wrong}: {done:?}");
+    }
+    let done = home.run(&["directory", "export", "-", "--topology", &file]).await;
+    assert_eq!(done.out.trim_end(), text.replace("Bob", "Rob"));
+    end(running).await;
+}
