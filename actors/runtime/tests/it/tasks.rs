@@ -222,7 +222,7 @@ fn circles_are_refused() {
         };
         tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"]), of("c", Some("p"), &[])]).await.unwrap();
         // Another waits for its part, that for the parent.
-        tasks.begin_all(vec![of("e", None, &[]), of("c", Some("e"), &["p"])]).await.unwrap();
+        tasks.begin_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])]).await.unwrap();
         for circle in [
             vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use super::kept::Kept;
 use crate::journal::JournalError;
-use crate::task::{NewTask, TASK_DEPTH_MAX, Task, TaskError, TaskId};
+use crate::task::{NewTask, TASK_DEPTH_MAX, TaskError, TaskId};
 
 /// Tasks about to be kept, with those that are there: who waits for whom. A task waits for what it needs, and for its parts.
 pub(super) struct Graph<'a> {
@@ -29,17 +29,6 @@ impl<'a> Graph<'a> {
         if new.iter().any(|task| !task.needs.is_empty()) {
             for (parent, part) in kept.open_parts() {
                 parts.entry(parent).or_default().push(part);
-            }
-        }
-        // Parts that are there lead back to a new one only by a parent that is there.
-        if new.iter().any(|task| task.parent.as_ref().is_some_and(|parent| kept.task(parent).is_some())) {
-            let runs = |task: &Task| !task.state.is_terminal();
-            for task in kept.slots.values().map(|slot| &*slot.task).filter(|task| runs(task)) {
-                // A parent that has ended waits for nobody.
-                let parent = task.parent.as_ref().filter(|parent| kept.task(parent).is_some_and(runs));
-                if let Some(parent) = parent {
-                    parts.entry(parent).or_default().push(&task.id);
-                }
             }
         }
         Self { kept, new: new.iter().map(|task| (&task.id, *task)).collect(), parts }

@@ -63,10 +63,13 @@ impl Kept {
         self.slot(id).map(|slot| &*slot.task)
     }
 
-    /// Tasks that have not ended, each after its parent.
+    /// Tasks that have not ended, each after its parent that hasn't either: what has ended waits for nobody.
     pub(super) fn open_parts(&self) -> impl Iterator<Item = (&TaskId, &TaskId)> {
         let open = self.slots.values().filter(|slot| !slot.task.state.is_terminal());
-        open.filter_map(|slot| Some((slot.task.parent.as_ref()?, &slot.task.id)))
+        open.filter_map(|slot| {
+            let parent = slot.task.parent.as_ref()?;
+            self.task(parent).is_some_and(|parent| !parent.state.is_terminal()).then_some((parent, &slot.task.id))
+        })
     }
 
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Task>> {
