@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how each command ends.
 
 mod ask;
+mod audit;
 mod backup;
 mod check;
 mod clock;
@@ -70,6 +71,9 @@ enum Command {
     /// Write the directory of agents that a node's store has to a file, or read one into it.
     #[command(subcommand)]
     Directory(directory::DirectoryCommand),
+    /// Check a node's audit, look into it or copy it, also beside the node.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Make, list and revoke the keys with which peers show who they are.
     Keys(KeysArguments),
 }
@@ -181,6 +185,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Tasks(command) => tasks::run(&command),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Directory(command) => directory::run(&command),
+        Command::Audit(command) => audit::run(&command),
         Command::Keys(arguments) => keys::run(&arguments),
     })
 }

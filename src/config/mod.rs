@@ -36,7 +36,7 @@ pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
-pub use store::{RetentionDeclaration, StoreDeclaration};
+pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
 pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
 
 use file::{Entry, Sections};

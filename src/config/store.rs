@@ -38,6 +38,9 @@ pub struct StoreDeclaration {
     /// The size at which the store refuses what isn't a deletion, in MiB.
     #[serde(default)]
     pub size_max_mib: Option<NonZeroU64>,
+    /// What crosses the node's boundaries and is put on record.
+    #[serde(default)]
+    pub audit: Audited,
     /// The file with the audit's key, relative to the state directory.
     #[serde(default)]
     pub audit_key: Option<PathBuf>,
@@ -47,6 +50,17 @@ pub struct StoreDeclaration {
     /// For how long what has ended is kept.
     #[serde(default)]
     pub retention: RetentionDeclaration,
+}
+
+/// What is in a node's audit, beside what its agents put there (`[store] audit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Audited {
+    /// Every message that crosses a boundary, every reply and question, and what decisions has.
+    #[default]
+    All,
+    /// What a policy refused, and what a person agreed to.
+    Decisions,
 }
 
 /// For how many days what has ended is kept (`[store.retention]`); 0: it goes at the next cleaning.
@@ -148,7 +162,7 @@ pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>
         problems.error_with(Some(span), error.to_string(), Some(help));
     }
     let is_in_memory = store.url.as_deref() == Some(IN_MEMORY);
-    for key in ["writer", "size_max_mib", "audit_key", "audit_key_new", "retention"] {
+    for key in ["writer", "size_max_mib", "audit", "audit_key", "audit_key_new", "retention"] {
         if is_in_memory && tree.get(key).is_some() {
             problems.error(tree.key_span(key), format!("`{key}` has no use: a store in memory ends with the node"));
         }

@@ -1,6 +1,7 @@
 //! A node: the agents and listeners of a topology, running in this process.
 
 mod answering;
+mod audit;
 mod cast;
 mod error;
 mod listen;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Topology;
 use answering::Current;
+use audit::Classes;
 use cast::Cast;
 pub use error::NodeError;
 use listen::Open;
@@ -43,6 +45,8 @@ pub struct Node {
     store: Option<SqlStore>,
     /// The declaration of it.
     store_print: u64,
+    /// What its audit must know of the agents.
+    classes: Option<Classes>,
     /// What a reload replaced, and isn't at its end.
     retiring: TaskTracker,
     /// Fires when the node ends.
@@ -91,6 +95,8 @@ impl Node {
         let system = System::here();
         // Before anything that writes to it.
         let store = store::open(&system, topology, state, undeclared).await?;
+        // What is kept in memory is nobody's record.
+        let classes = store.as_ref().map(|_| audit::audit(&system, topology));
         let mut policy = Policies::of(&system);
         policy.install(&topology.policy);
         let answering = match Current::of(&system, topology) {
@@ -111,6 +117,7 @@ impl Node {
             free_ports: false,
             store,
             store_print: topology.prints.store,
+            classes,
             retiring,
             ending,
         };

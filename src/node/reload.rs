@@ -56,6 +56,7 @@ impl Node {
         done.ended = old.iter().filter(|running| !running.is_bundle()).count();
         self.answering.apply(answering);
         self.policy.install(&topology.policy);
+        self.classes.iter().for_each(|classes| classes.install(topology));
 
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
         let mut left = Left::default();

@@ -132,7 +132,7 @@ pub(crate) fn fitted(entry: AuditEntry) -> AuditEntry {
         return entry;
     }
     let fit = |text: String| {
-        let end = text.floor_char_boundary(NAME_CUT_BYTES);
+        let end = (0..=NAME_CUT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
         text.get(..end).unwrap_or_default().replace('\0', "\u{fffd}")
     };
     let fit_word = |text: Cow<'static, str>| Cow::Owned(fit(text.into_owned()));

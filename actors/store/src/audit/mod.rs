@@ -35,7 +35,7 @@ pub use verify::{AuditFault, ChainReport};
 
 /// What is on record of a chain whose entries up to `up_to` are removed: with it and signed, it is no gap.
 pub(crate) fn cut(chain: &str, up_to: u64) -> AuditEntry {
-    AuditEntry::new(line::CUT).with("chain", chain).with("up_to", up_to)
+    AuditEntry::new(CUT).with("chain", chain).with("up_to", up_to)
 }
 
 /// The last of each chain that these lines tell of.

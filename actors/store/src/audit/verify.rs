@@ -75,6 +75,22 @@ pub enum AuditFault {
     },
 }
 
+impl AuditFault {
+    /// The number of the entry that is named: the first that is bad, or that is missing.
+    pub fn number(&self) -> u64 {
+        match self {
+            Self::Missing { number }
+            | Self::Changed { number, .. }
+            | Self::Moved { number, .. }
+            | Self::BadCheckpoint { number }
+            | Self::UnknownKey { number, .. }
+            | Self::NotAnchored { number }
+            | Self::Uncounted { number } => *number,
+            Self::Truncated { last, .. } => last.saturating_add(1),
+        }
+    }
+}
+
 impl fmt::Display for AuditFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

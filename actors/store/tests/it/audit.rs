@@ -1,5 +1,5 @@
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use callboard_message::{CallId, DataClass, Principal};
 use callboard_runtime::{AuditEntry, AuditLog, JournalError, Record};
@@ -100,6 +100,7 @@ async fn entries_are_found() {
         let told = AuditEntry::new("told").with_agent("a").with_message("m").with_peer("p").with_call(call);
         let told = told.with_principal(&Principal::agent("who")).with_class(DataClass::Clinical).with_outcome("kept");
         let told = told.with_body(audit.mark(DataClass::Clinical, b"Ana Silva")).with("rules", vec!["r".to_owned()]);
+        let told = AuditEntry { at: SystemTime::now() + Duration::from_secs(1), ..told };
         audit.append((0..200).map(entry).chain([told]).collect()).await.unwrap();
 
         let all = shown(&opened.sql, AuditFilter::default()).await;
@@ -127,10 +128,7 @@ async fn entries_are_found() {
         }
         let none = [
             AuditFilter { chain: some("other"), ..AuditFilter::default() },
-            AuditFilter {
-                since: Some(std::time::SystemTime::now() + Duration::from_secs(60)),
-                ..AuditFilter::default()
-            },
+            AuditFilter { since: Some(SystemTime::now() + Duration::from_secs(60)), ..AuditFilter::default() },
         ];
         for filter in none {
             assert!(shown(&opened.sql, filter).await.is_empty());

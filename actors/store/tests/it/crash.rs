@@ -126,6 +126,10 @@ fn start(opened: &Opened, ledger: &Ledger, order: &str) -> Child {
 }
 
 /// SIGKILL from beside: what the child prints is read until then.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kill comes at a time that nothing tells: no agent is on this thread"
+)]
 fn kill_in(id: u32, wait: Duration) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         thread::sleep(wait);

@@ -1,0 +1,241 @@
+//! `callboard audit`.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, BufWriter, IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use callboard_message::RawObject;
+use callboard_store::{AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export};
+use serde_json::json;
+
+use super::clock::{rfc3339, span};
+use super::place::{self, StoreArguments, StoreFailure};
+use super::{EXIT_ANSWERED, EXIT_BLOCKED, show};
+
+/// Stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum AuditCommand {
+    /// Check every entry, and name the first of each chain that was changed, removed, moved or added. Exit code: 0 all is
+    /// whole, 2 usage, 3 something isn't, 4 it couldn't be read.
+    Verify {
+        #[command(flatten)]
+        store: StoreArguments,
+        #[command(flatten)]
+        with: With,
+        /// The public keys that count, best a copy from elsewhere. Without it, those beside the store's key.
+        #[arg(long, value_name = "FILE")]
+        public_key: Option<PathBuf>,
+    },
+    /// Check a file that `audit export` made, without the store. Exit codes as those of `verify`.
+    VerifyExport {
+        /// The file.
+        file: PathBuf,
+        #[command(flatten)]
+        with: With,
+        /// The public keys that count, best a copy from elsewhere.
+        #[arg(long, value_name = "FILE")]
+        public_key: PathBuf,
+    },
+    /// Show the newest entries, oldest first.
+    Show {
+        #[command(flatten)]
+        store: StoreArguments,
+        /// Only of this event, for example `denied`.
+        #[arg(long)]
+        event: Option<String>,
+        /// Only about this agent.
+        #[arg(long)]
+        agent: Option<String>,
+        /// Only with this principal behind them.
+        #[arg(long, value_name = "ID")]
+        principal: Option<String>,
+        /// Only of this call.
+        #[arg(long, value_name = "ID")]
+        call: Option<String>,
+        /// Only of this chain: a writer's name.
+        #[arg(long)]
+        chain: Option<String>,
+        /// Only so old, for example `2h` or `7d`.
+        #[arg(long, value_name = "SPAN", value_parser = span)]
+        since: Option<Duration>,
+        /// So many, at most 1000. Without it, 100.
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+        /// Print each entry as it is kept: a JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write all chains with their checkpoints to a file, which must not be there, or to standard output (`-`).
+    Export {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        store: StoreArguments,
+    },
+}
+
+/// What a chain is checked with.
+#[derive(Debug, clap::Args)]
+pub(super) struct With {
+    /// Only this chain: a writer's name.
+    #[arg(long)]
+    chain: Option<String>,
+    /// The anchor, best a copy from elsewhere: it knows of entries that were cut off.
+    #[arg(long, value_name = "FILE")]
+    anchor: Option<PathBuf>,
+    /// Print a JSON object for each chain and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+impl With {
+    fn options(&self, public_keys: Option<&PathBuf>) -> VerifyOptions {
+        let (chain, anchor) = (self.chain.clone(), self.anchor.clone());
+        VerifyOptions { chain, anchor, public_keys: public_keys.cloned() }
+    }
+}
+
+/// Does it, and says how it ended.
+pub(super) fn run(command: &AuditCommand) -> u8 {
+    let is_whole = Cell::new(true);
+    let ended = place::run(async {
+        match command {
+            AuditCommand::Verify { store, with, public_key } => {
+                let visitor = store.visit().await?;
+                let reports = visitor.verify_audit(&with.options(public_key.as_ref())).await;
+                visitor.close().await;
+                is_whole.set(tell(&reports?, with.json)?);
+                Ok(())
+            }
+            AuditCommand::VerifyExport { file, with, public_key } => {
+                let from = File::open(file).map_err(|e| cannot("read", file, &e))?;
+                let reports = verify_export(BufReader::new(from), &with.options(Some(public_key)));
+                is_whole.set(tell(&reports.map_err(export_failure)?, with.json)?);
+                Ok(())
+            }
+            AuditCommand::Show { store, event, agent, principal, call, chain, since, limit, json } => {
+                let filter = AuditFilter {
+                    chain: chain.clone(),
+                    event: event.clone(),
+                    agent: agent.clone(),
+                    principal: principal.clone(),
+                    call: call.clone(),
+                    since: since.map(|since| SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)),
+                    entries_max: *limit,
+                };
+                let visitor = store.visit().await?;
+                let lines = visitor.audit_lines(&filter).await;
+                visitor.close().await;
+                show_lines(&lines?, *json)
+            }
+            AuditCommand::Export { file, store } => export(file, store).await,
+        }
+    });
+    if ended == EXIT_ANSWERED && !is_whole.get() { EXIT_BLOCKED } else { ended }
+}
+
+/// A line for each chain; whether all are whole.
+fn tell(reports: &[ChainReport], as_json: bool) -> Result<bool, StoreFailure> {
+    for report in reports {
+        let ChainReport { chain, first, last, checkpoints, signed_up_to, fault, .. } = report;
+        let fault = fault.as_ref().map(|fault| json!({ "number": fault.number(), "why": fault.to_string() }));
+        let object = json!({
+            "chain": chain, "ok": fault.is_none(), "first": first, "last": last, "checkpoints": checkpoints,
+            "signed_up_to": signed_up_to, "fault": fault,
+        });
+        show::line(&if as_json { object.to_string() } else { plain(&report.to_string()) })?;
+    }
+    if reports.is_empty() && !as_json {
+        show::line("there is no chain")?;
+    }
+    Ok(reports.iter().all(|report| report.fault.is_none()))
+}
+
+fn show_lines(lines: &[AuditLine], as_json: bool) -> Result<(), StoreFailure> {
+    if !as_json && stdout().is_terminal() {
+        show::line("AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
+    }
+    for line in lines {
+        show::line(&if as_json { line.line.clone() } else { described(line) })?;
+    }
+    Ok(())
+}
+
+fn described(entry: &AuditLine) -> String {
+    let object: RawObject = serde_json::from_str(&entry.line).unwrap_or_default();
+    let member = |name: &str| object.read::<String>(name).map_or("-".to_owned(), |text| plain(&text));
+    let principal = object.object("principal").and_then(|who| who.read::<String>("id"));
+    let columns = [
+        rfc3339(entry.at),
+        plain(&format!("{}:{}", entry.chain, entry.number)),
+        member("event"),
+        member("agent"),
+        member("message"),
+        member("peer"),
+        principal.map_or("-".to_owned(), |id| plain(&id)),
+        member("outcome"),
+    ];
+    columns.join("\t")
+}
+
+/// Names are others' words: none of them moves a terminal's cursor or makes a column.
+fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    text.chars().map(shown).collect()
+}
+
+async fn export(file: &Path, store: &StoreArguments) -> Result<(), StoreFailure> {
+    let mut out: Box<dyn Write + Send> = match file.to_str() {
+        Some(STANDARD_OUTPUT) => Box::new(stdout()),
+        _ => Box::new(created(file).map_err(|e| cannot("make", file, &e))?),
+    };
+    let visitor = store.visit().await?;
+    let exported = visitor.export_audit(&mut BufWriter::new(&mut out)).await;
+    visitor.close().await;
+    let entries = exported.map_err(|error| match error {
+        ExportError::Io(error) => cannot("write", file, &error),
+        error => export_failure(error),
+    })?;
+    show::aside(&format!("exported {entries} entries"));
+    Ok(())
+}
+
+/// A new file, for its owner only.
+fn created(file: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(file)
+}
+
+fn cannot(what: &str, file: &Path, error: &std::io::Error) -> StoreFailure {
+    StoreFailure::Refused(format!("failed to {what} {}: {error}", file.display()))
+}
+
+fn export_failure(error: ExportError) -> StoreFailure {
+    match error {
+        ExportError::Store(error) => error.into(),
+        ExportError::Io(error) => error.into(),
+        other => StoreFailure::Refused(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    /// Goal: what others named can't write to a terminal. Method: an escape sequence, a tab, a line break.
+    #[test]
+    fn names_stay_in_their_column() {
+        assert_eq!(plain("a\u{1b}[2J\tb\nç"), "a\\u{1b}[2J\\tb\\nç");
+    }
+}
