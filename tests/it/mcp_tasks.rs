@@ -82,9 +82,9 @@ async fn child() {
     let options = McpServerOptions { inbound, access, ..McpServerOptions::default() };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let _serving = serve(listener, system.spawn(Worker { ends }), options, &ListenOptions::default()).unwrap();
+    let serving = serve(listener, system.spawn(Worker { ends }), options, &ListenOptions::default()).unwrap();
     println!("\nserves {address}");
-    std::future::pending::<()>().await;
+    serving.server.await.unwrap();
 }
 
 /// A child, killed at the end.
