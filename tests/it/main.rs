@@ -23,6 +23,8 @@ mod hmcp;
 mod mcp_node;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
 mod mcp;
+// Tasks over MCP outlive the process that they were begun in.
+mod mcp_tasks;
 // A third clinic is two files and no code.
 mod neurology;
 // Standard output and standard error: closed, full, plain, as JSON.

@@ -118,8 +118,9 @@ impl Load {
     async fn produce(self: Arc<Self>, producer: u32) {
         for nth in 0_usize.. {
             let again = self.retries.lock().unwrap().pop_front();
-            let fresh =
-                || self.round.map(|round| (Kind::ALL[nth % Kind::ALL.len()], format!("{round}.{producer}.{nth}")));
+            // All kinds are there from the beginning, however early the end comes.
+            let kind = Kind::ALL[(nth + producer as usize) % Kind::ALL.len()];
+            let fresh = || self.round.map(|round| (kind, format!("{round}.{producer}.{nth}")));
             let Some(job) = again.or_else(fresh) else { return };
             println!("try {}", written(&job));
             self.perform(job).await;

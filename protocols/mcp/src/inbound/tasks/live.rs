@@ -40,6 +40,8 @@ pub(super) enum Event {
     Cancel {
         taken: oneshot::Sender<Result<(), RpcError>>,
     },
+    /// Somebody elsewhere wants it ended.
+    CancelSoon,
     /// A question may have been given up.
     Look,
     /// Somebody else took a step.
@@ -80,16 +82,10 @@ impl Live {
         }
     }
 
-    /// Has it look at what others did to it in the store.
-    pub(super) fn catch_up(&self) {
-        // In a queue that is full there are events that end in a look at the store.
-        let _ = self.events.try_send(Event::CatchUp);
-    }
-
-    /// Ends its work here: it is another's.
-    pub(super) async fn lost(&self) {
-        // It may have ended by itself.
-        let _ = self.events.send(Event::Lost).await;
+    /// Tells it what others did, or want: [`Event::CatchUp`], [`Event::CancelSoon`], [`Event::Lost`]. It is told again where its
+    /// queue is full.
+    pub(super) fn hint(&self, event: Event) {
+        let _ = self.events.try_send(event);
     }
 }
 
@@ -276,6 +272,8 @@ impl Worker {
                 // Ended otherwise is ended.
                 let _ = taken.send(if self.is_over() { Ok(()) } else { cancelled.map_err(refused) });
             }
+            // It is wanted again until it is so.
+            Event::CancelSoon => drop(self.step(TaskStep::cancelled()).await),
             Event::Look => {}
             Event::CatchUp => self.catch_up().await,
             Event::Lost => self.is_lost = true,

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{
-    By, CallMeta, Claim, Lease, TASK_CANCELS_EVERY, TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError, TaskStep,
+    By, CallMeta, Claim, Lease, LeaseView, TASK_CANCELS_EVERY, TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError, TaskStep,
 };
-use futures::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::live::{Begin, Live};
+use super::live::{Begin, Event, Live};
 use super::record::{Extra, left};
 use super::{TaskState, perform};
 use crate::inbound::endpoint::Endpoint;
@@ -58,7 +57,7 @@ async fn keep(endpoint: Weak<Endpoint>) {
         }
         if renewed.elapsed() >= TASK_LEASE {
             // Others may have taken them by now, and do the same again.
-            join_all(tasks.running().iter().map(Live::lost)).await;
+            tasks.running().iter().for_each(|live| live.hint(Event::Lost));
         }
         if began >= recover_at {
             recover_at = began + RECOVER_EVERY;
@@ -71,7 +70,8 @@ async fn keep(endpoint: Weak<Endpoint>) {
 /// Takes what is ready, and goes on with it.
 async fn recover(endpoint: &Arc<Endpoint>) {
     let tasks = &endpoint.tasks;
-    while !tasks.stopped.is_cancelled() {
+    // Who serves no tools as tasks could only fail them.
+    while !tasks.stopped.is_cancelled() && endpoint.surface().has_task_tools() {
         let claim = Claim {
             scope: tasks.scope.clone(),
             by: tasks.store.worker().to_owned(),
@@ -143,9 +143,9 @@ impl TaskState {
     async fn lose_those_of_others(&self) {
         for live in self.running() {
             let Ok(Some(task)) = self.store.get(&live.lease.task).await else { continue };
-            let has = |view: &callboard_runtime::LeaseView| view.by == live.lease.by && view.epoch == live.lease.epoch;
+            let has = |view: &LeaseView| view.by == live.lease.by && view.epoch == live.lease.epoch;
             if !task.state.is_terminal() && !task.lease.as_ref().is_some_and(has) {
-                live.lost().await;
+                live.hint(Event::Lost);
             }
         }
     }
@@ -154,11 +154,8 @@ impl TaskState {
     async fn hear(&self) {
         match self.store.cancels(self.store.worker()).await {
             Ok(wanted) => {
-                let here = |id: &callboard_runtime::TaskId| self.live().get(id).cloned();
-                let wanted: Vec<_> = wanted.iter().filter_map(here).collect();
-                join_all(wanted.iter().map(Live::cancel)).await.into_iter().filter_map(Result::err).for_each(|error| {
-                    tracing::warn!(error = error.message, "a task that somebody wants ended wasn't cancelled");
-                });
+                let here = self.live();
+                wanted.iter().filter_map(|id| here.get(id)).for_each(|live| live.hint(Event::CancelSoon));
             }
             Err(error) => tracing::warn!(%error, "no look at which tasks somebody wants ended"),
         }
@@ -167,7 +164,7 @@ impl TaskState {
             if asks && let Ok(Some(task)) = self.store.get(&live.lease.task).await {
                 let known = live.seen.borrow().last_event;
                 if task.last_event > known {
-                    live.catch_up();
+                    live.hint(Event::CatchUp);
                 }
             }
         }
