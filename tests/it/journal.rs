@@ -8,8 +8,8 @@ use callboard::{By, Lease, NewTask, Principal, TaskStep, Tasks};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::kit::gateway::{script, serve};
-use crate::kit::{Home, Running, until};
+use crate::kit::gateway::{Session, said, script, serve};
+use crate::kit::{Home, Running, soon, until};
 
 const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 const SECRET: &str = "what-was-asked";
@@ -114,6 +114,44 @@ async fn tasks_are_cancelled_beside_the_node() {
     let states: Vec<_> = listed(&home, &["--topology", &file]).await.iter().map(|task| task["state"].clone()).collect();
     assert_eq!(states, ["completed", "canceled", "working"]);
     end(running).await;
+}
+
+/// Goal: what crossed a node's boundary is in its audit after a kill, and the chain is whole; one changed byte is named, with an
+/// exit code of its own. Method: a call, SIGKILL once it is kept, another start; `audit show` and `verify` beside it; then
+/// an export with another word in it.
+#[tokio::test]
+async fn the_audit_outlives_a_kill() {
+    let home = Home::new();
+    let file = topology(&home, "");
+    let (running, listening) = serve(&home, &[&file]).await;
+    assert_eq!(said(&Session::begin(&listening[0].1).await.call("who").await), "a");
+    let audit = async |arguments: &[&str]| home.run(&[&["audit"], arguments].concat()).await;
+    let kept = async {
+        while !audit(&["show", "--event", "reply", "--json", "--topology", &file]).await.out.contains("\"reply\"") {}
+    };
+    soon("an entry of the reply", kept).await;
+    running.signal("KILL").await;
+    running.finished().await;
+    let (running, _) = serve(&home, &[&file]).await;
+    let starts = audit(&["show", "--event", "run.started", "--json", "--topology", &file]).await;
+    assert_eq!(starts.out.lines().count(), 2, "{starts:?}");
+    let messages = audit(&["show", "--event", "message", "--json", "--topology", &file]).await;
+    assert!(messages.out.lines().count() > 0, "{messages:?}");
+    let verified = audit(&["verify", "--topology", &file]).await;
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert!(verified.out.starts_with("ok n 1.."), "{verified:?}");
+    end(running).await;
+
+    let out = home.path("audit.jsonl").display().to_string();
+    assert_eq!(audit(&["export", &out, "--topology", &file]).await.code, Some(0));
+    let key = home.path("audit.pub").display().to_string();
+    let whole = audit(&["verify-export", &out, "--public-key", &key]).await;
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    let text = fs::read_to_string(&out).unwrap();
+    let changed = home.write("changed.jsonl", &text.replacen("run.started", "run.strated", 1));
+    let found = audit(&["verify-export", &changed, "--public-key", &key]).await;
+    assert_eq!(found.code, Some(3), "{found:?}");
+    assert!(found.out.starts_with("bad n entry 1: "), "{found:?}");
 }
 
 /// Goal: two nodes never write to one file, and the second says so. Method: a second `serve` of the same file; then the

@@ -9,7 +9,7 @@ mod ask;
 mod check;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
-// What must last: a node's store after a kill, `callboard tasks` and `callboard backup` beside it, and one node a file.
+// What must last: a node's store after a kill, the commands beside it, and one node a file.
 mod journal;
 // `callboard keys`: shown once, revoked for good.
 mod keys;

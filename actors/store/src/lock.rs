@@ -40,7 +40,16 @@ impl Lock {
 
     /// Others may have it, also while this value lives on.
     pub(crate) fn release(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(lock) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // Said, and not left to the file's closing: a child between fork and exec has it open too.
+            let _ = lock.unlock();
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -66,4 +75,28 @@ fn pid(lock: &mut File) -> Option<u32> {
     lock.rewind().ok()?;
     lock.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+
+    use super::Lock;
+
+    /// Goal: a lock that was let go of is free, though a child that was just forked still has its file open. Method: a second
+    /// handle to the same open file, as a child has one.
+    #[test]
+    fn a_child_does_not_keep_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("store.sqlite");
+        let lock = Lock::take(&file).unwrap();
+        let child = lock.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().unwrap().try_clone().unwrap();
+        assert!(Lock::take(&file).is_err());
+        lock.release();
+        let second = Lock::take(&file).unwrap();
+        let of_second = second.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().unwrap().try_clone().unwrap();
+        drop(second);
+        assert!(Lock::take(&file).is_ok());
+        drop((child, of_second));
+    }
 }
