@@ -214,3 +214,16 @@ async fn received(signal: Option<Signal>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    /// Goal: no command has two arguments of one name, or a rule that names none. Method: clap's own check of all of them.
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -76,7 +76,7 @@ async fn tasks_beside_a_node_that_was_killed() {
     assert_eq!(found, ids);
     assert_eq!(all[0]["state"], "completed");
     assert_eq!(all[1]["state"], "working");
-    let some = listed(&home, &["--topology", &file, "--state", "working", "--agent", "left", "--since", "1h"]).await;
+    let some = listed(&home, &["--topology", &file, "--in-state", "working", "--agent", "left", "--since", "1h"]).await;
     assert_eq!(some.len(), 1);
     let page = home.run(&["tasks", "list", "--topology", &file, "--limit", "1"]).await;
     assert_eq!(page.out.lines().count(), 1, "{page:?}");

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toml::Table;
+use toml::{Table, Value};
 use walkdir::WalkDir;
 
 /// Which of our crates a crate may depend on. The vocabulary (`message`, `macros`) comes along with the runtime. A new
@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-fuzz", &["callboard-rpc"]),
+    ("sqlite-direct", &[]),
     ("xtask", &[]),
 ];
 /// The root package: it may depend on all of ours.
@@ -43,7 +44,7 @@ struct File {
     text: String,
 }
 
-/// A crate of the workspace.
+/// A crate of the workspace, or beside it.
 struct Manifest {
     name: String,
     table: Table,
@@ -141,10 +142,19 @@ fn too_long(files: &[File]) -> Vec<String> {
     long.map(|(path, lines, most)| format!("{path} has {lines} lines, {most} are allowed: split it")).collect()
 }
 
-fn without_lints(manifests: &[Manifest]) -> Vec<String> {
-    let has = |table: &Table| table.get("lints").and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true);
-    let without = manifests.iter().filter(|manifest| !has(&manifest.table));
-    without.map(|manifest| format!("{} lacks `[lints] workspace = true`", manifest.name)).collect()
+/// Whether it stands outside the workspace, which it can't inherit from.
+fn is_apart(Manifest { name, table }: &Manifest) -> bool {
+    name != ROOT && table.contains_key("workspace")
+}
+
+/// `lints` are the workspace's: taken from it, or word for word by a crate that can't.
+fn without_lints(manifests: &[Manifest], lints: &Value) -> Vec<String> {
+    let inherits = |table: &Table| table.get("lints").and_then(|lints| lints.get("workspace")?.as_bool()) == Some(true);
+    let (apart, within): (Vec<_>, Vec<_>) = manifests.iter().partition(|manifest| is_apart(manifest));
+    let without = within.into_iter().filter(|manifest| !inherits(&manifest.table));
+    let without = without.map(|manifest| format!("{} lacks `[lints] workspace = true`", manifest.name));
+    let others = apart.into_iter().filter(|manifest| manifest.table.get("lints") != Some(lints));
+    without.chain(others.map(|manifest| format!("{} has other lints than the workspace", manifest.name))).collect()
 }
 
 /// Paths that lead out of the repository, spelled so that this file doesn't hold them.
@@ -191,13 +201,15 @@ fn files_are_short() {
     none(too_long(&rust_files()));
 }
 
-/// Goal: no crate opts out of the lints. Method: every Cargo.toml takes the workspace's, and they forbid unsafe code.
+/// Goal: no crate opts out of the lints. Method: every Cargo.toml takes the workspace's, or has the same, and they
+/// forbid unsafe code.
 #[test]
 fn lints_hold_everywhere() {
     let manifests = manifests();
-    none(without_lints(&manifests));
     let root = manifests.iter().find(|manifest| manifest.name == ROOT).unwrap();
-    assert_eq!(root.table["workspace"]["lints"]["rust"]["unsafe_code"].as_str(), Some("forbid"));
+    let lints = &root.table["workspace"]["lints"];
+    none(without_lints(&manifests, lints));
+    assert_eq!(lints["rust"]["unsafe_code"].as_str(), Some("forbid"));
 }
 
 /// Goal: a clone is complete. Method: search all text files for paths out of it.
@@ -228,7 +240,13 @@ fn rules_catch_offenders() {
     let crates = [manifest(crossed), manifest(hidden), manifest(fine), manifest("[package]\nname = \"callboard-new\"")];
     assert_eq!(wrong_arrows(&crates).len(), 3);
     assert_eq!(crates_on_actix(&crates).len(), 1);
-    assert_eq!(without_lints(&crates).len(), 3);
+    let lints: Table = "[rust]\nunsafe_code = \"forbid\"".parse().unwrap();
+    let lints = Value::Table(lints);
+    assert_eq!(without_lints(&crates, &lints).len(), 3);
+    let same = "[package]\nname = \"apart\"\n[workspace]\n[lints.rust]\nunsafe_code = \"forbid\"";
+    let laxer = "[package]\nname = \"laxer\"\n[workspace]\n[lints.rust]\nunsafe_code = \"warn\"";
+    let apart = [manifest(same), manifest(laxer)];
+    assert_eq!(without_lints(&apart, &lints), ["laxer has other lints than the workspace"]);
 
     let files = [
         file("src/a.rs", concat!("fn f() { act", "ix::spawn(async {}); }")),

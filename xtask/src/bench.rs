@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::command::{Outcome, cargo, output, program, root, watch};
+use crate::command::{self, Outcome, cargo, output, program, root, target, watch};
 use crate::{instructions, tools};
 
 const README: &str = "benches/README.md";
@@ -10,6 +10,10 @@ const README: &str = "benches/README.md";
 type Place = [&'static str; 2];
 const TABLES: Place = ["<!-- tables: written by `cargo xtask bench` -->", "<!-- end of tables -->"];
 const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
+
+const JOURNAL: Place = ["<!-- journal: written by `cargo xtask bench journal` -->", "<!-- end of journal -->"];
+/// SQLite driven directly: a package outside the workspace.
+pub const DIRECT: &str = "benches/sqlite-direct/Cargo.toml";
 
 /// Runs table, memory and instructions, and writes what they print.
 pub fn run(rounds: Option<&str>) -> Outcome {
@@ -34,6 +38,20 @@ pub fn gateway(rounds: Option<&str>) -> Outcome {
     let mut bench = vec!["bench", "--bench", "gateway", "--", "--mcp-proxy", &*other];
     bench.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
     write(GATEWAY, &format!("{header}\n\n{}", printed(&bench)?))
+}
+
+/// Runs the bench of the journal beside SQLite driven directly, and writes what it prints. `options` are the bench's own.
+pub fn journal(options: &[&str]) -> Outcome {
+    let header = header()?;
+    let home = target().join("sqlite-direct");
+    let mut direct = cargo(&["build", "--release", "--locked", "--manifest-path", DIRECT]);
+    direct.env("CARGO_TARGET_DIR", &home);
+    command::run(direct)?;
+    let program = home.join("release").join("sqlite-direct");
+    let program = program.to_string_lossy();
+    let mut bench = vec!["bench", "--package", "callboard-store", "--bench", "journal", "--", "--direct", &*program];
+    bench.extend(options);
+    write(JOURNAL, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
 fn write(place: Place, tables: &str) -> Outcome {

@@ -25,6 +25,8 @@ usage: cargo xtask TASK
   bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
   bench gateway [--rounds N]
                        callboard as a gateway beside the crate mcp-proxy, which is installed: the tables of that
+  bench journal [--rounds N] [--check]
+                       durable appends beside SQLite driven directly: the table of that
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ["bench", "--rounds", rounds] => bench::run(Some(rounds)),
         ["bench", "gateway"] => bench::gateway(None),
         ["bench", "gateway", "--rounds", rounds] => bench::gateway(Some(rounds)),
+        ["bench", "journal", options @ ..] => bench::journal(options),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),
         ["soak"] => long::soak(),
         ["fuzz"] => long::fuzz(long::CASES_DEFAULT),

@@ -54,3 +54,7 @@ mod keeping;
 // Tasks in memory: keys, leases, graphs, followers.
 #[path = "it/tasks.rs"]
 mod tasks;
+
+// A runner works tasks off.
+#[path = "it/runner.rs"]
+mod runner;

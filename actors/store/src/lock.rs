@@ -1,7 +1,7 @@
 //! Who may write to a SQLite file: whoever holds `FILE.lock`. It goes with the process, however that ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,9 +14,17 @@ const PID_BYTES_MAX: u64 = 16;
 pub(crate) struct Lock(Mutex<Option<File>>);
 
 impl Lock {
+    /// Whether somebody had it at some time.
+    pub(crate) fn is_there(file: &Path) -> bool {
+        path_of(file).exists()
+    }
+
     pub(crate) fn take(file: &Path) -> Result<Self, StoreError> {
         let path = path_of(file);
-        let not_created = |source| StoreError::NotCreated { path: path.clone(), source };
+        let not_created = |source: io::Error| match source.kind() {
+            io::ErrorKind::PermissionDenied => StoreError::ReadOnly { path: file.to_owned() },
+            _ => StoreError::NotCreated { path: path.clone(), source },
+        };
         let mut lock = open(&path).map_err(not_created)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -42,7 +50,7 @@ fn path_of(file: &Path) -> PathBuf {
     path.into()
 }
 
-fn open(path: &Path) -> std::io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]

@@ -60,9 +60,11 @@ pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
 
 /// Takes the lock, checks the file, migrates it, and answers the connection that writes.
 pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqlitePlace, Db), StoreError> {
-    look_at(path, true)?;
+    // Where this process has it open, the file must not be opened past SQLite: closing it would give SQLite's locks away.
+    let held = if is_file(path)? && Lock::is_there(path) { Some(Lock::take(path)?) } else { None };
+    look_at(path)?;
     create_private(path)?;
-    let lock = Lock::take(path)?;
+    let lock = held.map_or_else(|| Lock::take(path), Ok)?;
     let connect = connect_options(path);
     let told = |source| StoreError::of_file(path, source);
     let mut db = Db::Sqlite(Box::new(connect.clone().connect().await.map_err(told)?));
@@ -92,8 +94,7 @@ pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqliteP
 /// Looks at a file that another process may have open. It is not made, migrated or checked page by page.
 pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqlitePlace, StoreError> {
     let missing = || StoreError::Missing { place: path.display().to_string() };
-    look_at(path, false)?;
-    let is_there = fs::metadata(path).is_ok_and(|file| file.len() > 0);
+    let is_there = is_file(path)? && fs::metadata(path).is_ok_and(|file| file.len() > 0);
     if !is_there {
         return Err(missing());
     }
@@ -256,22 +257,24 @@ pub(crate) async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, Stor
     Ok(found)
 }
 
-/// Refuses what can't be a store, or can't be written by who `writes`, without asking SQLite, which may write to what it opens.
-fn look_at(path: &Path, writes: bool) -> Result<(), StoreError> {
-    let path_buf = || path.to_owned();
-    let found = match fs::metadata(path) {
-        Ok(found) => found,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(StoreError::NotCreated { path: path_buf(), source }),
-    };
-    if !found.is_file() {
-        return Err(StoreError::NotAStore { path: path_buf() });
+/// `false` where there is nothing; what is there must be a file.
+fn is_file(path: &Path) -> Result<bool, StoreError> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(_) => Err(StoreError::NotAStore { path: path.to_owned() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(StoreError::NotCreated { path: path.to_owned(), source }),
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(writes)
-        .open(path)
-        .map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
+}
+
+/// Refuses what can't be a store, or can't be written, without asking SQLite, which may write to what it opens.
+fn look_at(path: &Path) -> Result<(), StoreError> {
+    let path_buf = || path.to_owned();
+    if !is_file(path)? {
+        return Ok(());
+    }
+    let file =
+        OpenOptions::new().read(true).write(true).open(path).map_err(|_| StoreError::ReadOnly { path: path_buf() })?;
     let mut header = Vec::new();
     let read = file.take(HEADER_BYTES as u64).read_to_end(&mut header);
     read.map_err(|source| StoreError::NotCreated { path: path_buf(), source })?;

@@ -31,9 +31,9 @@ pub(super) enum TasksCommand {
 pub(super) struct ListArguments {
     #[command(flatten)]
     store: StoreArguments,
-    /// In this state. May be repeated.
+    /// In this state. May be repeated. (`--state` is the node's state directory, in every command.)
     #[arg(long, value_name = "STATE", value_enum)]
-    state: Vec<State>,
+    in_state: Vec<State>,
     /// Of this owner, for example api_key:alice.
     #[arg(long)]
     owner: Option<String>,
@@ -149,7 +149,7 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), StoreF
         agent: arguments.agent.clone(),
         message: None,
         parent: arguments.parent.clone(),
-        states: arguments.state.iter().map(|state| state.0).collect(),
+        states: arguments.in_state.iter().map(|state| state.0).collect(),
         since: arguments.since.and_then(|span| now.checked_sub(span)),
     };
     if stdout().is_terminal() && !arguments.json {

@@ -221,7 +221,10 @@ fn circles_are_refused() {
             ..new(id)
         };
         tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"]), of("c", Some("p"), &[])]).await.unwrap();
+        // Another waits for its part, that for the parent.
+        tasks.begin_all(vec![of("e", None, &[]), of("c", Some("e"), &["p"])]).await.unwrap();
         for circle in [
+            vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],
             vec![of("a", None, &["b"]), of("b", None, &["a"])],
             vec![of("a", Some("b"), &[]), of("b", Some("a"), &[])],
@@ -309,6 +312,18 @@ fn followers_miss_nothing() {
         assert_eq!(later.await.unwrap(), (151..=602).collect::<Vec<_>>());
         assert_eq!(follower(600).await.unwrap(), [601, 602]);
         assert!(follower(602).await.unwrap().is_empty());
+        // What others do doesn't delay it for long, nor hide its events.
+        let (other, its) = begun(&tasks, new("b")).await;
+        let events = follow(tasks.clone(), other.id.clone(), 1);
+        let later = tokio::spawn(async move { (events.collect::<Vec<_>>().await.len(), tokio::time::Instant::now()) });
+        for n in 0..100 {
+            begun(&tasks, new(&format!("c{n}"))).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let ended = tokio::time::Instant::now();
+        tasks.step(&other.id, By::Worker(&its), done()).await.unwrap();
+        let (seen, at) = later.await.unwrap();
+        assert!(seen == 1 && at - ended < Duration::from_millis(50), "{seen} after {:?}", at - ended);
         let forgotten = follower(0);
         tasks.forget(&task.id).await.unwrap();
         assert!(forgotten.await.unwrap().is_empty());

@@ -10,7 +10,7 @@ use super::{of_ids, state_of};
 use crate::sql::{Db, Sql};
 
 /// Most tasks that are looked at to find a circle.
-pub const GRAPH_TASKS_MAX: usize = 10_000;
+pub const GRAPH_TASKS_MAX: usize = 1_024;
 
 /// What is there already of a graph that new tasks become a part of.
 #[derive(Debug, Default)]

@@ -3,14 +3,22 @@
 /// Stores to try it on.
 mod kit;
 
+/// Tasks in memory and in a store go the same way.
+mod alike;
 /// The audit's chain: without gaps, over restarts, found again.
 mod audit;
 /// A copy while others write is whole, and a store.
 mod backup;
+/// Clinical tasks: no word of them reaches the disk.
+mod clinical;
 /// kill -9.
 mod crash;
 /// A disk that is full, and a store at its limit: nothing is acknowledged that isn't kept, and it goes on.
 mod disk;
+/// A task is one worker's at a time, over restarts and nodes.
+mod fencing;
+/// Graphs of tasks: each part once, in order, over kills.
+mod graph;
 /// Inboxes: accepted, delivered, read; after a restart too.
 mod inboxes;
 /// Streams: numbers without gaps, keys once, limits.

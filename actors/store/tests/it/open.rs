@@ -155,6 +155,25 @@ async fn two_processes_on_one_store() {
     .await;
 }
 
+/// Goal: a second opening in this process takes nothing from the first. (Closing a file gives up all of a process's POSIX
+/// locks on it; SQLite's keep other processes from removing the log.) Method: try, then count this process's locks.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_second_opening_takes_no_locks() {
+    use std::os::unix::fs::MetadataExt;
+    let opened = in_file(|options| options).await;
+    opened.sql.journal().append(Record { stream: "s".to_owned(), key: None, body: json!(1) }).await.unwrap();
+    let inode = format!(":{} ", fs::metadata(opened.file()).unwrap().ino());
+    let locks = || fs::read_to_string("/proc/locks").unwrap().lines().filter(|line| line.contains(&inode)).count();
+    let before = locks();
+    assert!(before > 0, "SQLite holds no lock");
+    let error = refused(&opened.file()).await;
+    assert!(matches!(error, StoreError::InUse { .. }), "{error:?}");
+    SqlStore::visit(&opened.options()).await.unwrap().close().await;
+    assert_eq!(locks(), before);
+    opened.end().await;
+}
+
 #[tokio::test]
 #[ignore = "a child of the open tests"]
 async fn child() {

@@ -6,6 +6,8 @@ use callboard_runtime::*;
 use futures::StreamExt;
 use serde_json::value::RawValue;
 
+use callboard_store::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
+
 use crate::kit::{Opened, stores};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -225,7 +227,10 @@ async fn circles_are_refused() {
             ..new(id)
         };
         tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"])]).await.unwrap();
+        // Another waits for its part, that for the parent.
+        tasks.begin_all(vec![of("e", None, &[]), of("c", Some("e"), &["p"])]).await.unwrap();
         for circle in [
+            vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],
             vec![of("a", None, &["b"]), of("b", None, &["a"])],
             vec![of("a", Some("b"), &[]), of("b", Some("a"), &[])],
@@ -311,9 +316,74 @@ async fn followers_miss_nothing() {
         assert_eq!(later.await.unwrap(), (151..=602).collect::<Vec<_>>());
         assert_eq!(follower(600).await.unwrap(), [601, 602]);
         assert!(follower(602).await.unwrap().is_empty());
-        let forgotten = follower(0);
         tasks.forget(&task.id).await.unwrap();
-        assert!(forgotten.await.unwrap().is_empty());
+        assert!(follower(0).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+/// Goal: what the store reads at once is bounded, at one more. Method: a claim of more than it hands out; bodies that together
+/// are larger than a page.
+#[tokio::test]
+async fn pages() {
+    stores(async |opened| {
+        let tasks = of(&opened);
+        for part in 0..2 {
+            let many = (0..TASKS_AT_ONCE_MAX).map(|n| new(&format!("{part} {n}"))).collect();
+            tasks.begin_all(many).await.unwrap();
+        }
+        let more = CLAIM_TASKS_MAX + 1;
+        assert_eq!(tasks.claim(claim("w", more)).await.unwrap().len(), CLAIM_TASKS_MAX);
+        assert_eq!(tasks.claim(claim("w", more)).await.unwrap().len(), 2 * TASKS_AT_ONCE_MAX - CLAIM_TASKS_MAX);
+
+        let large = |size| RawValue::from_string(format!("\"{}\"", "x".repeat(size))).unwrap();
+        let size = TASK_BYTES_MAX_DEFAULT - 1_000;
+        let page = usize::try_from(PAGE_BYTES_MAX).unwrap() / size;
+        let mut last = None;
+        for n in 0..=page {
+            let new = NewTask { request: Some(large(size)), agent: "large".into(), ..new(&format!("l{n}")) };
+            last = Some(begun(&tasks, new).await.1);
+        }
+        let filter = TaskFilter { agent: Some("large".into()), ..TaskFilter::default() };
+        let (first, is_more) = tasks.list(filter.clone(), 0, 99).await.unwrap();
+        assert_eq!((first.len(), is_more), (page, true));
+        let (rest, is_more) = tasks.list(filter, first[page - 1].number, 99).await.unwrap();
+        assert_eq!((rest.len(), is_more), (1, false));
+
+        let lease = last.unwrap();
+        for _ in 0..=page {
+            let turn = callboard_message::RawObject::new().with("text", "x".repeat(size));
+            tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::History(turn)]).await.unwrap();
+        }
+        // The first event is a small one.
+        let events = tasks.events(&lease.task, 0, 99).await.unwrap();
+        assert_eq!(events.len(), 1 + page);
+        assert_eq!(tasks.events(&lease.task, 1 + page as u64, 99).await.unwrap().len(), 1);
+        opened
+    })
+    .await;
+}
+
+/// Goal: a graph that is too large to look through is refused, at one task more. Method: a chain, whose end a new part needs.
+#[tokio::test]
+async fn a_graph_has_a_size() {
+    stores(async |opened| {
+        let tasks = of(&opened);
+        let name = |n: usize| TaskId::new(format!("t{n}")).unwrap();
+        let chain =
+            |n: usize| NewTask { id: name(n), needs: if n == 0 { vec![] } else { vec![name(n - 1)] }, ..new("chain") };
+        let all: Vec<_> = (0..=GRAPH_TASKS_MAX).map(chain).collect();
+        for some in all.chunks(TASKS_AT_ONCE_MAX) {
+            tasks.begin_all(some.to_vec()).await.unwrap();
+        }
+        tasks.begin_all(vec![new("whole")]).await.unwrap();
+        let part = |id: &str, last: usize| {
+            vec![NewTask { parent: Some(TaskId::new("whole").unwrap()), needs: vec![name(last)], ..new(id) }]
+        };
+        let refused = tasks.begin_all(part("a", GRAPH_TASKS_MAX)).await.unwrap_err();
+        assert!(matches!(refused, TaskError::Journal(JournalError::Invalid(_))), "{refused:?}");
+        tasks.begin_all(part("b", GRAPH_TASKS_MAX - 1)).await.unwrap();
+        opened
     })
     .await;
 }

@@ -31,6 +31,14 @@ impl<'a> Graph<'a> {
                 parts.entry(parent).or_default().push(part);
             }
         }
+        // Parts that are there lead back to a new one only by a parent that is there.
+        if new.iter().any(|task| task.parent.as_ref().is_some_and(|parent| kept.task(parent).is_some())) {
+            for task in kept.slots.values().map(|slot| &slot.task).filter(|task| !task.state.is_terminal()) {
+                if let Some(parent) = &task.parent {
+                    parts.entry(parent).or_default().push(&task.id);
+                }
+            }
+        }
         Self { kept, new: new.iter().map(|task| (&task.id, *task)).collect(), parts }
     }
 

@@ -163,14 +163,14 @@ impl Job {
     /// Keeps the end of the task. Where parts of it still run it waits for them; where the store is away it tries again, as
     /// long as the lease may last.
     async fn end(&self, mut step: TaskStep) -> Result<(), JournalError> {
-        let mut changes = self.tasks.changes();
         let mut until = Instant::now() + TASK_LEASE;
         loop {
-            changes.mark_unchanged();
             match self.step(vec![step.clone()]).await {
                 Ok(_) | Err(TaskError::HasEnded(_) | TaskError::LostLease | TaskError::NotFound) => return Ok(()),
                 Err(TaskError::ChildrenRunning(_)) => {
-                    let _ = timeout(FOLLOW_LOOK_EVERY, changes.changed()).await;
+                    if self.parts_end().await.is_err() {
+                        sleep(KEEP_PAUSE).await;
+                    }
                     until = Instant::now() + TASK_LEASE;
                 }
                 Err(TaskError::Journal(error)) if is_passing(&error) && Instant::now() < until => {
@@ -180,6 +180,22 @@ impl Job {
                 // What it came to can't be kept as it is: why can.
                 Err(error) if matches!(step, TaskStep::Completed(_)) => step = TaskStep::Failed(error.into()),
                 Err(error) => return Err(JournalError::Store(error.to_string())),
+            }
+        }
+    }
+
+    /// Waits until no part of the task runs.
+    async fn parts_end(&self) -> Result<(), JournalError> {
+        let mut changes = self.tasks.changes();
+        loop {
+            // Marked as seen before the look: what comes after it wakes.
+            changes.mark_unchanged();
+            if self.tasks.get(&self.task.id).await?.is_none_or(|task| task.children_open == 0) {
+                return Ok(());
+            }
+            if let Ok(Err(_)) = timeout(FOLLOW_LOOK_EVERY, changes.changed()).await {
+                // Nobody tells any more.
+                sleep(FOLLOW_LOOK_EVERY).await;
             }
         }
     }

@@ -1,13 +1,35 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use callboard_runtime::{EntryFilter, EntryState};
+use callboard_message::TaskState;
+use callboard_runtime::{EntryFilter, EntryState, TaskFilter, TaskId};
+use callboard_store::VerifyOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-use super::load::{Job, Kind, RECIPIENTS, STREAMS, inboxes, read, recipient_of, stream_of, written};
+use super::load::{EFFECTS, Job, Kind, RECIPIENTS, SCOPE, STREAMS, read, recipient_of, stream_of, written};
 use crate::kit::Opened;
 
 const PAGE: usize = 1_000;
+/// Audit entries that are looked for at once.
+const ENTRIES: usize = 200;
+/// What no store may ever hold, as counts that are zero.
+const NEVER: [(&str, &str); 3] = [
+    (
+        "a task that has ended has one end",
+        "SELECT count(*) FROM task t WHERE t.state IN ('completed', 'failed', 'canceled', 'rejected') AND \
+         (SELECT count(*) FROM task_event e WHERE e.task = t.id AND e.is_end = 1) <> 1",
+    ),
+    (
+        "events have no gaps",
+        "SELECT count(*) FROM (SELECT count(*) AS n, max(number) AS last FROM task_event GROUP BY task) AS x WHERE n <> last",
+    ),
+    (
+        "a completed task did its work once",
+        "SELECT count(*) FROM task t WHERE t.state = 'completed' AND \
+         (SELECT count(*) FROM record r WHERE r.stream = 'effects' AND r.key = t.id) <> 1",
+    ),
+];
+const NOT_ENDED: &str = "SELECT count(*) FROM task WHERE state NOT IN ('completed', 'failed', 'canceled', 'rejected')";
 
 /// What a child said, and what was found of it so far.
 #[derive(Default)]
@@ -23,6 +45,10 @@ pub struct Ledger {
     /// Entries that were said to be read.
     read: BTreeSet<(String, u64)>,
     fresh_read: Vec<(String, u64)>,
+    tasks: Numbered,
+    /// Tasks that were said to be done.
+    ended: Vec<TaskId>,
+    fresh_ended: Vec<TaskId>,
 }
 
 /// A stream or an inbox, as far as it was read.
@@ -54,8 +80,24 @@ impl Numbered {
         }
     }
 
+    async fn read_tasks(&mut self, opened: &Opened) {
+        let tasks = opened.sql.store().tasks;
+        let ours = TaskFilter { scope: Some(SCOPE.to_owned()), ..TaskFilter::default() };
+        loop {
+            let (page, more) = tasks.list(ours.clone(), self.last, PAGE).await.unwrap();
+            for task in page {
+                let key = task.key.clone().unwrap();
+                assert_eq!(task.request.as_ref().unwrap().get(), format!("\"{key}\""), "{task:?}: another's request");
+                self.take("tasks", task.number, key);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
     async fn read_inbox(&mut self, opened: &Opened, name: &str) {
-        let inboxes = inboxes(&opened.sql);
+        let inboxes = opened.sql.store().inboxes;
         loop {
             let filter = EntryFilter { recipient: Some(name.to_owned()), ..EntryFilter::default() };
             let page = inboxes.history(filter, self.last, PAGE).await.unwrap();
@@ -97,6 +139,12 @@ impl Ledger {
                 self.fresh_read.push(entry);
                 false
             }
+            Some(("end", id)) => {
+                let id = TaskId::new(id).unwrap();
+                self.ended.push(id.clone());
+                self.fresh_ended.push(id);
+                false
+            }
             _ => panic!("the child says: {line}"),
         }
     }
@@ -113,16 +161,24 @@ impl Ledger {
 
     /// Looks for all that was acknowledged since the last look, and that what came to the store since then is in order.
     pub async fn look(&mut self, opened: &Opened) {
-        for name in STREAMS {
+        for name in STREAMS.into_iter().chain([EFFECTS]) {
             self.streams.entry(name).or_default().read_stream(opened, name).await;
         }
         for name in RECIPIENTS {
             self.inboxes.entry(name).or_default().read_inbox(opened, name).await;
         }
-        for job in std::mem::take(&mut self.fresh) {
-            self.is_there(&job);
+        self.tasks.read_tasks(opened).await;
+        let (audit, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.fresh).into_iter().partition(|job| job.0 == Kind::Audit);
+        others.iter().for_each(|job| self.is_there(job));
+        self.are_on_record(opened, &audit).await;
+        let store = opened.sql.store();
+        for id in std::mem::take(&mut self.fresh_ended) {
+            let task = store.tasks.get(&id).await.unwrap().unwrap();
+            assert_eq!(task.state, TaskState::Completed, "{id} was done");
+            assert!(self.streams[EFFECTS].numbers.contains_key(id.as_str()), "{id} was done, and has done nothing");
         }
-        let inboxes = inboxes(&opened.sql);
+        let inboxes = store.inboxes;
         for (recipient, number) in std::mem::take(&mut self.fresh_read) {
             let filter = EntryFilter { recipient: Some(recipient.clone()), ..EntryFilter::default() };
             let found = inboxes.history(filter, number - 1, 1).await.unwrap();
@@ -136,17 +192,25 @@ impl Ledger {
         for (name, inbox) in &self.inboxes {
             let read = self.read.iter().filter(|(recipient, _)| recipient == name).count() as u64;
             assert!(read <= inbox.last);
-            assert_eq!(inboxes(&opened.sql).waiting(name).await, Ok(0));
+            assert_eq!(opened.sql.store().inboxes.waiting(name).await, Ok(0));
         }
+        assert_eq!(opened.number(NOT_ENDED).await, 0, "no task is forgotten");
     }
 
     /// Reads everything again, from the beginning, and has the database look at itself.
     pub async fn look_at_all(&mut self, opened: &Opened) {
         self.streams.clear();
         self.inboxes.clear();
+        self.tasks = Numbered::default();
+        self.fresh_ended = self.ended.clone();
         self.fresh_read = self.read.iter().cloned().collect();
         self.fresh = self.acked.keys().cloned().collect();
         self.look(opened).await;
+        for (promise, counts_others) in NEVER {
+            assert_eq!(opened.number(counts_others).await, 0, "{promise}");
+        }
+        let chains = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
+        assert!(chains.iter().all(|chain| chain.fault.is_none()), "{chains:?}");
         if opened.is_sqlite() {
             assert_eq!(texts(opened, "PRAGMA integrity_check").await, ["ok"]);
         }
@@ -158,8 +222,21 @@ impl Ledger {
         let found = match kind {
             Kind::Record => self.streams.get(stream_of(key)).and_then(|stream| stream.numbers.get(key)),
             Kind::Entry => self.inboxes.get(recipient_of(key)).and_then(|inbox| inbox.numbers.get(key)),
+            Kind::Task => self.tasks.numbers.get(key),
+            Kind::Audit => return,
         };
         assert_eq!(found, acked, "{job:?} was acknowledged with the one number, and has the other");
+    }
+}
+
+impl Ledger {
+    async fn are_on_record(&self, opened: &Opened, jobs: &[Job]) {
+        for jobs in jobs.chunks(ENTRIES) {
+            let told: Vec<_> = jobs.iter().map(|job| format!("({}, '{}')", self.acked[job], job.1)).collect();
+            let query = format!("SELECT count(*) FROM audit WHERE (number, agent) IN (VALUES {})", told.join(", "));
+            let found = opened.number(&query).await;
+            assert_eq!(found, i64::try_from(jobs.len()).unwrap(), "what was on record is on record");
+        }
     }
 }
 

@@ -3,21 +3,32 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::DataClass;
-use callboard_runtime::{Inboxes, Journal, Mark, MemoryAudit, NewEntry, Record};
+use callboard_message::{DataClass, Principal};
+use callboard_runtime::{
+    AuditEntry, Begun, By, Claim, EntryFilter, EntryState, Lease, Mark, NewEntry, NewTask, OnRestart, Record, Store,
+    TASK_LEASE, TaskStep,
+};
 use callboard_store::{SqlStore, StoreOptions};
 use futures::future::join_all;
 use serde_json::json;
+use serde_json::value::to_raw_value;
 
 /// Who write at the same time.
 const PRODUCERS: u32 = 16;
 /// The streams that records go to.
 pub const STREAMS: [&str; 3] = ["crash/a", "crash/b", "crash/c"];
+/// What tasks do: one record each, under the task's id.
+pub const EFFECTS: &str = "effects";
+/// What tasks are kept under.
+pub const SCOPE: &str = "crash";
+const CLAIMED_AT_ONCE: usize = 8;
 /// The inboxes that entries go to.
 pub const RECIPIENTS: [&str; 2] = ["bob", "eve"];
 /// An entry that was handed out and not marked is handed out again after that.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 const DELIVERED_AT_ONCE: usize = 8;
+/// More than all processes together left so: one batch of each producer in each round.
+const GOT_MAX: usize = 1_000;
 /// The last line of a child that was told to finish.
 pub const DONE: &str = "done";
 
@@ -28,10 +39,14 @@ pub enum Kind {
     Record,
     /// An entry comes into an inbox; those that wait there are read.
     Entry,
+    /// A task is begun and done.
+    Task,
+    /// Something is on record. A retry is on record too.
+    Audit,
 }
 
 impl Kind {
-    pub const ALL: [Self; 2] = [Self::Record, Self::Entry];
+    pub const ALL: [Self; 4] = [Self::Record, Self::Entry, Self::Task, Self::Audit];
 
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name).unwrap()
@@ -65,18 +80,15 @@ fn sum(key: &str) -> usize {
     key.bytes().map(usize::from).sum()
 }
 
-pub fn inboxes(sql: &SqlStore) -> Arc<dyn Inboxes> {
-    sql.inboxes(Arc::new(MemoryAudit::default()))
-}
-
 /// Opens the store, does first what it is told to try again, and goes on until it is killed, or has finished.
 pub async fn run(options: StoreOptions) {
     let (retries, round) = orders();
     let sql = SqlStore::open(&options).await.unwrap();
-    let (journal, inboxes) = (sql.journal(), inboxes(&sql));
-    let load = Arc::new(Load { journal, inboxes, retries: Mutex::new(retries), round });
+    let load = Arc::new(Load { store: sql.store(), retries: Mutex::new(retries), round });
+    let recovering = tokio::spawn(load.clone().recover());
     let producers = (0..PRODUCERS).map(|producer| tokio::spawn(load.clone().produce(producer)));
     join_all(producers).await.into_iter().for_each(|ended| ended.unwrap());
+    recovering.await.unwrap();
     load.settle().await;
     sql.close().await;
     println!("{DONE}");
@@ -97,8 +109,7 @@ fn orders() -> (VecDeque<Job>, Option<u32>) {
 }
 
 struct Load {
-    journal: Arc<dyn Journal>,
-    inboxes: Arc<dyn Inboxes>,
+    store: Store,
     retries: Mutex<VecDeque<Job>>,
     round: Option<u32>,
 }
@@ -121,7 +132,7 @@ impl Load {
             Kind::Record => {
                 let body = json!({ "key": key, "filled": "x".repeat(key.len() * 20) });
                 let record = Record { stream: stream_of(key).to_owned(), key: Some(key.clone()), body };
-                ack(&job, self.journal.append(record).await.unwrap());
+                ack(&job, self.store.journal.append(record).await.unwrap());
             }
             Kind::Entry => {
                 let recipient = recipient_of(key);
@@ -136,25 +147,87 @@ impl Load {
                     body: key.clone(),
                     expires: SystemTime::now() + Duration::from_secs(24 * 3_600),
                 };
-                ack(&job, self.inboxes.accept(vec![entry]).await.unwrap()[0].number);
+                ack(&job, self.store.inboxes.accept(vec![entry]).await.unwrap()[0].number);
                 self.read(recipient).await;
             }
+            Kind::Task => {
+                let on_restart = if sum(key).is_multiple_of(2) { OnRestart::Resume } else { OnRestart::Fail };
+                let expires = SystemTime::now() + Duration::from_secs(24 * 3_600);
+                let new = NewTask {
+                    scope: SCOPE.to_owned(),
+                    key: Some(key.clone()),
+                    request: Some(to_raw_value(key).unwrap()),
+                    on_restart,
+                    ..NewTask::new(Principal::agent("ann"), "worker", "work", expires)
+                };
+                match self.store.tasks.begin(new).await.unwrap() {
+                    // Whoever began it was killed, or does it: see `recover`.
+                    Begun::Again(task) => ack(&job, task.number),
+                    Begun::New(task, lease) => {
+                        ack(&job, task.number);
+                        self.work(&lease).await;
+                    }
+                }
+            }
+            Kind::Audit => {
+                let entry = AuditEntry::new("crash").with_agent(key);
+                ack(&job, self.store.audit.append(vec![entry]).await.unwrap());
+            }
+        }
+    }
+
+    /// Does a task: what it does is known by its id.
+    async fn work(&self, lease: &Lease) {
+        let (id, by) = (lease.task.as_str(), By::Worker(lease));
+        let said = vec![TaskStep::Said("begun".to_owned())];
+        self.store.tasks.step(&lease.task, by, said).await.unwrap();
+        let effect = Record { stream: EFFECTS.to_owned(), key: Some(id.to_owned()), body: json!({ "key": id }) };
+        let number = self.store.journal.append(effect).await.unwrap();
+        let done = vec![TaskStep::Completed(to_raw_value(&number).unwrap())];
+        self.store.tasks.step(&lease.task, by, done).await.unwrap();
+        println!("end {id}");
+    }
+
+    /// Does what earlier processes left, as far as it may be done again; the others have failed.
+    async fn recover(self: Arc<Self>) {
+        loop {
+            let claim = Claim {
+                scope: SCOPE.to_owned(),
+                by: self.store.tasks.worker().to_owned(),
+                tasks_max: CLAIMED_AT_ONCE,
+                lease: TASK_LEASE,
+            };
+            let claimed = self.store.tasks.claim(claim).await.unwrap();
+            if claimed.is_empty() {
+                return;
+            }
+            join_all(claimed.iter().map(|(_, lease)| self.work(lease))).await;
         }
     }
 
     /// Has a recipient read what is handed out to it.
     async fn read(&self, recipient: &str) {
-        let handed = self.inboxes.deliver(recipient, DELIVERED_AT_ONCE, AGAIN_AFTER).await.unwrap();
+        let handed = self.store.inboxes.deliver(recipient, DELIVERED_AT_ONCE, AGAIN_AFTER).await.unwrap();
         let numbers: Vec<_> = handed.iter().map(|entry| entry.number).collect();
-        self.inboxes.mark(recipient, &numbers, Mark::Delivered).await.unwrap();
-        self.inboxes.mark(recipient, &numbers, Mark::Read).await.unwrap();
+        self.store.inboxes.mark(recipient, &numbers, Mark::Delivered).await.unwrap();
+        self.store.inboxes.mark(recipient, &numbers, Mark::Read).await.unwrap();
         numbers.iter().for_each(|number| println!("read {recipient} {number}"));
     }
 
     /// Goes on until nothing is left that earlier processes began.
     async fn settle(&self) {
         for recipient in RECIPIENTS {
-            while self.inboxes.waiting(recipient).await.unwrap() > 0 {
+            // What a recipient got and didn't come to read isn't handed out again: it finds that itself.
+            let got = EntryFilter {
+                recipient: Some(recipient.to_owned()),
+                states: vec![EntryState::Delivered],
+                ..EntryFilter::default()
+            };
+            for entry in self.store.inboxes.history(got, 0, GOT_MAX).await.unwrap() {
+                self.store.inboxes.mark(recipient, &[entry.number], Mark::Read).await.unwrap();
+                println!("read {recipient} {}", entry.number);
+            }
+            while self.store.inboxes.waiting(recipient).await.unwrap() > 0 {
                 self.read(recipient).await;
                 tokio::time::sleep(AGAIN_AFTER / 5).await;
             }

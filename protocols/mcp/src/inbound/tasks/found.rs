@@ -82,6 +82,13 @@ impl Found {
         Ok(())
     }
 
+    /// Looks at the task again, where it runs here.
+    pub(super) fn refresh(&mut self) {
+        if let Some(live) = &mut self.live {
+            self.task = live.seen.borrow_and_update().clone();
+        }
+    }
+
     async fn look(&mut self) -> Result<(), RpcError> {
         // Marked as seen before the look: what comes after it wakes.
         self.changes.mark_unchanged();
@@ -121,9 +128,9 @@ impl Found {
     /// # Errors
     /// The store's.
     pub(super) async fn cancel(&mut self) -> Result<(), RpcError> {
-        if let Some(live) = &mut self.live {
+        if let Some(live) = &self.live {
             live.cancel().await?;
-            self.task = live.seen.borrow_and_update().clone();
+            self.refresh();
             return Ok(());
         }
         if self.task.state.is_terminal() {

@@ -157,6 +157,7 @@ async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
     let (mut asked, mut delivering) = (FuturesUnordered::new(), found.delivering.subscribe());
     loop {
         delivering.mark_unchanged();
+        found.refresh();
         if found.task.state.is_terminal() {
             return come_to(&found.task);
         }

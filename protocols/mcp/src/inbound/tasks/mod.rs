@@ -13,6 +13,8 @@ mod options;
 mod record;
 mod recover;
 #[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
 mod tests;
 mod view;
 
@@ -21,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Principal, RawObject};
-use callboard_rpc::{RpcError, code};
+use callboard_rpc::RpcError;
 use callboard_runtime::{
     Begun, CallMeta, Caller, JournalError, Lease, NewTask, Released, Task, TaskError, TaskId, TaskOwner, Tasks,
 };
@@ -127,7 +129,7 @@ struct Beginning<'a> {
 }
 
 /// A task that was begun, and its handle where it runs here.
-pub(super) type Started = (Arc<Task>, Option<Live>);
+type Started = (Arc<Task>, Option<Live>);
 
 impl TaskState {
     pub(crate) fn new(options: &InboundOptions) -> Self {

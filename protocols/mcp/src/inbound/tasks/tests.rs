@@ -35,16 +35,16 @@ impl ConcurrentHandler<Work> for Worker {
 }
 
 /// Somebody, by one of the two eras.
-struct Peer {
-    principal: Principal,
-    session: Option<u64>,
-    revision: Revision,
+pub(super) struct Peer {
+    pub(super) principal: Principal,
+    pub(super) session: Option<u64>,
+    pub(super) revision: Revision,
 }
 
-const LEGACY: Revision = Revision::V2025_11_25;
-const MODERN: Revision = Revision::V2026_07_28;
+pub(super) const LEGACY: Revision = Revision::V2025_11_25;
+pub(super) const MODERN: Revision = Revision::V2026_07_28;
 
-async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
+pub(super) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::new().with(EXTENSION, RawObject::new());
     let request = TaskRequest {
@@ -53,7 +53,7 @@ async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value)
         revision: peer.revision,
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,
-        client: &Abilities(RawObject::new().with("extensions", extensions)),
+        client: &Abilities(RawObject::new().with("extensions", extensions).with("elicitation", RawObject::new())),
         background: &|_| None,
         unsolicited: None,
     };

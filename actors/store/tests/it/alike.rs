@@ -1,0 +1,187 @@
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{Failure, Principal, Question, TaskState};
+use callboard_runtime::*;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use serde_json::value::RawValue;
+
+use crate::kit::stores;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Things that are done.
+const ACTS: usize = 600;
+/// Names of tasks: few, so that they meet.
+const NAMES: u32 = 24;
+
+fn id(n: u32) -> TaskId {
+    TaskId::new(format!("t{n}")).unwrap()
+}
+
+fn raw() -> Box<RawValue> {
+    RawValue::from_string("1".into()).unwrap()
+}
+
+/// What is the same whoever keeps the task.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    id: TaskId,
+    number: u64,
+    state: TaskState,
+    said: Option<String>,
+    open: Vec<String>,
+    outcome: String,
+    events: Vec<String>,
+    waits: (u32, u32),
+    cancel_wanted: bool,
+    lease: Option<u64>,
+}
+
+async fn seen(tasks: &Arc<dyn Tasks>) -> Vec<Seen> {
+    let (all, more) = tasks.list(TaskFilter::default(), 0, 1000).await.unwrap();
+    assert!(!more);
+    let mut seen = Vec::new();
+    for task in all {
+        let events = tasks.events(&task.id, 0, 1000).await.unwrap();
+        assert_eq!(events.len() as u64, task.last_event, "{}", task.id);
+        seen.push(Seen {
+            id: task.id.clone(),
+            number: task.number,
+            state: task.state,
+            said: task.said.clone(),
+            open: task.open.iter().map(|open| open.key.clone()).collect(),
+            outcome: format!("{:?}", task.outcome),
+            events: events.iter().map(|event| format!("{} {:?} {}", event.number, event.step, event.state)).collect(),
+            waits: (task.waiting, task.children_open),
+            cancel_wanted: task.cancel_wanted,
+            lease: task.lease.as_ref().map(|lease| lease.epoch),
+        });
+    }
+    seen
+}
+
+/// What somebody does, and can do to several stores.
+#[derive(Debug)]
+enum Act {
+    Begin(Box<NewTask>),
+    BeginAll(Vec<NewTask>),
+    Claim(usize, Duration),
+    Step(TaskId, u64, Vec<TaskStep>),
+    Answer(TaskId, String),
+    Release(TaskId, u64, Released),
+    Cancel(TaskId),
+    Forget(TaskId),
+}
+
+fn new(random: &mut StdRng) -> NewTask {
+    let some = |random: &mut StdRng| id(random.random_range(0..NAMES));
+    let expires = SystemTime::now() + HOUR;
+    NewTask {
+        id: some(random),
+        parent: random.random_ratio(1, 3).then(|| some(random)),
+        needs: (0..random.random_range(0..3)).map(|_| some(random)).collect(),
+        on_restart: if random.random() { OnRestart::Resume } else { OnRestart::Fail },
+        ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
+    }
+}
+
+fn step(random: &mut StdRng) -> TaskStep {
+    let key = format!("q{}", random.random_range(0..3));
+    match random.random_range(0..12) {
+        0..3 => TaskStep::Start,
+        3 => TaskStep::Said(format!("at {key}")),
+        4 => TaskStep::Asked(OpenQuestion { key, question: Question::roots().into() }),
+        5 => TaskStep::GivenUp { key },
+        6 => TaskStep::AuthWanted(key),
+        7 => TaskStep::Failed(Failure::internal("no")),
+        8 => TaskStep::Rejected(Failure::internal("never")),
+        9 => TaskStep::cancelled(),
+        _ => TaskStep::Completed(raw()),
+    }
+}
+
+impl Act {
+    fn some(random: &mut StdRng, known: &[Seen]) -> Self {
+        let (some, epoch) = match known.choose(random) {
+            Some(seen) => (seen.id.clone(), seen.lease.unwrap_or(1)),
+            None => (id(0), 1),
+        };
+        // Now and then a lease of before.
+        let epoch = if random.random_ratio(1, 8) { epoch.saturating_sub(1) } else { epoch };
+        match random.random_range(0..24) {
+            0..3 => Self::Begin(Box::new(new(random))),
+            3..6 => Self::BeginAll((0..random.random_range(1..4)).map(|_| new(random)).collect()),
+            6..9 => {
+                Self::Claim(random.random_range(1..4), if random.random_ratio(1, 4) { Duration::ZERO } else { HOUR })
+            }
+            9..18 => Self::Step(some, epoch, (0..random.random_range(1..3)).map(|_| step(random)).collect()),
+            18 => Self::Answer(some, format!("q{}", random.random_range(0..3))),
+            19 => Self::Release(some, epoch, Released::Waits),
+            20 => Self::Release(some, epoch, Released::Interrupted),
+            21..23 => Self::Cancel(some),
+            _ => Self::Forget(some),
+        }
+    }
+
+    /// Does it, and tells what came of it as far as that is the same everywhere.
+    async fn on(&self, tasks: &Arc<dyn Tasks>) -> String {
+        let lease = |id: &TaskId, epoch| Lease { task: id.clone(), by: tasks.worker().to_owned(), epoch };
+        match self {
+            Self::Begin(new) => match tasks.begin(NewTask::clone(new)).await {
+                Ok(Begun::New(task, lease)) => format!("new {} {}", task.id, lease.epoch),
+                Ok(Begun::Again(task)) => format!("again {}", task.id),
+                // Which of several reasons is told first isn't promised.
+                Err(_) => "refused".to_owned(),
+            },
+            Self::BeginAll(new) => match tasks.begin_all(new.clone()).await {
+                Ok(tasks) => tasks.iter().map(|task| format!("{} {}, ", task.id, task.state)).collect(),
+                Err(_) => "refused".to_owned(),
+            },
+            Self::Claim(tasks_max, lease) => {
+                let by = tasks.worker().to_owned();
+                let claim = Claim { scope: "agent".into(), by, tasks_max: *tasks_max, lease: *lease };
+                let claimed = tasks.claim(claim).await.unwrap();
+                claimed.iter().map(|(task, lease)| format!("{} {} {}, ", task.id, task.state, lease.epoch)).collect()
+            }
+            Self::Step(id, epoch, steps) => {
+                let taken = tasks.step(id, By::Worker(&lease(id, *epoch)), steps.clone()).await;
+                format!("{:?}", taken.map(|task| task.state))
+            }
+            Self::Answer(id, key) => {
+                let answered = TaskStep::Answered { key: key.clone(), answer: raw() };
+                format!("{:?}", tasks.step(id, By::Operator, vec![answered]).await.map(|task| task.state))
+            }
+            Self::Release(id, epoch, why) => format!("{:?}", tasks.release(&lease(id, *epoch), *why).await),
+            Self::Cancel(id) => format!("{:?}", tasks.want_cancel(id, By::Operator).await.map(|task| task.state)),
+            Self::Forget(id) => format!("{:?}", tasks.forget(id).await),
+        }
+    }
+}
+
+/// Goal: tasks go the same way wherever they are kept. Method: random acts, legal and not, on tasks in memory and in a store at
+/// the same time; after each, all that is seen of them is compared. Fails with the seed in `CALLBOARD_SEED`.
+#[tokio::test]
+async fn memory_and_store_are_alike() {
+    let seed = std::env::var("CALLBOARD_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| rand::rng().random());
+    println!("CALLBOARD_SEED={seed}");
+    stores(async |opened| {
+        let memory: Arc<dyn Tasks> = Arc::new(MemoryTasks::default());
+        let store = opened.sql.store().tasks;
+        let mut random = StdRng::seed_from_u64(seed);
+        let (mut known, mut ended) = (Vec::new(), 0);
+        for n in 0..ACTS {
+            let act = Act::some(&mut random, &known);
+            let (ours, theirs) = (act.on(&memory).await, act.on(&store).await);
+            assert_eq!(ours, theirs, "act {n}: {act:?}");
+            known = seen(&memory).await;
+            assert_eq!(known, seen(&store).await, "act {n}: {act:?}");
+            ended = ended.max(known.iter().filter(|seen| seen.state.is_terminal()).count());
+        }
+        assert!(ended > 5, "little has happened");
+        opened
+    })
+    .await;
+}

@@ -1,0 +1,137 @@
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{DataClass, Failure, Principal, Question, RawObject, TaskState};
+use callboard_runtime::*;
+use futures::StreamExt;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::kit::{Opened, stores};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// What may never be on a disk.
+const SECRET: &str = "Dona Aurelia tem asma";
+
+fn new(id: &str) -> NewTask {
+    let expires = SystemTime::now() + HOUR;
+    NewTask {
+        id: TaskId::new(id).unwrap(),
+        class: DataClass::Clinical,
+        on_restart: OnRestart::Resume,
+        request: Some(to_raw_value(SECRET).unwrap()),
+        ..NewTask::new(Principal::agent("ann"), "clinic", "ask", expires)
+    }
+}
+
+fn of(opened: &Opened) -> Arc<dyn Tasks> {
+    opened.sql.tasks(Arc::new(MemoryAudit::default()))
+}
+
+/// All that the store has on disk, or what Postgres has in its tables.
+async fn kept(opened: &Opened) -> String {
+    if !opened.is_sqlite() {
+        return dumped(opened).await;
+    }
+    let files = std::fs::read_dir(opened.folder()).unwrap();
+    let texts = files.map(|file| String::from_utf8_lossy(&std::fs::read(file.unwrap().path()).unwrap()).into_owned());
+    texts.collect()
+}
+
+async fn dumped(opened: &Opened) -> String {
+    use sqlx::{Connection, Row};
+    let told = opened.child_store();
+    let mut db = sqlx::PgConnection::connect(told.split(' ').next().unwrap()).await.unwrap();
+    let mut all = String::new();
+    for table in
+        ["SELECT t::text FROM task AS t", "SELECT t::text FROM task_event AS t", "SELECT t::text FROM audit AS t"]
+    {
+        for row in sqlx::query(table).fetch_all(&mut db).await.unwrap() {
+            all += row.get::<&str, _>(0);
+        }
+    }
+    all
+}
+
+fn words() -> Vec<TaskStep> {
+    let body = || RawObject::new().with("text", SECRET);
+    vec![
+        TaskStep::Said(SECRET.into()),
+        TaskStep::History(body()),
+        TaskStep::Artifact(body()),
+        TaskStep::Asked(OpenQuestion { key: "q".into(), question: Question::elicit(SECRET, json!({})).into() }),
+    ]
+}
+
+fn answer() -> TaskStep {
+    TaskStep::Answered { key: "q".into(), answer: to_raw_value(SECRET).unwrap() }
+}
+
+/// Goal: of a clinical task no word reaches the disk, while whoever asks in this process gets all of it; after a restart it is
+/// not kept, and what ran has failed. Method: every step that holds words; the store's files, WAL included, before and after.
+#[tokio::test]
+async fn bodies_stay_in_memory() {
+    stores(async |mut opened| {
+        let tasks = of(&opened);
+        let Begun::New(task, lease) = tasks.begin(new("done")).await.unwrap() else { panic!("it was there") };
+        assert_eq!(task.request.as_ref().map(|r| r.get().contains(SECRET)), Some(true));
+        let by = By::Worker(&lease);
+        tasks.step(&task.id, by, words()).await.unwrap();
+        let asked = tasks.get(&task.id).await.unwrap().unwrap();
+        assert_eq!((asked.said.as_deref(), asked.artifacts[0].text("text").as_deref()), (Some(SECRET), Some(SECRET)));
+        let Question::Elicit(elicitation) = &*asked.open[0].question else { panic!("another question") };
+        assert_eq!(elicitation.message(), SECRET);
+        tasks.step(&task.id, By::Owner(&task.owner), vec![answer()]).await.unwrap();
+        let done = tasks.step(&task.id, by, vec![TaskStep::Completed(to_raw_value(SECRET).unwrap())]).await.unwrap();
+        for task in [done, tasks.get(&task.id).await.unwrap().unwrap()] {
+            assert!(matches!(&task.outcome, Some(TaskOutcome::Reply(reply)) if reply.get().contains(SECRET)));
+        }
+        let words: usize = tasks.events(&task.id, 0, 99).await.unwrap().iter().map(|event| event.step.bytes()).sum();
+        assert!(words > 6 * SECRET.len());
+        // One that fails in its own words, one that runs, and one that nobody has begun.
+        let Begun::New(_, lease) = tasks.begin(new("failed")).await.unwrap() else { panic!("it was there") };
+        let failure = Failure::internal(SECRET).with_data(json!(SECRET));
+        tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::Failed(failure)]).await.unwrap();
+        assert!(matches!(tasks.begin(new("runs")).await.unwrap(), Begun::New(..)));
+        tasks.begin_all(vec![new("fresh")]).await.unwrap();
+        assert!(!kept(&opened).await.contains(SECRET));
+
+        opened.restart().await;
+        let tasks = of(&opened);
+        assert!(!kept(&opened).await.contains(SECRET));
+        let get = async |id: &str| tasks.get(&TaskId::new(id).unwrap()).await.unwrap().unwrap();
+        let done = get("done").await;
+        assert!(matches!(done.outcome, Some(TaskOutcome::NotKept)) && done.request.is_none());
+        assert_eq!((done.state, done.last_event), (TaskState::Completed, 7));
+        let steps: Vec<_> =
+            follow(tasks.clone(), done.id.clone(), 0).map(|event| event.unwrap().step.name()).collect().await;
+        assert_eq!(steps, ["start", "said", "history", "artifact", "asked", "answered", "completed"]);
+        let claim = Claim { scope: "agent".into(), by: tasks.worker().into(), tasks_max: 9, lease: TASK_LEASE };
+        assert!(tasks.claim(claim).await.unwrap().is_empty());
+        for id in ["runs", "fresh"] {
+            let lost = get(id).await;
+            assert_eq!(lost.state, TaskState::Failed, "{id}");
+            assert!(lost.said.as_ref().unwrap().contains("memory"), "{:?}", lost.said);
+        }
+        opened
+    })
+    .await;
+}
+
+/// Goal: the same key is the same task without its request being kept. Method: the same again, and another request.
+#[tokio::test]
+async fn keys_work_without_bodies() {
+    stores(async |opened| {
+        let tasks = of(&opened);
+        let keyed = |id: &str| NewTask { key: Some("k".into()), ..new(id) };
+        assert!(matches!(tasks.begin(keyed("a")).await.unwrap(), Begun::New(..)));
+        match tasks.begin(keyed("b")).await.unwrap() {
+            Begun::Again(task) => assert_eq!((task.id.as_str(), task.request.is_some()), ("a", true)),
+            Begun::New(task, _) => panic!("{} is new", task.id),
+        }
+        let other = NewTask { request: Some(RawValue::from_string("1".into()).unwrap()), ..keyed("c") };
+        assert_eq!(tasks.begin(other).await.unwrap_err(), TaskError::KeyReused);
+        opened
+    })
+    .await;
+}

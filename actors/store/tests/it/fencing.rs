@@ -1,0 +1,193 @@
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{Principal, TaskState};
+use callboard_runtime::*;
+use callboard_store::{SqlStore, StoreError};
+use serde_json::value::RawValue;
+
+use crate::kit::{Opened, in_database, stores};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn new(id: &str, on_restart: OnRestart) -> NewTask {
+    let expires = SystemTime::now() + HOUR;
+    let new = NewTask::new(Principal::agent("ann"), "clinic", "ask", expires);
+    NewTask { id: TaskId::new(id).unwrap(), on_restart, ..new }
+}
+
+fn done() -> Vec<TaskStep> {
+    vec![TaskStep::Completed(RawValue::from_string("1".into()).unwrap())]
+}
+
+fn of(store: &SqlStore) -> Arc<dyn Tasks> {
+    store.tasks(Arc::new(MemoryAudit::default()))
+}
+
+async fn begun(tasks: &Arc<dyn Tasks>, new: NewTask) -> Lease {
+    match tasks.begin(new).await.unwrap() {
+        Begun::New(_, lease) => lease,
+        Begun::Again(task) => panic!("{} was there", task.id),
+    }
+}
+
+async fn claim(tasks: &Arc<dyn Tasks>) -> Vec<Claimed> {
+    let by = tasks.worker().to_owned();
+    tasks.claim(Claim { scope: "agent".into(), by, tasks_max: 9, lease: TASK_LEASE }).await.unwrap()
+}
+
+/// Goal: what a process left is resumed or failed by its policy, never forgotten, and what it still says is refused. Method:
+/// one task of each policy and one that nobody had begun, then the next process.
+#[tokio::test]
+async fn a_new_process_takes_over() {
+    stores(async |mut opened| {
+        let before = of(&opened.sql);
+        let old = begun(&before, new("resumes", OnRestart::Resume)).await;
+        let question = OpenQuestion { key: "q".into(), question: Arc::new(callboard_message::Question::roots()) };
+        before.step(&old.task, By::Worker(&old), vec![TaskStep::Asked(question)]).await.unwrap();
+        let fails = begun(&before, new("fails", OnRestart::Fail)).await;
+        before.begin_all(vec![new("fresh", OnRestart::Fail)]).await.unwrap();
+        assert_eq!(before.worker(), "node#1");
+
+        opened.restart().await;
+        let tasks = of(&opened.sql);
+        assert_eq!(tasks.worker(), "node#2");
+        let claimed = claim(&tasks).await;
+        let ids: Vec<_> = claimed.iter().map(|(task, _)| (task.id.as_str(), task.state)).collect();
+        assert_eq!(ids, [("resumes", TaskState::Working), ("fresh", TaskState::Submitted)]);
+        assert!(claimed[0].0.open.is_empty(), "the question is given up");
+        let failed = tasks.get(&fails.task).await.unwrap().unwrap();
+        assert_eq!(failed.state, TaskState::Failed);
+        assert!(failed.said.as_ref().unwrap().contains("unknown"), "{:?}", failed.said);
+
+        assert_eq!(tasks.step(&old.task, By::Worker(&old), done()).await.unwrap_err(), TaskError::LostLease);
+        tasks.release(&old, Released::Waits).await.unwrap();
+        assert_eq!(tasks.renew(&old.by, TASK_LEASE).await.unwrap(), 0);
+        assert_eq!(tasks.renew(tasks.worker(), TASK_LEASE).await.unwrap(), 2);
+        let lease = &claimed[0].1;
+        assert!(lease.epoch > old.epoch);
+        tasks.step(&lease.task, By::Worker(lease), done()).await.unwrap();
+        let events = tasks.events(&lease.task, 0, 99).await.unwrap();
+        assert_eq!(
+            events.iter().map(|event| event.step.name()).collect::<Vec<_>>(),
+            ["start", "asked", "given_up", "start", "completed"]
+        );
+        assert!(claim(&tasks).await.is_empty(), "they are taken");
+        opened
+    })
+    .await;
+}
+
+/// Goal: a lease that is not renewed runs out, and its worker can do nothing more. Method: leases of no length.
+#[tokio::test]
+async fn a_lease_runs_out() {
+    stores(async |opened| {
+        let tasks = of(&opened.sql);
+        tasks.begin_all(vec![new("a", OnRestart::Resume)]).await.unwrap();
+        let take = |lease| Claim { scope: "agent".into(), by: tasks.worker().to_owned(), tasks_max: 1, lease };
+        let first = tasks.claim(take(Duration::ZERO)).await.unwrap().remove(0).1;
+        let second = tasks.claim(take(TASK_LEASE)).await.unwrap().remove(0).1;
+        assert_eq!(second.epoch, first.epoch + 1);
+        let refused = tasks.step(&first.task, By::Worker(&first), vec![TaskStep::Start]).await.unwrap_err();
+        assert_eq!(refused, TaskError::LostLease);
+        tasks.step(&second.task, By::Worker(&second), vec![TaskStep::Start]).await.unwrap();
+        opened
+    })
+    .await;
+}
+
+/// Goal: nothing past the runtime's state machine gets in either: the database itself refuses. Method: raw statements.
+#[tokio::test]
+async fn the_database_refuses_what_is_illegal() {
+    stores(async |opened| {
+        let tasks = of(&opened.sql);
+        let lease = begun(&tasks, new("a", OnRestart::Fail)).await;
+        let part = NewTask { parent: Some(lease.task.clone()), ..new("b", OnRestart::Fail) };
+        tasks.begin_all(vec![part]).await.unwrap();
+        let raw = async |sql: &str| refused(&opened, sql).await;
+        assert!(raw("UPDATE task SET state = 'completed' WHERE id = 'a'").await, "its part runs");
+        assert_eq!(
+            tasks.step(&lease.task, By::Worker(&lease), done()).await.unwrap_err(),
+            TaskError::ChildrenRunning(1)
+        );
+        tasks.want_cancel(&TaskId::new("b").unwrap(), By::Operator).await.unwrap();
+        tasks.step(&lease.task, By::Worker(&lease), done()).await.unwrap();
+        for illegal in [
+            "UPDATE task SET state = 'working' WHERE id = 'a'",
+            "UPDATE task SET state = 'failed' WHERE id = 'a'",
+            "UPDATE task SET state = 'done' WHERE id = 'a'",
+            "UPDATE task_event SET body = '{}' WHERE task = 'a'",
+            "INSERT INTO task_event (task, number, at_ms, state, is_end, body) VALUES ('a', 99, 0, 'failed', 1, '{}')",
+        ] {
+            assert!(raw(illegal).await, "{illegal}");
+        }
+        let task = tasks.get(&lease.task).await.unwrap().unwrap();
+        assert_eq!((task.state, task.last_event), (TaskState::Completed, 3));
+        opened
+    })
+    .await;
+}
+
+async fn refused(opened: &Opened, sql: &str) -> bool {
+    use futures::FutureExt;
+    std::panic::AssertUnwindSafe(opened.raw(sql)).catch_unwind().await.is_err()
+}
+
+/// Goal: beside a running node somebody may look and cancel: what runs is told, what doesn't ends. Method: a visitor.
+#[tokio::test]
+async fn a_visitor_cancels() {
+    stores(async |opened| {
+        let tasks = of(&opened.sql);
+        let lease = begun(&tasks, new("runs", OnRestart::Fail)).await;
+        tasks.begin_all(vec![new("waits", OnRestart::Fail)]).await.unwrap();
+        let visitor = SqlStore::visit(&opened.options()).await.unwrap();
+        let seen = visitor.tasks(Arc::new(MemoryAudit::default()));
+        assert_eq!(seen.list(TaskFilter::default(), 0, 9).await.unwrap().0.len(), 2);
+        let ended = seen.want_cancel(&TaskId::new("waits").unwrap(), By::Operator).await.unwrap();
+        assert_eq!(ended.state, TaskState::Canceled);
+        assert!(seen.want_cancel(&lease.task, By::Operator).await.unwrap().cancel_wanted);
+        visitor.close().await;
+        assert_eq!(tasks.cancels(tasks.worker()).await.unwrap(), std::slice::from_ref(&lease.task));
+        let told = tasks.step(&lease.task, By::Worker(&lease), vec![TaskStep::cancelled()]).await.unwrap();
+        assert_eq!((told.state, told.cancel_wanted), (TaskState::Canceled, false));
+        opened
+    })
+    .await;
+}
+
+/// Goal: on one database two nodes never work on the same task, begin one key once, and one name is one process. Method: two
+/// writers that claim and begin at the same time; a third with a name that is taken.
+#[tokio::test]
+async fn two_nodes() {
+    let Some(opened) = in_database(|options| options).await else { return };
+    let taken = SqlStore::open(&opened.options()).await;
+    assert!(matches!(taken, Err(StoreError::InUse { .. })), "a name is one process");
+    let other = SqlStore::open(&opened.options().writer("other")).await.unwrap();
+    let (ours, theirs) = (of(&opened.sql), of(&other));
+    for round in 0..5 {
+        let many = (0..20).map(|n| new(&format!("{round} {n}"), OnRestart::Resume)).collect();
+        ours.begin_all(many).await.unwrap();
+        let (a, b, c, d) = tokio::join!(claim(&ours), claim(&theirs), claim(&ours), claim(&theirs));
+        let mut ids: Vec<_> = [a, b, c, d].concat().iter().map(|(task, _)| task.id.clone()).collect();
+        loop {
+            let more = claim(&ours).await;
+            if more.is_empty() {
+                break;
+            }
+            ids.extend(more.iter().map(|(task, _)| task.id.clone()));
+        }
+        let all = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!((ids.len(), all), (20, 20), "a task was handed out twice, or not at all");
+        let keyed = |id: &str| NewTask { key: Some(format!("k{round}")), ..new(id, OnRestart::Fail) };
+        let (a, b) = (format!("a{round}"), format!("b{round}"));
+        let (a, b) = tokio::join!(ours.begin(keyed(&a)), theirs.begin(keyed(&b)));
+        let id = |begun: Begun| match begun {
+            Begun::New(task, _) | Begun::Again(task) => task.id.clone(),
+        };
+        assert_eq!(id(a.unwrap()), id(b.unwrap()));
+    }
+    other.close().await;
+    opened.end().await;
+}
