@@ -132,7 +132,8 @@ pub(crate) fn fitted(entry: AuditEntry) -> AuditEntry {
         return entry;
     }
     let fit = |text: String| {
-        let end = (0..=NAME_CUT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+        let end = ends.take_while(|end| *end <= NAME_CUT_BYTES).last().unwrap_or_default();
         text.get(..end).unwrap_or_default().replace('\0', "\u{fffd}")
     };
     let fit_word = |text: Cow<'static, str>| Cow::Owned(fit(text.into_owned()));
