@@ -56,10 +56,11 @@ pub struct StoreDeclaration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audited {
-    /// Every message that crosses a boundary, every reply and question, and what decisions has.
-    #[default]
+    /// Every message that crosses a boundary, every reply and question, and what decisions has: a gateway's call then costs
+    /// three times the CPU.
     All,
     /// What a policy refused, and what a person agreed to.
+    #[default]
     Decisions,
 }
 

@@ -122,7 +122,7 @@ async fn tasks_are_cancelled_beside_the_node() {
 #[tokio::test]
 async fn the_audit_outlives_a_kill() {
     let home = Home::new();
-    let file = topology(&home, "");
+    let file = topology(&home, "[store]\naudit = \"all\"\n");
     let (running, listening) = serve(&home, &[&file]).await;
     assert_eq!(said(&Session::begin(&listening[0].1).await.call("who").await), "a");
     let audit = async |arguments: &[&str]| home.run(&[&["audit"], arguments].concat()).await;
