@@ -235,8 +235,14 @@ fn removals_are_found() {
         kept.counted = 0;
     };
     assert_eq!(attacked(all), truncated(0, 9));
-    // As retention would, but nobody signed for it.
-    assert_eq!(attacked(|kept| drop(kept.rows.drain(..9))), missing(7));
+    // As retention would, but its checkpoints are there still: the oldest stands for what is before it, and for no more.
+    assert_eq!(attacked(|kept| drop(kept.rows.drain(..9))), missing(4));
+    let with_its_checkpoints = |kept: &mut Kept| {
+        kept.rows.drain(..9);
+        kept.checkpoints.retain(|number, _| *number == 9);
+    };
+    // Nobody signed for it.
+    assert_eq!(attacked(with_its_checkpoints), missing(1));
     let past_a_checkpoint = |kept: &mut Kept| drop(kept.rows.drain(..4));
     assert_eq!(attacked(past_a_checkpoint), missing(4));
 }
