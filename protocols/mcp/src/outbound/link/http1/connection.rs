@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -51,12 +51,7 @@ impl Connection {
 
     /// Reads and writes what can be read and written now.
     pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(driver) = &mut self.0.driver
-            && Pin::new(driver).poll(cx).is_ready()
-        {
-            // Why it ended, request and body say.
-            self.0.driver = None;
-        }
+        drive(&mut self.0.driver, cx);
     }
 
     /// Whether it takes another request, as far as can be seen now.
@@ -71,13 +66,8 @@ impl Connection {
             let Open { sender, driver, .. } = &mut *self.0;
             let mut answered = std::pin::pin!(sender.try_send_request(request));
             poll_fn(|cx| {
-                if let Some(running) = driver
-                    && Pin::new(running).poll(cx).is_ready()
-                {
-                    *driver = None;
-                }
-                let answered = ready!(answered.as_mut().poll(cx));
-                Poll::Ready(answered)
+                drive(driver, cx);
+                answered.as_mut().poll(cx)
             })
             .await
         };
@@ -87,5 +77,14 @@ impl Connection {
                 Err(error.take_message().map_or(Unsent::Broken, |unsent| Unsent::Closed(Box::new(unsent))))
             }
         }
+    }
+}
+
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    if let Some(running) = driver
+        && Pin::new(running).poll(cx).is_ready()
+    {
+        // Why it ended, request and body say.
+        *driver = None;
     }
 }
