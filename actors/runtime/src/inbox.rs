@@ -45,6 +45,17 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
+    /// Refuses what no store takes at once.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
+    pub fn check_all(entries: &[Self]) -> Result<(), JournalError> {
+        if entries.len() > ENTRIES_AT_ONCE_MAX {
+            return Err(JournalError::Invalid("too many entries at once"));
+        }
+        entries.iter().try_for_each(Self::check)
+    }
+
     /// Refuses what no store takes.
     ///
     /// # Errors

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_runtime::{
-    Audit, ENTRIES_AT_ONCE_MAX, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes, JournalError, Mark,
-    NewEntry, storable,
+    Audit, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes, JournalError, Mark, NewEntry, storable,
 };
 use futures::future::BoxFuture;
 
@@ -37,10 +36,7 @@ struct SqlInboxes {
 impl Inboxes for SqlInboxes {
     fn accept(&self, new: Vec<NewEntry>) -> BoxFuture<'_, Result<Vec<Entry>, JournalError>> {
         Box::pin(async move {
-            if new.len() > ENTRIES_AT_ONCE_MAX {
-                return Err(JournalError::Invalid("too many entries at once"));
-            }
-            new.iter().try_for_each(NewEntry::check)?;
+            NewEntry::check_all(&new)?;
             if new.is_empty() {
                 return Ok(Vec::new());
             }

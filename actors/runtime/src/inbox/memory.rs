@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 
-use super::{ENTRIES_AT_ONCE_MAX, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes, Mark, NewEntry};
+use super::{Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes, Mark, NewEntry};
 use crate::audit::{Audit, AuditEntry};
 use crate::journal::JournalError;
 use crate::sync::Mutex;
@@ -41,10 +41,7 @@ impl MemoryInboxes {
     }
 
     fn keep(&self, new: Vec<NewEntry>) -> Result<Vec<Entry>, JournalError> {
-        if new.len() > ENTRIES_AT_ONCE_MAX {
-            return Err(JournalError::Invalid("too many entries at once"));
-        }
-        new.iter().try_for_each(NewEntry::check)?;
+        NewEntry::check_all(&new)?;
         let now = SystemTime::now();
         let mut inboxes = self.inboxes.lock();
         let mut wanted: HashMap<&str, usize> = HashMap::new();
