@@ -45,6 +45,10 @@ async fn keep(endpoint: Weak<Endpoint>) {
         }
         let Some(endpoint) = endpoint.upgrade() else { return };
         let tasks = &endpoint.tasks;
+        // Looking would cost an idle gateway reads for nothing. Another agent may have such tools later.
+        if !endpoint.surface().has_task_tools() && tasks.running().is_empty() {
+            continue;
+        }
         let began = Instant::now();
         if began >= renew_at {
             match tasks.store.renew(tasks.store.worker(), TASK_LEASE).await {
