@@ -76,7 +76,7 @@ async fn interrupted_it_ends_its_clinics() {
 async fn interrupted_while_clinics_start() {
     let home = Home::new();
     let demo = home.start(&["demo"]);
-    crate::kit::until("a first clinic", || home.processes().len() > 1).await;
+    until("a first clinic", || home.processes().len() > 1).await;
     demo.signal("INT").await;
     let ended = demo.finished().await;
     assert_eq!(ended.code, Some(4), "{}", ended.err);
