@@ -5,16 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use callboard_runtime::{JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
 use tokio::sync::oneshot;
 
+use crate::counters;
 use crate::sql::{Arg, Db, ManyRows};
 
 /// Bytes of one record's stream, key and body.
 pub const RECORD_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
 
-static COUNT: ManyRows = ManyRows::new(
-    "INSERT INTO stream (name, last) VALUES",
-    2,
-    "ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING name, last",
-);
 // The cross join makes SQLite look each pair up, instead of every row.
 static FIND: ManyRows = ManyRows::new(
     "SELECT wanted.column3, record.number FROM (VALUES",
@@ -178,11 +174,8 @@ async fn known<'a>(
 
 /// Takes so many numbers of each stream; answers each one's last number before them.
 async fn count<'a>(db: &mut Db, streams: &BTreeMap<&'a str, i64>) -> Result<HashMap<&'a str, i64>, sqlx::Error> {
-    let names: Vec<(String, &'a str, i64)> = streams.iter().map(|(stream, n)| (counter(stream), *stream, *n)).collect();
-    let values: Vec<Arg<'_>> = names.iter().flat_map(|(name, _, n)| [name.into(), (*n).into()]).collect();
-    let mut last: HashMap<String, i64> = HashMap::new();
-    for row in COUNT.rows(db, &values).await? {
-        last.insert(row.text(0)?.to_owned(), row.int(1)?);
-    }
-    Ok(names.iter().map(|(name, stream, n)| (*stream, last.get(name).copied().unwrap_or(*n) - n)).collect())
+    let counters = streams.iter().map(|(stream, n)| (counter(stream), *n)).collect();
+    let last = counters::take(db, &counters).await?;
+    let before = |stream: &&'a str| (*stream, last.get(&counter(stream)).copied().unwrap_or_default());
+    Ok(streams.keys().map(before).collect())
 }

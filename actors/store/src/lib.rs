@@ -10,6 +10,7 @@ mod batch;
 mod chained;
 mod clock;
 mod copy;
+mod counters;
 mod directory;
 mod error;
 mod inboxes;

@@ -232,28 +232,35 @@ fn null(column: usize) -> sqlx::Error {
 /// Rows that one statement writes or asks for: as few statements as possible, and few texts, so that all stay prepared.
 const ROWS_AT_ONCE: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
 
+/// Texts of one statement, by [`ROWS_AT_ONCE`].
+type Texts = [String; ROWS_AT_ONCE.len()];
+
 /// A statement with a list of rows in it: `before ($1, $2), ($3, $4), … after`. Its texts are made once.
 pub(crate) struct ManyRows {
     before: &'static str,
     columns: usize,
     after: &'static str,
-    texts: OnceLock<[String; ROWS_AT_ONCE.len()]>,
+    sqlite: OnceLock<Texts>,
+    postgres: OnceLock<Texts>,
 }
 
 impl ManyRows {
     /// `before` ends with `VALUES`; each row has `columns` values.
     pub(crate) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
-        Self { before, columns, after, texts: OnceLock::new() }
+        Self { before, columns, after, sqlite: OnceLock::new(), postgres: OnceLock::new() }
     }
 
-    fn text(&self, rows: usize) -> String {
+    /// SQLite's parameters have no numbers: each name of a parameter is searched for among all of them, at each binding.
+    fn text(&self, rows: usize, numbered: bool) -> String {
         let mut text = String::from(self.before);
         for row in 0..rows {
             text.push_str(if row == 0 { " (" } else { ", (" });
             for column in 1..=self.columns {
-                let comma = if column == 1 { "$" } else { ", $" };
-                text.push_str(comma);
-                text.push_str(&(row * self.columns + column).to_string());
+                text.push_str(if column == 1 { "" } else { ", " });
+                match numbered {
+                    true => text.push_str(&format!("${}", row * self.columns + column)),
+                    false => text.push('?'),
+                }
             }
             text.push(')');
         }
@@ -263,8 +270,11 @@ impl ManyRows {
     }
 
     /// The texts with how many values each takes.
-    fn cut<'a, 'v>(&'static self, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
-        let texts = self.texts.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows)));
+    fn cut<'a, 'v>(&'static self, db: &Db, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
+        let texts = match db.is_sqlite() {
+            true => self.sqlite.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows, false))),
+            false => self.postgres.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows, true))),
+        };
         let mut cut = Vec::new();
         for (text, rows) in texts.iter().zip(ROWS_AT_ONCE) {
             while values.len() >= rows * self.columns {
@@ -283,7 +293,7 @@ impl ManyRows {
         values: &'a [Arg<'a>],
     ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            for (text, values) in self.cut(values) {
+            for (text, values) in self.cut(db, values) {
                 db.execute(text, values).await?;
             }
             Ok(())
@@ -298,7 +308,7 @@ impl ManyRows {
     ) -> BoxFuture<'a, Result<Vec<Row>, sqlx::Error>> {
         Box::pin(async move {
             let mut rows = Vec::new();
-            for (text, values) in self.cut(values) {
+            for (text, values) in self.cut(db, values) {
                 rows.extend(db.rows(text, values).await?);
             }
             Ok(rows)
