@@ -14,6 +14,7 @@ mod question;
 mod raw;
 pub mod surface;
 mod task;
+pub mod time;
 mod trace;
 
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
