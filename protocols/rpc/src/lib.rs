@@ -15,6 +15,8 @@ mod json_error;
 mod keys;
 mod limits;
 mod lines;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod source;
 mod sse;
 
