@@ -16,6 +16,8 @@ mod key_pair;
 mod keys;
 mod limits;
 mod lines;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod source;
 mod sse;
 
