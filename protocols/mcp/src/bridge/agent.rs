@@ -44,7 +44,7 @@ impl Bridge {
     /// See [`ClientError`].
     pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
         options.client.fit(&endpoint)?;
-        let http = Clients::new(&options.client)?;
+        let http = options.client.clients()?;
         Ok(Self {
             name: name.into(),
             endpoint,
