@@ -1,0 +1,1 @@
+//! What the A2A server and client promise.
