@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, Named, RawObject};
+use callboard_runtime::outward::{admit, bounded, judge_reply};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -12,9 +13,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::hub::Hub;
 use super::keeper;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
-use crate::outbound::{
-    ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring, admit, bounded, judge_reply,
-};
+use crate::outbound::{ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring};
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]

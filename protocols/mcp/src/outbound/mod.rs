@@ -46,7 +46,7 @@ pub use crate::wire::{Era, Revision};
 
 pub(crate) use callboard_rpc::http1::Clients;
 pub(crate) use connect::Wiring;
-pub(crate) use errand::{Errand, admit, bounded, judge_reply};
+pub(crate) use errand::Errand;
 pub(crate) use link::{LinkError, lock};
 pub(crate) use news::News;
 pub(crate) use session::Session;
