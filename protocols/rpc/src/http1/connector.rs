@@ -16,15 +16,17 @@ use super::connection::Connection;
 
 /// Makes connections, with TLS where the URL says so. Its clones are one.
 #[derive(Clone)]
-pub(in super::super) struct Connector {
+pub struct Connector {
     https: HttpsConnector<HttpConnector>,
     connect_timeout: Duration,
 }
 
 impl Connector {
+    /// A connection that isn't made in `connect_timeout` counts as unreachable.
+    ///
     /// # Errors
     /// Where the TLS library has none of the protocol versions that are safe.
-    pub(in super::super) fn new(connect_timeout: Duration) -> Result<Self, rustls::Error> {
+    pub fn new(connect_timeout: Duration) -> Result<Self, rustls::Error> {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
