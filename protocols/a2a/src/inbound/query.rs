@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! A query as the object that it would be in JSON.
 
 use callboard_message::RawObject;
@@ -60,4 +57,3 @@ mod tests {
         assert!(object(&many(PARAMETERS_MAX + 1)).is_err());
     }
 }
->>>>>>> b-serve
