@@ -15,6 +15,7 @@ mod question;
 mod raw;
 pub mod surface;
 mod task;
+pub mod time;
 mod trace;
 
 pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Keys of cards: the private one that signs, and public ones as a JSON Web Key Set (RFC 7517).
 
 use base64::Engine;
@@ -220,3 +221,6 @@ mod tests {
         assert!(Jwks::parse(b"[]").is_err() && Jwks::parse(br#"{"keys":[],"keys":[]}"#).is_err());
     }
 }
+=======
+
+>>>>>>> a-wire

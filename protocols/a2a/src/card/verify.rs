@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! A card's signatures are verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -211,3 +212,6 @@ fn header_of(signature: &AgentCardSignature) -> Result<RawObject, VerifyError> {
     let text = callboard_rpc::check(&decoded, &limits).map_err(|_| VerifyError::Unsupported)?;
     serde_json::from_str(text).map_err(|_| VerifyError::Unsupported)
 }
+=======
+
+>>>>>>> a-wire

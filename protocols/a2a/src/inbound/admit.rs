@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Who sends a request, and what its headers want.
 
 use std::sync::Arc;
@@ -162,3 +163,6 @@ mod tests {
         assert!(!wants_a2a_json(&HeaderMap::new()));
     }
 }
+=======
+
+>>>>>>> a-wire

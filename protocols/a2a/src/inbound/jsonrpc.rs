@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! The JSON-RPC binding, of all versions: the method says which.
 
 use actix_web::web::Payload;
@@ -50,3 +51,6 @@ fn malformed(refused: &Refusal) -> HttpResponse {
 fn refusal(id: Option<&callboard_rpc::Id>, error: &RpcError) -> HttpResponse {
     super::reply::rpc(encode_response(id, Err(error), Nulls::Omit))
 }
+=======
+
+>>>>>>> a-wire

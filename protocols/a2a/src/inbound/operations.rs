@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! The operations: read in the caller's dialect, done in the canonical model, written in the dialect again.
 
 use callboard_message::Principal;
@@ -271,3 +272,6 @@ pub(super) async fn perform(
     };
     Ok(Answer::Whole(written))
 }
+=======
+
+>>>>>>> a-wire

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! How an agent is served.
 
 use std::fmt;
@@ -179,3 +180,6 @@ impl fmt::Debug for PushOptions {
         f.debug_struct("PushOptions").field("allow", &self.allow).finish_non_exhaustive()
     }
 }
+=======
+
+>>>>>>> a-wire

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! A query as the object that it would be in JSON.
 
 use callboard_message::RawObject;
@@ -48,3 +49,6 @@ mod tests {
         assert!(object(&many(PARAMETERS_MAX + 1)).is_err());
     }
 }
+=======
+
+>>>>>>> a-wire

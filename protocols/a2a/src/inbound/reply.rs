@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Answers over HTTP.
 
 use actix_web::HttpResponse;
@@ -138,3 +139,6 @@ pub(super) fn only(allow: &'static str) -> HttpResponse {
 pub(super) fn nowhere() -> HttpResponse {
     HttpResponse::NotFound().finish()
 }
+=======
+
+>>>>>>> a-wire

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! A server, and the addresses that it has.
 
 use std::collections::HashMap;
@@ -294,3 +295,6 @@ impl Exchange<'_> {
         }
     }
 }
+=======
+
+>>>>>>> a-wire

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 use std::sync::Arc;
 
 use callboard_message::{Principal, TraceContext};
@@ -31,3 +32,6 @@ impl Who {
         CallMeta { trace: self.trace, ..CallMeta::new(self.principal.clone()) }
     }
 }
+=======
+
+>>>>>>> a-wire
