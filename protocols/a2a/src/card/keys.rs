@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Keys of cards: the private one that signs, and public ones as a JSON Web Key Set (RFC 7517).
 
 use base64::Engine;
@@ -221,6 +220,3 @@ mod tests {
         assert!(Jwks::parse(b"[]").is_err() && Jwks::parse(br#"{"keys":[],"keys":[]}"#).is_err());
     }
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! A card's signatures are verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -212,6 +211,3 @@ fn header_of(signature: &AgentCardSignature) -> Result<RawObject, VerifyError> {
     let text = callboard_rpc::check(&decoded, &limits).map_err(|_| VerifyError::Unsupported)?;
     serde_json::from_str(text).map_err(|_| VerifyError::Unsupported)
 }
-=======
-
->>>>>>> a-wire

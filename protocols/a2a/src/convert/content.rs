@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Content blocks and parts, both ways without loss.
 //!
 //! What one side has no word for travels in the other's metadata: a part's in the block's `_meta["a2a/part"]`, a block's in the
@@ -308,6 +307,3 @@ fn put_meta(block: &mut RawObject, name: &str, value: impl serde::Serialize) {
     let meta = block.object("_meta").unwrap_or_default();
     block.set("_meta", meta.with(name, value));
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Who sends a request, and what its headers want.
 
 use std::sync::Arc;
@@ -163,6 +162,3 @@ mod tests {
         assert!(!wants_a2a_json(&HeaderMap::new()));
     }
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! The JSON-RPC binding, of all versions: the method says which.
 
 use actix_web::web::Payload;
@@ -51,6 +50,3 @@ fn malformed(refused: &Refusal) -> HttpResponse {
 fn refusal(id: Option<&callboard_rpc::Id>, error: &RpcError) -> HttpResponse {
     super::reply::rpc(encode_response(id, Err(error), Nulls::Omit))
 }
-=======
-
->>>>>>> a-wire

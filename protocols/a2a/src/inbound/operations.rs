@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! The operations: read in the caller's dialect, done in the canonical model, written in the dialect again.
 
 use callboard_message::Principal;
@@ -272,6 +271,3 @@ pub(super) async fn perform(
     };
     Ok(Answer::Whole(written))
 }
-=======
-
->>>>>>> a-wire

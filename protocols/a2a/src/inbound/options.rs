@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! How an agent is served.
 
 use std::fmt;
@@ -180,6 +179,3 @@ impl fmt::Debug for PushOptions {
         f.debug_struct("PushOptions").field("allow", &self.allow).finish_non_exhaustive()
     }
 }
-=======
-
->>>>>>> a-wire

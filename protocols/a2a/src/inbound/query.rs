@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! A query as the object that it would be in JSON.
 
 use callboard_message::RawObject;
@@ -49,6 +48,3 @@ mod tests {
         assert!(object(&many(PARAMETERS_MAX + 1)).is_err());
     }
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Answers over HTTP.
 
 use actix_web::HttpResponse;
@@ -139,6 +138,3 @@ pub(super) fn only(allow: &'static str) -> HttpResponse {
 pub(super) fn nowhere() -> HttpResponse {
     HttpResponse::NotFound().finish()
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Where a path of the HTTP+JSON binding leads, of 1.0 and (below `/v1`) of 0.3.
 
 use actix_web::http::Method;
@@ -185,6 +184,3 @@ mod tests {
         assert_eq!(route(&Method::GET, "/tasks/%FF"), Routed::Nowhere);
     }
 }
-=======
-
->>>>>>> a-wire

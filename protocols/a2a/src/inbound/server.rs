@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! A server, and the addresses that it has.
 
 use std::collections::HashMap;
@@ -295,6 +294,3 @@ impl Exchange<'_> {
         }
     }
 }
-=======
-
->>>>>>> a-wire

@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 use std::sync::Arc;
 
 use callboard_message::{Principal, TraceContext};
@@ -32,6 +31,3 @@ impl Who {
         CallMeta { trace: self.trace, ..CallMeta::new(self.principal.clone()) }
     }
 }
-=======
-
->>>>>>> a-wire

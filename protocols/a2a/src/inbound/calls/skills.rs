@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! What an agent can do: its message types, or the tools that it lists itself.
 
 use callboard_message::{MessageSpec, RawObject};
@@ -22,6 +21,3 @@ pub(crate) struct Skill {
     /// The media types that it may answer with.
     pub(crate) output_modes: Vec<String>,
 }
-=======
-
->>>>>>> a-wire
