@@ -2,6 +2,7 @@
 //!
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
+mod artifact;
 mod call;
 mod content;
 mod data_class;
@@ -9,6 +10,7 @@ mod failure;
 pub mod json;
 #[doc(hidden)]
 pub mod message;
+mod plain;
 mod principal;
 mod question;
 mod raw;
@@ -17,11 +19,13 @@ mod task;
 pub mod time;
 mod trace;
 
+pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;
 pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
+pub use plain::FAILURE;
 pub use principal::{Principal, PrincipalKind};
 pub use question::{
     Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,
