@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 //! A card's signatures are made (specification 1.0, section 8.4).
 
 use base64::Engine;
@@ -48,4 +45,3 @@ fn protected(key: &SigningKey, jku: Option<&Url>) -> String {
     };
     URL_SAFE_NO_PAD.encode(header.to_raw().get())
 }
->>>>>>> b-serve

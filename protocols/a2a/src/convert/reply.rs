@@ -1,6 +1,8 @@
 //! What a call came to: an artifact and the end of its task.
 
-use callboard_message::{Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult};
+use callboard_message::{
+    Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+};
 use callboard_runtime::TaskStep;
 use serde_json::Value;
 use serde_json::value::RawValue;

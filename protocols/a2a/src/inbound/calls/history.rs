@@ -1,8 +1,8 @@
 //! What was said in the course of a task.
 
+use callboard_message::Content;
 use callboard_message::RawObject;
 use callboard_message::surface::SAID;
-use callboard_message::Content;
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
 
 use super::view::context;

@@ -54,8 +54,7 @@ pub(super) fn task(task: &Task, history: Option<Vec<Message>>, with_artifacts: b
 /// Where it stands, and what it says about that.
 pub(super) fn status(task: &Task) -> TaskStatus {
     let (parts, metadata) = said(task);
-    let message =
-        |parts| said_by_agent(task.id.as_str(), &context(task), task.last_event, parts, metadata.clone());
+    let message = |parts| said_by_agent(task.id.as_str(), &context(task), task.last_event, parts, metadata.clone());
     TaskStatus {
         state: state(task),
         message: (!parts.is_empty()).then(|| message(parts)),
