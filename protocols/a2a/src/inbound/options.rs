@@ -10,6 +10,7 @@ use callboard_runtime::{MemoryTasks, Store};
 use reqwest::dns::Resolve;
 use url::Url;
 
+use crate::card::SigningKey;
 use crate::wire::{AgentExtension, AgentProvider};
 
 /// How long a call may take, questions included, by default.
@@ -54,6 +55,8 @@ pub struct A2aOptions {
     pub tasks: TaskOptions,
     /// Where push notifications may go.
     pub push: PushOptions,
+    /// What signs its card; `None`: nothing does.
+    pub signer: Option<SigningKey>,
     /// Whether principals see a card with what else they may use.
     pub extended: bool,
     /// Protocol extensions of the agent's own. Who doesn't name a required one in `A2A-Extensions` is refused.
@@ -80,6 +83,7 @@ impl A2aOptions {
             call_deadline: CALL_DEADLINE_DEFAULT,
             tasks: TaskOptions::default(),
             push: PushOptions::default(),
+            signer: None,
             extended: false,
             extensions: Vec::new(),
             streams_max: STREAMS_MAX_DEFAULT,

@@ -1,7 +1,6 @@
 //! A query as the object that it would be in JSON.
 
 use callboard_message::RawObject;
-use serde_json::value::{RawValue, to_raw_value};
 use url::form_urlencoded;
 
 use crate::A2aError;
@@ -9,8 +8,8 @@ use crate::A2aError;
 /// Most parameters of a query.
 const PARAMETERS_MAX: usize = 32;
 
-/// The parameters of a query as the members of an object: words stay words, `true` and `false` are what they say. Numbers
-/// stay words, for the reader takes them so. Each may be there once.
+/// The parameters of a query as the members of an object, each a word: numbers and truths are read from words too. Each
+/// may be there once.
 ///
 /// # Errors
 /// [`A2aError::invalid`].
@@ -23,17 +22,9 @@ pub(super) fn object(query: &str) -> Result<RawObject, A2aError> {
         if object.get(&name).is_some() {
             return Err(A2aError::invalid(&name, "is there twice"));
         }
-        object.set_raw(&name, written(&value)?);
+        object.set(&name, value);
     }
     Ok(object)
-}
-
-fn written(value: &str) -> Result<Box<RawValue>, A2aError> {
-    match value {
-        "true" => Ok(RawValue::TRUE.to_owned()),
-        "false" => Ok(RawValue::FALSE.to_owned()),
-        _ => to_raw_value(value).map_err(|_| A2aError::internal()),
-    }
 }
 
 #[cfg(test)]
@@ -46,7 +37,10 @@ mod tests {
         for (query, json) in [
             ("", "{}"),
             ("historyLength=3", r#"{"historyLength":"3"}"#),
-            ("status=TASK_STATE_WORKING&includeArtifacts=true", r#"{"status":"TASK_STATE_WORKING","includeArtifacts":true}"#),
+            (
+                "status=TASK_STATE_WORKING&includeArtifacts=true",
+                r#"{"status":"TASK_STATE_WORKING","includeArtifacts":"true"}"#,
+            ),
             ("contextId=a%20b%26c+d&pageToken=%22", r#"{"contextId":"a b&c d","pageToken":"\""}"#),
         ] {
             assert_eq!(object(query).ok().map(|o| o.to_raw().get().to_owned()).as_deref(), Some(json), "{query}");
