@@ -18,7 +18,7 @@ use super::sender::{Sender, Sent};
 use crate::inbound::calls::{Calls, KeepPush, Numbered, Who};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig, Wire,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -364,7 +364,7 @@ impl Work<'_> {
     /// What is posted: 1.0's receivers get the event, those of older versions the task.
     async fn body(&self, task: &Task, event: &Numbered) -> Result<String, A2aError> {
         if self.kept.dialect == Dialect::V10 {
-            return Ok(Dialect::V10.write_event(&event.event, event.ends).get().to_owned());
+            return Ok(event.event.to_json());
         }
         let gone = || A2aError::new(ErrorKind::TaskNotFound, "the task is gone");
         let now = self.desk.tasks.get(&task.id).await.map_err(unkept)?.ok_or_else(gone)?;
