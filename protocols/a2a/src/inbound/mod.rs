@@ -12,3 +12,11 @@ mod reply;
 mod rest;
 mod server;
 mod sse;
+
+pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+pub use options::{
+    A2aOptions, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT, Info, KEEP_ALIVE_COMMENT_DEFAULT,
+    OWNER_TASKS_MAX_DEFAULT, PRINCIPAL_STREAMS_MAX_DEFAULT, PushOptions, STREAMS_MAX_DEFAULT, TASK_TTL_DEFAULT,
+    TASKS_MAX_DEFAULT, TaskOptions,
+};
+pub use server::{A2aServer, NAMED_PATH, NamedAgents, PATH, serve, serve_with};

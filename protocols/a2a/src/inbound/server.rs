@@ -54,7 +54,8 @@ impl A2aServer {
     pub fn new(agent: AgentRef, options: A2aOptions) -> Self {
         let options = Arc::new(options);
         let calls = Calls::new(agent, options.clone());
-        let desk = PushDesk::new(calls.clone(), options.clone());
+        let desk = PushDesk::new(&calls, &options);
+        calls.keep_push(desk.keeper());
         let cards = Cards::new(calls.clone(), options.clone());
         let streams = Streams::default();
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
@@ -230,7 +231,7 @@ impl Door {
         exchange
             .perform(|| {
                 let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
-                Asked::of_path(route, request.query_string(), body)
+                Asked::of_path(&route, request.query_string(), body)
             })
             .await
     }
@@ -284,8 +285,7 @@ impl Exchange<'_> {
             _ => None,
         };
         match (operations::perform(&server, &who, asked, head.last_event).await, room) {
-            (Ok(Answer::Whole(answer)), _) => binding.answer(Some(&answer)),
-            (Ok(Answer::Nothing), _) => binding.answer(None),
+            (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
             (Ok(Answer::Events(events)), Some(room)) => {
                 sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
             }
