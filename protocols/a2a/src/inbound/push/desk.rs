@@ -195,7 +195,7 @@ impl Desk {
         let put = self.notes.put(&self.space, &key, kept.to_body(), None).await;
         let version = put.map_err(|error| match error {
             NoteError::Journal(error) => unkept(error),
-            NoteError::Changed { .. } => A2aError::new(ErrorKind::Overloaded, "it was changed meanwhile: try again"),
+            _ => A2aError::new(ErrorKind::Overloaded, "it was changed meanwhile: try again"),
         })?;
         let created = kept.config.clone();
         // Asked again: it may have ended since, and then there is nothing to tell.
@@ -329,7 +329,10 @@ impl Work<'_> {
     async fn run(mut self, task: Arc<Task>) {
         let mut dropped_in_a_row = 0;
         loop {
-            let mut events = self.desk.calls.follow(task.clone(), self.kept.delivered);
+            let Ok(mut events) = self.desk.calls.follow(&task, self.kept.delivered).await else {
+                sleep(AGAIN_AFTER).await;
+                continue;
+            };
             loop {
                 let event = match events.next().await {
                     None => return,
