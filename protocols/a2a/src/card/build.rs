@@ -78,11 +78,8 @@ fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityR
         return Default::default();
     }
     let bearer = HTTPAuthSecurityScheme { scheme: "Bearer".to_owned(), ..Default::default() };
-    let key = APIKeySecurityScheme {
-        location: "header".to_owned(),
-        name: API_KEY_HEADER.to_owned(),
-        ..Default::default()
-    };
+    let key =
+        APIKeySecurityScheme { location: "header".to_owned(), name: API_KEY_HEADER.to_owned(), ..Default::default() };
     let schemes =
         [("apiKey".to_owned(), SecurityScheme::ApiKey(key)), ("bearer".to_owned(), SecurityScheme::HttpAuth(bearer))];
     let either = |name: &str| SecurityRequirement { schemes: [(name.to_owned(), StringList::default())].into() };

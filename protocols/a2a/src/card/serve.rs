@@ -139,7 +139,10 @@ impl Cards {
     /// `UnsupportedOperation` where there is none, `Denied` to nobody in particular, `Overloaded`.
     pub(crate) async fn extended(&self, who: &Who) -> Result<AgentCard, A2aError> {
         if !self.options.extended {
-            return Err(A2aError::new(ErrorKind::UnsupportedOperation, "there is no extended card: the public one is all"));
+            return Err(A2aError::new(
+                ErrorKind::UnsupportedOperation,
+                "there is no extended card: the public one is all",
+            ));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
             return Err(A2aError::new(ErrorKind::Denied, "the extended card is for who shows a credential"));

@@ -5,7 +5,6 @@ pub(crate) mod calls;
 mod jsonrpc;
 mod operations;
 pub(crate) mod options;
-mod page;
 mod push;
 mod query;
 mod reply;
@@ -15,9 +14,8 @@ mod sse;
 
 pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
 pub use options::{
-    A2aOptions, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT, Info, KEEP_ALIVE_COMMENT_DEFAULT,
-    OWNER_TASKS_MAX_DEFAULT, PRINCIPAL_STREAMS_MAX_DEFAULT, PushOptions, STREAMS_MAX_DEFAULT, TASK_TTL_DEFAULT,
-    TASKS_MAX_DEFAULT, TaskOptions,
+    A2aOptions, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT, Info, KEEP_ALIVE_COMMENT_DEFAULT, OWNER_TASKS_MAX_DEFAULT,
+    PRINCIPAL_STREAMS_MAX_DEFAULT, PushOptions, STREAMS_MAX_DEFAULT, TASK_TTL_DEFAULT, TASKS_MAX_DEFAULT, TaskOptions,
 };
 pub use push::{
     PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX, PUSH_RETRY_AFTER_DEFAULT,

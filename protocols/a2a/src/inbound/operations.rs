@@ -163,6 +163,6 @@ pub(super) async fn perform(
             desk.delete(&task, &asked.id).await?;
             dialect.write_deleted()
         }
-        Asked::ExtendedCard(_) => cards.extended(who).await?,
+        Asked::ExtendedCard(_) => dialect.write_card(&cards.extended(who).await?),
     }))
 }

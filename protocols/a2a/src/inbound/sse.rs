@@ -81,7 +81,8 @@ pub(super) fn respond(
     held: (Busy, Room),
 ) -> HttpResponse {
     let quiet = Box::pin(sleep(keep_alive));
-    let body = Body { events, binding, dialect, writer: dialect.events(), keep_alive, quiet, has_ended: false, _held: held };
+    let body =
+        Body { events, binding, dialect, writer: dialect.events(), keep_alive, quiet, has_ended: false, _held: held };
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/event-stream"))
         .insert_header((CACHE_CONTROL, "no-store"))

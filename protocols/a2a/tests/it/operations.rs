@@ -39,7 +39,11 @@ async fn send_get_cancel() {
         assert_eq!(id == message, tongue == Tongue::Rpc01, "only 0.1's clients name tasks");
         let of_task = About { task: id, ..about };
         let again = tongue.result(&peer, Op::GetTask, of_task).await;
-        assert_eq!((&again["id"], state(&again), texts(&again)), (&task["id"], state(&task), texts(&task)), "{tongue:?}");
+        assert_eq!(
+            (&again["id"], state(&again), texts(&again)),
+            (&task["id"], state(&task), texts(&task)),
+            "{tongue:?}"
+        );
         let cancelled = tongue.ask(&peer, Op::CancelTask, of_task).await;
         assert_eq!(tongue.code(&cancelled), Some(-32_002), "{tongue:?}: {cancelled:?}");
         let followed = tongue.ask(&peer, Op::SubscribeToTask, of_task).await;
@@ -55,7 +59,8 @@ async fn cancel_what_runs() {
     let peer = served.client();
     for tongue in Tongue::ALL {
         let message = format!("m-{tongue:?}");
-        let (about, waits) = (About { message: &message, skill: "linger", ..About::default() }, tongue == Tongue::Rpc01);
+        let (about, waits) =
+            (About { message: &message, skill: "linger", ..About::default() }, tongue == Tongue::Rpc01);
         // 0.1 always waits for the end.
         let waiting = waits.then(|| tokio::spawn(tongue.request(&peer, Op::SendMessage, about).send()));
         let id = if waits { message.clone() } else { begun(tongue, &peer, about).await };
@@ -65,7 +70,8 @@ async fn cancel_what_runs() {
         assert_eq!(state(&tongue.result(&peer, Op::CancelTask, of_task).await), "CANCELED", "{tongue:?}");
         assert_eq!(served.watched.event().await, Seen::Cancelled);
         if let Some(waiting) = waiting {
-            let answer: Value = serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap()).unwrap();
+            let answer: Value =
+                serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap()).unwrap();
             assert_eq!(state(&answer["result"]), "CANCELED");
         }
     }

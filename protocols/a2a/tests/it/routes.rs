@@ -36,7 +36,8 @@ async fn every_address() {
         let (status, answer) = peer.rest(Method::POST, "/v1/message:send", Some(old.clone())).await;
         assert_eq!((status, &answer["task"]["status"]["state"]), (200, &json!("TASK_STATE_COMPLETED")), "{answer}");
     }
-    let nowhere = [(&peer, "/nothing"), (&peer.at("/agents/west/a2a"), ""), (&peer.at(""), "/a2ab"), (&named, "/a/b/c")];
+    let nowhere =
+        [(&peer, "/nothing"), (&peer.at("/agents/west/a2a"), ""), (&peer.at(""), "/a2ab"), (&named, "/a/b/c")];
     for (peer, tail) in nowhere {
         assert_eq!(peer.rest(Method::POST, tail, Some(echo())).await.0, 404, "{tail}");
     }
@@ -48,7 +49,11 @@ async fn every_address() {
         (Method::PATCH, "/tasks/t:subscribe", "GET, POST"),
     ] {
         let response = soon(peer.request(method, tail).send()).await.unwrap();
-        assert_eq!((response.status().as_u16(), &response.headers()["allow"]), (405, &allow.parse().unwrap()), "{tail}");
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["allow"]),
+            (405, &allow.parse().unwrap()),
+            "{tail}"
+        );
     }
     served.named.set(Default::default());
     assert_eq!(named.rest(Method::POST, "", Some(echo())).await.0, 404);

@@ -97,7 +97,8 @@ impl Tongue {
         let body = reply.json();
         match self {
             Self::Rest10 if reply.status >= 400 => {
-                let reason = body["error"]["details"].as_array().into_iter().flatten().find_map(|d| d["reason"].as_str());
+                let reason =
+                    body["error"]["details"].as_array().into_iter().flatten().find_map(|d| d["reason"].as_str());
                 let kind = reason.and_then(callboard_a2a::ErrorKind::of_reason);
                 Some(kind.map_or(-32_602, callboard_a2a::ErrorKind::code))
             }

@@ -328,6 +328,7 @@ impl Work<'_> {
     /// Posts events until the task has ended, or the configuration is another or gone.
     async fn run(mut self, task: Arc<Task>) {
         let mut dropped_in_a_row = 0;
+        let mut task = task;
         loop {
             let Ok(mut events) = self.desk.calls.follow(&task, self.kept.delivered).await else {
                 sleep(AGAIN_AFTER).await;
@@ -339,9 +340,6 @@ impl Work<'_> {
                     Some(Ok(event)) => event,
                     Some(Err(_)) => break,
                 };
-                if event.number <= self.kept.delivered && self.kept.delivered > 0 {
-                    continue;
-                }
                 let Ok(body) = self.body(&task, &event).await else { break };
                 let Some(sender) = &self.desk.sender else { return };
                 match sender.send(&self.kept.config, self.kept.dialect, &body).await {
@@ -360,7 +358,13 @@ impl Work<'_> {
                     return;
                 }
             }
+            // The store couldn't tell what happened next.
             sleep(AGAIN_AFTER).await;
+            match self.desk.tasks.get(&task.id).await {
+                Ok(Some(now)) => task = now,
+                Ok(None) => return,
+                Err(_) => {}
+            }
         }
     }
 
