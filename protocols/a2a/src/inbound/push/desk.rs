@@ -18,7 +18,7 @@ use super::sender::{Sender, Sent};
 use crate::inbound::calls::{Calls, KeepPush, Numbered, Who};
 use crate::inbound::options::A2aOptions;
 use crate::wire::{
-    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig,
+    ListTaskPushNotificationConfigsRequest, ListTaskPushNotificationConfigsResponse, TaskPushNotificationConfig, Wire,
 };
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -195,7 +195,7 @@ impl Desk {
         let put = self.notes.put(&self.space, &key, kept.to_body(), None).await;
         let version = put.map_err(|error| match error {
             NoteError::Journal(error) => unkept(error),
-            NoteError::Changed { .. } => A2aError::new(ErrorKind::Overloaded, "it was changed meanwhile: try again"),
+            _ => A2aError::new(ErrorKind::Overloaded, "it was changed meanwhile: try again"),
         })?;
         let created = kept.config.clone();
         // Asked again: it may have ended since, and then there is nothing to tell.
@@ -328,17 +328,18 @@ impl Work<'_> {
     /// Posts events until the task has ended, or the configuration is another or gone.
     async fn run(mut self, task: Arc<Task>) {
         let mut dropped_in_a_row = 0;
+        let mut task = task;
         loop {
-            let mut events = self.desk.calls.follow(task.clone(), self.kept.delivered);
+            let Ok(mut events) = self.desk.calls.follow(&task, self.kept.delivered).await else {
+                sleep(AGAIN_AFTER).await;
+                continue;
+            };
             loop {
                 let event = match events.next().await {
                     None => return,
                     Some(Ok(event)) => event,
                     Some(Err(_)) => break,
                 };
-                if event.number <= self.kept.delivered && self.kept.delivered > 0 {
-                    continue;
-                }
                 let Ok(body) = self.body(&task, &event).await else { break };
                 let Some(sender) = &self.desk.sender else { return };
                 match sender.send(&self.kept.config, self.kept.dialect, &body).await {
@@ -357,14 +358,20 @@ impl Work<'_> {
                     return;
                 }
             }
+            // The store couldn't tell what happened next.
             sleep(AGAIN_AFTER).await;
+            match self.desk.tasks.get(&task.id).await {
+                Ok(Some(now)) => task = now,
+                Ok(None) => return,
+                Err(_) => {}
+            }
         }
     }
 
     /// What is posted: 1.0's receivers get the event, those of older versions the task.
     async fn body(&self, task: &Task, event: &Numbered) -> Result<String, A2aError> {
         if self.kept.dialect == Dialect::V10 {
-            return Ok(Dialect::V10.write_event(&event.event, event.ends).get().to_owned());
+            return Ok(event.event.to_json());
         }
         let gone = || A2aError::new(ErrorKind::TaskNotFound, "the task is gone");
         let now = self.desk.tasks.get(&task.id).await.map_err(unkept)?.ok_or_else(gone)?;
