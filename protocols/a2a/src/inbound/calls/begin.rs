@@ -94,8 +94,7 @@ impl Core {
                 self.push(who, &task, &lease, push).await?;
                 let work = work(callee, picked.skill, picked.arguments, call);
                 let left = options.ttl;
-                let begun =
-                    Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
+                let begun = Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
                 Ok(Sent { live: Some(self.go(begun)), task, is_new: true, is_again: false })
             }
         }
@@ -161,12 +160,8 @@ impl Core {
     /// Forgets the oldest ended tasks of an owner, and answers how many those were.
     async fn make_room(&self, owner: TaskOwner) -> usize {
         let ended = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let of_owner = TaskFilter {
-            scope: Some(self.scope.clone()),
-            owner: Some(owner),
-            states: ended,
-            ..TaskFilter::default()
-        };
+        let of_owner =
+            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states: ended, ..TaskFilter::default() };
         match self.store.tasks.list(of_owner, 0, FORGOTTEN_AT_ONCE).await {
             Ok((tasks, _)) => {
                 for task in &tasks {
