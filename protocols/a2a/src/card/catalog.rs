@@ -6,9 +6,6 @@ use url::Url;
 use super::serve::CardBody;
 use crate::inbound::options::Info;
 
-/// Where the catalogue stands under a listener's address.
-pub(crate) const CATALOG_PATH: &str = "/.well-known/ai-catalog.json";
-
 /// The version of the catalogue's form.
 const CATALOG_VERSION: &str = "1.0";
 /// What an entry leads to.

@@ -9,8 +9,8 @@ mod serve;
 mod sign;
 mod verify;
 
-pub(crate) use catalog::{CATALOG_PATH, catalog};
-pub(crate) use serve::{CardBody, Cards, JWKS_PATH};
+pub(crate) use catalog::catalog;
+pub(crate) use serve::{CardBody, Cards};
 
 pub use build::{API_KEY_HEADER, SCHEMAS_EXTENSION};
 pub use keys::{JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError, SigningKey};

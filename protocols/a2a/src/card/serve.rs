@@ -20,8 +20,8 @@ use crate::inbound::options::A2aOptions;
 use crate::wire::{AgentCard, Wire};
 use crate::{A2aError, Dialect, ErrorKind};
 
-/// Where the key set stands under a server's address.
-pub(crate) const JWKS_PATH: &str = "/.well-known/jwks.json";
+/// Where the key set stands under a listener's address.
+const JWKS_PATH: &str = "/.well-known/jwks.json";
 
 /// A document and what HTTP says of it.
 #[derive(Debug, Clone)]
@@ -161,13 +161,21 @@ impl Cards {
 
     fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {
         if let Some(key) = &self.options.signer {
-            let base = self.options.base_url.as_str().trim_end_matches('/');
-            let jku = Url::parse(&format!("{base}{JWKS_PATH}")).ok();
-            sign(&mut card, key, jku.as_ref()).map_err(|error| {
+            sign(&mut card, key, jwks_url(&self.options.base_url).as_ref()).map_err(|error| {
                 tracing::error!(%error, "a card can't be signed");
                 A2aError::internal()
             })?;
         }
         Ok(card)
     }
+}
+
+/// Where a listener's key set is, by the address of one of its agents: of all of them, or `…/agents/NAME`.
+fn jwks_url(base_url: &Url) -> Option<Url> {
+    let base = base_url.as_str().trim_end_matches('/');
+    let of_listener = match base.rsplit_once("/agents/") {
+        Some((before, name)) if !name.contains('/') => before,
+        _ => base,
+    };
+    Url::parse(&format!("{of_listener}{JWKS_PATH}")).ok()
 }

@@ -24,7 +24,7 @@ const BETWEEN: char = '\u{1}';
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) config: TaskPushNotificationConfig,
-    /// How its client speaks, and so what it is sent.
+    /// How its client speaks, and so what it is sent. Of the bindings of 0.3 it is no matter which.
     pub(super) dialect: Dialect,
     /// The number of the last event that was posted, or given up.
     pub(super) delivered: u64,
@@ -40,7 +40,7 @@ impl Kept {
         let config = TaskPushNotificationConfig::from_raw(note.body.get("config")?).ok()?;
         Some(Self {
             config,
-            dialect: dialect_of(&note.body.text("version")?)?,
+            dialect: Dialect::of_version(&note.body.text("version")?)?,
             delivered: note.body.read("delivered")?,
             given_up: note.body.read("givenUp")?,
             node: note.body.text("node")?,
@@ -50,22 +50,9 @@ impl Kept {
     pub(super) fn to_body(&self) -> RawObject {
         let mut body = RawObject::new();
         body.set_raw("config", self.config.to_raw());
-        let body = body.with("version", version_of(self.dialect)).with("delivered", self.delivered);
+        let body = body.with("version", self.dialect.version()).with("delivered", self.delivered);
         body.with("givenUp", self.given_up).with("node", &self.node)
     }
-}
-
-/// The version whose words a receiver is sent.
-pub(super) fn version_of(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::V10 => "1.0",
-        Dialect::V03 | Dialect::V03Rest => "0.3",
-        Dialect::V01 => "0.1",
-    }
-}
-
-fn dialect_of(version: &str) -> Option<Dialect> {
-    [Dialect::V10, Dialect::V03, Dialect::V01].into_iter().find(|dialect| version_of(*dialect) == version)
 }
 
 /// Where an agent's configurations are kept.

@@ -12,7 +12,6 @@ use secrecy::ExposeSecret;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
-use super::config::version_of;
 use crate::inbound::options::PushOptions;
 use crate::wire::TaskPushNotificationConfig;
 use crate::{A2aError, Dialect};
@@ -118,7 +117,8 @@ impl Sender {
             if tries == PUSH_RETRIES_MAX {
                 return Sent::Dropped(why);
             }
-            sleep(pause(self.retry_after, tries, asked, rand::rng().random())).await;
+            let jitter = rand::rng().random();
+            sleep(pause(self.retry_after, tries, asked, jitter)).await;
             tries += 1;
         }
     }
@@ -147,7 +147,7 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
     let content_type = if dialect == Dialect::V10 { "application/a2a+json" } else { "application/json" };
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(VERSION_HEADER, HeaderValue::from_static(version_of(dialect)));
+    headers.insert(VERSION_HEADER, HeaderValue::from_static(dialect.version()));
     if !config.token.expose_secret().is_empty() {
         headers.insert(TOKEN_HEADER, secret(config.token.expose_secret())?);
     }
