@@ -30,7 +30,7 @@ pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, b
         Err(refusal) => return malformed(&refusal),
     };
     let binding = Binding::Rpc(Some(id));
-    let Some((dialect, operation)) = Dialect::of_method(&method, &admit::version(request)) else {
+    let Some((dialect, operation)) = Dialect::of_method(&method) else {
         // In the newest dialect's words: what was meant is unknown.
         return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
     };

@@ -3,7 +3,7 @@
 use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
-use super::calls::{Events, Who};
+use super::calls::{Events, Who, dialect_of};
 use super::query;
 use super::rest::Route;
 use super::server::Server;
@@ -128,6 +128,22 @@ impl Asked {
 /// The number of messages, where it was asked for.
 fn most(history: Option<i32>) -> Option<u32> {
     history.and_then(|length| u32::try_from(length).ok())
+}
+
+/// The words for the answer. 0.1 and 0.3 share methods that name a task: the task decides.
+pub(super) async fn words(server: &Server, who: Who, asked: &Asked) -> Who {
+    let (operation, id) = match asked {
+        Asked::Get(asked) => (Operation::GetTask, &asked.id),
+        Asked::Cancel(asked) => (Operation::CancelTask, &asked.id),
+        Asked::Subscribe(asked) => (Operation::SubscribeToTask, &asked.id),
+        _ => return who,
+    };
+    if who.dialect != Dialect::V03 {
+        return who;
+    }
+    let task = server.calls.owned(&who, id).await.ok();
+    let begun = task.and_then(|task| dialect_of(&task)).unwrap_or(who.dialect);
+    Who { dialect: who.dialect.as_begun(operation, begun), ..who }
 }
 
 /// Does what is wanted.

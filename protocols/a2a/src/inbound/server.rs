@@ -301,14 +301,14 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, head, binding, dialect, busy } = self;
-        let wrong = |error: A2aError| binding.error(&error, dialect);
         let asked = head.agreed.clone().and_then(|()| read());
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
-            Err(error) => return wrong(error),
+            Err(error) => return binding.error(&error, dialect),
         };
-        let who = head.who(dialect);
+        let who = operations::words(&server, head.who(dialect), &asked).await;
+        let dialect = who.dialect;
         let room = match asked {
             Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
                 Ok(room) => Some(room),
@@ -321,8 +321,8 @@ impl Exchange<'_> {
             (Ok(Answer::Events(events)), Some(room)) => {
                 sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
             }
-            (Ok(Answer::Events(_)), None) => wrong(A2aError::internal()),
-            (Err(error), _) => wrong(error),
+            (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
+            (Err(error), _) => binding.error(&error, dialect),
         }
     }
 }

@@ -2,5 +2,7 @@
 
 mod kit;
 mod operations;
+mod owners;
 mod routes;
+mod tenants;
 mod tongue;

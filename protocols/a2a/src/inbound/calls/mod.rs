@@ -43,6 +43,7 @@ use live::Live;
 use skills::Callee;
 use stream::Until;
 
+pub(crate) use begin::dialect_of;
 pub(crate) use live::TASK_QUESTIONS_MAX;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
