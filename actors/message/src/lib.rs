@@ -16,6 +16,7 @@ mod question;
 mod raw;
 pub mod surface;
 mod task;
+pub mod time;
 mod trace;
 
 pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};

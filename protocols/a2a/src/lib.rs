@@ -9,7 +9,7 @@ mod error;
 #[cfg(feature = "grpc")]
 mod grpc;
 pub mod inbound;
-mod limits;
+pub mod limits;
 pub mod outbound;
 mod v01;
 mod v03;
