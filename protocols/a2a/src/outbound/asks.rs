@@ -4,11 +4,11 @@ use callboard_message::RawObject;
 use reqwest::Method;
 use serde_json::value::RawValue;
 
-use crate::Dialect;
+use crate::{A2aError, Dialect};
 use crate::dialect::Operation;
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
-    ReadError, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
+    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
     TaskPushNotificationConfig, Wire,
 };
 
@@ -17,10 +17,11 @@ pub(super) trait Ask: Send + Sync {
     /// What comes back, once or as a stream's events.
     type Reply;
     const OPERATION: Operation;
-    fn set_tenant(&mut self, tenant: &str);
+    /// Writes down what the interface wants: its tenant.
+    fn fit(&mut self, to: &Candidate);
     /// JSON-RPC's params, and the body over HTTP+JSON.
     fn write(&self, dialect: Dialect) -> Box<RawValue>;
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError>;
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError>;
     /// Over HTTP+JSON: the method, and the path behind version and tenant.
     fn place(&self) -> (Method, String);
 }
@@ -34,15 +35,19 @@ impl Ask for SendMessageRequest {
     type Reply = SendMessageResponse;
     const OPERATION: Operation = Operation::SendMessage;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
+        // In 0.1 the client names the task.
+        if to.version == Version::V01 && self.message.task_id.is_empty() {
+            self.message.task_id = Uuid::new_v4().to_string();
+        }
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_send(self)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
         dialect.read_send_response(raw)
     }
 
@@ -59,15 +64,15 @@ impl Ask for Streamed {
     type Reply = StreamResponse;
     const OPERATION: Operation = Operation::SendStreamingMessage;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        self.0.set_tenant(tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.0.fit(to);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_send(&self.0)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
         dialect.read_event(raw)
     }
 
@@ -80,15 +85,15 @@ impl Ask for SubscribeToTaskRequest {
     type Reply = StreamResponse;
     const OPERATION: Operation = Operation::SubscribeToTask;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_subscribe(self)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
         dialect.read_event(raw)
     }
 
@@ -101,15 +106,15 @@ impl Ask for GetTaskRequest {
     type Reply = Task;
     const OPERATION: Operation = Operation::GetTask;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_get(self)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
         dialect.read_task(raw)
     }
 
@@ -122,16 +127,16 @@ impl Ask for ListTasksRequest {
     type Reply = ListTasksResponse;
     const OPERATION: Operation = Operation::ListTasks;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_list(self)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
-        dialect.read_list_response(raw)
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
+        dialect.read_task_list(raw)
     }
 
     fn place(&self) -> (Method, String) {
@@ -143,15 +148,15 @@ impl Ask for CancelTaskRequest {
     type Reply = Task;
     const OPERATION: Operation = Operation::CancelTask;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
         dialect.write_cancel(self)
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
         dialect.read_task(raw)
     }
 
@@ -164,16 +169,16 @@ impl Ask for TaskPushNotificationConfig {
     type Reply = ();
     const OPERATION: Operation = Operation::CreateTaskPushNotificationConfig;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_create_push(self)
+        dialect.write_push_create(self)
     }
 
     // The agent repeats it: nothing to learn.
-    fn read(_: Dialect, _: &RawValue) -> Result<Self::Reply, ReadError> {
+    fn read(_: Dialect, _: &RawValue) -> Result<Self::Reply, A2aError> {
         Ok(())
     }
 
@@ -186,16 +191,17 @@ impl Ask for GetExtendedAgentCardRequest {
     type Reply = AgentCard;
     const OPERATION: Operation = Operation::GetExtendedAgentCard;
 
-    fn set_tenant(&mut self, tenant: &str) {
-        tenant.clone_into(&mut self.tenant);
+    fn fit(&mut self, to: &Candidate) {
+        self.tenant.clone_from(&to.tenant);
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_get_card(self)
+        // Without params, which `{}` is as well.
+        dialect.write_extended_card(self).unwrap_or_else(|| RawObject::new().to_raw())
     }
 
-    fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, ReadError> {
-        dialect.read_card(raw)
+    fn read(_: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
+        Dialect::read_card(raw)
     }
 
     fn place(&self) -> (Method, String) {

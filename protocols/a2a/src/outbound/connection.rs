@@ -15,7 +15,7 @@ use url::Url;
 use super::auth::Badge;
 use super::choose::Candidate;
 use super::error::PeerError;
-use super::options::{RemoteError, RemoteOptions};
+use super::options::{RemoteError, RemoteOptions, Version};
 use crate::wire::AgentCard;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
@@ -113,7 +113,10 @@ impl Connection {
         if !sent.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
-        headers.insert(VERSION, HeaderValue::from_static(self.to.dialect().version()));
+        // 0.1 knew of no versions.
+        if self.to.version != Version::V01 {
+            headers.insert(VERSION, HeaderValue::from_static(self.to.dialect().version()));
+        }
         if let Some(id) = sent.last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
         }

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, FailureKind};
 use callboard_rpc::http1::{BodyError, NetError};
-use callboard_rpc::{EgressError, SseError, code};
+use callboard_rpc::{EgressError, SseError};
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::card::VerifyError;
+use crate::{A2aError, ErrorKind};
 
 /// Most of an agent's words in an error that are kept, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2_048;
@@ -17,38 +17,27 @@ const MESSAGE_BYTES_MAX: usize = 2_048;
 /// An error that an agent answered with.
 #[derive(Clone)]
 pub struct AgentError {
-    /// A2A's, or JSON-RPC's.
+    /// As the agent wrote it; over HTTP+JSON that of its reason.
     pub code: i64,
+    /// What that is in A2A's terms.
+    pub kind: ErrorKind,
     /// What the agent says about it.
     pub message: String,
-    /// Why, as programs name it, for example `TASK_NOT_FOUND`; empty where the agent doesn't say.
-    pub reason: String,
 }
 
 impl AgentError {
-    /// Reads `error` of JSON-RPC, or a body of HTTP+JSON.
-    pub(super) fn new(code: i64, message: &str, details: Option<&RawValue>) -> Self {
-        let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
-        let message = message.get(..end).unwrap_or_default().to_owned();
-        Self { code, message, reason: details.and_then(reason_of).unwrap_or_default() }
+    /// `code`: as the agent wrote it, where it wrote one.
+    pub(super) fn new(error: A2aError, code: Option<i64>) -> Self {
+        let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
+        let message = error.message.get(..end).unwrap_or_default().to_owned();
+        Self { code: code.unwrap_or_else(|| error.kind.code()), kind: error.kind, message }
     }
-}
-
-/// A reason in an `ErrorInfo`, alone or among other details.
-fn reason_of(details: &RawValue) -> Option<String> {
-    let details: Vec<RawObject> = match details.get().starts_with('[') {
-        true => serde_json::from_str(details.get()).ok()?,
-        false => vec![RawObject::parse(details).ok()?],
-    };
-    let reason = details.iter().find_map(|detail| detail.text("reason"))?;
-    let is_name = !reason.is_empty() && reason.len() <= 64 && reason.bytes().all(|b| b.is_ascii_graphic());
-    is_name.then_some(reason)
 }
 
 impl fmt::Debug for AgentError {
     // What an agent says may hold anything.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AgentError({} {}, {} bytes)", self.code, self.reason, self.message.len())
+        write!(f, "AgentError({}, {} bytes)", self.code, self.message.len())
     }
 }
 
@@ -106,10 +95,22 @@ impl PeerError {
         }
     }
 
-    /// Whether the interface as a whole is at fault, so that another may do.
+    fn kind(&self) -> Option<ErrorKind> {
+        match self {
+            Self::Agent(error) => Some(error.kind),
+            _ => None,
+        }
+    }
+
+    /// Whether the interface as a whole is at fault, so that another may do. `is_essential`: every agent does what was
+    /// asked.
     pub(super) fn is_of_interface(&self, is_essential: bool) -> bool {
         match self {
-            Self::Agent(error) => error.code == VERSION_NOT_SUPPORTED || is_essential && error.code == code::METHOD_NOT_FOUND,
+            Self::Agent(error) => match error.kind {
+                ErrorKind::VersionNotSupported => true,
+                ErrorKind::MethodNotFound => is_essential,
+                _ => false,
+            },
             Self::Status(404 | 405 | 501) | Self::Unreachable | Self::Egress(_) => true,
             _ => false,
         }
@@ -117,7 +118,13 @@ impl PeerError {
 
     /// Whether the agent says that it can't do this, here or at all.
     pub(super) fn is_unsupported(&self) -> bool {
-        matches!(self.code(), Some(UNSUPPORTED_OPERATION | code::METHOD_NOT_FOUND)) || matches!(self, Self::NotInVersion)
+        let is_told = matches!(self.kind(), Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound));
+        is_told || matches!(self, Self::NotInVersion)
+    }
+
+    /// Whether the agent knows no such task (any more).
+    pub(super) fn is_of_unknown_task(&self) -> bool {
+        self.kind() == Some(ErrorKind::TaskNotFound)
     }
 
     /// Whether the answer may have been lost on its way, so that the task tells more.
@@ -126,22 +133,18 @@ impl PeerError {
     }
 }
 
-/// A2A's own codes that decide something here (specification 1.0, section 5.4).
-const TASK_NOT_FOUND: i64 = -32001;
-const TASK_NOT_CANCELABLE: i64 = -32002;
-const UNSUPPORTED_OPERATION: i64 = -32004;
-const CONTENT_TYPE_NOT_SUPPORTED: i64 = -32005;
-const VERSION_NOT_SUPPORTED: i64 = -32009;
-
 impl From<PeerError> for Failure {
     fn from(error: PeerError) -> Self {
         let kind = match &error {
             PeerError::Agent(error) => {
-                let kind = match error.code {
-                    TASK_NOT_FOUND => FailureKind::NotFound,
-                    code::INVALID_PARAMS | CONTENT_TYPE_NOT_SUPPORTED => FailureKind::InvalidInput,
-                    code::INTERNAL_ERROR | code::PARSE_ERROR | code::INVALID_REQUEST => FailureKind::Unavailable,
-                    TASK_NOT_CANCELABLE | UNSUPPORTED_OPERATION => FailureKind::Rejected,
+                let kind = match error.kind {
+                    ErrorKind::TaskNotFound => FailureKind::NotFound,
+                    ErrorKind::InvalidParams | ErrorKind::ContentTypeNotSupported => FailureKind::InvalidInput,
+                    ErrorKind::Overloaded => FailureKind::Overloaded,
+                    ErrorKind::Denied => FailureKind::Denied,
+                    ErrorKind::Blocked => FailureKind::Blocked,
+                    // `Internal` is a bug of ours, whose sentence nobody is told.
+                    ErrorKind::Internal | ErrorKind::Parse | ErrorKind::InvalidRequest => FailureKind::Unavailable,
                     _ => FailureKind::Rejected,
                 };
                 let told = if error.message.is_empty() { "the agent answered with an error" } else { &error.message };
@@ -152,7 +155,7 @@ impl From<PeerError> for Failure {
             }
             PeerError::Status(413 | 429) | PeerError::TooLarge => FailureKind::Overloaded,
             PeerError::Status(408 | 504) | PeerError::TimedOut(_) => FailureKind::TimedOut,
-            // `Internal` is a bug of ours, whose sentence nobody is told: here it is what says how to mend it.
+            // Its sentence says how to mend it.
             _ => FailureKind::Unavailable,
         };
         Self::new(kind, error.to_string())

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::asks::Ask;
 use super::connection::{Connection, Sent, is_json};
 use super::error::{AgentError, PeerError};
+use crate::Dialect;
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
@@ -68,7 +69,7 @@ pub(super) fn read(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue
         _ if !is_ours => Err(PeerError::Protocol("the agent answered another request".into())),
         Ok(_) if response.id.is_none() => Err(PeerError::Protocol("the agent's answer has no id".into())),
         Ok(result) => Ok(result.to_owned()),
-        Err(error) => Err(PeerError::Agent(AgentError::new(error.code, &error.message, error.data.as_deref()))),
+        Err(error) => Err(PeerError::Agent(AgentError::new(Dialect::read_error(&error), Some(error.code)))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use callboard_message::RawObject;
 use callboard_rpc::http1::Response;
-use callboard_rpc::{Limits, check, code};
+use callboard_rpc::{Limits, check};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
@@ -10,8 +10,8 @@ use super::asks::{Ask, segment};
 use super::connection::{Connection, Sent, is_json};
 use super::error::{AgentError, PeerError};
 use super::jsonrpc::kind_of;
-use crate::error::ErrorKind;
 use super::options::Version;
+use crate::Dialect;
 
 /// Sends a request. `last_event_id`: where its stream is taken up.
 pub(super) async fn send<A: Ask>(
@@ -88,24 +88,8 @@ pub(super) fn read_event(data: &[u8], limits: &Limits) -> Result<Box<RawValue>, 
     }
 }
 
-/// What an error's body says: 1.0's (`error` as of AIP-193), or 0.3's (code and message).
+/// What an error's body says.
 fn refused(raw: &RawValue, status: u16) -> PeerError {
-    let Ok(body) = RawObject::parse(raw) else { return PeerError::Status(status) };
-    let error = body.object("error").unwrap_or(body);
-    let Some(message) = error.text("message") else { return PeerError::Status(status) };
-    let mut told = AgentError::new(0, &message, error.get("details").or_else(|| error.get("data")));
-    let by_reason = ErrorKind::ALL.into_iter().find(|kind| kind.reason() == told.reason).map(ErrorKind::code);
-    let by_code = error.read::<i64>("code").filter(|code| *code < 0);
-    let by_status = match status {
-        400 | 422 => Some(code::INVALID_PARAMS),
-        500 => Some(code::INTERNAL_ERROR),
-        _ => None,
-    };
-    match by_reason.or(by_code).or(by_status) {
-        Some(code) => {
-            told.code = code.into();
-            PeerError::Agent(told)
-        }
-        None => PeerError::Status(status),
-    }
+    let Some(error) = Dialect::read_http_error(status, raw) else { return PeerError::Status(status) };
+    PeerError::Agent(AgentError::new(error, None))
 }

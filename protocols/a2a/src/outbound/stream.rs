@@ -9,8 +9,8 @@ use super::connection::{Connection, is_json};
 use super::error::PeerError;
 use super::options::Binding;
 use super::{jsonrpc, rest};
-use crate::Dialect;
-use crate::wire::{ReadError, StreamResponse};
+use crate::wire::StreamResponse;
+use crate::{A2aError, Dialect};
 
 /// The events of a stream, in order.
 pub struct Events {
@@ -85,6 +85,6 @@ impl Events {
     }
 }
 
-pub(super) fn unreadable(error: ReadError) -> PeerError {
-    PeerError::Protocol(format!("the agent's answer is no A2A: {error}"))
+pub(super) fn unreadable(error: A2aError) -> PeerError {
+    PeerError::Protocol(format!("the agent's answer is no A2A: {}", error.message))
 }
