@@ -1,7 +1,7 @@
 //! Durable appends of 1 KiB: the store on SQLite, beside SQLite driven directly (`benches/sqlite-direct`, a program of its
 //! own) with the same schema, settings and group commit, in turn; then how long reads take during the writes.
 //!
-//! `cargo bench --bench journal -- [--rounds N] [--direct PROGRAM] [--check]`
+//! `cargo bench --bench journal -- [--rounds N] [--only PRODUCERS] [--direct PROGRAM] [--check]`
 
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -45,6 +45,7 @@ struct Measured {
 
 struct Arguments {
     rounds: usize,
+    only: Option<usize>,
     direct: Option<String>,
     check: bool,
 }
@@ -55,7 +56,7 @@ async fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprintln!("{why}\nusage: journal [--rounds N] [--direct PROGRAM] [--check]");
+            eprintln!("{why}\nusage: journal [--rounds N] [--only PRODUCERS] [--direct PROGRAM] [--check]");
             return ExitCode::from(2);
         }
     };
@@ -70,7 +71,7 @@ async fn main() -> ExitCode {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, direct: None, check: false };
+    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, only: None, direct: None, check: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -78,14 +79,16 @@ fn arguments() -> Result<Arguments, String> {
             "--bench" => {}
             "--check" => arguments.check = true,
             "--direct" => arguments.direct = Some(words.next().ok_or("--direct needs a program")?),
-            "--rounds" => {
-                let count = words.next().and_then(|count| count.parse().ok()).filter(|n| *n > 0);
-                arguments.rounds = count.ok_or("--rounds needs a number")?;
-            }
+            "--rounds" => arguments.rounds = number(words.next()).ok_or("--rounds needs a number")?,
+            "--only" => arguments.only = Some(number(words.next()).ok_or("--only needs a number of producers")?),
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
     Ok(arguments)
+}
+
+fn number(word: Option<String>) -> Option<usize> {
+    word.and_then(|word| word.parse().ok()).filter(|n| *n > 0)
 }
 
 /// Measures and prints. True where a mark is missed.
@@ -95,7 +98,7 @@ async fn tables(arguments: &Arguments) -> Outcome<bool> {
          |---|---|---|---|---|"
     );
     let mut missed = Vec::new();
-    for producers in PRODUCERS {
+    for producers in PRODUCERS.into_iter().filter(|producers| arguments.only.is_none_or(|only| only == *producers)) {
         let (mut direct, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..arguments.rounds {
             let mut theirs = None;

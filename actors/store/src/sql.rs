@@ -250,17 +250,24 @@ impl ManyRows {
         Self { before, columns, after, sqlite: OnceLock::new(), postgres: OnceLock::new() }
     }
 
-    /// SQLite's parameters have no numbers: each name of a parameter is searched for among all of them, at each binding.
-    fn text(&self, rows: usize, numbered: bool) -> String {
-        let mut text = String::from(self.before);
+    fn sqlite_text(&self, rows: usize) -> String {
+        // A statement that may have to undo its own rows keeps a copy of each page. Ours don't: an error ends the transaction.
+        let before = self.before.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1);
+        // No numbers: each name of a parameter is searched for among all of them, at each binding.
+        self.text(&before, rows, |_| "?".to_owned())
+    }
+
+    fn postgres_text(&self, rows: usize) -> String {
+        self.text(self.before, rows, |nth| format!("${nth}"))
+    }
+
+    fn text(&self, before: &str, rows: usize, parameter: impl Fn(usize) -> String) -> String {
+        let mut text = String::from(before);
         for row in 0..rows {
             text.push_str(if row == 0 { " (" } else { ", (" });
             for column in 1..=self.columns {
                 text.push_str(if column == 1 { "" } else { ", " });
-                match numbered {
-                    true => text.push_str(&format!("${}", row * self.columns + column)),
-                    false => text.push('?'),
-                }
+                text.push_str(&parameter(row * self.columns + column));
             }
             text.push(')');
         }
@@ -272,8 +279,8 @@ impl ManyRows {
     /// The texts with how many values each takes.
     fn cut<'a, 'v>(&'static self, db: &Db, mut values: &'a [Arg<'v>]) -> Vec<(&'static str, &'a [Arg<'v>])> {
         let texts = match db.is_sqlite() {
-            true => self.sqlite.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows, false))),
-            false => self.postgres.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.text(rows, true))),
+            true => self.sqlite.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.sqlite_text(rows))),
+            false => self.postgres.get_or_init(|| ROWS_AT_ONCE.map(|rows| self.postgres_text(rows))),
         };
         let mut cut = Vec::new();
         for (text, rows) in texts.iter().zip(ROWS_AT_ONCE) {

@@ -55,6 +55,8 @@ pub(crate) fn connect_options(path: &Path) -> SqliteConnectOptions {
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .statement_cache_capacity(256)
+        // What a statement sets aside must not lie in a folder for temporary files.
+        .pragma("temp_store", "MEMORY")
         .disable_statement_logging()
 }
 

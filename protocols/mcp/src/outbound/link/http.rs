@@ -304,7 +304,8 @@ impl Http {
 
     fn begin_session(&self, headers: &HeaderMap) {
         let given = headers.get(SESSION).filter(|id| id.as_bytes().iter().all(u8::is_ascii_graphic));
-        if let Some(mut id) = given.cloned() {
+        // Copied: a header's value shares what was read from the connection, 8 KiB, and this one is kept.
+        if let Some(mut id) = given.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             id.set_sensitive(true);
             let _ = self.session.set(id);
         }
