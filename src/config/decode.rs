@@ -342,10 +342,6 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         self.next += 1;
         seed.deserialize(Reader(item)).map(Some).map_err(|mistake| mistake.within(Step::Item(at)))
     }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len() - self.next)
-    }
 }
 
 struct Members<'a> {
