@@ -2,6 +2,7 @@
 //!
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
+mod artifact;
 mod call;
 mod content;
 mod data_class;
@@ -14,8 +15,10 @@ mod question;
 mod raw;
 pub mod surface;
 mod task;
+pub mod time;
 mod trace;
 
+pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;

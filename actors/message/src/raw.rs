@@ -132,6 +132,11 @@ impl<'a> RawMembers<'a> {
         serde_json::from_str(self.get(name)?.get()).ok()
     }
 
+    /// Its members, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+
     /// Takes members out.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
         self.0.retain(|(name, _)| keep(name));

@@ -20,6 +20,10 @@ pub const RESERVED_PREFIX: &str = "callboard.";
 /// in the answer the names.
 pub const MISSING: &str = "callboard/missing";
 
+/// Member of the `_meta` of an answer to a question: the message that answered, as an agent that converses sees it (`key`,
+/// `content`, `metadata`).
+pub const SAID: &str = "callboard/said";
+
 macro_rules! surface {
     ($($(#[$doc:meta])* $name:ident = $wire:literal -> $reply:ty;)*) => {$(
         raw_bodies! {
@@ -74,6 +78,9 @@ surface! {
     /// Go on with this conversation: the params of `sampling/createMessage`. For agents that are a language model, or
     /// answer like one.
     CreateMessage = "sample" -> SampleAnswer;
+    /// Somebody says something, in no skill's words, to an agent that converses: `content` (blocks), `key` (the sender's name
+    /// for it), `context` (what it belongs to), and, where there are any, `skill`, `metadata`, `history` (`role`, `content`).
+    Converse = "converse" -> ToolResult;
     /// Any other request of the protocol that the agent stands for: params `method`, `params`. Answers its result.
     Forward = "forward" -> RawObject;
 }
@@ -95,6 +102,33 @@ impl CallTool {
     /// A tool by name, with its arguments: a JSON object.
     pub fn new(name: &str, arguments: impl Serialize) -> Self {
         Self(RawObject::new().with("name", name).with("arguments", arguments))
+    }
+}
+
+impl Converse {
+    /// Blocks, in order.
+    pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
+        Self(RawObject::new().with("content", content.into_iter().collect::<Vec<_>>()))
+    }
+
+    /// What is said.
+    pub fn content(&self) -> Vec<Content> {
+        self.0.read("content").unwrap_or_default()
+    }
+
+    /// Its texts, one a line.
+    pub fn texts(&self) -> String {
+        self.content().iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The sender's name for it; empty where it gave none.
+    pub fn key(&self) -> String {
+        self.0.text("key").unwrap_or_default()
+    }
+
+    /// The conversation that it belongs to; empty where it is in none.
+    pub fn context(&self) -> String {
+        self.0.text("context").unwrap_or_default()
     }
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress, Question,
-    SessionId, TraceContext,
+    Abilities, Answer, Artifact, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress,
+    Question, SessionId, TraceContext,
 };
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Progress reports, log lines and questions that wait for a slow caller; past that, reports and lines are dropped and
-/// questions wait.
+/// Progress reports, log lines, artifacts and questions that wait for a slow caller; past that, questions wait and the others
+/// are dropped.
 pub const CALL_EVENTS_MAX: usize = 64;
 
 /// Who called, as the callee sees it. Every inbound adapter implements it once.
@@ -25,6 +25,9 @@ pub trait Caller: Send + Sync {
 
     /// Told a line of the call's log. Never waits.
     fn log(&self, _line: Log) {}
+
+    /// Given a part of the result before the rest. Never waits. Here it is dropped: the reply holds all.
+    fn artifact(&self, _artifact: Artifact) {}
 
     /// Told that what the person was sent to an address for ([`callboard_message::Elicitation::url`]) is done there. Never
     /// waits.
@@ -138,6 +141,8 @@ pub enum CallEvent {
     Progress(Progress),
     /// A line of its log.
     Log(Log),
+    /// A part of its result, before the rest.
+    Artifact(Artifact),
     /// What the person was sent to an address for is done there: the elicitation's id.
     ElicitationDone(String),
     /// The callee asks; the call pauses until it is answered.
@@ -181,6 +186,10 @@ impl Caller for ChannelCaller {
 
     fn log(&self, line: Log) {
         let _ = self.0.try_send(CallEvent::Log(line));
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        let _ = self.0.try_send(CallEvent::Artifact(artifact));
     }
 
     fn elicitation_done(&self, id: &str) {

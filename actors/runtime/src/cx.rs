@@ -3,8 +3,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use callboard_message::{
-    Abilities, Answer, Change, ElicitAnswer, Elicitation, Failure, Log, Message, Principal, Progress, Question,
-    RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Abilities, Answer, Artifact, Change, ElicitAnswer, Elicitation, Failure, Log, Message, Principal, Progress,
+    Question, RootsAnswer, RootsRequest, Sample, SampleAnswer,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -160,6 +160,14 @@ impl Cx {
     pub fn log(&self, line: Log) {
         if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
             caller.log(line);
+        }
+    }
+
+    /// Gives the caller a part of the result before the rest. Never waits. A caller may miss it, so the reply holds all of it,
+    /// unless it says otherwise ([`callboard_message::SHOWN`]).
+    pub fn artifact(&self, artifact: Artifact) {
+        if let Some(caller) = self.call.as_ref().and_then(|c| c.caller.as_ref()) {
+            caller.artifact(artifact);
         }
     }
 

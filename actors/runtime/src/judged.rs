@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, CallId, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question, RawObject,
-    RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Abilities, Answer, Artifact, CallId, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question,
+    RawObject, RootsAnswer, RootsRequest, Sample, SampleAnswer,
 };
 use futures::future::BoxFuture;
 
@@ -44,6 +44,10 @@ impl Caller for JudgedCaller {
 
     fn log(&self, line: Log) {
         self.inner.log(line);
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        self.inner.artifact(artifact);
     }
 
     fn elicitation_done(&self, id: &str) {

@@ -3,6 +3,5 @@
 pub mod bare;
 pub mod bridge;
 pub mod inbound;
-mod listen;
 pub mod outbound;
 pub mod wire;

@@ -12,9 +12,12 @@ mod error;
 mod id;
 mod json;
 mod json_error;
+mod key_pair;
 mod keys;
 mod limits;
 mod lines;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod source;
 mod sse;
 
@@ -27,6 +30,7 @@ pub use error::{DecodeError, Refusal, RpcError, code};
 pub use id::Id;
 pub use json::check;
 pub use json_error::JsonError;
+pub use key_pair::{KeyPair, KeyPairError, SigningAlgorithm};
 pub use keys::{
     KEY_FILE_BYTES_MAX, KEY_FILE_LOOKED_AT_EVERY, KEY_NAME_BYTES_MAX, KEY_PREFIX, KEY_SCOPE_BYTES_MAX, KEY_SCOPES_MAX,
     KEYS_IN_FILE_MAX, KeyEntry, KeyError, KeyRing, KeyStore,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::{
-    Abilities, Answer, ElicitAction, ElicitAnswer, Failure, FailureKind, Log, Progress, Question, RawObject,
+    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Failure, FailureKind, Log, Progress, Question, RawObject,
 };
 use callboard_runtime::{AuditEntry, CallMeta, Caller, JournalError};
 use futures::future::BoxFuture;
@@ -139,6 +139,12 @@ impl Caller for Asker {
     fn log(&self, line: Log) {
         if let Some(client) = &self.client {
             client.log(line);
+        }
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        if let Some(client) = &self.client {
+            client.artifact(artifact);
         }
     }
 

@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::{METHOD, error_map, params};
-use crate::listen::guard::{self, Refused, refused};
-use crate::listen::idle;
+use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::idle;
 
 /// Where calls are posted, by default.
 pub const PATH_DEFAULT: &str = "/mcp";
@@ -105,7 +105,7 @@ async fn post(request: HttpRequest, payload: Payload, endpoint: Data<Endpoint>) 
 async fn admit(request: &HttpRequest, payload: Payload, endpoint: &Endpoint) -> Result<(Principal, BytesMut), Refused> {
     guard::check_source(request, &AllowedHosts::default(), &AllowedOrigins::default())?;
     let principal = guard::principal(request, &endpoint.options.trust.into())?;
-    guard::check_content(request.headers())?;
+    guard::check_content(request.headers(), &[guard::JSON])?;
     let body_bytes_max = endpoint.options.limits.body_bytes_max;
     let body = guard::read_body(request, payload, body_bytes_max, endpoint.options.body_timeout).await?;
     Ok((principal, body))

@@ -45,7 +45,7 @@ pub use outbound::{
 pub use params::{PURPOSE_BYTES_MAX, TOOL_NAME_BYTES_MAX};
 pub use serve::serve;
 
-pub use crate::listen::{
+pub use callboard_rpc::serve::{
     CONNECTIONS_MAX_DEFAULT, DRAIN_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_MIN, KEEP_ALIVE_DEFAULT,
     ListenOptions, ServeError, Serving, WORKERS_DEFAULT,
 };

@@ -1,10 +1,10 @@
 use std::net::TcpListener;
 
 use callboard_rpc::Trust;
+use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
 use callboard_runtime::AgentRef;
 
 use super::inbound::{BareServer, BareServerOptions};
-use crate::listen::{self, ListenOptions, ServeError, Serving};
 
 /// Serves `agent` in the bare dialect on a bound listener, with every timeout set. Call it within a tokio runtime.
 ///
@@ -21,5 +21,5 @@ pub fn serve(
         return Err(ServeError::OperatorBeyondLoopback { address });
     }
     let endpoint = BareServer::new(agent, options);
-    listen::serve(listener, listen, move |config| endpoint.configure(config))
+    door::serve(listener, listen, move |config| endpoint.configure(config))
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Log, Principal, Progress, Question, RawObject,
-    Sample, SessionId,
+    Abilities, Answer, Artifact, CallId, Elicitation, Failure, FailureKind, Log, Principal, Progress, Question,
+    RawObject, Sample, SessionId,
 };
 use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
@@ -123,6 +123,12 @@ impl Caller for Relay {
     fn log(&self, line: Log) {
         if let Some(told) = &self.told {
             told.log(line);
+        }
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        if let Some(told) = &self.told {
+            told.artifact(artifact);
         }
     }
 

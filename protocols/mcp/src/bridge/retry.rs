@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, Progress, Question};
+use callboard_message::{Abilities, Answer, Artifact, Failure, FailureKind, Log, Progress, Question};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use rand::Rng;
@@ -109,6 +109,10 @@ impl Caller for Watched {
 
     fn log(&self, line: Log) {
         self.inner.log(line);
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        self.inner.artifact(artifact);
     }
 
     fn abilities(&self) -> Abilities {

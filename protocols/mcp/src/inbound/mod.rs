@@ -34,7 +34,7 @@ pub use modern::options::{
 pub use modern::visits::{VISITS_AT_ONCE_MAX, VISITS_MAX};
 pub use options::{CALL_DEADLINE_DEFAULT, InboundOptions, Info, PAGE_ITEMS_MAX_DEFAULT};
 
-pub use crate::listen::{ListenOptions, ServeError, Serving};
+pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
 pub use stdio::{
     STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT, StdioOptions, serve_stdio,
 };

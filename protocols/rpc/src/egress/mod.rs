@@ -24,7 +24,7 @@ pub const REDIRECTS_MAX: usize = 5;
 /// Most addresses that are taken of one answer of the name service.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// Why there is no connection. None of these is worth another try.
+/// Why there is no connection. Only [`Lookup`](Self::Lookup) is worth another try.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressError {
@@ -46,6 +46,9 @@ pub enum EgressError {
     /// Allow the network of one of its addresses, if this place is meant.
     #[error("the name has no address to which connections are allowed")]
     Name,
+    /// The name service has no answer now: try again.
+    #[error("the name could not be looked up")]
+    Lookup,
     /// Name the place where the redirects end.
     #[error("more than {REDIRECTS_MAX} redirects")]
     Redirects,
@@ -68,6 +71,7 @@ impl EgressError {
 /// Where connections may go: by default to the public internet only.
 #[derive(Clone)]
 pub struct Egress {
+    public: bool,
     loopback: bool,
     https_only: bool,
     networks: Vec<Network>,
@@ -77,7 +81,18 @@ pub struct Egress {
 impl Egress {
     /// The public internet, over `http` or `https`.
     pub fn public() -> Self {
-        Self { loopback: false, https_only: false, networks: Vec::new(), lookup: Arc::new(SystemLookup) }
+        Self { public: true, ..Self::nowhere() }
+    }
+
+    /// Nowhere, until a network is named.
+    pub fn nowhere() -> Self {
+        Self {
+            public: false,
+            loopback: false,
+            https_only: false,
+            networks: Vec::new(),
+            lookup: Arc::new(SystemLookup),
+        }
     }
 
     /// This machine too: for development and tests.
@@ -113,7 +128,7 @@ impl Egress {
             return Ok(());
         }
         match Reach::of(ip) {
-            Reach::Public => Ok(()),
+            Reach::Public if self.public => Ok(()),
             Reach::Loopback if self.loopback => Ok(()),
             Reach::Loopback => Err(EgressError::Loopback),
             _ => Err(EgressError::Address(ip)),
@@ -135,7 +150,7 @@ impl Egress {
     /// an address.
     ///
     /// # Errors
-    /// All but [`EgressError::Name`].
+    /// All but [`EgressError::Name`] and [`EgressError::Lookup`].
     pub fn check(&self, url: &Url) -> Result<(), EgressError> {
         let is_https = match url.scheme() {
             "https" => true,
@@ -154,6 +169,25 @@ impl Egress {
             return Err(EgressError::Scheme);
         }
         Ok(())
+    }
+
+    /// The addresses that a URL leads to now, as far as connections to them are allowed. It says early what a client's
+    /// connection would say; a later answer of the name service may be another.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check); [`EgressError::Name`] where the name has none that is allowed;
+    /// [`EgressError::Lookup`].
+    pub async fn look_up(&self, url: &Url) -> Result<Vec<IpAddr>, EgressError> {
+        self.check(url)?;
+        let name = match url.host().ok_or(EgressError::Url)? {
+            Host::Ipv4(ip) => return Ok(vec![ip.into()]),
+            Host::Ipv6(ip) => return Ok(vec![ip.into()]),
+            Host::Domain(name) => name.parse().map_err(|_| EgressError::Url)?,
+        };
+        match self.resolve(name).await {
+            Ok(allowed) => Ok(allowed.map(|address| address.ip()).collect()),
+            Err(error) => Err(error.downcast_ref().cloned().unwrap_or(EgressError::Lookup)),
+        }
     }
 
     /// A client's builder: it resolves names through this, checks each redirect, and asks no proxy (which would resolve
@@ -216,6 +250,7 @@ impl Resolve for Egress {
 impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress")
+            .field("public", &self.public)
             .field("loopback", &self.loopback)
             .field("https_only", &self.https_only)
             .field("networks", &self.networks)

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ACCEPT, HeaderMap, HeaderName};
+use actix_web::http::header::{HeaderMap, HeaderName};
 use callboard_message::Principal;
 
 use super::Server;
 use super::sessions::HttpSession;
-use crate::listen::guard::{self, Refused, refused};
 use crate::wire::{Era, Revision};
+use callboard_rpc::serve::accept;
+use callboard_rpc::serve::guard::{self, Refused, refused};
 
 /// The header of a legacy session's id.
 pub(super) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -30,26 +31,13 @@ impl Accepts {
     /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut accepts = Self { json: false, events: false };
-        let lists = headers.get_all(ACCEPT).filter_map(|value| value.to_str().ok());
-        for range in lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b',')) {
-            let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-            let kind = parts.next().unwrap_or_default();
-            if parts.any(is_zero) {
-                continue;
-            }
+        accept::each_range(headers, |kind| {
             let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
             accepts.json |= is("application/json") || is("application/*") || is("*/*");
             accepts.events |= is("text/event-stream") || is("text/*") || is("*/*");
-        }
+        });
         accepts
     }
-}
-
-/// `q=0`, `q=0.000`.
-fn is_zero(parameter: &[u8]) -> bool {
-    let weight = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="));
-    let weight = weight.and_then(|weight| std::str::from_utf8(weight).ok());
-    weight.is_some_and(|weight| weight.parse::<f32>() == Ok(0.0))
 }
 
 /// What `MCP-Protocol-Version` says.
@@ -96,7 +84,7 @@ pub(super) const NO_SESSION: Refused =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actix_web::http::header::HeaderValue;
+    use actix_web::http::header::{ACCEPT, HeaderValue};
 
     /// Goal: what a client can read is told from `Accept`. Method: rows.
     #[test]

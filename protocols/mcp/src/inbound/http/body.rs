@@ -4,19 +4,19 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_rpc::SSE_KEEP_ALIVE;
+use callboard_rpc::serve::Permit;
 use futures::Stream;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::log::{EventLog, Read, Reader};
 use super::sessions::Active;
-use crate::listen::idle::Busy;
+use callboard_rpc::serve::idle::Busy;
 
 /// What a request comes to.
 pub(super) struct Done {
@@ -63,26 +63,6 @@ impl Drop for Work {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { log.finish(running.await.body) });
         }
-    }
-}
-
-/// One of a bounded number.
-pub(super) struct Permit(Arc<AtomicUsize>);
-
-impl Permit {
-    /// `None` where there are `max` already.
-    pub(super) fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        if count.fetch_add(1, Ordering::Relaxed) >= max {
-            count.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(Self(count.clone()))
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

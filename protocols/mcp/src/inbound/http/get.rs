@@ -8,9 +8,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use super::admit::{self, Accepts, LAST_EVENT_ID, SESSION_ID, Version};
 use super::body::{Held, SseBody};
 use super::{Server, reply};
-use crate::listen::guard::{Refused, refused};
-use crate::listen::idle::{self, Busy};
 use crate::wire::Revision;
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle::{self, Busy};
 
 const METHOD: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "messages are posted: use POST");
 

@@ -40,6 +40,8 @@ use actix_web::Resource;
 use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::{self as door, ListenOptions, Permit, ServeError, Serving};
 use callboard_runtime::AgentRef;
 
 pub use log::{REPLAY_BYTES_MAX_DEFAULT, STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, StreamLimits};
@@ -50,12 +52,9 @@ pub use options::{
     SESSIONS_OF_PRINCIPAL_MAX_DEFAULT, STREAM_AFTER_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamOptions,
 };
 
-use self::body::Permit;
 use self::sessions::{HttpSession, Sessions};
 use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
-use crate::listen::guard::{Refused, refused};
-use crate::listen::{self, ListenOptions, ServeError, Serving};
 
 /// Serves one agent as an MCP server, as a part of any actix-web application.
 ///
@@ -183,7 +182,7 @@ pub fn serve_named(
     if !servers.iter().all(may_listen) || !named.may_listen_on(address.ip()) {
         return Err(ServeError::OpenBeyondLoopback { address });
     }
-    listen::serve(listener, listen, move |config| {
+    door::serve(listener, listen, move |config| {
         servers.iter().for_each(|server| server.configure(config));
         named.configure(config);
     })

@@ -15,7 +15,7 @@ use super::post::{BROKEN, Exchange};
 use super::reply;
 use crate::inbound::link::Link;
 use crate::inbound::modern::{self, Field};
-use crate::listen::guard::Refused;
+use callboard_rpc::serve::guard::Refused;
 
 /// Whether a message's `_meta` names a revision.
 pub(super) fn is_modern(message: &Incoming<'_>) -> bool {

@@ -23,9 +23,9 @@ use super::sessions::HttpSession;
 use super::{Server, modern, reply};
 use crate::inbound::legacy::batch;
 use crate::inbound::link::Link;
-use crate::listen::guard::{self, Refused, refused};
-use crate::listen::idle::{self, Busy};
 use crate::wire::{Revision, code as mcp};
+use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::idle::{self, Busy};
 
 pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     let busy = idle::busy(&request);
@@ -44,7 +44,7 @@ async fn answer(
 ) -> Result<HttpResponse, Refused> {
     let principal = admit::principal(request, server)?;
     let headers = request.headers();
-    guard::check_content(headers)?;
+    guard::check_content(headers, &[guard::JSON])?;
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE);

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use callboard_rpc::{Nulls, Refusal, RpcError, code, encode_response};
 use futures::Stream;
 
-use crate::listen::guard::Refused;
 use crate::wire::code as mcp;
+use callboard_rpc::serve::guard::Refused;
 
 /// How long a client that was turned away for want of room should wait.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");

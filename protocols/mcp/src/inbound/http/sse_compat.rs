@@ -23,9 +23,9 @@ use super::log::{EventLog, Kind};
 use super::{Server, reply};
 use crate::inbound::legacy::{Session, batch};
 use crate::inbound::link::Link;
-use crate::listen::guard::{self, Refused, refused};
-use crate::listen::idle::{self, Busy};
 use crate::wire::Revision;
+use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::idle::{self, Busy};
 
 /// The streams that are open, by the names of their sessions.
 #[derive(Default)]
@@ -110,7 +110,7 @@ pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Se
 async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) -> Result<HttpResponse, Refused> {
     const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
     let principal = admit::principal(request, server)?;
-    guard::check_content(request.headers())?;
+    guard::check_content(request.headers(), &[guard::JSON])?;
     let limits = server.options.inbound.limits;
     let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));

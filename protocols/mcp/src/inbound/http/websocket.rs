@@ -14,13 +14,13 @@ use callboard_message::Principal;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::body::Permit;
 use super::{Server, admit, get, reply};
 use crate::inbound::stdio::pipe::{Pipe, Queued};
 use crate::inbound::stdio::requests::Requests;
 use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
-use crate::listen::guard::{Refused, refused};
-use crate::listen::idle::{self, Busy};
+use callboard_rpc::serve::Permit;
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle::{self, Busy};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";

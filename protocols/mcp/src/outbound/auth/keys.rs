@@ -4,13 +4,11 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_rpc::KeyPair;
+pub use callboard_rpc::SigningAlgorithm;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
-    Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
-};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -32,41 +30,9 @@ pub(super) fn s256(verifier: &SecretString) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, verifier.expose_secret().as_bytes()))
 }
 
-/// How a [`SigningKey`] signs (RFC 7518, RFC 8037).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SigningAlgorithm {
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-    /// RSASSA-PKCS1-v1_5 with SHA-256; 2,048 bits or more.
-    Rs256,
-    /// Ed25519.
-    EdDsa,
-}
-
-impl SigningAlgorithm {
-    /// From its name in JOSE headers, like `ES256`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Es256, Self::Es384, Self::Rs256, Self::EdDsa].into_iter().find(|algorithm| algorithm.name() == name)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Es256 => "ES256",
-            Self::Es384 => "ES384",
-            Self::Rs256 => "RS256",
-            Self::EdDsa => "EdDSA",
-        }
-    }
-}
-
 /// A private key that proves who the client is (`private_key_jwt`, RFC 7523). Never printed.
 pub struct SigningKey {
-    pair: Pair,
-    algorithm: SigningAlgorithm,
+    pair: KeyPair,
     key_id: Option<String>,
 }
 
@@ -93,12 +59,6 @@ fn part(content: &impl Serialize) -> Result<String, AuthError> {
     serde_json::to_vec(content).map(|json| URL_SAFE_NO_PAD.encode(json)).map_err(|_| AuthError::Key)
 }
 
-enum Pair {
-    Ecdsa(EcdsaKeyPair),
-    Rsa(RsaKeyPair),
-    Ed25519(Ed25519KeyPair),
-}
-
 impl SigningKey {
     /// From PKCS#8 in PEM (`-----BEGIN PRIVATE KEY-----`); `key_id` becomes `kid`.
     ///
@@ -109,23 +69,14 @@ impl SigningKey {
         algorithm: SigningAlgorithm,
         key_id: Option<String>,
     ) -> Result<Self, AuthError> {
-        let der = pkcs8_of(pem.expose_secret()).ok_or(AuthError::Key)?;
-        let ecdsa = |curve: &'static EcdsaSigningAlgorithm| {
-            EcdsaKeyPair::from_pkcs8(curve, &der, &SystemRandom::new()).map(Pair::Ecdsa)
-        };
-        let pair = match algorithm {
-            SigningAlgorithm::Es256 => ecdsa(&ECDSA_P256_SHA256_FIXED_SIGNING),
-            SigningAlgorithm::Es384 => ecdsa(&ECDSA_P384_SHA384_FIXED_SIGNING),
-            SigningAlgorithm::Rs256 => RsaKeyPair::from_pkcs8(&der).map(Pair::Rsa),
-            SigningAlgorithm::EdDsa => Ed25519KeyPair::from_pkcs8_maybe_unchecked(&der).map(Pair::Ed25519),
-        };
-        Ok(Self { pair: pair.map_err(|_| AuthError::Key)?, algorithm, key_id })
+        let pair = KeyPair::from_pem(pem, algorithm).map_err(|_| AuthError::Key)?;
+        Ok(Self { pair, key_id })
     }
 
     /// A fresh assertion that the client is `client_id`, for `audience` only.
     pub(super) fn assertion(&self, client_id: &str, audience: &str) -> Result<SecretString, AuthError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let header = Header { alg: self.algorithm.name(), typ: "JWT", kid: self.key_id.as_deref() };
+        let header = Header { alg: self.pair.algorithm().name(), typ: "JWT", kid: self.key_id.as_deref() };
         let jti = random_text()?;
         let claims = Claims {
             iss: client_id,
@@ -136,40 +87,23 @@ impl SigningKey {
             exp: now + ASSERTION_LIFETIME_S,
         };
         let signed = format!("{}.{}", part(&header)?, part(&claims)?);
-        let signature = self.sign(signed.as_bytes())?;
+        let signature = self.pair.sign(signed.as_bytes()).map_err(|_| AuthError::Key)?;
         Ok(SecretString::from(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
-    }
-
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, AuthError> {
-        let rng = SystemRandom::new();
-        match &self.pair {
-            Pair::Ecdsa(pair) => pair.sign(&rng, message).map(|s| s.as_ref().to_vec()).map_err(|_| AuthError::Key),
-            Pair::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
-            Pair::Rsa(pair) => {
-                let mut signature = vec![0; pair.public().modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &rng, message, &mut signature).map_err(|_| AuthError::Key)?;
-                Ok(signature)
-            }
-        }
     }
 }
 
 impl fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SigningKey").field("algorithm", &self.algorithm).finish_non_exhaustive()
+        f.debug_struct("SigningKey").field("algorithm", &self.pair.algorithm()).finish_non_exhaustive()
     }
-}
-
-fn pkcs8_of(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let (_, rest) = pem.split_once("-----BEGIN PRIVATE KEY-----")?;
-    let (body, _) = rest.split_once("-----END PRIVATE KEY-----")?;
-    let base64: Zeroizing<String> = Zeroizing::new(body.split_ascii_whitespace().collect());
-    STANDARD.decode(base64.as_bytes()).ok().map(Zeroizing::new)
 }
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{ECDSA_P256_SHA256_FIXED, KeyPair, UnparsedPublicKey};
+    use base64::engine::general_purpose::STANDARD;
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+    };
     use serde_json::{Value, json};
 
     use super::*;
@@ -194,8 +128,8 @@ mod tests {
         assert_ne!(first.expose_secret(), second.expose_secret());
         let text = first.expose_secret();
         let (signed, signature) = text.rsplit_once('.').expect("three parts");
-        let Pair::Ecdsa(pair) = &key.pair else { panic!("an ECDSA key") };
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key().as_ref())
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &SystemRandom::new());
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.expect("the key").public_key().as_ref())
             .verify(signed.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).expect("base64"))
             .expect("the signature is right");
         let part = |part: &str| -> Value {

@@ -8,30 +8,33 @@ use actix_web::http::header::{self, HeaderMap, HeaderName};
 use actix_web::web::Payload;
 use bytes::BytesMut;
 use callboard_message::Principal;
-use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError};
 use futures::StreamExt;
 use tokio::time::timeout;
 
+use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError};
+
 /// A request that never became a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) status: StatusCode,
-    pub(crate) message: &'static str,
+pub struct Refused {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// What to change, for a person.
+    pub message: &'static str,
     /// What `WWW-Authenticate` says, where a token would help.
-    pub(crate) challenge: Option<&'static str>,
+    pub challenge: Option<&'static str>,
 }
 
-pub(crate) const fn refused(status: StatusCode, message: &'static str) -> Refused {
+/// A refusal without a challenge.
+pub const fn refused(status: StatusCode, message: &'static str) -> Refused {
     Refused { status, message, challenge: None }
 }
 
 /// Keeps web pages away from a service that trusts its machine: foreign pages (`Origin`) and foreign names for this
 /// machine (`Host`: DNS rebinding). MCP 2025-11-25, transports, security warning.
-pub(crate) fn check_source(
-    request: &HttpRequest,
-    hosts: &AllowedHosts,
-    origins: &AllowedOrigins,
-) -> Result<(), Refused> {
+///
+/// # Errors
+/// 403.
+pub fn check_source(request: &HttpRequest, hosts: &AllowedHosts, origins: &AllowedOrigins) -> Result<(), Refused> {
     let headers = request.headers();
     let pages = headers.get_all(header::ORIGIN).map(|o| o.as_bytes());
     if origins.check(pages).is_err() {
@@ -45,17 +48,33 @@ pub(crate) fn check_source(
     Ok(())
 }
 
-/// Who is behind the request.
-pub(crate) fn principal(request: &HttpRequest, access: &Access) -> Result<Principal, Refused> {
+/// Who is behind the request, by its one `Authorization`.
+///
+/// # Errors
+/// 401, or 503 where credentials can't be verified now.
+pub fn principal(request: &HttpRequest, access: &Access) -> Result<Principal, Refused> {
     let mut shown = request.headers().get_all(header::AUTHORIZATION);
-    let credential = Credential {
-        peer: request.peer_addr().map(|a| a.ip()),
-        local: Some(request.app_config().local_addr().ip()),
-        authorization: shown.next().map(|v| v.as_bytes()),
-    };
+    let authorization = shown.next().map(|v| v.as_bytes());
     if shown.next().is_some() {
         return Err(unproven(CredentialError::Malformed));
     }
+    principal_showing(request, authorization, access)
+}
+
+/// The same, where the credential came in another way: `authorization` is what `Authorization` would have said.
+///
+/// # Errors
+/// As [`principal`].
+pub fn principal_showing(
+    request: &HttpRequest,
+    authorization: Option<&[u8]>,
+    access: &Access,
+) -> Result<Principal, Refused> {
+    let credential = Credential {
+        peer: request.peer_addr().map(|a| a.ip()),
+        local: Some(request.app_config().local_addr().ip()),
+        authorization,
+    };
     access.principal(&credential).map_err(unproven)
 }
 
@@ -71,9 +90,15 @@ fn unproven(error: CredentialError) -> Refused {
     Refused { challenge: error.challenge(), ..refused(status, message) }
 }
 
-/// JSON in UTF-8, not compressed. A client that names no type is taken at its word.
-pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
-    if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(is_json)) {
+/// The type of JSON.
+pub const JSON: &str = "application/json";
+
+/// JSON in UTF-8 under one of these `types`, not compressed. A client that names no type is taken at its word.
+///
+/// # Errors
+/// 415.
+pub fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), Refused> {
+    if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(|t| is_json(t, types))) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
     }
     if !headers.get_all(header::CONTENT_ENCODING).all(|e| e.as_bytes().eq_ignore_ascii_case(b"identity")) {
@@ -85,7 +110,10 @@ pub(crate) fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
 const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
 
 /// The body, as far as it keeps to the limits.
-pub(crate) async fn read_body(
+///
+/// # Errors
+/// 413 over `bytes_max`, 408 after `body_timeout`, 400 where it ends early.
+pub async fn read_body(
     request: &HttpRequest,
     payload: Payload,
     bytes_max: usize,
@@ -123,10 +151,10 @@ fn declared_bytes(headers: &HeaderMap) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-fn is_json(content_type: &str) -> bool {
+fn is_json(content_type: &str, types: &[&str]) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
-    let is_json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
-    is_json
+    let is_one = parts.next().is_some_and(|essence| types.iter().any(|t| essence.eq_ignore_ascii_case(t)));
+    is_one
         && parts.all(|parameter| match parameter.split_once('=') {
             Some((name, value)) if name.eq_ignore_ascii_case("charset") => {
                 value.trim_matches('"').eq_ignore_ascii_case("utf-8")
@@ -139,14 +167,26 @@ fn is_json(content_type: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Goal: a type is taken where it is named, and there only. Method: rows.
+    #[test]
+    fn other_types() {
+        for (sent, types, taken) in [
+            ("application/a2a+json", &[JSON, "application/a2a+json"][..], true),
+            ("application/json", &[JSON, "application/a2a+json"], true),
+            ("application/a2a+json", &[JSON], false),
+        ] {
+            assert_eq!(is_json(sent, types), taken, "{sent}");
+        }
+    }
+
     /// Goal: JSON in UTF-8 and nothing else. Method: rows.
     #[test]
     fn content_types() {
         for good in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
-            assert!(is_json(good), "{good}");
+            assert!(is_json(good, &[JSON]), "{good}");
         }
         for bad in ["text/plain", "application/jsonp", "", "application/json; charset=utf-16", "x; application/json"] {
-            assert!(!is_json(bad), "{bad}");
+            assert!(!is_json(bad, &[JSON]), "{bad}");
         }
     }
 }

@@ -30,10 +30,10 @@ struct Activity {
 }
 
 /// Keeps the connection while a request is served.
-pub(crate) struct Busy(Option<Rc<Activity>>);
+pub struct Busy(Option<Rc<Activity>>);
 
 /// Watches a new connection: ends it after `idle_max` without a request.
-pub(crate) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
+pub(super) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Duration) {
     let Some(stream) = connection.downcast_ref::<TcpStream>() else { return };
     let socket = match SockRef::from(stream).try_clone() {
         Ok(socket) => socket,
@@ -48,7 +48,7 @@ pub(crate) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Durat
 }
 
 /// Counts `request` on its connection until the value is dropped.
-pub(crate) fn busy(request: &HttpRequest) -> Busy {
+pub fn busy(request: &HttpRequest) -> Busy {
     let activity = request.conn_data::<Watch>().map(|watch| watch.activity.clone());
     if let Some(activity) = &activity {
         activity.requests.set(activity.requests.get() + 1);

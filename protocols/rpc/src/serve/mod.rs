@@ -1,7 +1,9 @@
-//! Listeners: the timeouts and bounds of their connections, and what a request must be before its body is read.
+//! HTTP listeners (feature `serve`): the timeouts and bounds of their connections, and what a request must be before its body is read.
 
-pub(crate) mod guard;
-pub(crate) mod idle;
+pub mod accept;
+pub mod guard;
+pub mod idle;
+mod permit;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use std::time::Duration;
 use actix_web::dev::Server;
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpServer};
+
+pub use permit::Permit;
 
 /// How long the head of a request may take to arrive, by default.
 pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -83,7 +87,7 @@ pub struct Serving {
 ///
 /// # Errors
 /// See [`ServeError`].
-pub(crate) fn serve(
+pub fn serve(
     listener: TcpListener,
     listen: &ListenOptions,
     configure: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,

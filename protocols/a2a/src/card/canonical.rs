@@ -1,0 +1,245 @@
+//! JSON in one form only, so that two ends sign and verify the same bytes.
+
+use std::fmt::Write;
+
+use serde_json::value::RawValue;
+
+/// Deepest nesting of a text that is brought into a canonical form.
+pub(crate) const CANONICAL_DEPTH_MAX: usize = 64;
+
+/// Which form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The JSON Canonicalization Scheme (RFC 8785), which A2A prescribes (specification 1.0, section 8.4.1).
+    Jcs,
+    /// What the Python SDK signs and verifies: empty texts, lists and objects left out at every depth, all but ASCII
+    /// escaped.
+    Python,
+}
+
+/// It is nested too deeply, or no JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the text is no JSON, or nested deeper than {CANONICAL_DEPTH_MAX}")]
+pub(super) struct NotCanonical;
+
+/// `raw` in a form.
+pub(super) fn canonical(raw: &RawValue, form: Form) -> Result<String, NotCanonical> {
+    let mut out = String::with_capacity(raw.get().len());
+    value(raw, form, CANONICAL_DEPTH_MAX, &mut out)?;
+    Ok(if out.is_empty() { "null".to_owned() } else { out })
+}
+
+/// Writes a value; nothing where the form leaves it out.
+fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'{') => object(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
+        Some(b'[') => array(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
+        Some(b'"') => {
+            let read: String = serde_json::from_str(text).map_err(|_| NotCanonical)?;
+            if !(read.is_empty() && form == Form::Python) {
+                string(&read, form, out);
+            }
+            Ok(())
+        }
+        Some(b'-' | b'0'..=b'9') => number(text, form, out),
+        _ => {
+            out.push_str(text);
+            Ok(())
+        }
+    }
+}
+
+fn object(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
+    let members: Members = serde_json::from_str(text).map_err(|_| NotCanonical)?;
+    let mut members = members.0;
+    match form {
+        Form::Jcs => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
+        Form::Python => members.sort_by(|(a, _), (b, _)| a.cmp(b)),
+    }
+    list(members.len(), ['{', '}'], form, out, |nth, out| {
+        let Some((name, member)) = members.get(nth) else { return Ok(()) };
+        let before = out.len();
+        string(name, form, out);
+        out.push(':');
+        let named = out.len();
+        value(member, form, depth, out)?;
+        if out.len() == named {
+            out.truncate(before);
+        }
+        Ok(())
+    })
+}
+
+fn array(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
+    let entries: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| NotCanonical)?;
+    list(entries.len(), ['[', ']'], form, out, |nth, out| match entries.get(nth) {
+        Some(entry) => value(entry, form, depth, out),
+        None => Ok(()),
+    })
+}
+
+/// Writes what `entry` writes of each, with commas between what isn't left out.
+fn list(
+    entries: usize,
+    [open, close]: [char; 2],
+    form: Form,
+    out: &mut String,
+    entry: impl Fn(usize, &mut String) -> Result<(), NotCanonical>,
+) -> Result<(), NotCanonical> {
+    let begins = out.len();
+    out.push(open);
+    for nth in 0..entries {
+        let before = out.len();
+        if before > begins + 1 {
+            out.push(',');
+        }
+        let opened = out.len();
+        entry(nth, out)?;
+        if out.len() == opened {
+            out.truncate(before);
+        }
+    }
+    match out.len() == begins + 1 && form == Form::Python {
+        true => out.truncate(begins),
+        false => out.push(close),
+    }
+    Ok(())
+}
+
+/// As ECMAScript's `JSON.stringify` writes it, which serde_json does too.
+fn string(text: &str, form: Form, out: &mut String) {
+    let quoted = serde_json::to_string(text).unwrap_or_default();
+    if form == Form::Jcs {
+        out.push_str(&quoted);
+        return;
+    }
+    for c in quoted.chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    // A String takes whatever is written to it.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+}
+
+fn number(text: &str, form: Form, out: &mut String) -> Result<(), NotCanonical> {
+    let number: f64 = text.parse().map_err(|_| NotCanonical)?;
+    if !number.is_finite() {
+        return Err(NotCanonical);
+    }
+    // Writing to a String never fails.
+    let _ = match form {
+        Form::Python if number.fract() == 0.0 => write!(out, "{number:.0}"),
+        // Python has two digits of an exponent at least, and begins with them earlier.
+        Form::Python if number.abs() < 1e-4 => {
+            let written = format!("{number:e}");
+            let (digits, exponent) = written.split_once("e-").unwrap_or((&written, "0"));
+            write!(out, "{digits}e-{exponent:0>2}")
+        }
+        _ => write!(out, "{}", ryu_js::Buffer::new().format_finite(number)),
+    };
+    Ok(())
+}
+
+/// The members of an object.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(Visitor).map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, form: Form) -> String {
+        canonical(serde_json::from_str(text).unwrap(), form).unwrap()
+    }
+
+    /// Goal: the form is the RFC's. Method: its samples of values and of order (sections 3.2.2 and 3.2.3).
+    #[test]
+    fn samples_of_the_rfc() {
+        let values = r#"{ "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
+            "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false] }"#;
+        let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
+        assert_eq!(of(values, Form::Jcs), expected);
+        let order = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
+        assert_eq!(of(order, Form::Jcs), "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}");
+    }
+
+    /// Goal: numbers are ECMAScript's. Method: rows of the RFC's appendix B, as decimals.
+    #[test]
+    fn numbers_are_those_of_ecmascript() {
+        for (written, expected) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("-0.0", "0"),
+            ("5e-324", "5e-324"),
+            ("-5e-324", "-5e-324"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+            ("9007199254740992", "9007199254740992"),
+            ("-9007199254740992", "-9007199254740992"),
+            ("295147905179352830000", "295147905179352830000"),
+            ("9.999999999999997e22", "9.999999999999997e+22"),
+            ("1e23", "1e+23"),
+            ("1.0000000000000001e23", "1.0000000000000001e+23"),
+            ("999999999999999700000", "999999999999999700000"),
+            ("1e21", "1e+21"),
+            ("9.999999999999997e-7", "9.999999999999997e-7"),
+            ("0.000001", "0.000001"),
+            ("333333333.3333332", "333333333.3333332"),
+            ("333333333.33333325", "333333333.33333325"),
+            ("-0.0000033333333333333333", "-0.0000033333333333333333"),
+            ("1424953923781206.2", "1424953923781206.2"),
+        ] {
+            assert_eq!(of(written, Form::Jcs), expected, "{written}");
+        }
+    }
+
+    /// Goal: the Python SDK's form leaves out what is empty, at every depth, and escapes all but ASCII. Method: rows, whose
+    /// right sides Python's `json.dumps(clean, sort_keys=True, separators=(",", ":"))` wrote.
+    #[test]
+    fn pythons_form() {
+        for (written, expected) in [
+            (r#"{"b":"","a":[],"c":{"d":{}},"e":[{"f":""},""]}"#, "null"),
+            (r#"{"b":"x","a":["",{"c":[]},"y"],"d":false,"e":null,"f":0}"#, r#"{"a":["y"],"b":"x","d":false,"e":null,"f":0}"#),
+            ("{\"ö\":\"€😀\\u007f\\b\\f\\n\"}", r#"{"\u00f6":"\u20ac\ud83d\ude00\u007f\b\f\n"}"#),
+            ("[1.0,1e16,0.5,1e-5,1.5e-7,0.001]", "[1,10000000000000000,0.5,1e-05,1.5e-07,0.001]"),
+            (r#"{"😀":1,"דּ":2}"#, r#"{"\ufb33":2,"\ud83d\ude00":1}"#),
+        ] {
+            assert_eq!(of(written, Form::Python), expected, "{written}");
+        }
+    }
+
+    /// Goal: nesting is bounded. Method: at the limit and one deeper.
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(of(&nested(CANONICAL_DEPTH_MAX), Form::Jcs), nested(CANONICAL_DEPTH_MAX));
+        let over = nested(CANONICAL_DEPTH_MAX + 1);
+        assert_eq!(canonical(serde_json::from_str(&over).unwrap(), Form::Jcs), Err(NotCanonical));
+    }
+}

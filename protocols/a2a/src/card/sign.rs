@@ -1,0 +1,47 @@
+//! A card's signatures are made (specification 1.0, section 8.4).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_rpc::KeyPairError;
+use url::Url;
+
+use super::canonical::{Form, NotCanonical, canonical};
+use super::keys::SigningKey;
+use crate::wire::{AgentCard, AgentCardSignature, Wire};
+
+/// What a signature is over: the card in a form, without signatures.
+pub(super) fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonical> {
+    let unsigned = AgentCard { signatures: Vec::new(), ..card.clone() };
+    canonical(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
+}
+
+/// Signs a card in the place of the signatures that it has. `jku` is where the key's set can be had.
+///
+/// The signature is over the specification's form. The Python SDK takes another; where that differs, a second signature is
+/// over it, so that its users can verify the card too.
+///
+/// # Errors
+/// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
+pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result<(), KeyPairError> {
+    let payload = |form| payload(card, form).map_err(|_| KeyPairError);
+    let mut payloads = vec![payload(Form::Jcs)?, payload(Form::Python)?];
+    payloads.dedup();
+    let protected = protected(key, jku);
+    let signed = payloads.iter().map(|payload| {
+        let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
+        let signature = URL_SAFE_NO_PAD.encode(signature);
+        Ok(AgentCardSignature { protected: protected.clone(), signature, header: None })
+    });
+    card.signatures = signed.collect::<Result<_, KeyPairError>>()?;
+    Ok(())
+}
+
+fn protected(key: &SigningKey, jku: Option<&Url>) -> String {
+    let header = callboard_message::RawObject::new().with("alg", key.algorithm()).with("kid", key.id());
+    let header = header.with("typ", "JOSE");
+    let header = match jku {
+        Some(jku) => header.with("jku", jku.as_str()),
+        None => header,
+    };
+    URL_SAFE_NO_PAD.encode(header.to_raw().get())
+}

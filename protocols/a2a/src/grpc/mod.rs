@@ -1,0 +1,4 @@
+//! The gRPC binding.
+
+mod convert;
+mod service;

@@ -1,0 +1,52 @@
+//! The JSON-RPC binding, of all versions: the method says which.
+
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse};
+use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::{Body, Incoming, Nulls, Refusal, Request, RpcError, code, decode_body, encode_response};
+
+use super::admit::{self, Head};
+use super::operations::Asked;
+use super::reply::Binding;
+use super::server::{Door, Exchange};
+use crate::{A2aError, Dialect, ErrorKind};
+
+pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
+    let nobody = Binding::Rpc(None);
+    let options = &door.server.options;
+    let head = match Head::of(request, options) {
+        Ok(head) => head,
+        Err(refused) => return nobody.refuse(refused),
+    };
+    let body = match admit::body(request, payload, options).await {
+        Ok(body) => body,
+        Err(refused) => return nobody.refuse(refused),
+    };
+    let Request { id, method, params } = match decode_body(&body, &options.limits) {
+        Ok(Body::One(Incoming::Request(request))) => request,
+        Ok(Body::One(Incoming::Notification(_))) => return not_a_request("a request must have an `id`"),
+        Ok(Body::One(Incoming::Response(_))) => return not_a_request("a response that nobody waits for"),
+        Ok(Body::Batch(_)) => return not_a_request("batches are not accepted"),
+        Err(refusal) => return malformed(&refusal),
+    };
+    let binding = Binding::Rpc(Some(id));
+    let Some((dialect, operation)) = Dialect::of_method(&method) else {
+        // In the newest dialect's words: what was meant is unknown.
+        return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
+    };
+    let exchange = Exchange { door, head, binding, dialect, busy };
+    exchange.perform(|| Asked::read(dialect, operation, params)).await
+}
+
+/// A message of JSON-RPC that asks nothing.
+fn not_a_request(why: &str) -> HttpResponse {
+    refusal(None, &RpcError::new(code::INVALID_REQUEST, why))
+}
+
+fn malformed(refused: &Refusal) -> HttpResponse {
+    refusal(refused.id.as_ref(), &RpcError::from(refused))
+}
+
+fn refusal(id: Option<&callboard_rpc::Id>, error: &RpcError) -> HttpResponse {
+    super::reply::rpc(encode_response(id, Err(error), Nulls::Omit))
+}

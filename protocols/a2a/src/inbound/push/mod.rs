@@ -1,0 +1,6 @@
+//! Push notifications.
+
+mod config;
+mod desk;
+mod inbox;
+mod sender;

@@ -1,0 +1,140 @@
+//! Answers over HTTP.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
+};
+use callboard_rpc::serve::guard::{JSON, Refused};
+use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use serde_json::value::RawValue;
+
+use super::admit::A2A_JSON;
+use crate::{A2aError, Dialect, ErrorKind};
+
+/// How long a client that was turned away for want of room should wait.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");
+
+/// How an answer is put into HTTP.
+#[derive(Debug, Clone)]
+pub(super) enum Binding {
+    /// A JSON-RPC response under this id; `None` where the request's could not be read.
+    Rpc(Option<Id>),
+    /// The answer itself.
+    Rest {
+        /// Whether the client reads A2A's own type of JSON.
+        own_type: bool,
+    },
+}
+
+impl Binding {
+    /// An answer. `None` is one without content.
+    pub(super) fn answer(&self, result: Option<&RawValue>) -> HttpResponse {
+        match (self, result) {
+            (Self::Rest { .. }, None) => json(StatusCode::OK, self.content_type(), b"{}".to_vec()),
+            (_, result) => {
+                let result = result.unwrap_or(RawValue::NULL);
+                json(StatusCode::OK, self.content_type(), self.wrap(Ok(result)))
+            }
+        }
+    }
+
+    /// Why there is no answer.
+    pub(super) fn error(&self, error: &A2aError, dialect: Dialect) -> HttpResponse {
+        let status = match self {
+            Self::Rpc(_) => StatusCode::OK,
+            Self::Rest { .. } => StatusCode::from_u16(error.kind.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        let mut response = json(status, self.content_type(), self.wrap_error(error, dialect));
+        if error.kind == ErrorKind::Overloaded {
+            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+
+    /// What a stream's event holds.
+    pub(super) fn wrap(&self, result: Result<&RawValue, &RpcError>) -> Vec<u8> {
+        match (self, result) {
+            (Self::Rpc(id), result) => encode_response(id.as_ref(), result, Nulls::Omit),
+            (Self::Rest { .. }, Ok(result)) => result.get().as_bytes().to_vec(),
+            (Self::Rest { .. }, Err(error)) => error.message.as_bytes().to_vec(),
+        }
+    }
+
+    /// The same, of a stream that failed.
+    pub(super) fn wrap_error(&self, error: &A2aError, dialect: Dialect) -> Vec<u8> {
+        match self {
+            Self::Rpc(id) => encode_response(id.as_ref(), Err(&dialect.write_error(error)), Nulls::Omit),
+            Self::Rest { .. } => dialect.write_http_error(error).get().as_bytes().to_vec(),
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        if matches!(self, Self::Rest { own_type: true }) { A2A_JSON } else { JSON }
+    }
+
+    /// A request that never became a call.
+    pub(super) fn refuse(&self, refused: Refused) -> HttpResponse {
+        let body = match self {
+            Self::Rpc(_) => {
+                let error = RpcError::new(code::INVALID_REQUEST, refused.message);
+                encode_response(None, Err(&error), Nulls::Omit)
+            }
+            Self::Rest { .. } => {
+                let error = callboard_message::RawObject::new()
+                    .with("code", refused.status.as_u16())
+                    .with("status", grpc_name(refused.status))
+                    .with("message", refused.message);
+                callboard_message::RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
+            }
+        };
+        let mut response = json(refused.status, self.content_type(), body);
+        let headers = response.headers_mut();
+        match refused.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")));
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// What gRPC calls a refusal with this HTTP status (`google.rpc.Code`).
+fn grpc_name(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
+        StatusCode::FORBIDDEN => "PERMISSION_DENIED",
+        StatusCode::NOT_FOUND => "NOT_FOUND",
+        StatusCode::METHOD_NOT_ALLOWED => "UNIMPLEMENTED",
+        StatusCode::REQUEST_TIMEOUT => "DEADLINE_EXCEEDED",
+        StatusCode::TOO_MANY_REQUESTS => "RESOURCE_EXHAUSTED",
+        StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
+        _ => "INVALID_ARGUMENT",
+    }
+}
+
+/// JSON that is nobody's to keep.
+fn json(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> HttpResponse {
+    let mut response = HttpResponse::with_body(status, body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(VARY, HeaderValue::from_static("Authorization"));
+    }
+    response.map_into_boxed_body()
+}
+
+/// A path that has other methods.
+pub(super) fn only(allow: &'static str) -> HttpResponse {
+    HttpResponse::MethodNotAllowed().insert_header((ALLOW, allow)).finish()
+}
+
+/// A path that leads nowhere.
+pub(super) fn nowhere() -> HttpResponse {
+    HttpResponse::NotFound().finish()
+}

@@ -1,0 +1,296 @@
+//! A server, and the addresses that it has.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, TcpListener};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use actix_web::http::Method;
+use actix_web::web::{self, Data, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use callboard_rpc::check;
+use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
+use callboard_runtime::AgentRef;
+use serde_json::value::RawValue;
+
+use super::admit::{self, Head};
+use super::calls::Calls;
+use super::operations::{self, Answer, Asked};
+use super::options::A2aOptions;
+use super::push::PushDesk;
+use super::reply::{self, Binding};
+use super::rest::{self, Route, Routed};
+use super::sse::{self, Streams};
+use super::jsonrpc;
+use crate::card::Cards;
+use crate::{A2aError, Dialect, ErrorKind};
+
+/// Where agents are served: below it all of a listener's as one.
+pub const PATH: &str = "/a2a";
+/// Where each agent of a listener is served by itself.
+pub const NAMED_PATH: &str = "/agents/{name}/a2a";
+
+/// Serves one agent over A2A, in every version and in both bindings of HTTP, as a part of any actix-web application.
+///
+/// Whoever builds the `HttpServer` sets its timeouts and must call `h1_allow_half_closed(false)`, else a client that
+/// goes away isn't noticed, and `tcp_nodelay(true)`; [`serve`] does all of that.
+#[derive(Clone)]
+pub struct A2aServer {
+    pub(super) server: Arc<Server>,
+}
+
+/// What the workers share.
+pub(super) struct Server {
+    pub(super) options: Arc<A2aOptions>,
+    pub(super) calls: Calls,
+    pub(super) desk: PushDesk,
+    pub(super) cards: Cards,
+    streams: Streams,
+}
+
+impl A2aServer {
+    /// Every message of `agent`'s that can be written as JSON is a skill under its name, unless the agent lists its tools
+    /// itself; one that converses takes any message.
+    pub fn new(agent: AgentRef, options: A2aOptions) -> Self {
+        let options = Arc::new(options);
+        let calls = Calls::new(agent, options.clone());
+        let desk = PushDesk::new(calls.clone(), options.clone());
+        let cards = Cards::new(calls.clone(), options.clone());
+        let streams = Streams::default();
+        Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
+    }
+
+    /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began with.
+    pub fn replace(&self, agent: AgentRef) {
+        self.server.calls.replace(agent);
+    }
+
+    /// Ends its work. Tasks in a store that lasts are left to whoever serves next.
+    pub async fn stop(&self) {
+        self.server.desk.stop();
+        self.server.calls.stop().await;
+    }
+
+    /// Adds its addresses to an application: [`PATH`], and its card's.
+    pub fn configure(&self, config: &mut ServiceConfig) {
+        configure(&Front { all: self.clone(), named: NamedAgents::default() }, config);
+    }
+}
+
+/// Servers by name, each at [`NAMED_PATH`]: some may come and go while a listener serves. Clones are the same servers.
+#[derive(Clone, Default)]
+pub struct NamedAgents {
+    servers: Arc<RwLock<HashMap<String, A2aServer>>>,
+}
+
+impl NamedAgents {
+    /// Serves these from now on, and no others. A request that was begun ends as it began; who isn't there is 404.
+    pub fn set(&self, servers: HashMap<String, A2aServer>) {
+        let before = std::mem::replace(&mut *self.servers.write().unwrap_or_else(PoisonError::into_inner), servers);
+        drop(before);
+    }
+
+    /// The one of this name.
+    pub fn get(&self, name: &str) -> Option<A2aServer> {
+        self.servers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> Vec<String> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<_> = servers.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn may_listen_on(&self, address: IpAddr) -> bool {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.values().all(|server| server.server.options.access.may_listen_on(address))
+    }
+}
+
+/// Serves agents on one bound listener, with every timeout set: `all` of them as one at [`PATH`], and those of `named` at
+/// theirs. Call it within a tokio runtime.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve(
+    listener: TcpListener,
+    all: A2aServer,
+    named: NamedAgents,
+    listen: &ListenOptions,
+) -> Result<Serving, ServeError> {
+    serve_with(listener, all, named, listen, |_| {})
+}
+
+/// The same, with what `more` adds to the application.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve_with(
+    listener: TcpListener,
+    all: A2aServer,
+    named: NamedAgents,
+    listen: &ListenOptions,
+    more: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
+) -> Result<Serving, ServeError> {
+    let address = listener.local_addr()?;
+    if !all.server.options.access.may_listen_on(address.ip()) || !named.may_listen_on(address.ip()) {
+        return Err(ServeError::OpenBeyondLoopback { address });
+    }
+    let front = Front { all, named };
+    door::serve(listener, listen, move |config| {
+        configure(&front, config);
+        more(config);
+    })
+}
+
+/// Who is served at a listener.
+#[derive(Clone)]
+pub(super) struct Front {
+    all: A2aServer,
+    pub(super) named: NamedAgents,
+}
+
+/// Who is served at an address.
+pub(super) struct Door {
+    pub(super) server: Arc<Server>,
+    /// Those that a tenant may name, and this address' own name.
+    others: Result<NamedAgents, String>,
+}
+
+fn configure(front: &Front, config: &mut ServiceConfig) {
+    let data = Data::new(front.clone());
+    let mut at = |path: &str, resource: fn(actix_web::Resource) -> actix_web::Resource| {
+        config.service(resource(web::resource(path)).app_data(data.clone()));
+    };
+    for path in [PATH, "/a2a/{tail:.*}", "/v1/{tail:.*}"] {
+        at(path, |resource| resource.to(at_root));
+    }
+    for path in [NAMED_PATH, "/agents/{name}/a2a/{tail:.*}"] {
+        at(path, |resource| resource.to(at_name));
+    }
+    at("/.well-known/{file}", |resource| resource.to(at_root));
+    at("/agents/{name}/.well-known/{file}", |resource| resource.to(at_name));
+}
+
+async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+    let door = Door { server: front.all.server.clone(), others: Ok(front.named.clone()) };
+    let tail = request.uri().path();
+    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+}
+
+async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
+    let name = request.match_info().get("name").unwrap_or_default();
+    let Some(server) = front.named.get(name) else { return reply::nowhere() };
+    let door = Door { server: server.server, others: Err(name.to_owned()) };
+    // After `/agents/NAME`.
+    let path = request.uri().path();
+    let tail = path.splitn(4, '/').nth(3).map_or(path.len(), |rest| path.len() - rest.len() - 1);
+    let tail = path.get(tail..).unwrap_or_default();
+    door.open(&request, payload, tail.strip_prefix(PATH).unwrap_or(tail)).await
+}
+
+impl Door {
+    /// Answers a request for `tail`: the path after the agent's address.
+    async fn open(&self, request: &HttpRequest, payload: Payload, tail: &str) -> HttpResponse {
+        let busy = idle::busy(request);
+        if let Some(file) = tail.strip_prefix("/.well-known/") {
+            return self.file(request, file).await;
+        }
+        match (tail, request.method()) {
+            ("" | "/", &Method::POST) => jsonrpc::post(self, request, payload, busy).await,
+            ("" | "/", _) => reply::only("POST"),
+            (tail, method) => match rest::route(method, tail) {
+                Routed::To(route) => self.rest(route, request, payload, busy).await,
+                Routed::Allow(methods) => reply::only(methods),
+                Routed::Nowhere => reply::nowhere(),
+            },
+        }
+    }
+
+    /// The HTTP+JSON binding.
+    async fn rest(&self, route: Route, request: &HttpRequest, payload: Payload, busy: Busy) -> HttpResponse {
+        let binding = Binding::Rest { own_type: admit::wants_a2a_json(request.headers()) };
+        let options = &self.server.options;
+        let head = match Head::of(request, options) {
+            Ok(head) => head,
+            Err(refused) => return binding.refuse(refused),
+        };
+        let body = match *request.method() {
+            Method::POST => admit::body(request, payload, options).await,
+            _ => Ok(Default::default()),
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(refused) => return binding.refuse(refused),
+        };
+        let dialect = route.dialect;
+        let exchange = Exchange { door: self, head, binding, dialect, busy };
+        exchange
+            .perform(|| {
+                let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
+                Asked::of_path(route, request.query_string(), body)
+            })
+            .await
+    }
+
+    /// Who serves a tenant.
+    fn of(&self, tenant: &str) -> Result<Arc<Server>, A2aError> {
+        let unknown = || A2aError::invalid("tenant", "is not served at this address");
+        match &self.others {
+            _ if tenant.is_empty() => Ok(self.server.clone()),
+            Ok(others) => Ok(others.get(tenant).ok_or_else(unknown)?.server),
+            Err(own) if own == tenant => Ok(self.server.clone()),
+            Err(_) => Err(unknown()),
+        }
+    }
+}
+
+/// A body that is one JSON text within the limits.
+fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aError> {
+    let text = check(body, &options.limits).map_err(|error| match error.is_well_formed() {
+        true => A2aError::new(ErrorKind::InvalidRequest, error.to_string()),
+        false => A2aError::new(ErrorKind::Parse, error.to_string()),
+    })?;
+    serde_json::from_str(text).map_err(|_| A2aError::new(ErrorKind::Parse, "the body is not JSON"))
+}
+
+/// One request on its way to an answer.
+pub(super) struct Exchange<'a> {
+    pub(super) door: &'a Door,
+    pub(super) head: Head,
+    pub(super) binding: Binding,
+    pub(super) dialect: Dialect,
+    pub(super) busy: Busy,
+}
+
+impl Exchange<'_> {
+    pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
+        let Self { door, head, binding, dialect, busy } = self;
+        let wrong = |error: A2aError| binding.error(&error, dialect);
+        let asked = head.agreed.clone().and_then(|()| read());
+        let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
+        let (server, asked) = match found {
+            Ok(found) => found,
+            Err(error) => return wrong(error),
+        };
+        let who = head.who(dialect);
+        let room = match asked {
+            Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
+                Ok(room) => Some(room),
+                Err(refused) => return binding.refuse(refused),
+            },
+            _ => None,
+        };
+        match (operations::perform(&server, &who, asked, head.last_event).await, room) {
+            (Ok(Answer::Whole(answer)), _) => binding.answer(Some(&answer)),
+            (Ok(Answer::Nothing), _) => binding.answer(None),
+            (Ok(Answer::Events(events)), Some(room)) => {
+                sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
+            }
+            (Ok(Answer::Events(_)), None) => wrong(A2aError::internal()),
+            (Err(error), _) => wrong(error),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use crate::wire::macros::{one_of, wire};
+use crate::wire::{At, Members, ReadError, Wire, Writer};
+
+wire! {
+    /// Scopes of one scheme.
+    #[derive(Default)]
+    pub struct StringList {
+        /// Their names.
+        list: Vec<String> = default "list",
+    }
+
+    /// Schemes that are needed together.
+    #[derive(Default)]
+    pub struct SecurityRequirement {
+        /// Scopes by the scheme's name.
+        schemes: BTreeMap<String, StringList> = always "schemes",
+    }
+
+    /// A key in a header, a query or a cookie.
+    #[derive(Default)]
+    pub struct APIKeySecurityScheme {
+        /// For people.
+        description: String = default "description",
+        /// `header`, `query` or `cookie`.
+        location: String = always "location" | "in",
+        /// Of the header, parameter or cookie.
+        name: String = always "name",
+    }
+
+    /// A scheme of the `Authorization` header.
+    #[derive(Default)]
+    pub struct HTTPAuthSecurityScheme {
+        /// For people.
+        description: String = default "description",
+        /// For example `Bearer`.
+        scheme: String = always "scheme",
+        /// For example `JWT`.
+        bearer_format: String = default "bearerFormat",
+    }
+
+    /// A token of an OAuth 2.0 server.
+    pub struct OAuth2SecurityScheme {
+        /// For people.
+        description: String = default "description",
+        /// How to get it.
+        flows: OAuthFlows = required "flows",
+        /// Of the server (RFC 8414).
+        oauth2_metadata_url: String = default "oauth2MetadataUrl",
+    }
+
+    /// A token of an OpenID provider.
+    #[derive(Default)]
+    pub struct OpenIdConnectSecurityScheme {
+        /// For people.
+        description: String = default "description",
+        /// Of the provider's metadata.
+        open_id_connect_url: String = always "openIdConnectUrl",
+    }
+
+    /// A client certificate.
+    #[derive(Default)]
+    pub struct MutualTlsSecurityScheme {
+        /// For people.
+        description: String = default "description",
+    }
+
+    /// A person agrees in a browser.
+    #[derive(Default)]
+    pub struct AuthorizationCodeOAuthFlow {
+        /// Where.
+        authorization_url: String = always "authorizationUrl",
+        /// Where tokens are given out.
+        token_url: String = always "tokenUrl",
+        /// Where they are renewed.
+        refresh_url: String = default "refreshUrl",
+        /// Descriptions by name.
+        scopes: BTreeMap<String, String> = always "scopes",
+        /// Whether PKCE is needed.
+        pkce_required: bool = default "pkceRequired",
+    }
+
+    /// The client is known itself.
+    #[derive(Default)]
+    pub struct ClientCredentialsOAuthFlow {
+        /// Where tokens are given out.
+        token_url: String = always "tokenUrl",
+        /// Where they are renewed.
+        refresh_url: String = default "refreshUrl",
+        /// Descriptions by name.
+        scopes: BTreeMap<String, String> = always "scopes",
+    }
+
+    /// Deprecated.
+    #[derive(Default)]
+    pub struct ImplicitOAuthFlow {
+        /// Where a person agrees.
+        authorization_url: String = default "authorizationUrl",
+        /// Where tokens are renewed.
+        refresh_url: String = default "refreshUrl",
+        /// Descriptions by name.
+        scopes: BTreeMap<String, String> = default "scopes",
+    }
+
+    /// Deprecated.
+    #[derive(Default)]
+    pub struct PasswordOAuthFlow {
+        /// Where tokens are given out.
+        token_url: String = default "tokenUrl",
+        /// Where they are renewed.
+        refresh_url: String = default "refreshUrl",
+        /// Descriptions by name.
+        scopes: BTreeMap<String, String> = default "scopes",
+    }
+
+    /// A person agrees on another device (RFC 8628).
+    #[derive(Default)]
+    pub struct DeviceCodeOAuthFlow {
+        /// Where the device asks.
+        device_authorization_url: String = always "deviceAuthorizationUrl",
+        /// Where tokens are given out.
+        token_url: String = always "tokenUrl",
+        /// Where they are renewed.
+        refresh_url: String = default "refreshUrl",
+        /// Descriptions by name.
+        scopes: BTreeMap<String, String> = always "scopes",
+    }
+}
+
+one_of! {
+    /// How to show who one is.
+    pub enum SecurityScheme {
+        /// By a key.
+        ApiKey(APIKeySecurityScheme) = "apiKeySecurityScheme",
+        /// By the `Authorization` header.
+        HttpAuth(HTTPAuthSecurityScheme) = "httpAuthSecurityScheme",
+        /// By a token of an OAuth 2.0 server.
+        OAuth2(OAuth2SecurityScheme) = "oauth2SecurityScheme",
+        /// By a token of an OpenID provider.
+        OpenIdConnect(OpenIdConnectSecurityScheme) = "openIdConnectSecurityScheme",
+        /// By a certificate.
+        MutualTls(MutualTlsSecurityScheme) = "mtlsSecurityScheme",
+    }
+
+    /// How a token is got.
+    pub enum OAuthFlows {
+        /// In a browser.
+        AuthorizationCode(AuthorizationCodeOAuthFlow) = "authorizationCode",
+        /// By the client alone.
+        ClientCredentials(ClientCredentialsOAuthFlow) = "clientCredentials",
+        /// Deprecated.
+        Implicit(ImplicitOAuthFlow) = "implicit",
+        /// Deprecated.
+        Password(PasswordOAuthFlow) = "password",
+        /// On another device.
+        DeviceCode(DeviceCodeOAuthFlow) = "deviceCode",
+    }
+}
+
+impl Wire for SecurityScheme {
+    // 0.3 tells them by `type`, as OpenAPI does.
+    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+        let members = Members::of(raw, at)?;
+        if let Some(found) = Self::read_member(&members)? {
+            return Ok(found);
+        }
+        match &*members.default::<String>("type", &[])? {
+            "apiKey" => APIKeySecurityScheme::read(raw, at).map(Self::ApiKey),
+            "http" => HTTPAuthSecurityScheme::read(raw, at).map(Self::HttpAuth),
+            "oauth2" => OAuth2SecurityScheme::read(raw, at).map(Self::OAuth2),
+            "openIdConnect" => OpenIdConnectSecurityScheme::read(raw, at).map(Self::OpenIdConnect),
+            "mutualTLS" => MutualTlsSecurityScheme::read(raw, at).map(Self::MutualTls),
+            _ => Err(at.error("is no security scheme that is known")),
+        }
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.write_member(out);
+    }
+}
+
+impl Wire for OAuthFlows {
+    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+        let found = Self::read_member(&Members::of(raw, at)?)?;
+        found.ok_or_else(|| at.error("has no flow that is known"))
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        self.write_member(out);
+    }
+}

@@ -1,0 +1,112 @@
+use callboard_message::TaskState;
+use callboard_message::json::quote_to;
+
+use crate::wire::Wire;
+
+/// Writes JSON at the end of a text.
+pub struct Writer<'a> {
+    out: &'a mut String,
+}
+
+impl<'a> Writer<'a> {
+    /// At the end of `out`.
+    pub fn new(out: &'a mut String) -> Self {
+        Self { out }
+    }
+
+    /// A string.
+    pub fn text(&mut self, text: &str) {
+        quote_to(text, self.out);
+    }
+
+    /// What is JSON already.
+    pub fn json(&mut self, json: &str) {
+        self.out.push_str(json);
+    }
+
+    /// The text itself, for who writes strings that need no escapes.
+    pub(crate) fn out(&mut self) -> &mut String {
+        self.out
+    }
+
+    pub(crate) fn object(&mut self) -> ObjectWriter<'_> {
+        self.out.push('{');
+        ObjectWriter { out: self.out, is_first: true }
+    }
+
+    pub(crate) fn list<'i, T: Wire + 'i>(&mut self, items: impl IntoIterator<Item = &'i T>) {
+        self.out.push('[');
+        for (nth, item) in items.into_iter().enumerate() {
+            if nth > 0 {
+                self.out.push(',');
+            }
+            item.write(self);
+        }
+        self.out.push(']');
+    }
+}
+
+/// An object that is being written. Ends with [`ObjectWriter::end`].
+pub(crate) struct ObjectWriter<'a> {
+    out: &'a mut String,
+    is_first: bool,
+}
+
+impl ObjectWriter<'_> {
+    /// A member's name; its value follows.
+    pub(crate) fn member(&mut self, name: &str) -> Writer<'_> {
+        if !std::mem::take(&mut self.is_first) {
+            self.out.push(',');
+        }
+        quote_to(name, self.out);
+        self.out.push(':');
+        Writer::new(self.out)
+    }
+
+    pub(crate) fn end(self) {
+        self.out.push('}');
+    }
+
+    pub(crate) fn always<T: Wire>(&mut self, name: &str, value: &T) {
+        value.write(&mut self.member(name));
+    }
+
+    pub(crate) fn required<T: Wire>(&mut self, name: &str, value: &T) {
+        self.always(name, value);
+    }
+
+    pub(crate) fn default<T: Wire>(&mut self, name: &str, value: &T) {
+        if !value.is_blank() {
+            self.always(name, value);
+        }
+    }
+
+    pub(crate) fn optional<T: Wire>(&mut self, name: &str, value: &Option<T>) {
+        if let Some(value) = value {
+            self.always(name, value);
+        }
+    }
+
+    pub(crate) fn hint<T: Wire>(&mut self, name: &str, value: &Option<T>) {
+        self.optional(name, value);
+    }
+
+    pub(crate) fn filter(&mut self, name: &str, value: &Option<TaskState>) {
+        self.optional(name, value);
+    }
+
+    pub(crate) fn state(&mut self, name: &str, value: &TaskState) {
+        self.always(name, value);
+    }
+
+    pub(crate) fn text(&mut self, name: &str, value: &str) {
+        self.member(name).text(value);
+    }
+
+    /// A string, unless it is empty.
+    pub(crate) fn words(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.text(name, value);
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! An agent with everything that A2A can show, a server around it, and a client that knows no types.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
+use callboard_macros::Message;
+use callboard_message::{Artifact, Content, Elicitation, Failure, FailureKind, Principal, PrincipalKind, Progress};
+use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust};
+use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use reqwest::{Client, Method, RequestBuilder, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+/// How long a test waits for what must happen.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// What `work` comes to, within [`SOON`].
+pub async fn soon<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work).await.expect("it did not happen in time")
+}
+
+/// Says it again.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String)]
+pub struct Echo {
+    pub text: String,
+}
+
+/// Adds.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = Sum)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    pub a: i64,
+    pub b: i64,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sum {
+    pub sum: i64,
+}
+
+/// Asks for a name, and says it.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, fallible)]
+pub struct Book {}
+
+/// Says that it works, then waits until the test lets it go on, or it is cancelled.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String)]
+pub struct Linger {}
+
+/// Gives pieces of one artifact, as many as asked for, each a number.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String)]
+pub struct Pieces {
+    pub count: u32,
+}
+
+/// Fails as it is told.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = (), fallible)]
+pub struct Fail {
+    pub kind: FailureKind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Seen {
+    Began,
+    Cancelled,
+    Finished,
+}
+
+/// What a test leaves unread, in events.
+const EVENTS_MAX: usize = 256;
+
+#[derive(Clone)]
+pub struct Everything {
+    seen: mpsc::Sender<Seen>,
+    go_on: watch::Receiver<bool>,
+}
+
+impl Agent for Everything {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>()
+            .sync::<Add>()
+            .sync::<Fail>()
+            .concurrent::<Book>(512)
+            .concurrent::<Linger>(512)
+            .concurrent::<Pieces>(512);
+    }
+}
+
+impl SyncHandler<Echo> for Everything {
+    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+        message.text
+    }
+}
+
+impl SyncHandler<Add> for Everything {
+    fn handle(&mut self, Add { a, b }: Add, _: &mut Cx) -> Sum {
+        Sum { sum: a.saturating_add(b) }
+    }
+}
+
+impl SyncHandler<Fail> for Everything {
+    fn handle(&mut self, message: Fail, _: &mut Cx) -> Result<(), Failure> {
+        Err(Failure::new(message.kind, "as told"))
+    }
+}
+
+impl ConcurrentHandler<Book> for Everything {
+    fn handle(&mut self, _: Book, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        async move {
+            let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+            let answer = cx.elicit(Elicitation::form("Which name?", form)).await?;
+            let name = answer.content().and_then(|content| content.text("name"));
+            Ok(name.map_or_else(|| "nobody".to_owned(), |name| format!("booked for {name}")))
+        }
+    }
+}
+
+impl ConcurrentHandler<Linger> for Everything {
+    fn handle(&mut self, _: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+        let (seen, mut go_on) = (self.seen.clone(), self.go_on.clone());
+        async move {
+            let _ = seen.try_send(Seen::Began);
+            cx.progress(Progress { done: 1.0, total: None, message: Some("lingering".into()) });
+            tokio::select! {
+                _ = go_on.wait_for(|go_on| *go_on) => {
+                    let _ = seen.try_send(Seen::Finished);
+                    "went on".into()
+                }
+                () = cx.cancelled() => {
+                    let _ = seen.try_send(Seen::Cancelled);
+                    String::new()
+                }
+            }
+        }
+    }
+}
+
+impl ConcurrentHandler<Pieces> for Everything {
+    fn handle(&mut self, message: Pieces, cx: Cx) -> impl Future<Output = String> + Send + 'static {
+        async move {
+            for nth in 1..=message.count {
+                let piece = Artifact::new("pieces", [Content::text(nth.to_string())]);
+                cx.artifact(if nth == 1 { piece } else { piece.appended(nth == message.count) });
+                // A stream is read between two pieces.
+                tokio::task::yield_now().await;
+            }
+            "done".into()
+        }
+    }
+}
+
+/// Makes [`Everything`], any number of them, and sees what they do.
+pub struct Watched {
+    pub seen: mpsc::Receiver<Seen>,
+    pub go_on: watch::Sender<bool>,
+    made: Everything,
+}
+
+impl Watched {
+    pub fn new() -> Self {
+        let (sender, seen) = mpsc::channel(EVENTS_MAX);
+        let (go_on, goes_on) = watch::channel(false);
+        Self { seen, go_on, made: Everything { seen: sender, go_on: goes_on } }
+    }
+
+    pub fn spawn(&self, system: &System) -> AgentRef {
+        let made = self.made.clone();
+        system.spawn_with(move || made.clone())
+    }
+
+    pub async fn event(&mut self) -> Seen {
+        soon(self.seen.recv()).await.expect("the agent is gone")
+    }
+}
+
+/// Knows whoever gives a name as their key.
+struct Names;
+
+impl BearerVerifier for Names {
+    fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+        let id = String::from_utf8_lossy(token).into_owned();
+        Some(match &*id {
+            "alice" | "bob" => Ok(Principal { id, kind: PrincipalKind::ApiKey, scopes: Vec::new(), purpose: None }),
+            _ => Err(CredentialError::Wrong),
+        })
+    }
+}
+
+/// `alice` and `bob` are keys, and nothing else is.
+pub fn named_keys() -> Access {
+    Access::Bearer(Arc::new([Box::new(Names)]))
+}
+
+/// Options for a server on a free port: peers without a credential are this machine's operator.
+pub fn options(listener: &TcpListener) -> A2aOptions {
+    let address = listener.local_addr().unwrap();
+    let mut options = A2aOptions::at(format!("http://{address}").parse().unwrap());
+    options.access = Trust::LoopbackOperator.into();
+    options.info.name = "everything".into();
+    options
+}
+
+/// [`Everything`] behind a listener on a free port. Ends with [`Served::stop`].
+pub struct Served {
+    pub address: SocketAddr,
+    pub system: System,
+    pub watched: Watched,
+    pub server: A2aServer,
+    pub named: NamedAgents,
+    handle: ServerHandle,
+}
+
+impl Served {
+    pub async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// With other options.
+    pub async fn with(change: impl FnOnce(&mut A2aOptions)) -> Self {
+        let system = System::start(1).unwrap();
+        let watched = Watched::new();
+        let agent = watched.spawn(&system);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut options = options(&listener);
+        change(&mut options);
+        let server = A2aServer::new(agent, options);
+        Self::serving(listener, system, watched, server, &ListenOptions::default())
+    }
+
+    pub fn serving(
+        listener: TcpListener,
+        system: System,
+        watched: Watched,
+        server: A2aServer,
+        listen: &ListenOptions,
+    ) -> Self {
+        let named = NamedAgents::default();
+        let serving = serve(listener, server.clone(), named.clone(), listen).unwrap();
+        let handle = serving.server.handle();
+        tokio::spawn(serving.server);
+        Self { address: serving.address, system, watched, server, named, handle }
+    }
+
+    /// A client of this server, at a path.
+    pub fn client(&self) -> Peer {
+        Peer::new(format!("http://{}", self.address))
+    }
+
+    pub async fn stop(self) {
+        self.handle.stop(false).await;
+        self.server.stop().await;
+        self.system.shutdown(Duration::ZERO).await;
+    }
+}
+
+/// A client: of the address' `/a2a` unless it is told otherwise.
+#[derive(Clone)]
+pub struct Peer {
+    http: Client,
+    base: String,
+    path: String,
+    headers: Vec<(String, String)>,
+}
+
+impl Peer {
+    pub fn new(base: impl Into<String>) -> Self {
+        let http = Client::builder().no_proxy().build().unwrap();
+        Self { http, base: base.into(), path: "/a2a".into(), headers: Vec::new() }
+    }
+
+    /// With another address.
+    pub fn at(&self, path: &str) -> Self {
+        Self { path: path.into(), ..self.clone() }
+    }
+
+    /// With one more header.
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut peer = self.clone();
+        peer.headers.push((name.into(), value.into()));
+        peer
+    }
+
+    /// With this key.
+    pub fn key(&self, key: &str) -> Self {
+        self.with("Authorization", &format!("Bearer {key}"))
+    }
+
+    /// A request below the address.
+    pub fn request(&self, method: Method, tail: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{}{tail}", self.base, self.path));
+        self.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+    }
+
+    /// Posts bytes as JSON.
+    pub async fn post(&self, tail: &str, body: impl Into<reqwest::Body>) -> Response {
+        let request = self.request(Method::POST, tail).header("Content-Type", "application/json").body(body);
+        soon(request.send()).await.unwrap()
+    }
+
+    /// A whole JSON-RPC response.
+    pub async fn rpc(&self, method: &str, params: Value) -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let response = self.post("", body).await;
+        assert_eq!(response.status(), 200, "{method}");
+        let answer: Value = serde_json::from_slice(&soon(response.bytes()).await.unwrap()).unwrap();
+        assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)), "{answer}");
+        answer
+    }
+
+    /// The result of a JSON-RPC request.
+    pub async fn result(&self, method: &str, params: Value) -> Value {
+        let mut answer = self.rpc(method, params).await;
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// The code of the error that a JSON-RPC request comes to.
+    pub async fn code(&self, method: &str, params: Value) -> i64 {
+        let answer = self.rpc(method, params).await;
+        answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {answer}"))
+    }
+
+    /// Status and body of a request of the HTTP+JSON binding.
+    pub async fn rest(&self, method: Method, tail: &str, body: Option<Value>) -> (u16, Value) {
+        let request = self.request(method, tail);
+        let request = match body {
+            Some(body) => request.header("Content-Type", "application/json").body(body.to_string()),
+            None => request,
+        };
+        let response = soon(request.send()).await.unwrap();
+        let (status, body) = (response.status().as_u16(), soon(response.bytes()).await.unwrap());
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    /// Opens the stream that a JSON-RPC request is answered with.
+    pub async fn stream(&self, method: &str, params: Value) -> Stream {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        Stream::of(self.post("", body).await)
+    }
+}
+
+/// An event stream that is read event by event.
+pub struct Stream {
+    response: Response,
+    decoder: SseDecoder,
+}
+
+impl Stream {
+    pub fn of(response: Response) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, decoder: SseDecoder::new(&SseLimits::default()) }
+    }
+
+    /// The next event as it came; `None` at the stream's end.
+    pub async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            if let Some(event) = self.decoder.next().unwrap() {
+                return Some(event);
+            }
+            let chunk = soon(self.response.chunk()).await.unwrap()?;
+            self.decoder.push(&chunk);
+        }
+    }
+
+    /// The JSON of the next event.
+    pub async fn event(&mut self) -> Option<Value> {
+        Some(serde_json::from_slice(&self.next().await?.data).unwrap())
+    }
+
+    /// The results of all that still comes, as JSON-RPC wraps them.
+    pub async fn results(&mut self) -> Vec<Value> {
+        let mut all = Vec::new();
+        while let Some(mut event) = self.event().await {
+            assert!(event.get("error").is_none(), "{event}");
+            all.push(event["result"].take());
+        }
+        all
+    }
+}
+
+/// A message of 1.0 with one text, under this id, for a skill.
+pub fn said(id: &str, text: &str, skill: &str) -> Value {
+    json!({
+        "messageId": id, "role": "ROLE_USER", "parts": [{ "text": text }], "metadata": { "skill": skill },
+    })
+}
+
+/// A message of 1.0 with one object, under this id, for a skill.
+pub fn given(id: &str, data: Value, skill: &str) -> Value {
+    json!({
+        "messageId": id, "role": "ROLE_USER", "parts": [{ "data": data }], "metadata": { "skill": skill },
+    })
+}

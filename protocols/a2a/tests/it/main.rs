@@ -1,0 +1,3 @@
+//! What the A2A server and client promise.
+
+mod kit;
