@@ -10,6 +10,7 @@ mod failure;
 pub mod json;
 #[doc(hidden)]
 pub mod message;
+mod plain;
 mod principal;
 mod question;
 mod raw;
@@ -24,6 +25,7 @@ pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;
 pub use failure::{Failure, FailureKind};
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
+pub use plain::FAILURE;
 pub use principal::{Principal, PrincipalKind};
 pub use question::{
     Answer, ElicitAction, ElicitAnswer, Elicitation, QUESTION_KEY, Question, Root, RootsAnswer, RootsRequest, Sample,

@@ -33,6 +33,7 @@ mod mailbox;
 mod model;
 mod notes;
 mod ops;
+pub mod outward;
 mod patterns;
 mod policy;
 mod pool;

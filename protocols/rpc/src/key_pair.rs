@@ -188,11 +188,15 @@ mod tests {
     fn unfit_keys_are_refused() {
         let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
         for algorithm in SigningAlgorithm::ALL {
-            for text in ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----"]
+            for text in
+                ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----"]
             {
                 assert!(KeyPair::from_pem(&text.into(), algorithm).is_err());
             }
-            assert_eq!(KeyPair::from_pem(&pem(ed25519.as_ref()), algorithm).is_ok(), algorithm == SigningAlgorithm::EdDsa);
+            assert_eq!(
+                KeyPair::from_pem(&pem(ed25519.as_ref()), algorithm).is_ok(),
+                algorithm == SigningAlgorithm::EdDsa
+            );
             assert_eq!(SigningAlgorithm::named(algorithm.name()), Some(algorithm));
         }
         assert_eq!((SigningAlgorithm::named("none"), SigningAlgorithm::named("HS256")), (None, None));

@@ -9,6 +9,8 @@ mod decode;
 mod egress;
 mod encode;
 mod error;
+#[cfg(feature = "client")]
+pub mod http1;
 mod id;
 mod json;
 mod json_error;

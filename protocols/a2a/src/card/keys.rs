@@ -171,9 +171,7 @@ impl Verifier<'_> {
             return false;
         }
         let verified = match self.0 {
-            Material::P256(point) => {
-                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature)
-            }
+            Material::P256(point) => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(message, signature),
             Material::Ed25519(x) => UnparsedPublicKey::new(&ED25519, x).verify(message, signature),
             Material::Rsa { n, e } => {
                 RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)

@@ -78,7 +78,8 @@ pub async fn verify_with(
     };
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
         let Some(url) = header_of(signature).ok().and_then(|header| header.text("jku")) else { continue };
-        let Some(url) = Url::parse(&url).ok().filter(|url| url.host_str().is_some_and(|host| is_of(host, hosts))) else {
+        let Some(url) = Url::parse(&url).ok().filter(|url| url.host_str().is_some_and(|host| is_of(host, hosts)))
+        else {
             continue;
         };
         let Ok(keys) = fetch_jwks(&url, egress).await else { continue };
@@ -117,9 +118,8 @@ pub enum FetchError {
 pub async fn fetch_jwks(url: &Url, egress: &Egress) -> Result<Jwks, FetchError> {
     let egress = egress.clone().https_only();
     egress.check(url)?;
-    let unavailable = |error: reqwest::Error| {
-        EgressError::among_causes(&error).map_or(FetchError::Unavailable, FetchError::Egress)
-    };
+    let unavailable =
+        |error: reqwest::Error| EgressError::among_causes(&error).map_or(FetchError::Unavailable, FetchError::Egress);
     let client = egress.client_builder().redirect(Policy::none()).timeout(JWKS_TIMEOUT).build().map_err(unavailable)?;
     let mut answer = client.get(url.clone()).send().await.map_err(unavailable)?;
     if answer.status() != 200 {

@@ -6,7 +6,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use callboard_message::{Content, RawObject, json};
+use callboard_message::{Content, RawObject};
 use serde_json::value::RawValue;
 
 use crate::wire::{Part, PartContent};
@@ -28,20 +28,6 @@ pub(crate) fn parts_of(content: &[Content]) -> Vec<Part> {
 /// Parts as blocks, in order.
 pub(crate) fn content_of(parts: &[Part]) -> Vec<Content> {
     parts.iter().map(block_of).collect()
-}
-
-/// A part of text, with nothing else said.
-pub(crate) fn text_part(text: impl Into<String>) -> Part {
-    plain(PartContent::Text(text.into()))
-}
-
-/// A data part, with nothing else said.
-pub(crate) fn data_part(data: Box<RawValue>) -> Part {
-    plain(PartContent::Data(data))
-}
-
-fn plain(content: PartContent) -> Part {
-    Part { content, metadata: None, filename: String::new(), media_type: String::new() }
 }
 
 /// A block as a part.
@@ -146,7 +132,7 @@ fn link_block(rest: &mut RawObject) -> Option<Made> {
 
 /// A block of a kind without a part, or that lacks what its kind has.
 fn unknown_block(block: &Content) -> Part {
-    Part { media_type: BLOCK_TYPE.to_owned(), ..data_part(block.0.to_raw()) }
+    Part { media_type: BLOCK_TYPE.to_owned(), ..Part::data(block.0.to_raw()) }
 }
 
 /// A part as a block.
@@ -164,7 +150,7 @@ pub(crate) fn block_of(part: &Part) -> Content {
     let rest = rest.unwrap_or_default();
     // What the block itself will say again when it is read as a part.
     let (mut block, says_name, says_type) = match content {
-        PartContent::Text(text) => text_or_resource(rest, text, media_type),
+        PartContent::Text(text) => text_or_resource(rest, text, filename, media_type),
         PartContent::Raw(raw) => bytes_block(rest, raw, filename, media_type),
         PartContent::Url(url) => {
             let name = if filename.is_empty() { url } else { filename };
@@ -176,7 +162,7 @@ pub(crate) fn block_of(part: &Part) -> Content {
         }
         PartContent::Data(data) => {
             let mut block = RawObject::new().with("type", "text");
-            block.set_raw("text", json::quoted(data.get()));
+            block.set("text", data.get());
             let mut block = joined(block, rest);
             put_meta(&mut block, DATA, true);
             (block, filename.is_empty(), media_type.is_empty())
@@ -222,18 +208,18 @@ fn take_rest(metadata: &mut Option<RawObject>, content: &PartContent, media_type
     Some(rest)
 }
 
-fn text_or_resource(mut rest: RawObject, text: &str, media_type: &str) -> (RawObject, bool, bool) {
+fn text_or_resource(mut rest: RawObject, text: &str, filename: &str, media_type: &str) -> (RawObject, bool, bool) {
     if let Some(mut resource) = rest.object("resource").filter(|_| rest.has("type")) {
         if !media_type.is_empty() {
             resource.set("mimeType", media_type);
         }
-        resource.set_raw("text", json::quoted(text));
+        resource.set("text", text);
         rest.set("resource", resource);
-        return (rest, true, true);
+        return (rest, filename.is_empty(), true);
     }
     let mut block = RawObject::new().with("type", "text");
-    block.set_raw("text", json::quoted(text));
-    (joined(block, rest), true, media_type.is_empty())
+    block.set("text", text);
+    (joined(block, rest), filename.is_empty(), media_type.is_empty())
 }
 
 fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &str) -> (RawObject, bool, bool) {

@@ -88,7 +88,10 @@ pub(super) fn version(request: &HttpRequest) -> String {
         return String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
     }
     let mut query = form_urlencoded::parse(request.query_string().as_bytes());
-    query.find(|(name, _)| name.eq_ignore_ascii_case(VERSION)).map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+    query
+        .find(|(name, _)| name.eq_ignore_ascii_case(VERSION))
+        .map(|(_, value)| value.trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// Whether a parameter of a query is the version.

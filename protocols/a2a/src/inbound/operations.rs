@@ -99,18 +99,22 @@ impl Asked {
                 read.task_id = task;
                 Self::CreateConfig(read)
             }
-            Operation::GetTaskPushNotificationConfig => {
-                Self::GetConfig(GetTaskPushNotificationConfigRequest { task_id: task, id: config, ..Default::default() })
-            }
-            Operation::ListTaskPushNotificationConfigs => {
-                let query = query::object(query)?.with("taskId", &task);
-                Self::ListConfigs(ListTaskPushNotificationConfigsRequest::from_raw(&query.to_raw())?)
-            }
-            Operation::DeleteTaskPushNotificationConfig => Self::DeleteConfig(DeleteTaskPushNotificationConfigRequest {
+            Operation::GetTaskPushNotificationConfig => Self::GetConfig(GetTaskPushNotificationConfigRequest {
                 task_id: task,
                 id: config,
                 ..Default::default()
             }),
+            Operation::ListTaskPushNotificationConfigs => {
+                let query = query::object(query)?.with("taskId", &task);
+                Self::ListConfigs(ListTaskPushNotificationConfigsRequest::from_raw(&query.to_raw())?)
+            }
+            Operation::DeleteTaskPushNotificationConfig => {
+                Self::DeleteConfig(DeleteTaskPushNotificationConfigRequest {
+                    task_id: task,
+                    id: config,
+                    ..Default::default()
+                })
+            }
             Operation::GetExtendedAgentCard => Self::ExtendedCard(GetExtendedAgentCardRequest::default()),
         };
         let named = asked.tenant_mut();
@@ -180,9 +184,7 @@ impl Asked {
                     false => Ok(()),
                 }
             }
-            Self::GetConfig(asked) => {
-                ids([("tenant", &asked.tenant), ("taskId", &asked.task_id), ("id", &asked.id)])
-            }
+            Self::GetConfig(asked) => ids([("tenant", &asked.tenant), ("taskId", &asked.task_id), ("id", &asked.id)]),
             Self::ListConfigs(asked) => {
                 ids([("tenant", &asked.tenant), ("taskId", &asked.task_id), ("pageToken", &asked.page_token)])
             }

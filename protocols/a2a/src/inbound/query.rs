@@ -37,7 +37,10 @@ mod tests {
         for (query, json) in [
             ("", "{}"),
             ("historyLength=3", r#"{"historyLength":"3"}"#),
-            ("status=TASK_STATE_WORKING&includeArtifacts=true", r#"{"status":"TASK_STATE_WORKING","includeArtifacts":"true"}"#),
+            (
+                "status=TASK_STATE_WORKING&includeArtifacts=true",
+                r#"{"status":"TASK_STATE_WORKING","includeArtifacts":"true"}"#,
+            ),
             ("contextId=a%20b%26c+d&pageToken=%22", r#"{"contextId":"a b&c d","pageToken":"\""}"#),
         ] {
             assert_eq!(object(query).ok().map(|o| o.to_raw().get().to_owned()).as_deref(), Some(json), "{query}");

@@ -176,8 +176,17 @@ mod tests {
         ] {
             assert_eq!(route(&method, tail), Routed::Allow(allow), "{method} {tail}");
         }
-        let bad_paths =
-            ["", "/", "/v1", "/nothing", "/a/b/tasks", "/tasks/a/b", "/v1/east/tasks", "/v1/extendedAgentCard", "/card"];
+        let bad_paths = [
+            "",
+            "/",
+            "/v1",
+            "/nothing",
+            "/a/b/tasks",
+            "/tasks/a/b",
+            "/v1/east/tasks",
+            "/v1/extendedAgentCard",
+            "/card",
+        ];
         for tail in bad_paths.into_iter().chain(["/%FF/tasks", "//tasks", "/tasks/t/pushNotificationConfigs/c/d"]) {
             assert_eq!(route(&Method::GET, tail), Routed::Nowhere, "{tail}");
         }

@@ -15,13 +15,13 @@ use serde_json::value::RawValue;
 
 use super::admit::{self, Head};
 use super::calls::Calls;
+use super::jsonrpc;
 use super::operations::{self, Answer, Asked};
 use super::options::A2aOptions;
 use super::push::PushDesk;
 use super::reply::{self, Binding};
 use super::rest::{self, Route, Routed};
 use super::sse::{self, Streams};
-use super::jsonrpc;
 use crate::card::Cards;
 use crate::{A2aError, Dialect, ErrorKind};
 

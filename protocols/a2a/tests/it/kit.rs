@@ -117,7 +117,8 @@ impl SyncHandler<Fail> for Everything {
 impl ConcurrentHandler<Book> for Everything {
     fn handle(&mut self, _: Book, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         async move {
-            let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+            let form =
+                json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
             let answer = cx.elicit(Elicitation::form("Which name?", form)).await?;
             let name = answer.content().and_then(|content| content.text("name"));
             Ok(name.map_or_else(|| "nobody".to_owned(), |name| format!("booked for {name}")))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, Named, RawObject};
+use callboard_runtime::outward::{admit, bounded, judge_reply};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -12,9 +13,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::hub::Hub;
 use super::keeper;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
-use crate::outbound::{
-    ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring, admit, bounded, judge_reply,
-};
+use crate::outbound::{ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring};
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]
@@ -44,7 +43,7 @@ impl Bridge {
     /// See [`ClientError`].
     pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
         options.client.fit(&endpoint)?;
-        let http = Clients::new(&options.client)?;
+        let http = options.client.clients()?;
         Ok(Self {
             name: name.into(),
             endpoint,

@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, Named};
+use callboard_rpc::http1::Clients;
+use callboard_runtime::outward::{admit, bounded, judge_reply};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connect::Wiring;
-use super::errand::{Errand, admit, bounded, judge_reply};
-use super::link::Clients;
+use super::errand::Errand;
 use super::news::News;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
 use super::unwrap::plain_value;
@@ -49,7 +50,7 @@ impl McpClient {
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
         options.fit(&endpoint)?;
-        let http = Clients::new(&options)?;
+        let http = options.clients()?;
         Ok(Self {
             endpoint,
             options: Arc::new(options),

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::RawObject;
+use callboard_rpc::http1::Clients;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -12,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::ear::Ear;
 use super::legacy;
-use super::link::{Clients, Http, Link, LinkError, lock};
+use super::link::{Http, Link, LinkError, lock};
 use super::listen;
 use super::modern::{self, Discovered};
 use super::news::News;

@@ -4,10 +4,7 @@ use callboard_message::surface::{
     CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates, ListResources,
     ListTools, RESERVED_PREFIX, ReadResource, Subscribe, Unsubscribe,
 };
-use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawObject, RawReply};
-use callboard_runtime::{Crossing, Cx, Direction};
-use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use callboard_message::{Failure, FailureKind, Message, Named, RawObject};
 
 use crate::wire::hmcp;
 
@@ -74,51 +71,4 @@ fn forward(params: &RawObject) -> Result<Errand, Failure> {
         None => RawObject::new(),
     };
     Ok(Errand::Request { method, params })
-}
-
-/// Whether the message may leave for `server`.
-///
-/// # Errors
-/// The policy's, and where the call has used up its hops.
-pub(crate) async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
-    if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
-        return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
-    }
-    cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
-}
-
-/// The reply of `server` to `message`, if the policy lets it in.
-///
-/// # Errors
-/// The failure that came in its place, or the policy's.
-pub(crate) async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
-    cx.system().policy().judge_reply(crossing(message, RawValue::NULL, cx, server), reply).await
-}
-
-fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a str) -> Crossing<'a> {
-    Crossing {
-        direction: Direction::Outbound,
-        principal: cx.principal(),
-        call: cx.call().map_or_else(CallId::fresh, |call| call.id),
-        agent: server,
-        message,
-        payload,
-    }
-}
-
-/// What `work` comes to, until `deadline` and as long as the call `cx` is wanted.
-pub(crate) async fn bounded<T>(
-    cx: &Cx,
-    deadline: Instant,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    let timed_out = || Failure::new(FailureKind::TimedOut, "no response in time");
-    tokio::select! {
-        // The deadline cancels too.
-        () = cx.cancelled() => Err(match Instant::now() < deadline {
-            true => Failure::new(FailureKind::Cancelled, "the call was cancelled"),
-            false => timed_out(),
-        }),
-        done = timeout_at(deadline, work) => done.unwrap_or_else(|_| Err(timed_out())),
-    }
 }

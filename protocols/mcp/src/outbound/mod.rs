@@ -37,14 +37,17 @@ pub use options::{
     ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CHILD_END_GRACE,
     CONNECT_TIMEOUT_DEFAULT, ChildCommand, ClientError, ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice,
     HANDSHAKE_TIMEOUT_DEFAULT, PAGES_MAX_DEFAULT, PROBE_TIMEOUT_DEFAULT, QUESTIONS_AT_ONCE_MAX, RECONNECTS_MAX_DEFAULT,
-    RETRY_DEFAULT, RETRY_MAX, ROUNDS_MAX_DEFAULT, SUBSCRIPTIONS_MAX, TOOL_CACHE_TIME_MAX, TOOLS_REMEMBERED_MAX,
+    ROUNDS_MAX_DEFAULT, SUBSCRIPTIONS_MAX, TOOL_CACHE_TIME_MAX, TOOLS_REMEMBERED_MAX,
 };
+
+pub use callboard_rpc::http1::{RETRY_DEFAULT, RETRY_MAX};
 
 pub use crate::wire::{Era, Revision};
 
+pub(crate) use callboard_rpc::http1::Clients;
 pub(crate) use connect::Wiring;
-pub(crate) use errand::{Errand, admit, bounded, judge_reply};
-pub(crate) use link::{Clients, LinkError, lock};
+pub(crate) use errand::Errand;
+pub(crate) use link::{LinkError, lock};
 pub(crate) use news::News;
 pub(crate) use session::Session;
 pub(crate) use tool_book::{Hints, ToolBook};

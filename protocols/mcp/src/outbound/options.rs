@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use callboard_message::{Abilities, LogLevel, RawObject};
 use callboard_rpc::Limits;
+use callboard_rpc::http1::{Clients, Connector};
 use callboard_runtime::Caller;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -36,10 +37,6 @@ pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
 pub const ANSWERS_AT_ONCE_MAX: usize = 32;
 /// Most times in a row that a broken stream is taken up again without anything new on it, by default.
 pub const RECONNECTS_MAX_DEFAULT: u32 = 5;
-/// How long to wait before a broken stream is taken up again, where the server doesn't say.
-pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
-/// The longest wait that a server may ask for before a stream is taken up again.
-pub const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Most pages that are fetched of one list, by default: a server that never ends one is stopped there.
 pub const PAGES_MAX_DEFAULT: u32 = 100;
 /// Most resources whose changes one client is told of.
@@ -239,6 +236,14 @@ impl ClientOptions {
             true => Err(ClientError::Era),
             false => Ok(()),
         }
+    }
+
+    /// HTTP clients without connections yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Client`].
+    pub(crate) fn clients(&self) -> Result<Clients, ClientError> {
+        Ok(Clients::new(Connector::new(self.connect_timeout).map_err(ClientError::Client)?))
     }
 
     /// The same options with a header that goes with each HTTP request. Its value is never printed.

@@ -1,5 +1,6 @@
 //! Members of `_meta` that belong to one hop or to the protocol itself.
 
+pub use callboard_message::FAILURE;
 use callboard_message::{RawMembers, RawObject, TraceContext};
 use serde_json::value::RawValue;
 
@@ -19,8 +20,6 @@ pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// W3C Trace Context.
 pub const TRACEPARENT: &str = "traceparent";
-/// A failure of ours behind a tool error: `kind` and `data`.
-pub const FAILURE: &str = "callboard/failure";
 
 /// Why the caller asks, for policies that look at it: a string.
 pub const PURPOSE: &str = "callboard/purpose";

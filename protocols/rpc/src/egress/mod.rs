@@ -86,13 +86,7 @@ impl Egress {
 
     /// Nowhere, until a network is named.
     pub fn nowhere() -> Self {
-        Self {
-            public: false,
-            loopback: false,
-            https_only: false,
-            networks: Vec::new(),
-            lookup: Arc::new(SystemLookup),
-        }
+        Self { public: false, loopback: false, https_only: false, networks: Vec::new(), lookup: Arc::new(SystemLookup) }
     }
 
     /// This machine too: for development and tests.

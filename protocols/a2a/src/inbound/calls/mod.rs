@@ -84,11 +84,7 @@ impl Calls {
         later()
     }
 
-    pub(crate) async fn send(
-        &self,
-        _who: &Who,
-        _request: SendMessageRequest,
-    ) -> Result<SendMessageResponse, A2aError> {
+    pub(crate) async fn send(&self, _who: &Who, _request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
         later()
     }
 
@@ -98,12 +94,7 @@ impl Calls {
     }
 
     /// First the task, then what happens to it, until it ends; with `last_event` as it was then, and all that came after.
-    pub(crate) async fn subscribe(
-        &self,
-        _who: &Who,
-        _id: &str,
-        _last_event: Option<u64>,
-    ) -> Result<Events, A2aError> {
+    pub(crate) async fn subscribe(&self, _who: &Who, _id: &str, _last_event: Option<u64>) -> Result<Events, A2aError> {
         later()
     }
 

@@ -1,1 +1,234 @@
+//! Which skill a message is for, and what it gives it. Nothing is guessed: what doesn't fit is answered with what would.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use callboard_message::surface::Converse;
+use callboard_message::{Message as _, RawObject};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::skills::{ANY_MODE, Skill, Skills};
+use crate::convert::content_of;
+use crate::wire::{Message, Part, PartContent, SendMessageRequest};
+use crate::{A2aError, ErrorKind};
+
+/// Members of a message's or a request's metadata that name a skill.
+const SKILL_NAMES: [&str; 3] = ["skill", "skillId", "skill_id"];
+/// Members of a data part that does.
+const CALL_NAMES: [&str; 3] = ["skill", "name", "tool"];
+/// Its members that hold the arguments.
+const CALL_ARGUMENTS: [&str; 3] = ["arguments", "args", "input"];
+/// Properties that take a text where several could.
+const TEXT_PROPERTIES: [&str; 5] = ["text", "message", "query", "prompt", "input"];
+/// Skills that an error names at most.
+const SKILLS_NAMED_MAX: usize = 32;
+
+/// What a message asks for.
+#[derive(Debug)]
+pub(super) struct Picked {
+    /// A skill's name, or [`Converse::NAME`].
+    pub(super) skill: String,
+    /// A JSON object.
+    pub(super) arguments: Box<RawValue>,
+}
+
+/// `context`: the conversation that the message begins or belongs to.
+///
+/// # Errors
+/// `InvalidParams` where no skill fits, or something is missing; `ContentTypeNotSupported`.
+pub(super) fn pick(skills: &Skills, request: &SendMessageRequest, context: &str) -> Result<Picked, A2aError> {
+    let message = &request.message;
+    let named = |metadata: &Option<RawObject>| {
+        let metadata = metadata.as_ref()?;
+        SKILL_NAMES.iter().find_map(|name| metadata.text(name))
+    };
+    let wanted = named(&message.metadata).or_else(|| named(&request.metadata));
+    if let Some(wanted) = &wanted {
+        return match skills.get(wanted) {
+            Some(skill) => fitted(skill, arguments_of(skill, message)?),
+            None if skills.converses => Ok(conversed(message, context, Some(wanted))),
+            None => Err(which(skills, "there is no skill of that name")),
+        };
+    }
+    if let Some((skill, arguments)) = call_in_data(skills, message) {
+        return fitted(skill, arguments);
+    }
+    if skills.converses {
+        return Ok(conversed(message, context, None));
+    }
+    let needs_one_text = |skill: &&Skill| Form::of(skill).needs_one_text();
+    let mut talkers = skills.all.iter().filter(needs_one_text);
+    let skill = match (&*skills.all, talkers.next(), talkers.next()) {
+        ([only], ..) => only,
+        (_, Some(only), None) => only,
+        _ => return Err(which(skills, "say in `metadata.skill` which skill this is for")),
+    };
+    fitted(skill, arguments_of(skill, message)?)
+}
+
+fn which(skills: &Skills, why: &str) -> A2aError {
+    let names: Vec<&str> = skills.all.iter().take(SKILLS_NAMED_MAX).map(|skill| &*skill.spec.name).collect();
+    A2aError::new(ErrorKind::InvalidParams, format!("{why}: {}", names.join(", ")))
+}
+
+/// The whole message, to an agent that converses.
+fn conversed(message: &Message, context: &str, skill: Option<&str>) -> Picked {
+    let mut body = Converse::of(content_of(&message.parts)).0.with("key", &message.message_id).with("context", context);
+    if let Some(skill) = skill {
+        body.set("skill", skill);
+    }
+    if let Some(metadata) = &message.metadata {
+        body.set("metadata", metadata);
+    }
+    Picked { skill: Converse::NAME.to_owned(), arguments: body.to_raw() }
+}
+
+/// A call written out in the only data part: which skill, and its arguments.
+fn call_in_data<'a>(skills: &'a Skills, message: &Message) -> Option<(&'a Skill, RawObject)> {
+    let [Part { content: PartContent::Data(data), .. }] = &*message.parts else { return None };
+    let data = RawObject::parse(data).ok()?;
+    let skill = CALL_NAMES.iter().find_map(|name| skills.get(&data.text(name)?))?;
+    let arguments = CALL_ARGUMENTS.iter().find_map(|name| data.object(name))?;
+    Some((skill, arguments))
+}
+
+fn fitted(skill: &Skill, arguments: RawObject) -> Result<Picked, A2aError> {
+    let missing: Vec<_> = Form::of(skill).required.into_iter().filter(|name| !arguments.has(name)).collect();
+    if !missing.is_empty() {
+        let why = format!("`{}` needs: {}", skill.spec.name, missing.join(", "));
+        return Err(A2aError::new(ErrorKind::InvalidParams, why));
+    }
+    Ok(Picked { skill: skill.spec.name.clone(), arguments: arguments.to_raw() })
+}
+
+/// What a message gives to a skill.
+fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError> {
+    let form = Form::of(skill);
+    let mut files = Vec::new();
+    let (mut data, mut texts) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        takes(skill, &form, part)?;
+        match &part.content {
+            PartContent::Text(text) => texts.push(&**text),
+            PartContent::Data(value) => data.push(value),
+            PartContent::Raw(_) | PartContent::Url(_) => files.push(part),
+        }
+    }
+    let text = texts.join("\n");
+    let mut arguments = match &*data {
+        [] => serde_json::from_str::<RawObject>(text.trim()).ok(),
+        [one] => Some(RawObject::parse(one).map_err(|_| form.refusal("a data part that is an object"))?),
+        _ => return Err(form.refusal("one data part")),
+    };
+    if arguments.is_none() || !data.is_empty() {
+        let given = arguments.get_or_insert_default();
+        match form.text_property().filter(|_| !text.is_empty()) {
+            Some(property) if !given.has(property) => given.set(property, &text),
+            None if data.is_empty() && files.is_empty() && !text.is_empty() && !form.properties.is_empty() => {
+                return Err(form.refusal("a data part"));
+            }
+            _ => {}
+        }
+    }
+    let mut arguments = arguments.unwrap_or_default();
+    let mut places = form.file_properties().filter(|name| !arguments.has(name)).collect::<Vec<_>>().into_iter();
+    let mut placed = Vec::new();
+    for file in files {
+        match (places.next(), &file.content) {
+            (Some(name), PartContent::Raw(bytes)) => placed.push((name, STANDARD.encode(bytes))),
+            (Some(name), PartContent::Url(url)) => placed.push((name, url.clone())),
+            _ => return Err(form.refusal("fewer files")),
+        }
+    }
+    for (name, value) in placed {
+        arguments.set(name, value);
+    }
+    Ok(arguments)
+}
+
+/// Whether a skill takes a part of that media type at all.
+fn takes(skill: &Skill, form: &Form<'_>, part: &Part) -> Result<(), A2aError> {
+    let media_type = part.media_type.split(';').next().unwrap_or_default().trim().to_lowercase();
+    let is_file = matches!(part.content, PartContent::Raw(_) | PartContent::Url(_));
+    let takes_files = is_file && form.file_properties().next().is_some();
+    let fits = |mode: &String| {
+        mode == ANY_MODE
+            || mode.eq_ignore_ascii_case(&media_type)
+            || mode.strip_suffix('*').is_some_and(|family| media_type.starts_with(&family.to_lowercase()))
+    };
+    let is_taken = match (is_file, media_type.is_empty()) {
+        (false, true) => true,
+        (true, _) if takes_files => true,
+        (true, true) => skill.input_modes.iter().any(|mode| mode == ANY_MODE),
+        (_, false) => skill.input_modes.iter().any(fits),
+    };
+    if is_taken {
+        return Ok(());
+    }
+    let why = format!("`{}` takes {} only", skill.spec.name, skill.input_modes.join(", "));
+    Err(A2aError::new(ErrorKind::ContentTypeNotSupported, why))
+}
+
+/// The arguments of a skill, as far as its schema says.
+struct Form<'a> {
+    skill: &'a str,
+    properties: Vec<(&'a str, &'a Value)>,
+    required: Vec<&'a str>,
+}
+
+impl<'a> Form<'a> {
+    fn of(skill: &'a Skill) -> Self {
+        let schema = &skill.spec.input_schema;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            skill: &skill.spec.name,
+            properties: properties.into_iter().flat_map(Map::iter).map(|(name, of)| (&**name, of)).collect(),
+            required: required.filter_map(Value::as_str).collect(),
+        }
+    }
+
+    fn strings(&self) -> impl Iterator<Item = &'a str> {
+        let is_text = |of: &Value| is_string(of) && !is_file(of);
+        self.properties.iter().filter(move |(_, of)| is_text(of)).map(|(name, _)| *name)
+    }
+
+    fn needs_one_text(&self) -> bool {
+        matches!(&*self.required, [only] if self.strings().any(|name| name == *only))
+    }
+
+    /// Where a text goes.
+    fn text_property(&self) -> Option<&'a str> {
+        let only = |mut names: Vec<&'a str>| names.pop().filter(|_| names.is_empty());
+        only(self.strings().filter(|name| self.required.contains(name)).collect())
+            .or_else(|| only(self.strings().collect()))
+            .or_else(|| TEXT_PROPERTIES.into_iter().find(|name| self.strings().any(|other| other == *name)))
+    }
+
+    /// Where files go.
+    fn file_properties(&self) -> impl Iterator<Item = &'a str> {
+        self.properties.iter().filter(|(_, of)| is_file(of)).map(|(name, _)| *name)
+    }
+
+    fn refusal(&self, wanted: &str) -> A2aError {
+        let names: Vec<&str> = match self.required.is_empty() {
+            true => self.properties.iter().map(|(name, _)| *name).collect(),
+            false => self.required.clone(),
+        };
+        let why = format!("`{}` takes {wanted}, with: {}", self.skill, names.join(", "));
+        A2aError::new(ErrorKind::InvalidParams, why)
+    }
+}
+
+fn is_string(of: &Value) -> bool {
+    match of.get("type") {
+        Some(Value::String(kind)) => kind == "string",
+        // `Option<String>` is a string or nothing.
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "string"),
+        _ => false,
+    }
+}
+
+fn is_file(of: &Value) -> bool {
+    is_string(of) && of.get("contentEncoding").is_some_and(|encoding| encoding == "base64")
+}

@@ -1,13 +1,33 @@
 //! What an agent can do: its message types, or the tools that it lists itself.
 
-use callboard_message::{MessageSpec, RawObject};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
+use callboard_message::{Change, Failure, FailureKind, Message, MessageSpec, RawObject, RawReply};
+use callboard_runtime::{
+    Agent, AgentRef, CallMeta, Changed, Crossing, Cx, Direction, Handlers, OnRestart, SyncHandler,
+};
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// How long a list of tools is believed of an agent that doesn't tell of changes.
+const LIST_KEPT_FOR: Duration = Duration::from_secs(60);
+/// Most tools that are read of one list.
+const LIST_SKILLS_MAX: usize = 4_096;
+/// What a skill takes that doesn't say otherwise.
+const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
+/// Any media type.
+pub(super) const ANY_MODE: &str = "*/*";
 
 /// What an agent can do.
 #[derive(Debug, Default)]
 pub(crate) struct Skills {
     /// In the agent's order.
     pub(crate) all: Vec<Skill>,
-    /// It also takes what somebody says in no skill's words ([`callboard_message::surface::Converse`]).
+    /// It also takes what somebody says in no skill's words ([`Converse`]).
     pub(crate) converses: bool,
 }
 
@@ -20,4 +40,219 @@ pub(crate) struct Skill {
     pub(crate) input_modes: Vec<String>,
     /// The media types that it may answer with.
     pub(crate) output_modes: Vec<String>,
+}
+
+impl Skills {
+    pub(crate) fn get(&self, name: &str) -> Option<&Skill> {
+        self.all.iter().find(|skill| skill.spec.name == name)
+    }
+}
+
+impl Skill {
+    fn new(spec: MessageSpec) -> Self {
+        let modes = |name| {
+            let stated: Option<Vec<String>> = spec.more.read(name);
+            stated.filter(|modes| !modes.is_empty()).unwrap_or_else(|| MODES_DEFAULT.map(str::to_owned).to_vec())
+        };
+        Self { input_modes: modes("inputModes"), output_modes: modes("outputModes"), spec }
+    }
+}
+
+/// How a message's words reach the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// A message type of its own.
+    Message,
+    /// A tool that it lists itself.
+    Tool,
+    /// As somebody said them.
+    Converse,
+}
+
+/// The agent behind an address.
+pub(super) struct Callee {
+    agent: AgentRef,
+    /// What the policy knows it by.
+    name: String,
+    lists: Option<Listed>,
+    /// Of message types; of an agent that lists its tools whether it converses.
+    own: Arc<Skills>,
+}
+
+/// The tools that an agent lists, as far as they are known.
+struct Listed {
+    known: Mutex<Option<(Instant, Arc<Skills>)>>,
+    is_stale: Arc<AtomicBool>,
+    /// Hears of changes.
+    follower: AgentRef,
+}
+
+impl Callee {
+    pub(super) fn new(agent: AgentRef) -> Self {
+        let specs = agent.specs();
+        let handles = |name: &str| specs.iter().any(|spec| spec.name == name);
+        let converses = handles(Converse::NAME);
+        let lists = (agent.is_outside() || handles(ListTools::NAME)).then(|| Listed::of(&agent));
+        let own = |spec: &MessageSpec| lists.is_none() && !spec.name.starts_with(RESERVED_PREFIX);
+        let all = specs.into_iter().filter(own).map(Skill::new).collect();
+        Self { name: agent.to_string(), lists, own: Arc::new(Skills { all, converses }), agent }
+    }
+
+    pub(super) fn agent(&self) -> &AgentRef {
+        &self.agent
+    }
+
+    /// What it can do, as far as that is known by now. `call` asks it where it has to be asked.
+    pub(super) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, Failure> {
+        let Some(listed) = &self.lists else { return Ok(self.own.clone()) };
+        let mut known = listed.known.lock().await;
+        let is_stale = listed.is_stale.swap(false, Ordering::AcqRel);
+        if let Some((at, skills)) = known.as_ref().filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR) {
+            tracing::trace!(agent = self.name, age = ?at.elapsed(), "tools known");
+            return Ok(skills.clone());
+        }
+        let all = self.list(&call).await.inspect_err(|_| listed.is_stale.store(true, Ordering::Release))?;
+        let skills = Arc::new(Skills { all, converses: self.own.converses });
+        *known = Some((Instant::now(), skills.clone()));
+        Ok(skills)
+    }
+
+    async fn list(&self, call: &CallMeta) -> Result<Vec<Skill>, Failure> {
+        let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
+        loop {
+            let mut params = RawObject::new();
+            if let Some(cursor) = cursor {
+                params.set_raw("cursor", cursor);
+            }
+            let page = self.agent.ask_named(ListTools::NAME, params.to_raw(), Some(Arc::new(call.clone()))).await?;
+            let mut page = RawObject::parse(&page).map_err(|_| Failure::internal("a list of tools can't be read"))?;
+            let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
+            all.extend(tools.into_iter().filter_map(spec_of).map(Skill::new));
+            cursor = page.remove("nextCursor").filter(|cursor| cursor.get() != "null");
+            if cursor.is_none() || all.len() >= LIST_SKILLS_MAX {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// How `skill` is asked.
+    pub(super) fn route(&self, skill: &str) -> Route {
+        match (skill == Converse::NAME, &self.lists) {
+            (true, _) => Route::Converse,
+            (false, Some(_)) => Route::Tool,
+            (false, None) => Route::Message,
+        }
+    }
+
+    /// Whether what `skill` answers is a tool result, and no plain value.
+    pub(super) fn answers_result(&self, skill: &str) -> bool {
+        match self.route(skill) {
+            Route::Converse | Route::Tool => true,
+            Route::Message => self.own.get(skill).is_none_or(|skill| skill.spec.output_schema.is_none()),
+        }
+    }
+
+    /// What becomes of a task where the process ends in the midst of it.
+    pub(super) fn on_restart(&self, skills: &Skills, skill: &str) -> OnRestart {
+        if skill == Converse::NAME {
+            let converse = self.agent.specs().into_iter().find(|spec| spec.name == skill);
+            return converse.map_or(OnRestart::Fail, |spec| OnRestart::of(&spec));
+        }
+        skills.get(skill).map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
+    }
+
+    /// The call, if the policy lets it in. What is asked and answered in its course is shown to the policy too.
+    pub(super) async fn judged(&self, skill: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
+        if call.hops > call.hops_max {
+            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+        }
+        let system = self.agent.system();
+        system.policy().judge(self.crossing(skill, payload, &call)).await?;
+        Ok(call)
+    }
+
+    /// Asks, as part of a call that was judged. Dropped, it cancels whatever the call caused elsewhere.
+    pub(super) async fn ask(&self, skill: &str, arguments: &RawValue, call: CallMeta) -> RawReply {
+        let call = call.judged(self.agent.system(), Direction::Inbound, &self.name);
+        let (principal, id) = (call.principal.clone(), call.id);
+        let gone = call.cancel.clone().drop_guard();
+        let reply = match self.route(skill) {
+            Route::Tool => {
+                let CallTool(params) = CallTool::new(skill, arguments);
+                self.agent.ask_named(CallTool::NAME, params.to_raw(), Some(Arc::new(call))).await
+            }
+            Route::Message | Route::Converse => {
+                self.agent.ask_named(skill, arguments.to_owned(), Some(Arc::new(call))).await
+            }
+        };
+        gone.disarm();
+        let crossing = Crossing {
+            direction: Direction::Inbound,
+            principal: &principal,
+            call: id,
+            agent: &self.name,
+            message: skill,
+            payload: RawValue::NULL,
+        };
+        self.agent.system().policy().judge_reply(crossing, reply).await
+    }
+
+    fn crossing<'a>(&'a self, skill: &'a str, payload: &'a RawValue, call: &'a CallMeta) -> Crossing<'a> {
+        Crossing {
+            direction: Direction::Inbound,
+            principal: &call.principal,
+            call: call.id,
+            agent: &self.name,
+            message: skill,
+            payload,
+        }
+    }
+}
+
+impl Listed {
+    fn of(agent: &AgentRef) -> Self {
+        let is_stale = Arc::new(AtomicBool::new(false));
+        let follower = agent.system().spawn(Follower(is_stale.clone()));
+        if let Some(recipient) = follower.recipient::<Changed>() {
+            agent.follow(recipient);
+        }
+        Self { known: Mutex::default(), is_stale, follower }
+    }
+}
+
+impl Drop for Callee {
+    fn drop(&mut self) {
+        if let Some(listed) = &self.lists {
+            self.agent.unfollow(listed.follower.id());
+            listed.follower.stop();
+        }
+    }
+}
+
+/// A tool, as lists of tools write it.
+fn spec_of(mut tool: RawObject) -> Option<MessageSpec> {
+    let (name, description) = (tool.text("name")?, tool.text("description").unwrap_or_default());
+    let input_schema = tool.read("inputSchema").unwrap_or_else(|| serde_json::json!({ "type": "object" }));
+    let output_schema = tool.read("outputSchema");
+    for known in ["name", "description", "inputSchema", "outputSchema"] {
+        tool.remove(known);
+    }
+    Some(MessageSpec { name, description, input_schema, output_schema, more: tool })
+}
+
+/// Hears that the tools of an agent are others.
+struct Follower(Arc<AtomicBool>);
+
+impl Agent for Follower {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Changed>();
+    }
+}
+
+impl SyncHandler<Changed> for Follower {
+    fn handle(&mut self, message: Changed, _: &mut Cx) {
+        if message.change == Change::Tools {
+            self.0.store(true, Ordering::Release);
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use callboard_rpc::http1::{Clients, EventStream, Place, Response, Target};
 use callboard_rpc::{Limits, check};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
@@ -11,9 +12,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::clients::Clients;
-use super::http1::{NetError, Response, Target};
-use super::stream::{EventStream, Place};
 use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
 use crate::outbound::auth::Challenge;
 use crate::outbound::ear::{Ear, Reply};
@@ -106,10 +104,12 @@ impl Http {
         if outgoing.method == "initialize" && status.is_success() {
             self.begin_session(response.headers());
         }
-        if status.is_success() && is_stream(&response) {
-            return self.follow(EventStream::new(response, self.limits(), Place::default()), flight, is_legacy).await;
+        if status.is_success() && response.is_event_stream() {
+            return self
+                .follow(EventStream::new(response, self.limits().body_bytes_max, Place::default()), flight, is_legacy)
+                .await;
         }
-        let body = self.read(response).await?;
+        let body = response.body(self.limits().body_bytes_max).await?;
         let parts = self.parts(&body);
         let mut outcome = None;
         for part in parts {
@@ -166,7 +166,7 @@ impl Http {
         for _ in 0..=self.options.reconnects_max {
             tokio::time::sleep(place.retry()).await;
             match self.listen(place.last_event_id()).await {
-                Ok(Some(response)) => return Ok(EventStream::new(response, self.limits(), place)),
+                Ok(Some(response)) => return Ok(EventStream::new(response, self.limits().body_bytes_max, place)),
                 // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
                 Ok(None) | Err(LinkError::SessionLost) => break,
                 Err(LinkError::Unreachable(_) | LinkError::Broken(_)) => {}
@@ -185,7 +185,7 @@ impl Http {
         }
         let response = self.authorized(Method::GET, headers, Bytes::new()).await?;
         match response.status() {
-            status if status.is_success() && is_stream(&response) => Ok(Some(response)),
+            status if status.is_success() && response.is_event_stream() => Ok(Some(response)),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
             StatusCode::NOT_FOUND if self.session.get().is_some() => Err(LinkError::SessionLost),
             status => Err(LinkError::Status(status.as_u16())),
@@ -200,7 +200,7 @@ impl Http {
     ) -> Result<Followed, LinkError> {
         let from = place.take().unwrap_or_default();
         let Some(response) = self.listen(from.last_event_id()).await? else { return Ok(Followed::NotOffered) };
-        let mut events = EventStream::new(response, self.limits(), from);
+        let mut events = EventStream::new(response, self.limits().body_bytes_max, from);
         while let Some(event) = events.next().await? {
             match read(&event.data, self.limits()) {
                 Ok(Said::Event(heard)) => match ear.hear(heard) {
@@ -270,7 +270,7 @@ impl Http {
 
     async fn send_to_server(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
         let target = self.target.as_ref().ok_or(LinkError::Unreachable("the server's URL can't be used over HTTP"))?;
-        self.clients.here().send(target, method, headers, body).await.map_err(network)
+        self.clients.here().send(target, method, headers, body).await.map_err(LinkError::from)
     }
 
     /// Sends a request, authorised, and again where the authorizer got something better meanwhile.
@@ -321,22 +321,6 @@ impl Http {
         parts.map_or_else(|| vec![body], |parts| parts.iter().map(|part| part.get().as_bytes()).collect())
     }
 
-    /// The body, held to its limit while it arrives.
-    async fn read(&self, mut response: Response) -> Result<Vec<u8>, LinkError> {
-        let bytes_max = self.limits().body_bytes_max;
-        if response.content_length().is_some_and(|declared| declared > bytes_max as u64) {
-            return Err(LinkError::TooLarge);
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(network)? {
-            if body.len() + chunk.len() > bytes_max {
-                return Err(LinkError::TooLarge);
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
-    }
-
     /// Ends the session (legacy): the server needn't keep it any longer.
     pub(in crate::outbound) fn end_session(&self) {
         if self.session.get().is_none() {
@@ -373,17 +357,5 @@ impl Drop for Unanswered<'_> {
 fn in_background(ear: &Ear, farewell: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         ear.farewells().spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
-    }
-}
-
-fn is_stream(response: &Response) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/event-stream")
-}
-
-fn network(error: NetError) -> LinkError {
-    match error {
-        NetError::Unreachable => LinkError::Unreachable("can't connect to the server"),
-        NetError::Broken => LinkError::Broken("the connection to the server broke"),
     }
 }

@@ -4,24 +4,21 @@
 //! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`].
 
 mod child;
-mod clients;
 mod duplex;
 mod flights;
 mod http;
-mod http1;
 mod old_sse;
-mod stream;
 mod websocket;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, decode};
+use callboard_rpc::http1::{BodyError, NetError};
+use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, SseError, decode};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
-pub(crate) use clients::Clients;
 pub(super) use duplex::Duplex;
 pub(super) use flights::{Flight, Flights, Unplaced};
 pub(super) use http::{Followed, Http};
@@ -104,6 +101,30 @@ pub(crate) enum LinkError {
     /// A failure of this side's.
     #[error("{0}")]
     Failed(Failure),
+}
+
+impl From<NetError> for LinkError {
+    fn from(error: NetError) -> Self {
+        match error {
+            NetError::Unreachable => Self::Unreachable("can't connect to the server"),
+            NetError::Broken => Self::Broken("the connection to the server broke"),
+        }
+    }
+}
+
+impl From<BodyError> for LinkError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::TooLarge,
+            BodyError::Net(error) => error.into(),
+        }
+    }
+}
+
+impl From<SseError> for LinkError {
+    fn from(_: SseError) -> Self {
+        Self::TooLarge
+    }
 }
 
 impl From<LinkError> for Failure {

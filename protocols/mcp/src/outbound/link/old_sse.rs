@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use callboard_rpc::http1::{EventStream, Place};
+
 use super::duplex::{Duplex, Engine, Outbox};
 use super::http::Http;
-use super::stream::{EventStream, Place};
 use super::{LinkError, Said, number_of, read};
 use crate::outbound::ear::Ear;
 
@@ -14,7 +15,7 @@ pub(super) async fn open(http: Http, ear: Arc<Ear>) -> Result<Duplex, LinkError>
     let Some(response) = http.listen(None).await? else {
         return Err(LinkError::Status(405));
     };
-    let mut events = EventStream::new(response, &limits, Place::default());
+    let mut events = EventStream::new(response, limits.body_bytes_max, Place::default());
     let first = tokio::time::timeout(http.options().connect_timeout, events.next());
     let first = first.await.map_err(|_| LinkError::TimedOut(http.options().connect_timeout))??;
     let first = first.filter(|event| event.kind() == "endpoint");
@@ -40,7 +41,7 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
                 Ok(Some(event)) if event.kind() == "message" => engine.take(&event.data),
                 Ok(Some(_)) => {}
                 Ok(None) => return LinkError::Broken("the server has closed the event stream"),
-                Err(error) => return error,
+                Err(error) => return error.into(),
             }
         }
     };

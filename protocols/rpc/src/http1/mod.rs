@@ -1,17 +1,19 @@
-//! HTTP/1.1 to one server, on hyper's connections.
+//! HTTP/1.1 to servers, on hyper's connections (feature `client`).
 //!
 //! Whoever sends a request drives its connection meanwhile: no task stands between the two, so that an exchange wakes its
-//! caller once, when the response is there. While nobody uses it a connection waits among the [`Idle`] ones.
+//! caller once, when the response is there. While nobody uses it a connection waits among the idle ones.
 //!
 //! It follows no redirects and no proxy variables: both would take data, and credentials, where nobody configured them to
 //! go.
 
+mod clients;
 mod connection;
 mod connector;
 mod idle;
 mod response;
+mod stream;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -19,23 +21,28 @@ use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Uri};
 use url::{Position, Url};
 
+pub use self::clients::{Clients, RUNTIMES_MAX};
 use self::connection::Unsent;
-pub(super) use self::connector::Connector;
+pub use self::connector::Connector;
 use self::idle::Idle;
-pub(super) use self::response::Response;
+pub use self::idle::{IDLE_CONNECTIONS_MAX, IDLE_TIME_MAX};
+pub use self::response::{BodyError, Response};
+pub use self::stream::{EventStream, Place, RETRY_DEFAULT, RETRY_MAX};
 
 /// Why there is no response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NetError {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NetError {
     /// No connection could be made: the server has seen nothing of the request.
+    #[error("can't connect to the server")]
     Unreachable,
     /// The connection broke: whether the server acted is unknown.
+    #[error("the connection to the server broke")]
     Broken,
 }
 
 /// Where requests go: a URL without user, password and fragment, in the parts that HTTP wants.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub struct Target {
     /// Whole, for making a connection.
     origin: Uri,
     /// Path and query.
@@ -45,7 +52,7 @@ pub(super) struct Target {
 
 impl Target {
     /// `None` where the URL can't stand in an HTTP request.
-    pub(super) fn new(url: &Url) -> Option<Arc<Self>> {
+    pub fn new(url: &Url) -> Option<Arc<Self>> {
         let host = &url[Position::BeforeHost..Position::AfterPort];
         Some(Arc::new(Self {
             origin: url[..Position::BeforePath].parse().ok()?,
@@ -57,20 +64,24 @@ impl Target {
 
 /// Sends requests; its clones share its connections.
 #[derive(Clone)]
-pub(super) struct Client {
+pub struct Client {
     connector: Connector,
     idle: Arc<Idle>,
 }
 
 impl Client {
-    pub(super) fn new(connector: Connector) -> Self {
+    /// A client without connections yet.
+    pub fn new(connector: Connector) -> Self {
         Self { connector, idle: Arc::default() }
     }
 
     /// Sends a request and waits for the head of its response. Dropped before that, it closes the connection.
     ///
     /// A kept connection that turns out to be closed before anything was sent is replaced by another.
-    pub(super) async fn send(
+    ///
+    /// # Errors
+    /// See [`NetError`].
+    pub async fn send(
         &self,
         target: &Target,
         method: Method,
@@ -95,6 +106,11 @@ impl Client {
             Err(_) => Err(NetError::Broken),
         }
     }
+}
+
+/// Locks; what a panic left behind is still whole, for nothing here panics in between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -189,3 +189,29 @@ async fn idle_connections_are_bounded() {
     until(|| client.idle.len() == 0).await;
     server.has_ended(at_once).await;
 }
+
+/// Goal: a name that somebody else wrote leads nowhere but where the guard lets it, whatever the name service says. Method:
+/// a name service that answers with this machine; guarded and not.
+#[tokio::test]
+async fn guarded_connections_go_nowhere_else() {
+    use crate::Egress;
+    use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+    struct Here(SocketAddr);
+    impl Resolve for Here {
+        fn resolve(&self, _: Name) -> Resolving {
+            let here = self.0;
+            Box::pin(async move { Ok(Box::new(std::iter::once(here)) as Addrs) })
+        }
+    }
+
+    let server = Server::start(1).await;
+    let public = Egress::public().with_lookup(Arc::new(Here(server.address)));
+    let target =
+        Target::new(&format!("http://agent.example:{}/whole", server.address.port()).parse().unwrap()).unwrap();
+    for (egress, arrives) in [(public.clone(), false), (public.with_loopback(), true)] {
+        let client = Client::new(Connector::guarded(Duration::from_secs(5), egress).unwrap());
+        assert_eq!(get(&client, &target).await.map_err(|error| error == NetError::Unreachable).is_ok(), arrives);
+        assert_eq!(server.connections.load(SeqCst), usize::from(arrives));
+    }
+}

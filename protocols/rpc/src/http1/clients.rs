@@ -4,19 +4,17 @@ use std::sync::{Arc, Mutex};
 
 use tokio::runtime::{Handle, Id};
 
-use super::http1::{Client, Connector};
-use super::lock;
-use crate::outbound::options::{ClientError, ClientOptions};
+use super::{Client, Connector, lock};
 
 /// Runtimes that one agent's requests come from, and that are remembered: an arbiter or a listener's worker is one.
-const RUNTIMES_MAX: usize = 64;
+pub const RUNTIMES_MAX: usize = 64;
 
 /// The HTTP clients of one agent.
 ///
 /// A connection is woken by the runtime that made it. So each runtime has a client, with connections of its own: a
 /// request then wakes no other thread.
 #[derive(Clone)]
-pub(crate) struct Clients(Arc<Inner>);
+pub struct Clients(Arc<Inner>);
 
 struct Inner {
     connector: Connector,
@@ -24,13 +22,13 @@ struct Inner {
 }
 
 impl Clients {
-    pub(crate) fn new(options: &ClientOptions) -> Result<Self, ClientError> {
-        let connector = Connector::new(options.connect_timeout).map_err(ClientError::Client)?;
-        Ok(Self(Arc::new(Inner { connector, made: Mutex::default() })))
+    /// Without connections yet; how they are made says `connector`.
+    pub fn new(connector: Connector) -> Self {
+        Self(Arc::new(Inner { connector, made: Mutex::default() }))
     }
 
     /// The client of this runtime.
-    pub(super) fn here(&self) -> Client {
+    pub fn here(&self) -> Client {
         let fresh = || Client::new(self.0.connector.clone());
         let Ok(runtime) = Handle::try_current() else { return fresh() };
         let id = runtime.id();
@@ -49,13 +47,15 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Goal: each runtime has a client of its own, and those remembered are bounded. Method: one runtime more than the
     /// bound, each of which asks twice.
     #[test]
     fn one_a_runtime() {
-        let clients = Clients::new(&ClientOptions::default()).unwrap();
+        let clients = Clients::new(Connector::new(Duration::from_secs(5)).unwrap());
         let remembered = |clients: &Clients| lock(&clients.0.made).len();
         clients.here();
         assert_eq!(remembered(&clients), 0, "this thread has no runtime");

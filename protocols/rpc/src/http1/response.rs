@@ -8,15 +8,26 @@ use std::task::Poll;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::HeaderMap;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::http::response::Parts;
 
 use super::NetError;
 use super::connection::{Answered, Connection};
 use super::idle::Idle;
 
-/// Dropped before its end, it closes its connection.
-pub(in super::super) struct Response {
+/// Why a body wasn't read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// It is longer than whoever reads it takes.
+    #[error("the body is over the limit")]
+    TooLarge,
+    /// It broke off.
+    #[error(transparent)]
+    Net(#[from] NetError),
+}
+
+/// A response, of which the head has arrived. Dropped before its end, it closes its connection.
+pub struct Response {
     head: Parts,
     body: Incoming,
     /// Goes back to the idle ones with the body's end.
@@ -32,21 +43,55 @@ impl Response {
         response
     }
 
-    pub(in super::super) fn status(&self) -> StatusCode {
+    /// What the server says came of the request.
+    pub fn status(&self) -> StatusCode {
         self.head.status
     }
 
-    pub(in super::super) fn headers(&self) -> &HeaderMap {
+    /// Its head but for the status.
+    pub fn headers(&self) -> &HeaderMap {
         &self.head.headers
     }
 
     /// How many bytes are left of the body, where its length is known.
-    pub(in super::super) fn content_length(&self) -> Option<u64> {
+    pub fn content_length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
+    /// Its media type, lower-case and without parameters; empty where it says none.
+    pub fn media_type(&self) -> String {
+        let kind = self.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    /// Whether its body is an event stream.
+    pub fn is_event_stream(&self) -> bool {
+        self.media_type() == "text/event-stream"
+    }
+
+    /// The whole body, held to `bytes_max` while it arrives.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn body(mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
+        if self.content_length().is_some_and(|declared| declared > bytes_max as u64) {
+            return Err(BodyError::TooLarge);
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            if body.len() + chunk.len() > bytes_max {
+                return Err(BodyError::TooLarge);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
     /// The next part of the body; `None` at its end.
-    pub(in super::super) async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
+    ///
+    /// # Errors
+    /// [`NetError::Broken`].
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, NetError> {
         loop {
             let frame = poll_fn(|cx| {
                 let Some(connection) = &mut self.connection else { return Poll::Ready(None) };

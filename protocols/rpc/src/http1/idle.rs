@@ -7,12 +7,12 @@ use hyper::Uri;
 use tokio::time::{Instant, sleep};
 
 use super::connection::Connection;
-use crate::outbound::lock;
+use super::lock;
 
 /// Connections that are kept while nothing goes over them; past that, the one that waits longest is closed.
-pub(super) const IDLE_CONNECTIONS_MAX: usize = 64;
+pub const IDLE_CONNECTIONS_MAX: usize = 64;
 /// How long a connection is kept so at most.
-pub(super) const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
+pub const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// Connections that nobody uses, the one used last at the end.
 #[derive(Default)]

@@ -2,46 +2,48 @@
 
 use std::time::Duration;
 
-use callboard_rpc::{Limits, SseDecoder, SseEvent, SseLimits};
+use super::Response;
+use crate::{SseDecoder, SseError, SseEvent, SseLimits};
 
-use super::LinkError;
-use super::http1::Response;
-use crate::outbound::options::{RETRY_DEFAULT, RETRY_MAX};
-
+/// The pause before a stream is taken up again, where the server wants no other.
+pub const RETRY_DEFAULT: Duration = Duration::from_secs(1);
+/// The longest such pause, whatever the server says.
+pub const RETRY_MAX: Duration = Duration::from_secs(60);
 /// The least wait before a stream is taken up again, whatever the server says.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 /// What an event has beside its message: its name, its id, the ends of its lines.
 const EVENT_EXTRA_BYTES: usize = 1_024;
 
 /// Reads one response's event stream.
-pub(super) struct EventStream {
+pub struct EventStream {
     response: Response,
     decoder: SseDecoder,
     place: Place,
 }
 
 /// Where a stream broke off.
-#[derive(Clone, Default)]
-pub(in crate::outbound) struct Place {
+#[derive(Debug, Clone, Default)]
+pub struct Place {
     last_event_id: Option<String>,
     retry: Option<Duration>,
 }
 
 impl Place {
     /// What `Last-Event-ID` says; `None` where the stream can't be taken up again.
-    pub(super) fn last_event_id(&self) -> Option<&str> {
+    pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
     /// How long to wait before that.
-    pub(super) fn retry(&self) -> Duration {
+    pub fn retry(&self) -> Duration {
         self.retry.unwrap_or(RETRY_DEFAULT).clamp(RETRY_MIN, RETRY_MAX)
     }
 }
 
 impl EventStream {
-    pub(super) fn new(response: Response, limits: &Limits, place: Place) -> Self {
-        let bytes_max = limits.body_bytes_max + EVENT_EXTRA_BYTES;
+    /// Reads events whose messages have at most `message_bytes_max` bytes. `place`: where an earlier stream broke off.
+    pub fn new(response: Response, message_bytes_max: usize, place: Place) -> Self {
+        let bytes_max = message_bytes_max.saturating_add(EVENT_EXTRA_BYTES);
         let limits = SseLimits { line_bytes_max: bytes_max, event_bytes_max: bytes_max };
         Self { response, decoder: SseDecoder::new(&limits), place }
     }
@@ -49,10 +51,10 @@ impl EventStream {
     /// The next event that says something; `None` where the stream has ended or broken.
     ///
     /// # Errors
-    /// [`LinkError::TooLarge`].
-    pub(super) async fn next(&mut self) -> Result<Option<SseEvent>, LinkError> {
+    /// An event over the limit.
+    pub async fn next(&mut self) -> Result<Option<SseEvent>, SseError> {
         loop {
-            let event = self.decoder.next().map_err(|_| LinkError::TooLarge)?;
+            let event = self.decoder.next()?;
             if let Some(id) = self.decoder.last_event_id() {
                 self.place.last_event_id = Some(id.to_owned());
             }
@@ -69,7 +71,12 @@ impl EventStream {
     }
 
     /// Where it stands.
-    pub(super) fn into_place(self) -> Place {
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Where it stood at its end.
+    pub fn into_place(self) -> Place {
         self.place
     }
 }

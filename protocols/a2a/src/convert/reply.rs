@@ -1,0 +1,129 @@
+//! What a call came to: an artifact and the end of its task.
+
+use callboard_message::{
+    Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+};
+use callboard_runtime::TaskStep;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::content::part_of;
+use crate::wire::{Artifact, Part};
+
+/// The id of the artifact that is what a call answered.
+const RESULT: &str = "result";
+
+/// What becomes of a task whose call has ended.
+pub(crate) struct Ended {
+    /// What it made, where that isn't among its artifacts.
+    pub(crate) artifact: Option<Artifact>,
+    /// Its end.
+    pub(crate) step: TaskStep,
+}
+
+/// `is_result`: the reply is a tool result, and no plain value. `has_all`: every artifact that the call gave is kept.
+pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool) -> Ended {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(failure) => return Ended { artifact: None, step: failed(failure) },
+    };
+    if !is_result {
+        let artifact = plain(&reply).map(|part| result(skill, vec![part]));
+        return Ended { artifact, step: TaskStep::Completed(reply) };
+    }
+    let Ok(told) = serde_json::from_str::<ToolResult>(reply.get()) else {
+        let why = Failure::new(FailureKind::Internal, "the agent's answer can't be read");
+        return Ended { artifact: None, step: TaskStep::Failed(why) };
+    };
+    if told.is_error() {
+        return Ended { artifact: None, step: failed_by(&told) };
+    }
+    if is_marked(&told, SAID_AT_ONCE) || (has_all && is_marked(&told, SHOWN)) {
+        return Ended { artifact: None, step: TaskStep::Completed(reply) };
+    }
+    let parts = result_of(&told);
+    let artifact = (!parts.is_empty()).then(|| result(skill, parts));
+    Ended { artifact, step: TaskStep::Completed(reply) }
+}
+
+fn result(skill: &str, parts: Vec<Part>) -> Artifact {
+    Artifact { artifact_id: RESULT.to_owned(), name: skill.to_owned(), parts, ..Artifact::default() }
+}
+
+/// Whether a reply is what somebody says at once, and no task's result.
+pub(crate) fn is_said_at_once(reply: &RawValue) -> Option<ToolResult> {
+    // Most aren't, and then nothing is read.
+    let told: ToolResult = reply.get().contains(SAID_AT_ONCE).then(|| serde_json::from_str(reply.get()).ok())??;
+    is_marked(&told, SAID_AT_ONCE).then_some(told)
+}
+
+fn is_marked(result: &ToolResult, mark: &str) -> bool {
+    result.0.object("_meta").and_then(|meta| meta.read::<bool>(mark)).unwrap_or_default()
+}
+
+/// A tool's result as parts: its blocks, and its value for programs in place of the text that repeats it.
+fn result_of(result: &ToolResult) -> Vec<Part> {
+    let mut parts: Vec<Part> = result.content().iter().map(part_of).collect();
+    let Some(value) = result.0.get("structuredContent") else { return parts };
+    let known = serde_json::from_str::<Value>(value.get()).unwrap_or_default();
+    let repeats = |part: &&mut Part| {
+        let said = part.as_data().map(RawValue::get).or_else(|| part.as_text().filter(|_| part.media_type.is_empty()));
+        said.and_then(|said| serde_json::from_str::<Value>(said).ok()).is_some_and(|said| said == known)
+    };
+    match parts.iter_mut().find(repeats) {
+        Some(part) => part.content = crate::wire::PartContent::Data(value.to_owned()),
+        None => parts.push(Part::data(value.to_owned())),
+    }
+    parts
+}
+
+/// A plain value: text as text, nothing as nothing.
+fn plain(reply: &RawValue) -> Option<Part> {
+    match reply.get().as_bytes().first()? {
+        b'n' => None,
+        b'"' => serde_json::from_str::<String>(reply.get()).ok().map(Part::text),
+        _ => Some(Part::data(reply.to_owned())),
+    }
+}
+
+fn failed(failure: Failure) -> TaskStep {
+    match failure.kind {
+        FailureKind::Rejected => TaskStep::Rejected(failure),
+        FailureKind::Cancelled => TaskStep::Cancelled { why: failure.message },
+        _ => TaskStep::Failed(failure),
+    }
+}
+
+/// A tool that says what went wrong; what stands for an agent elsewhere says how its task ended.
+fn failed_by(result: &ToolResult) -> TaskStep {
+    let told = result.0.object("structuredContent").unwrap_or_default();
+    let said = Some(result.texts()).filter(|said| !said.is_empty());
+    let why = said.or_else(|| told.text("reason")).unwrap_or_else(|| "the agent failed".to_owned());
+    let failure = |kind| with_data(Failure::new(kind, &why), &told);
+    match told.text("state").as_deref().and_then(state) {
+        Some(TaskState::Rejected) => TaskStep::Rejected(failure(FailureKind::Rejected)),
+        Some(TaskState::Canceled) => TaskStep::Cancelled { why },
+        _ => TaskStep::Failed(failure(FailureKind::Internal)),
+    }
+}
+
+fn with_data(failure: Failure, told: &RawObject) -> Failure {
+    match told.is_empty() {
+        true => failure,
+        false => failure.with_data(serde_json::to_value(told).unwrap_or_default()),
+    }
+}
+
+fn state(name: &str) -> Option<TaskState> {
+    let name = name.to_lowercase();
+    let name = name.trim_start_matches("task_state_").replace('-', "_");
+    TaskState::parse(&name).or_else(|| (name == "cancelled").then_some(TaskState::Canceled))
+}
+
+/// What somebody says at once, as parts.
+pub(crate) fn said_parts(result: &ToolResult) -> Vec<Part> {
+    match result_of(result) {
+        parts if parts.is_empty() => vec![part_of(&Content::text(""))],
+        parts => parts,
+    }
+}
