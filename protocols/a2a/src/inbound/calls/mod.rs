@@ -2,7 +2,7 @@
 //!
 //! A message begins a task in the store before its agent is asked ([`begin`]); [`live`] is the one place that takes the steps of a
 //! task that runs here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
-//! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
+//! goes along with its events ([`streaming`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;
 mod caller;
@@ -14,9 +14,12 @@ mod page;
 mod pick;
 mod recover;
 mod skills;
-mod stream;
+mod streaming;
 mod view;
 mod wait;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -26,7 +29,7 @@ use callboard_message::surface::ListTools;
 use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -41,9 +44,8 @@ use crate::{A2aError, Dialect, ErrorKind};
 use begin::Sent;
 use live::Live;
 use skills::Callee;
-use stream::Until;
+use streaming::Until;
 
-pub(crate) use live::TASK_QUESTIONS_MAX;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
 
@@ -150,11 +152,7 @@ impl Calls {
     /// # Errors
     /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
     /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
-    pub(crate) async fn send(
-        &self,
-        who: &Who,
-        request: SendMessageRequest,
-    ) -> Result<SendMessageResponse, A2aError> {
+    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
@@ -187,12 +185,7 @@ impl Calls {
     ///
     /// # Errors
     /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
-    pub(crate) async fn subscribe(
-        &self,
-        who: &Who,
-        id: &str,
-        last_event: Option<u64>,
-    ) -> Result<Events, A2aError> {
+    pub(crate) async fn subscribe(&self, who: &Who, id: &str, last_event: Option<u64>) -> Result<Events, A2aError> {
         let task = self.0.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
@@ -249,9 +242,13 @@ impl Calls {
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
-    pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
-        let then = self.0.as_of(task, after.min(task.last_event)).await?;
-        Ok(self.0.after(then, Until::End))
+    pub(crate) fn follow(&self, task: Arc<Task>, after: u64) -> Events {
+        let core = self.0.clone();
+        let told = async move {
+            let then = core.as_of(&task, after.min(task.last_event)).await?;
+            Ok::<_, A2aError>(core.after(then, Until::End))
+        };
+        stream::once(told).try_flatten().boxed()
     }
 }
 
@@ -307,12 +304,7 @@ impl Core {
         self.follow_up(found, request.message).await
     }
 
-    async fn seen(
-        &self,
-        task: &Task,
-        messages_max: Option<u32>,
-        with_artifacts: bool,
-    ) -> Result<wire::Task, A2aError> {
+    async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
         let said = history::of(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
         Ok(view::task(task, said, with_artifacts))
     }
