@@ -28,6 +28,11 @@ const KEY: &str = "callboard/key";
 const ARGUMENTS: &str = "arguments";
 /// Member of [`Task::extra`]: what its client spoke.
 const DIALECT: &str = "dialect";
+
+/// The words that a task was begun in.
+pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
+    Dialect::of_version(&task.extra.text(DIALECT)?)
+}
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
 /// Ended tasks that are forgotten at once to make room.

@@ -46,6 +46,7 @@ use live::Live;
 use skills::Callee;
 use streaming::Until;
 
+pub(crate) use begin::dialect_of;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
 
