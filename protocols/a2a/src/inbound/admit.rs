@@ -60,10 +60,6 @@ impl Head {
         })
     }
 
-    pub(super) fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
     /// Who asks, in that dialect.
     pub(super) fn who(&self, dialect: Dialect) -> Who {
         Who { principal: self.principal.clone(), dialect, trace: self.trace }

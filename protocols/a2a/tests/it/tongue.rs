@@ -179,7 +179,6 @@ impl Tongue {
                 Self::Rpc03 => json!({ "id": task }),
                 _ => json!({ "taskId": task }),
             },
-            _ => panic!("{op:?} is new"),
         }
     }
 

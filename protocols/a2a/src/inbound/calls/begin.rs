@@ -20,7 +20,7 @@ use super::{Core, Who};
 use crate::convert::{ended, of_failure, of_tasks};
 use crate::limits::ID_BYTES_MAX;
 use crate::wire::{Message, SendMessageRequest, TaskPushNotificationConfig, Wire as _};
-use crate::{A2aError, ErrorKind};
+use crate::{A2aError, Dialect, ErrorKind};
 
 /// Member of a message's metadata: the same key of the same owner is the same task. A string of 1 to 128 bytes.
 const KEY: &str = "callboard/key";
