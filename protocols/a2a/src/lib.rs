@@ -14,3 +14,6 @@ pub mod outbound;
 mod v01;
 mod v03;
 pub mod wire;
+
+pub use dialect::{Dialect, EventWriter, Operation};
+pub use error::{A2aError, ErrorKind};

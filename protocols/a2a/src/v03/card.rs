@@ -1,1 +1,185 @@
+use callboard_message::{RawMembers, RawObject};
+use serde_json::value::RawValue;
 
+use crate::wire::*;
+
+const JSON_RPC: &str = "JSONRPC";
+/// What a card says that is as old as the version itself.
+const PROTOCOL_VERSION: &str = "0.3.0";
+
+/// Interfaces of a version, in the card's order.
+fn interfaces<'a>(card: &'a AgentCard, version: &'a str) -> impl Iterator<Item = &'a AgentInterface> + Clone {
+    card.supported_interfaces.iter().filter(move |interface| interface.protocol_version == version)
+}
+
+/// Where a client of that version goes first.
+pub(crate) fn main_interface<'a>(card: &'a AgentCard, version: &'a str) -> Option<&'a AgentInterface> {
+    let of_version = interfaces(card, version);
+    of_version.clone().find(|interface| interface.protocol_binding == JSON_RPC).or_else(|| of_version.clone().next())
+}
+
+fn raw(value: &impl Wire) -> Box<RawValue> {
+    value.to_raw()
+}
+
+/// Members that 0.3 and 0.1 share with 1.0.
+pub(crate) fn common(card: &AgentCard, object: &mut RawObject) {
+    object.set("name", &card.name);
+    object.set("description", &card.description);
+    object.set("version", &card.version);
+    if let Some(provider) = &card.provider {
+        object.set_raw("provider", raw(provider));
+    }
+    if let Some(url) = &card.documentation_url {
+        object.set("documentationUrl", url);
+    }
+    object.set("defaultInputModes", &card.default_input_modes);
+    object.set("defaultOutputModes", &card.default_output_modes);
+}
+
+/// The card in 0.3's words.
+pub(crate) fn write_card(card: &AgentCard) -> RawObject {
+    let mut object = RawObject::new();
+    common(card, &mut object);
+    if let Some(url) = &card.icon_url {
+        object.set("iconUrl", url);
+    }
+    let capabilities = AgentCapabilities { extended_agent_card: None, ..card.capabilities.clone() };
+    object.set_raw("capabilities", raw(&capabilities));
+    let skill = |skill: &AgentSkill| {
+        let bare = AgentSkill { security_requirements: Vec::new(), ..skill.clone() };
+        let mut object = RawObject::parse(&bare.to_raw()).unwrap_or_default();
+        if !skill.security_requirements.is_empty() {
+            object.set("security", security(&skill.security_requirements));
+        }
+        object
+    };
+    object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
+    if !card.security_schemes.is_empty() {
+        let mut schemes = RawObject::new();
+        card.security_schemes.iter().for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
+        object.set("securitySchemes", schemes);
+    }
+    if !card.signatures.is_empty() {
+        object.set_raw("signatures", raw(&card.signatures));
+    }
+    own(card, &mut object);
+    object
+}
+
+/// Members that 1.0 doesn't have.
+fn own(card: &AgentCard, object: &mut RawObject) {
+    object.set("protocolVersion", PROTOCOL_VERSION);
+    if let Some(main) = main_interface(card, "0.3").or_else(|| card.supported_interfaces.first()) {
+        object.set("url", &main.url);
+        object.set("preferredTransport", &main.protocol_binding);
+    }
+    let additional = interfaces(card, "0.3")
+        .map(|interface| RawObject::new().with("url", &interface.url).with("transport", &interface.protocol_binding));
+    object.set("additionalInterfaces", additional.collect::<Vec<_>>());
+    if !card.security_requirements.is_empty() {
+        object.set("security", security(&card.security_requirements));
+    }
+    object.set("supportsAuthenticatedExtendedCard", card.capabilities.extended_agent_card == Some(true));
+}
+
+/// The card in the words of 1.0 and 0.3 at once, and what 0.1 has besides.
+pub(crate) fn write_hybrid(card: &AgentCard) -> RawObject {
+    let mut object = RawObject::parse(&card.to_raw()).unwrap_or_default();
+    own(card, &mut object);
+    let both = |(name, scheme): (&String, &SecurityScheme)| {
+        let mut both = write_scheme(scheme);
+        let new = RawObject::parse(&scheme.to_raw()).unwrap_or_default();
+        new.iter().for_each(|(name, value)| both.set_raw(name, value.to_owned()));
+        (name.clone(), both)
+    };
+    if !card.security_schemes.is_empty() {
+        let mut schemes = RawObject::new();
+        card.security_schemes.iter().map(both).for_each(|(name, scheme)| schemes.set(&name, scheme));
+        object.set("securitySchemes", schemes);
+    }
+    object.set("authentication", crate::v01::authentication(card));
+    object
+}
+
+fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
+    let one = |requirement: &SecurityRequirement| {
+        let schemes = requirement.schemes.iter();
+        schemes.fold(RawObject::new(), |object, (name, scopes)| object.with(name, &scopes.list))
+    };
+    requirements.iter().map(one).collect()
+}
+
+/// As OpenAPI has it: told by `type`.
+fn write_scheme(scheme: &SecurityScheme) -> RawObject {
+    let (kind, own) = match scheme {
+        SecurityScheme::ApiKey(scheme) => ("apiKey", raw(scheme)),
+        SecurityScheme::HttpAuth(scheme) => ("http", raw(scheme)),
+        SecurityScheme::OAuth2(scheme) => ("oauth2", raw(scheme)),
+        SecurityScheme::OpenIdConnect(scheme) => ("openIdConnect", raw(scheme)),
+        SecurityScheme::MutualTls(scheme) => ("mutualTLS", raw(scheme)),
+    };
+    let own = RawObject::parse(&own).unwrap_or_default();
+    own.iter().fold(RawObject::new().with("type", kind), |mut object, (name, value)| {
+        object.set_raw(if name == "location" { "in" } else { name }, value.to_owned());
+        object
+    })
+}
+
+pub(crate) fn read_card(card: &RawValue) -> Result<AgentCard, ReadError> {
+    let root = At::Root;
+    let members = Members::of(card, &root)?;
+    let mut read = AgentCard::from_raw(card)?;
+    if members.has("supportsAuthenticatedExtendedCard") && read.capabilities.extended_agent_card.is_none() {
+        read.capabilities.extended_agent_card = members.optional("supportsAuthenticatedExtendedCard", &[])?;
+    }
+    let versions = versions(&members)?;
+    let mut found = Vec::new();
+    let mut add = |url: String, binding: String, version: &str| {
+        let (tenant, protocol_version) = (String::new(), version.to_owned());
+        found.push(AgentInterface { url, protocol_binding: binding, tenant, protocol_version });
+    };
+    let url: String = members.default("url", &[])?;
+    if !url.is_empty() {
+        let binding = members.default::<String>("preferredTransport", &[])?;
+        let binding = if binding.is_empty() { JSON_RPC.to_owned() } else { binding };
+        versions.iter().for_each(|version| add(url.clone(), binding.clone(), version));
+    }
+    if let Some(version) = versions.first() {
+        let additional = members.find("additionalInterfaces", &[])?;
+        let additional: Vec<&RawValue> =
+            additional.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+        for interface in additional.into_iter().filter_map(|raw| RawMembers::parse(raw).ok()) {
+            if let (Some(url), Some(binding)) = (interface.read("url"), interface.read("transport")) {
+                add(url, binding, version);
+            }
+        }
+    }
+    for interface in found {
+        let is_same = |other: &AgentInterface| {
+            (&other.url, &other.protocol_binding, &other.protocol_version)
+                == (&interface.url, &interface.protocol_binding, &interface.protocol_version)
+        };
+        if !read.supported_interfaces.iter().any(is_same) {
+            read.supported_interfaces.push(interface);
+        }
+    }
+    crate::v01::read_authentication(&members, &mut read)?;
+    Ok(read)
+}
+
+/// Of which old versions the card is, by what it has. A card that tells nothing may be of both.
+fn versions(members: &Members<'_>) -> Result<Vec<&'static str>, ReadError> {
+    let of_03 = ["preferredTransport", "additionalInterfaces", "security", "supportsAuthenticatedExtendedCard"];
+    let version: String = members.default("protocolVersion", &[])?;
+    Ok(match &*version {
+        // A card of 1.0 may say so too, but its interfaces say it themselves.
+        version if version.starts_with("1.") && members.has("supportedInterfaces") => vec![],
+        version if version.starts_with("1.") => vec!["1.0"],
+        version if version.starts_with("0.1") => vec!["0.1"],
+        version if !version.is_empty() => vec!["0.3"],
+        _ if members.has("authentication") => vec!["0.1"],
+        _ if of_03.iter().any(|name| members.has(name)) => vec!["0.3"],
+        _ => vec!["0.3", "0.1"],
+    })
+}

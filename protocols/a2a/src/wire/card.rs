@@ -72,7 +72,7 @@ wire! {
         /// Media types that it makes, where they are others than the card's.
         output_modes: Vec<String> = default "outputModes",
         /// What it needs beside what the card needs.
-        security_requirements: Vec<SecurityRequirement> = default "securityRequirements",
+        security_requirements: Vec<SecurityRequirement> = default "securityRequirements" | "security",
     }
 
     /// A signature of a card (RFC 7515).
@@ -106,7 +106,7 @@ wire! {
         /// How to show who one is, by name.
         security_schemes: BTreeMap<String, SecurityScheme> = default "securitySchemes",
         /// Any of them is enough.
-        security_requirements: Vec<SecurityRequirement> = default "securityRequirements",
+        security_requirements: Vec<SecurityRequirement> = default "securityRequirements" | "security",
         /// Media types that its skills take.
         default_input_modes: Vec<String> = always "defaultInputModes",
         /// Media types that its skills make.

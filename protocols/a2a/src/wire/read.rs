@@ -3,7 +3,7 @@ use std::fmt;
 use callboard_message::{RawMembers, TaskState};
 use serde_json::value::RawValue;
 
-use crate::wire::Writer;
+use crate::wire::{Writer, written};
 
 /// What stands on the wire: read leniently, written as ProtoJSON.
 pub trait Wire: Sized {
@@ -38,8 +38,7 @@ pub trait Wire: Sized {
 
     /// Its JSON, to be put into another.
     fn to_raw(&self) -> Box<RawValue> {
-        // What a writer writes is JSON.
-        RawValue::from_string(self.to_json()).unwrap_or_default()
+        written(|out| self.write(out))
     }
 }
 

@@ -2,24 +2,60 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use crate::wire::macros::{one_of, wire};
+use crate::wire::macros::{one_of, quiet, wire};
 use crate::wire::{At, Members, ReadError, Wire, Writer};
 
+/// Scopes of one scheme.
+#[derive(Clone, Default)]
+pub struct StringList {
+    /// Their names.
+    pub list: Vec<String>,
+}
+
+impl Wire for StringList {
+    // 0.3 has the bare list.
+    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+        let list = match raw.get().starts_with('[') {
+            true => Vec::read(raw, at)?,
+            false => Members::of(raw, at)?.default("list", &[])?,
+        };
+        Ok(Self { list })
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        let mut object = out.object();
+        object.default("list", &self.list);
+        object.end();
+    }
+}
+
+/// Schemes that are needed together.
+#[derive(Clone, Default)]
+pub struct SecurityRequirement {
+    /// Scopes by the scheme's name.
+    pub schemes: BTreeMap<String, StringList>,
+}
+
+impl Wire for SecurityRequirement {
+    // 0.3 has the bare map.
+    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+        let members = Members::of(raw, at)?;
+        let wrapped = members.find("schemes", &[])?.filter(|schemes| schemes.get().starts_with('{'));
+        let schemes = BTreeMap::read(wrapped.unwrap_or(raw), at)?;
+        Ok(Self { schemes })
+    }
+
+    fn write(&self, out: &mut Writer<'_>) {
+        let mut object = out.object();
+        object.always("schemes", &self.schemes);
+        object.end();
+    }
+}
+
+quiet!(StringList);
+quiet!(SecurityRequirement);
+
 wire! {
-    /// Scopes of one scheme.
-    #[derive(Default)]
-    pub struct StringList {
-        /// Their names.
-        list: Vec<String> = default "list",
-    }
-
-    /// Schemes that are needed together.
-    #[derive(Default)]
-    pub struct SecurityRequirement {
-        /// Scopes by the scheme's name.
-        schemes: BTreeMap<String, StringList> = always "schemes",
-    }
-
     /// A key in a header, a query or a cookie.
     #[derive(Default)]
     pub struct APIKeySecurityScheme {

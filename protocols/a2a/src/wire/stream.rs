@@ -74,6 +74,7 @@ impl Bare {
             "artifact-update" => Ok(Self::Artifact),
             _ if members.has("parts") || members.has("role") => Ok(Self::Message),
             _ if members.has("artifact") => Ok(Self::Artifact),
+            _ if members.has("artifacts") || members.has("history") => Ok(Self::Task),
             _ if members.has("status") && (members.has("final") || members.has("taskId")) => Ok(Self::Status),
             _ if members.has("status") => Ok(Self::Task),
             _ => Err(at.error("is neither a task nor a message nor an event")),

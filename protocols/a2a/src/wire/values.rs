@@ -196,7 +196,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     fn write(&self, out: &mut Writer<'_>) {
-        out.list(self);
+        out.list(self, T::write);
     }
 
     fn is_blank(&self) -> bool {

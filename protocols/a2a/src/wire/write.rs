@@ -1,5 +1,6 @@
 use callboard_message::TaskState;
 use callboard_message::json::quote_to;
+use serde_json::value::RawValue;
 
 use crate::wire::Wire;
 
@@ -34,16 +35,31 @@ impl<'a> Writer<'a> {
         ObjectWriter { out: self.out, is_first: true }
     }
 
-    pub(crate) fn list<'i, T: Wire + 'i>(&mut self, items: impl IntoIterator<Item = &'i T>) {
+    /// An object that outlives this writer.
+    pub(crate) fn into_object(self) -> ObjectWriter<'a> {
+        self.out.push('{');
+        ObjectWriter { out: self.out, is_first: true }
+    }
+
+    /// A list whose entries `write` writes.
+    pub(crate) fn list<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(T, &mut Writer<'_>)) {
         self.out.push('[');
         for (nth, item) in items.into_iter().enumerate() {
             if nth > 0 {
                 self.out.push(',');
             }
-            item.write(self);
+            write(item, self);
         }
         self.out.push(']');
     }
+}
+
+/// JSON that `write` writes.
+pub(crate) fn written(write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
+    let mut out = String::new();
+    write(&mut Writer::new(&mut out));
+    // What a writer writes is JSON.
+    RawValue::from_string(out).unwrap_or_default()
 }
 
 /// An object that is being written. Ends with [`ObjectWriter::end`].
@@ -101,6 +117,16 @@ impl ObjectWriter<'_> {
 
     pub(crate) fn text(&mut self, name: &str, value: &str) {
         self.member(name).text(value);
+    }
+
+    /// A list whose entries `write` writes.
+    pub(crate) fn list<T>(
+        &mut self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        write: impl FnMut(T, &mut Writer<'_>),
+    ) {
+        self.member(name).list(items, write);
     }
 
     /// A string, unless it is empty.

@@ -1,0 +1,283 @@
+//! Requests: read by servers, written by clients.
+
+use callboard_message::RawObject;
+use serde_json::value::RawValue;
+
+use crate::wire::*;
+use crate::{A2aError, Dialect, limits, v01, v03};
+
+/// What stands in for parameters that were left out.
+fn read<T: Wire>(params: Option<&RawValue>) -> Result<T, A2aError> {
+    match params {
+        Some(params) => Ok(T::from_raw(params)?),
+        None => Ok(T::from_raw(&RawObject::new().to_raw())?),
+    }
+}
+
+impl Dialect {
+    /// What `SendMessage` and `SendStreamingMessage` ask. The message has an id, a role and a part at least.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidParams`](crate::ErrorKind::InvalidParams) names the field; so with all that read requests.
+    pub fn read_send(self, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
+        let request = match self {
+            Self::V10 => read(params)?,
+            Self::V03 | Self::V03Rest => v03::read_send(self, params)?,
+            Self::V01 => v01::read_send(params)?,
+        };
+        check_send(&request)?;
+        Ok(request)
+    }
+
+    /// What `GetTask` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_get(self, params: Option<&RawValue>) -> Result<GetTaskRequest, A2aError> {
+        let request: GetTaskRequest = read(params)?;
+        check_id("id", &request.id)?;
+        check_id("tenant", &request.tenant)?;
+        check_history("historyLength", request.history_length)?;
+        Ok(request)
+    }
+
+    /// What `ListTasks` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_list(self, params: Option<&RawValue>) -> Result<ListTasksRequest, A2aError> {
+        let request: ListTasksRequest = read(params)?;
+        check_id("contextId", &request.context_id)?;
+        check_id("tenant", &request.tenant)?;
+        check_history("historyLength", request.history_length)?;
+        if request.page_size.is_some_and(|size| !(1..=limits::PAGE_SIZE_MAX).contains(&size)) {
+            return Err(A2aError::invalid("pageSize", "must be between 1 and 100"));
+        }
+        Ok(request)
+    }
+
+    /// What `CancelTask` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_cancel(self, params: Option<&RawValue>) -> Result<CancelTaskRequest, A2aError> {
+        let request: CancelTaskRequest = read(params)?;
+        check_id("id", &request.id)?;
+        check_id("tenant", &request.tenant)?;
+        Ok(request)
+    }
+
+    /// What `SubscribeToTask` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_subscribe(self, params: Option<&RawValue>) -> Result<SubscribeToTaskRequest, A2aError> {
+        let request: SubscribeToTaskRequest = read(params)?;
+        check_id("id", &request.id)?;
+        check_id("tenant", &request.tenant)?;
+        Ok(request)
+    }
+
+    /// What `CreateTaskPushNotificationConfig` asks. `task` is the one of the path over HTTP+JSON.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_push_create(
+        self,
+        params: Option<&RawValue>,
+        task: Option<&str>,
+    ) -> Result<TaskPushNotificationConfig, A2aError> {
+        let mut config: TaskPushNotificationConfig = match self {
+            Self::V10 => read(params)?,
+            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, params)?,
+        };
+        match task {
+            Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
+            Some(task) if config.task_id != task => {
+                return Err(A2aError::invalid("taskId", "must be the one of the path"));
+            }
+            _ if config.task_id.is_empty() => return Err(A2aError::invalid("taskId", "is missing")),
+            _ => {}
+        }
+        check_id("taskId", &config.task_id)?;
+        check_id("id", &config.id)?;
+        check_id("tenant", &config.tenant)?;
+        Ok(config)
+    }
+
+    /// What `GetTaskPushNotificationConfig` asks. In 0.3 and 0.1 its id may be left out: then it is empty.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_push_get(self, params: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
+        let request: GetTaskPushNotificationConfigRequest = match self {
+            Self::V10 => read(params)?,
+            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push_id(params)?,
+        };
+        check_id("taskId", &request.task_id)?;
+        check_id("id", &request.id)?;
+        check_id("tenant", &request.tenant)?;
+        Ok(request)
+    }
+
+    /// What `ListTaskPushNotificationConfigs` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_push_list(self, params: Option<&RawValue>) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
+        let request: ListTaskPushNotificationConfigsRequest = match self {
+            Self::V10 => read(params)?,
+            Self::V03 | Self::V03Rest | Self::V01 => {
+                let GetTaskPushNotificationConfigRequest { tenant, task_id, .. } = v03::read_push_id(params)?;
+                ListTaskPushNotificationConfigsRequest { tenant, task_id, ..Default::default() }
+            }
+        };
+        check_id("taskId", &request.task_id)?;
+        check_id("tenant", &request.tenant)?;
+        Ok(request)
+    }
+
+    /// What `DeleteTaskPushNotificationConfig` asks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_push_delete(
+        self,
+        params: Option<&RawValue>,
+    ) -> Result<DeleteTaskPushNotificationConfigRequest, A2aError> {
+        let GetTaskPushNotificationConfigRequest { tenant, task_id, id } = self.read_push_get(params)?;
+        if id.is_empty() {
+            return Err(A2aError::invalid("pushNotificationConfigId", "is missing"));
+        }
+        Ok(DeleteTaskPushNotificationConfigRequest { tenant, task_id, id })
+    }
+
+    /// What `GetExtendedAgentCard` asks; 0.3 has no parameters.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send`].
+    pub fn read_extended_card(self, params: Option<&RawValue>) -> Result<GetExtendedAgentCardRequest, A2aError> {
+        let request: GetExtendedAgentCardRequest = read(params)?;
+        check_id("tenant", &request.tenant)?;
+        Ok(request)
+    }
+
+    /// Parameters of a message. In 0.1 the message's `task_id` names the task, which is the client's to name.
+    pub fn write_send(self, request: &SendMessageRequest) -> Box<RawValue> {
+        match self {
+            Self::V10 => request.to_raw(),
+            Self::V03 | Self::V03Rest => v03::write_send(self, request),
+            Self::V01 => v01::write_send(request),
+        }
+    }
+
+    /// Parameters of `GetTask`.
+    pub fn write_get(self, request: &GetTaskRequest) -> Box<RawValue> {
+        self.without_tenant(request.to_raw())
+    }
+
+    /// Parameters of `ListTasks`.
+    pub fn write_list(self, request: &ListTasksRequest) -> Box<RawValue> {
+        self.without_tenant(request.to_raw())
+    }
+
+    /// Parameters of `CancelTask`.
+    pub fn write_cancel(self, request: &CancelTaskRequest) -> Box<RawValue> {
+        self.without_tenant(request.to_raw())
+    }
+
+    /// Parameters of `SubscribeToTask`.
+    pub fn write_subscribe(self, request: &SubscribeToTaskRequest) -> Box<RawValue> {
+        self.without_tenant(request.to_raw())
+    }
+
+    /// Parameters of `CreateTaskPushNotificationConfig`.
+    pub fn write_push_create(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
+        self.write_push_config(config)
+    }
+
+    /// Parameters of `GetTaskPushNotificationConfig`.
+    pub fn write_push_get(self, request: &GetTaskPushNotificationConfigRequest) -> Box<RawValue> {
+        match self {
+            Self::V10 => request.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, &request.id),
+        }
+    }
+
+    /// Parameters of `ListTaskPushNotificationConfigs`.
+    pub fn write_push_list(self, request: &ListTaskPushNotificationConfigsRequest) -> Box<RawValue> {
+        match self {
+            Self::V10 => request.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, ""),
+        }
+    }
+
+    /// Parameters of `DeleteTaskPushNotificationConfig`.
+    pub fn write_push_delete(self, request: &DeleteTaskPushNotificationConfigRequest) -> Box<RawValue> {
+        match self {
+            Self::V10 => request.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, &request.id),
+        }
+    }
+
+    /// Parameters of `GetExtendedAgentCard`; 0.3 has none.
+    pub fn write_extended_card(self, request: &GetExtendedAgentCardRequest) -> Option<Box<RawValue>> {
+        (self == Self::V10).then(|| request.to_raw())
+    }
+
+    /// Tenants are 1.0's.
+    fn without_tenant(self, params: Box<RawValue>) -> Box<RawValue> {
+        match (self, RawObject::parse(&params)) {
+            (Self::V10, _) | (_, Err(_)) => params,
+            (_, Ok(mut object)) => {
+                object.remove("tenant");
+                object.to_raw()
+            }
+        }
+    }
+}
+
+fn check_send(request: &SendMessageRequest) -> Result<(), A2aError> {
+    let message = &request.message;
+    let missing = |field| Err(A2aError::invalid(field, "is missing"));
+    if message.message_id.is_empty() {
+        return missing("message.messageId");
+    }
+    if message.role == Role::Unspecified {
+        return missing("message.role");
+    }
+    if message.parts.is_empty() {
+        return missing("message.parts");
+    }
+    at_most("message.parts", message.parts.len(), limits::PARTS_MAX, "has more than 256 parts")?;
+    at_most(
+        "message.referenceTaskIds",
+        message.reference_task_ids.len(),
+        limits::REFERENCES_MAX,
+        "has more than 64 entries",
+    )?;
+    at_most("message.extensions", message.extensions.len(), limits::EXTENSIONS_MAX, "has more than 32 entries")?;
+    check_id("tenant", &request.tenant)?;
+    check_id("message.messageId", &message.message_id)?;
+    check_id("message.taskId", &message.task_id)?;
+    check_id("message.contextId", &message.context_id)?;
+    message.reference_task_ids.iter().try_for_each(|id| check_id("message.referenceTaskIds", id))?;
+    let Some(configuration) = &request.configuration else { return Ok(()) };
+    check_history("configuration.historyLength", configuration.history_length)?;
+    let Some(push) = &configuration.task_push_notification_config else { return Ok(()) };
+    check_id("configuration.taskPushNotificationConfig.id", &push.id)
+}
+
+fn at_most(field: &str, count: usize, max: usize, why: &str) -> Result<(), A2aError> {
+    if count > max { Err(A2aError::invalid(field, why)) } else { Ok(()) }
+}
+
+/// Ids go into keys, headers and paths.
+fn check_id(field: &str, id: &str) -> Result<(), A2aError> {
+    at_most(field, id.len(), limits::ID_BYTES_MAX, "is longer than 128 bytes")?;
+    if id.contains(char::is_control) { Err(A2aError::invalid(field, "has control characters")) } else { Ok(()) }
+}
+
+fn check_history(field: &str, length: Option<i32>) -> Result<(), A2aError> {
+    if length.is_some_and(i32::is_negative) { Err(A2aError::invalid(field, "must not be negative")) } else { Ok(()) }
+}

@@ -1,0 +1,253 @@
+//! Responses: written by servers, read by clients.
+
+use callboard_message::RawObject;
+use callboard_rpc::RpcError;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::error::ERROR_INFO;
+use crate::wire::*;
+use crate::{A2aError, Dialect, ErrorKind, v01, v03};
+
+impl Dialect {
+    /// What answers `SendMessage`.
+    pub fn write_send_response(self, response: &SendMessageResponse) -> Box<RawValue> {
+        match self {
+            Self::V10 => response.to_raw(),
+            Self::V03 | Self::V03Rest => v03::write_send_response(self, response),
+            Self::V01 => v01::write_send_response(response),
+        }
+    }
+
+    /// A task by itself.
+    pub fn write_task(self, task: &Task) -> Box<RawValue> {
+        match self {
+            Self::V10 => task.to_raw(),
+            Self::V03 | Self::V03Rest => v03::write_task(self, task),
+            Self::V01 => v01::write_task(task),
+        }
+    }
+
+    /// A page of tasks.
+    pub fn write_task_list(self, list: &ListTasksResponse) -> Box<RawValue> {
+        match self {
+            Self::V10 => list.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_task_list(self, list),
+        }
+    }
+
+    /// Writes the events of one stream.
+    pub fn events(self) -> EventWriter {
+        EventWriter { dialect: self, artifacts: Vec::new() }
+    }
+
+    /// A push configuration.
+    pub fn write_push_config(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
+        match self {
+            Self::V10 => config.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push(self, config),
+        }
+    }
+
+    /// The push configurations of a task.
+    pub fn write_push_configs(self, configs: &ListTaskPushNotificationConfigsResponse) -> Box<RawValue> {
+        match self {
+            Self::V10 => configs.to_raw(),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_list(self, configs),
+        }
+    }
+
+    /// What answers `DeleteTaskPushNotificationConfig`.
+    pub fn write_deleted(self) -> Box<RawValue> {
+        match self {
+            Self::V10 | Self::V03Rest => RawObject::new().to_raw(),
+            Self::V03 | Self::V01 => RawValue::NULL.to_owned(),
+        }
+    }
+
+    /// A card of one version. (One of all is [`Dialect::write_hybrid_card`]'s.)
+    pub fn write_card(self, card: &AgentCard) -> Box<RawValue> {
+        match self {
+            Self::V10 => card.to_raw(),
+            Self::V03 | Self::V03Rest => v03::write_card(card).to_raw(),
+            Self::V01 => v01::write_card(card).to_raw(),
+        }
+    }
+
+    /// A card in the words of all versions at once: for who didn't say which it reads.
+    pub fn write_hybrid_card(card: &AgentCard) -> RawObject {
+        v03::write_hybrid(card)
+    }
+
+    /// An error over JSON-RPC.
+    pub fn write_error(self, error: &A2aError) -> RpcError {
+        let details = error.all_details();
+        let data = match self {
+            Self::V10 => (!details.is_empty()).then(|| to_raw_value(&details).unwrap_or_default()),
+            Self::V03 | Self::V03Rest | Self::V01 => details.first().map(RawObject::to_raw),
+        };
+        RpcError { code: self.code(error.kind), message: error.message.clone(), data }
+    }
+
+    /// An error over HTTP+JSON, whose status is [`ErrorKind::http`].
+    pub fn write_http_error(self, error: &A2aError) -> Box<RawValue> {
+        if self != Self::V10 {
+            let RpcError { code, message, data } = self.write_error(error);
+            let object = RawObject::new().with("code", code).with("message", message);
+            return data.map_or_else(|| object.to_raw(), |data| object.clone().with("data", data).to_raw());
+        }
+        let status = RawObject::new()
+            .with("code", error.kind.http())
+            .with("status", error.kind.grpc())
+            .with("message", &error.message)
+            .with("details", error.all_details());
+        RawObject::new().with("error", status).to_raw()
+    }
+
+    /// Codes that a version lacks are `UnsupportedOperation` in it.
+    fn code(self, kind: ErrorKind) -> i64 {
+        const LAST_OF_03: i64 = -32_007;
+        const LAST_OF_01: i64 = -32_004;
+        let last = match self {
+            Self::V10 => return kind.code(),
+            Self::V03 | Self::V03Rest => LAST_OF_03,
+            Self::V01 => LAST_OF_01,
+        };
+        let is_ours = (-32_099..=-32_000).contains(&kind.code());
+        if is_ours && kind.code() < last { ErrorKind::UnsupportedOperation.code() } else { kind.code() }
+    }
+
+    /// What answers `SendMessage`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidAgentResponse`] names the field; so with all that read responses.
+    pub fn read_send_response(self, result: &RawValue) -> Result<SendMessageResponse, A2aError> {
+        match self {
+            Self::V10 => answer(SendMessageResponse::from_raw(result)),
+            Self::V03 | Self::V03Rest => answer(v03::read_send_response(self, result)),
+            Self::V01 => answer(v01::read_task(result)).map(SendMessageResponse::Task),
+        }
+    }
+
+    /// A task by itself.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_task(self, result: &RawValue) -> Result<Task, A2aError> {
+        match self {
+            Self::V10 => answer(Task::from_raw(result)),
+            Self::V03 | Self::V03Rest => answer(v03::read_task(self, result)),
+            Self::V01 => answer(v01::read_task(result)),
+        }
+    }
+
+    /// A page of tasks.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
+        match self {
+            Self::V10 => answer(ListTasksResponse::from_raw(result)),
+            Self::V03 | Self::V03Rest | Self::V01 => answer(v03::read_task_list(self, result)),
+        }
+    }
+
+    /// An event of a stream, or the body of a push.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_event(self, event: &RawValue) -> Result<StreamResponse, A2aError> {
+        match self {
+            Self::V10 => answer(StreamResponse::from_raw(event)),
+            Self::V03 | Self::V03Rest => answer(v03::read_event(self, event)),
+            Self::V01 => answer(v01::read_event(event)),
+        }
+    }
+
+    /// A push configuration.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_push_config(self, result: &RawValue) -> Result<TaskPushNotificationConfig, A2aError> {
+        match self {
+            Self::V10 => answer(TaskPushNotificationConfig::from_raw(result)),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, Some(result)).map_err(no_answer),
+        }
+    }
+
+    /// The push configurations of a task.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_push_configs(self, result: &RawValue) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
+        match self {
+            Self::V10 => answer(ListTaskPushNotificationConfigsResponse::from_raw(result)),
+            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push_list(self, result).map_err(no_answer),
+        }
+    }
+
+    /// A card of any version, or of several: what older ones say becomes interfaces and schemes of 1.0, after those that
+    /// the card has itself.
+    ///
+    /// # Errors
+    /// As [`Dialect::read_send_response`].
+    pub fn read_card(card: &RawValue) -> Result<AgentCard, A2aError> {
+        answer(v03::read_card(card))
+    }
+
+    /// An error of any version: of its reason, else of its code.
+    pub fn read_error(error: &RpcError) -> A2aError {
+        let details = error.data.as_deref().map(details).unwrap_or_default();
+        read_error(ErrorKind::of_code(error.code), error.message.clone(), details)
+    }
+
+    /// The same from an HTTP+JSON response. `None` where the body is no error of A2A's: then its status decides.
+    pub fn read_http_error(status: u16, body: &RawValue) -> Option<A2aError> {
+        let object = RawObject::parse(body).ok()?;
+        let object = object.object("error").unwrap_or(object);
+        let details = object.get("details").or_else(|| object.get("data")).map(details).unwrap_or_default();
+        let of_code = object.read::<i64>("code").and_then(ErrorKind::of_code);
+        let of_status = || ErrorKind::ALL.into_iter().find(|kind| kind.http() == status && status != 400);
+        let message = object.text("message").or_else(|| object.text("detail"))?;
+        Some(read_error(of_code.or_else(of_status), message, details))
+    }
+}
+
+fn answer<T>(read: Result<T, ReadError>) -> Result<T, A2aError> {
+    read.map_err(|error| no_answer(error.into()))
+}
+
+fn no_answer(error: A2aError) -> A2aError {
+    A2aError { kind: ErrorKind::InvalidAgentResponse, ..error }
+}
+
+/// A list of details, or one.
+fn details(data: &RawValue) -> Vec<RawObject> {
+    serde_json::from_str(data.get()).or_else(|_| RawObject::parse(data).map(|one| vec![one])).unwrap_or_default()
+}
+
+fn read_error(kind: Option<ErrorKind>, message: String, mut details: Vec<RawObject>) -> A2aError {
+    let is_info = |object: &RawObject| object.text("@type").as_deref() == Some(ERROR_INFO);
+    let info = details.iter().position(is_info).map(|at| details.remove(at)).unwrap_or_default();
+    let of_reason = info.text("reason").and_then(|reason| ErrorKind::of_reason(&reason));
+    let task = info.object("metadata").and_then(|metadata| metadata.text("taskId"));
+    A2aError { kind: of_reason.or(kind).unwrap_or(ErrorKind::Internal), message, details, task }
+}
+
+/// Writes the events of one stream, in order: 0.1 counts artifacts.
+#[derive(Debug)]
+pub struct EventWriter {
+    dialect: Dialect,
+    /// Ids of the artifacts so far, in the order of first sight.
+    artifacts: Vec<String>,
+}
+
+impl EventWriter {
+    /// An event. `ends` says whether it is the stream's last.
+    pub fn write(&mut self, event: &StreamResponse, ends: bool) -> Box<RawValue> {
+        match self.dialect {
+            Dialect::V10 => event.to_raw(),
+            Dialect::V03 | Dialect::V03Rest => v03::write_event(self.dialect, event, ends),
+            Dialect::V01 => v01::write_event(event, ends, &mut self.artifacts),
+        }
+    }
+}
