@@ -20,7 +20,7 @@ use super::{Core, Who};
 use crate::convert::{ended, of_failure, of_tasks};
 use crate::limits::ID_BYTES_MAX;
 use crate::wire::{Message, SendMessageRequest, TaskPushNotificationConfig, Wire as _};
-use crate::{A2aError, ErrorKind};
+use crate::{A2aError, Dialect, ErrorKind};
 
 /// Member of a message's metadata: the same key of the same owner is the same task. A string of 1 to 128 bytes.
 const KEY: &str = "callboard/key";
@@ -28,6 +28,11 @@ const KEY: &str = "callboard/key";
 const ARGUMENTS: &str = "arguments";
 /// Member of [`Task::extra`]: what its client spoke.
 const DIALECT: &str = "dialect";
+
+/// The words that a task was begun in.
+pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
+    Dialect::of_version(&task.extra.text(DIALECT)?)
+}
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
 /// Ended tasks that are forgotten at once to make room.
@@ -94,8 +99,7 @@ impl Core {
                 self.push(who, &task, &lease, push).await?;
                 let work = work(callee, picked.skill, picked.arguments, call);
                 let left = options.ttl;
-                let begun =
-                    Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
+                let begun = Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
                 Ok(Sent { live: Some(self.go(begun)), task, is_new: true, is_again: false })
             }
         }
@@ -161,12 +165,8 @@ impl Core {
     /// Forgets the oldest ended tasks of an owner, and answers how many those were.
     async fn make_room(&self, owner: TaskOwner) -> usize {
         let ended = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let of_owner = TaskFilter {
-            scope: Some(self.scope.clone()),
-            owner: Some(owner),
-            states: ended,
-            ..TaskFilter::default()
-        };
+        let of_owner =
+            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states: ended, ..TaskFilter::default() };
         match self.store.tasks.list(of_owner, 0, FORGOTTEN_AT_ONCE).await {
             Ok((tasks, _)) => {
                 for task in &tasks {

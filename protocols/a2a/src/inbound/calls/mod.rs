@@ -43,6 +43,7 @@ use live::Live;
 use skills::Callee;
 use stream::Until;
 
+pub(crate) use begin::dialect_of;
 pub(crate) use live::TASK_QUESTIONS_MAX;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
@@ -150,11 +151,7 @@ impl Calls {
     /// # Errors
     /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
     /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
-    pub(crate) async fn send(
-        &self,
-        who: &Who,
-        request: SendMessageRequest,
-    ) -> Result<SendMessageResponse, A2aError> {
+    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
@@ -187,12 +184,7 @@ impl Calls {
     ///
     /// # Errors
     /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
-    pub(crate) async fn subscribe(
-        &self,
-        who: &Who,
-        id: &str,
-        last_event: Option<u64>,
-    ) -> Result<Events, A2aError> {
+    pub(crate) async fn subscribe(&self, who: &Who, id: &str, last_event: Option<u64>) -> Result<Events, A2aError> {
         let task = self.0.find(who, id).await?.task;
         let missed = last_event.filter(|last| *last < task.last_event);
         if task.state.is_terminal() && missed.is_none() {
@@ -307,12 +299,7 @@ impl Core {
         self.follow_up(found, request.message).await
     }
 
-    async fn seen(
-        &self,
-        task: &Task,
-        messages_max: Option<u32>,
-        with_artifacts: bool,
-    ) -> Result<wire::Task, A2aError> {
+    async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
         let said = history::of(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
         Ok(view::task(task, said, with_artifacts))
     }
