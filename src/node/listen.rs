@@ -15,7 +15,7 @@ use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
 use callboard_runtime::{AgentId, AgentRef};
 
 use super::{Listening, Node, NodeError};
-use crate::config::{CompatTransport, ConfigError, Dialect, Listener, Topology, Trust};
+use crate::config::{CompatTransport, ConfigError, Listener, Speaks, Topology, Trust};
 
 /// Most threads that serve the connections of one listener.
 const WORKERS_MAX: usize = 4;
@@ -118,9 +118,9 @@ impl Node {
     pub(super) fn open_on(&self, socket: TcpListener, topology: &Topology, at: usize) -> Result<Open, NodeError> {
         let listener = declared(topology, at)?;
         let kept = socket.try_clone()?;
-        let (serving, behind) = match listener.dialect {
-            Dialect::Bare => self.bare(socket, listener)?,
-            Dialect::Mcp => self.mcp(socket, listener, topology)?,
+        let (serving, behind) = match listener.speaks() {
+            Speaks::Bare => self.bare(socket, listener)?,
+            Speaks::A2a | Speaks::Mcp => self.mcp(socket, listener, topology)?,
         };
         let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
         let addresses = addresses(&behind, serving.address, listener);
