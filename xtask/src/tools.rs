@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::bench;
 use crate::command::{Outcome, cargo, program, run, target};
+use crate::test;
 
 const DENY_VERSION: &str = "0.20.2";
 const MCP_PROXY_VERSION: &str = "0.6.0";
@@ -53,8 +53,11 @@ pub fn deny() -> Outcome {
     let check = ["check", "licenses", "bans", "sources"];
     run(program(&tool, &check))?;
     // By the same rules, of which a single package needs few: only what breaks them is said.
-    let apart = ["--log-level", "error", "--config", "deny.toml", "--manifest-path", bench::DIRECT];
-    run(program(&tool, &[&apart[..], &check].concat()))
+    for (manifest, _) in test::APART {
+        let apart = ["--log-level", "error", "--config", "deny.toml", "--manifest-path", manifest];
+        run(program(&tool, &[&apart[..], &check].concat()))?;
+    }
+    Ok(())
 }
 
 /// The gateway of another house that the bench of gateways is measured beside.
