@@ -52,10 +52,21 @@ pub fn deny() -> Outcome {
     let tool = tool.to_string_lossy();
     let check = ["check", "licenses", "bans", "sources"];
     run(program(&tool, &check))?;
-    // By the same rules, of which a single package needs few: only what breaks them is said.
+    // By the same rules, of which a single package needs few: only what breaks them is said. Two versions of a crate in a peer
+    // cost nobody anything.
     for (manifest, _) in test::APART {
-        let apart = ["--log-level", "error", "--config", "deny.toml", "--manifest-path", manifest];
-        run(program(&tool, &[&apart[..], &check].concat()))?;
+        let apart = [
+            "--log-level",
+            "error",
+            "--config",
+            "deny.toml",
+            "--manifest-path",
+            manifest,
+            "check",
+            "licenses",
+            "sources",
+        ];
+        run(program(&tool, &apart))?;
     }
     Ok(())
 }
