@@ -1,3 +1,8 @@
 //! What the A2A server and client promise.
 
 mod kit;
+mod operations;
+mod owners;
+mod routes;
+mod tenants;
+mod tongue;
