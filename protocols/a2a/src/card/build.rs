@@ -1,1 +1,120 @@
+//! What a card says.
 
+use std::collections::BTreeMap;
+
+use callboard_message::RawObject;
+use callboard_rpc::Access;
+
+use crate::inbound::calls::{Skill, Skills};
+use crate::inbound::options::A2aOptions;
+use crate::wire::{
+    APIKeySecurityScheme, AgentCapabilities, AgentCard, AgentExtension, AgentInterface, AgentSkill,
+    HTTPAuthSecurityScheme, SecurityRequirement, SecurityScheme, StringList,
+};
+
+/// The extension whose params are `{SKILL: {"input": JSON Schema, "output": JSON Schema}}`: what a skill takes as data, and
+/// what it gives. Nobody has to know it.
+pub const SCHEMAS_EXTENSION: &str = "urn:callboard:schemas";
+/// The header that a key may stand in, beside `Authorization`.
+pub const API_KEY_HEADER: &str = "X-API-Key";
+
+/// The media types of skills that say nothing else.
+const MODES: [&str; 2] = ["text/plain", "application/json"];
+
+/// The card of an agent with these skills, not signed.
+pub(super) fn card(options: &A2aOptions, skills: &Skills) -> AgentCard {
+    let info = &options.info;
+    let modes: Vec<String> = match skills.converses {
+        true => vec!["*/*".to_owned()],
+        false => MODES.map(str::to_owned).to_vec(),
+    };
+    let (security_schemes, security_requirements) = security(&options.access);
+    AgentCard {
+        name: info.name.clone(),
+        description: info.description.clone(),
+        supported_interfaces: interfaces(options.base_url.as_str()),
+        provider: info.provider.clone(),
+        version: info.version.clone(),
+        documentation_url: info.documentation_url.clone(),
+        capabilities: AgentCapabilities {
+            streaming: Some(true),
+            push_notifications: Some(true),
+            extensions: schemas(&skills.all).into_iter().chain(options.extensions.iter().cloned()).collect(),
+            extended_agent_card: Some(options.extended),
+        },
+        security_schemes,
+        security_requirements,
+        skills: skills.all.iter().map(|skill| described(skill, &modes)).collect(),
+        default_input_modes: modes.clone(),
+        default_output_modes: modes,
+        signatures: Vec::new(),
+        icon_url: info.icon_url.clone(),
+    }
+}
+
+/// Newest first, JSON-RPC first: a client takes the first that it knows.
+fn interfaces(base_url: &str) -> Vec<AgentInterface> {
+    let url = format!("{}/a2a", base_url.trim_end_matches('/'));
+    // Clients of 0.3 put `v1/…` behind the URL, some by the rules for relative ones.
+    let with_slash = format!("{url}/");
+    let interface = |url: &str, binding: &str, version: &str| AgentInterface {
+        url: url.to_owned(),
+        protocol_binding: binding.to_owned(),
+        protocol_version: version.to_owned(),
+        tenant: String::new(),
+    };
+    vec![
+        interface(&url, "JSONRPC", "1.0"),
+        interface(&url, "HTTP+JSON", "1.0"),
+        interface(&url, "JSONRPC", "0.3"),
+        interface(&with_slash, "HTTP+JSON", "0.3"),
+        interface(&url, "JSONRPC", "0.1"),
+    ]
+}
+
+/// How to show who one is: by a key, in either header.
+fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityRequirement>) {
+    if matches!(access, Access::Open(_)) {
+        return Default::default();
+    }
+    let bearer = HTTPAuthSecurityScheme { scheme: "Bearer".to_owned(), ..Default::default() };
+    let key =
+        APIKeySecurityScheme { location: "header".to_owned(), name: API_KEY_HEADER.to_owned(), ..Default::default() };
+    let schemes =
+        [("apiKey".to_owned(), SecurityScheme::ApiKey(key)), ("bearer".to_owned(), SecurityScheme::HttpAuth(bearer))];
+    let either = |name: &str| SecurityRequirement { schemes: [(name.to_owned(), StringList::default())].into() };
+    (schemes.into(), vec![either("bearer"), either("apiKey")])
+}
+
+fn described(skill: &Skill, modes: &[String]) -> AgentSkill {
+    let spec = &skill.spec;
+    let tags = spec.more.read::<Vec<String>>("tags").filter(|tags| !tags.is_empty());
+    let others = |own: &Vec<String>| if own == modes { Vec::new() } else { own.clone() };
+    AgentSkill {
+        id: spec.name.clone(),
+        name: spec.more.text("title").unwrap_or_else(|| spec.name.clone()),
+        description: spec.description.clone(),
+        tags: tags.unwrap_or_else(|| vec![spec.name.clone()]),
+        examples: spec.more.read("examples").unwrap_or_default(),
+        input_modes: others(&skill.input_modes),
+        output_modes: others(&skill.output_modes),
+        security_requirements: Vec::new(),
+    }
+}
+
+fn schemas(skills: &[Skill]) -> Option<AgentExtension> {
+    let mut params = RawObject::new();
+    for skill in skills {
+        let mut schemas = RawObject::new().with("input", &skill.spec.input_schema);
+        if let Some(output) = &skill.spec.output_schema {
+            schemas.set("output", output);
+        }
+        params.set(&skill.spec.name, schemas);
+    }
+    (!params.is_empty()).then(|| AgentExtension {
+        uri: SCHEMAS_EXTENSION.to_owned(),
+        description: "JSON Schemas of what each skill takes as data and gives".to_owned(),
+        required: false,
+        params: Some(params),
+    })
+}

@@ -1,5 +1,7 @@
 //! Keys of cards: the private one that signs, and public ones as a JSON Web Key Set (RFC 7517).
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::RawObject;
@@ -19,10 +21,10 @@ pub const JWKS_BYTES_MAX: usize = 256 * 1024;
 const ALGORITHMS: [SigningAlgorithm; 3] = [SigningAlgorithm::Es256, SigningAlgorithm::EdDsa, SigningAlgorithm::Rs256];
 
 /// A private key that signs cards: P-256, Ed25519 or RSA. Never printed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SigningKey {
-    pair: KeyPair,
-    id: String,
+    pair: Arc<KeyPair>,
+    id: Arc<str>,
 }
 
 impl SigningKey {
@@ -33,8 +35,8 @@ impl SigningKey {
     pub fn from_pem(pem: &SecretString) -> Result<Self, KeyPairError> {
         let pair = ALGORITHMS.into_iter().find_map(|algorithm| KeyPair::from_pem(pem, algorithm).ok());
         let pair = pair.ok_or(KeyPairError)?;
-        let id = thumbprint(&pair.public_members());
-        Ok(Self { pair, id })
+        let id = thumbprint(&pair.public_members()).into();
+        Ok(Self { pair: Arc::new(pair), id })
     }
 
     /// Its name in signatures: the thumbprint of its public key (RFC 7638).
@@ -48,7 +50,7 @@ impl SigningKey {
         for (name, value) in self.pair.public_members() {
             key.set(name, value);
         }
-        let key = key.with("alg", self.algorithm()).with("use", "sig").with("kid", &self.id);
+        let key = key.with("alg", self.algorithm()).with("use", "sig").with("kid", self.id());
         RawObject::new().with("keys", [key])
     }
 

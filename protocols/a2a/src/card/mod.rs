@@ -9,6 +9,10 @@ mod serve;
 mod sign;
 mod verify;
 
+pub(crate) use catalog::catalog;
+pub(crate) use serve::{CardBody, Cards};
+
+pub use build::{API_KEY_HEADER, SCHEMAS_EXTENSION};
 pub use keys::{JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError, SigningKey};
 pub use sign::sign;
 pub use verify::{

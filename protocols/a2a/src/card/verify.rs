@@ -192,7 +192,7 @@ fn verify_one(
         for payload in payloads {
             let message = format!("{}.{payload}", signature.protected);
             if key.verifies(&algorithm, message.as_bytes(), &made) {
-                return Ok(SignedBy { key_id, algorithm });
+                return Ok(SignedBy { key_id: key_id.clone(), algorithm });
             }
         }
     }

@@ -60,10 +60,6 @@ impl Head {
         })
     }
 
-    pub(super) fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
     /// Who asks, in that dialect.
     pub(super) fn who(&self, dialect: Dialect) -> Who {
         Who { principal: self.principal.clone(), dialect, trace: self.trace }
@@ -94,9 +90,9 @@ pub(super) fn version(request: &HttpRequest) -> String {
         .unwrap_or_default()
 }
 
-/// Whether a parameter of a query is the version.
-pub(super) fn is_version(name: &str) -> bool {
-    name.eq_ignore_ascii_case(VERSION)
+/// Whether a client says that it reads 1.0's card.
+pub(super) fn reads_1(request: &HttpRequest) -> bool {
+    version(request).split('.').next() == Some("1")
 }
 
 fn agree(request: &HttpRequest, options: &A2aOptions) -> Result<(), A2aError> {

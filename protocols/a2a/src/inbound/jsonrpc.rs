@@ -3,11 +3,11 @@
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::{Body, Incoming, Nulls, Refusal, Request, RpcError, code, decode_body, encode_response};
+use callboard_rpc::{Body, Id, Incoming, Nulls, Refusal, Request, RpcError, code, decode_body, encode_response};
 
 use super::admit::{self, Head};
 use super::operations::Asked;
-use super::reply::Binding;
+use super::reply::{self, Binding};
 use super::server::{Door, Exchange};
 use crate::{A2aError, Dialect, ErrorKind};
 
@@ -47,6 +47,6 @@ fn malformed(refused: &Refusal) -> HttpResponse {
     refusal(refused.id.as_ref(), &RpcError::from(refused))
 }
 
-fn refusal(id: Option<&callboard_rpc::Id>, error: &RpcError) -> HttpResponse {
-    super::reply::rpc(encode_response(id, Err(error), Nulls::Omit))
+fn refusal(id: Option<&Id>, error: &RpcError) -> HttpResponse {
+    reply::rpc(encode_response(id, Err(error), Nulls::Omit))
 }

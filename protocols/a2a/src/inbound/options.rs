@@ -10,6 +10,7 @@ use callboard_runtime::{MemoryTasks, Store};
 use reqwest::dns::Resolve;
 use url::Url;
 
+use super::push::PUSH_RETRY_AFTER_DEFAULT;
 use crate::card::SigningKey;
 use crate::wire::{AgentExtension, AgentProvider};
 
@@ -166,12 +167,20 @@ impl Default for TaskOptions {
 }
 
 /// Where push notifications may go: to the public internet over `https`, and where this allows.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct PushOptions {
     /// Networks that receivers may be in too, there over `http` as well.
     pub allow: Vec<Network>,
     /// The name service that is asked in place of the system's; its answers are judged all the same.
     pub lookup: Option<Arc<dyn Resolve>>,
+    /// How long to wait before an event is posted for the second time; each further wait is twice as long.
+    pub retry_after: Duration,
+}
+
+impl Default for PushOptions {
+    fn default() -> Self {
+        Self { allow: Vec::new(), lookup: None, retry_after: PUSH_RETRY_AFTER_DEFAULT }
+    }
 }
 
 impl fmt::Debug for PushOptions {

@@ -3,6 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use callboard_message::RawObject;
 use callboard_rpc::serve::guard::{JSON, Refused};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
 use serde_json::value::RawValue;
@@ -26,15 +27,9 @@ pub(super) enum Binding {
 }
 
 impl Binding {
-    /// An answer. `None` is one without content.
-    pub(super) fn answer(&self, result: Option<&RawValue>) -> HttpResponse {
-        match (self, result) {
-            (Self::Rest { .. }, None) => json(StatusCode::OK, self.content_type(), b"{}".to_vec()),
-            (_, result) => {
-                let result = result.unwrap_or(RawValue::NULL);
-                json(StatusCode::OK, self.content_type(), self.wrap(Ok(result)))
-            }
-        }
+    /// An answer.
+    pub(super) fn answer(&self, result: &RawValue) -> HttpResponse {
+        json(StatusCode::OK, self.content_type(), self.wrap(result))
     }
 
     /// Why there is no answer.
@@ -50,16 +45,15 @@ impl Binding {
         response
     }
 
-    /// What a stream's event holds.
-    pub(super) fn wrap(&self, result: Result<&RawValue, &RpcError>) -> Vec<u8> {
-        match (self, result) {
-            (Self::Rpc(id), result) => encode_response(id.as_ref(), result, Nulls::Omit),
-            (Self::Rest { .. }, Ok(result)) => result.get().as_bytes().to_vec(),
-            (Self::Rest { .. }, Err(error)) => error.message.as_bytes().to_vec(),
+    /// What an answer, or an event of a stream, is put into.
+    pub(super) fn wrap(&self, result: &RawValue) -> Vec<u8> {
+        match self {
+            Self::Rpc(id) => encode_response(id.as_ref(), Ok(result), Nulls::Omit),
+            Self::Rest { .. } => result.get().as_bytes().to_vec(),
         }
     }
 
-    /// The same, of a stream that failed.
+    /// What an error is put into.
     pub(super) fn wrap_error(&self, error: &A2aError, dialect: Dialect) -> Vec<u8> {
         match self {
             Self::Rpc(id) => encode_response(id.as_ref(), Err(&dialect.write_error(error)), Nulls::Omit),
@@ -79,11 +73,11 @@ impl Binding {
                 encode_response(None, Err(&error), Nulls::Omit)
             }
             Self::Rest { .. } => {
-                let error = callboard_message::RawObject::new()
+                let error = RawObject::new()
                     .with("code", refused.status.as_u16())
                     .with("status", grpc_name(refused.status))
                     .with("message", refused.message);
-                callboard_message::RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
+                RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
             }
         };
         let mut response = json(refused.status, self.content_type(), body);
@@ -113,6 +107,11 @@ fn grpc_name(status: StatusCode) -> &'static str {
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
         _ => "INVALID_ARGUMENT",
     }
+}
+
+/// A JSON-RPC message.
+pub(super) fn rpc(message: Vec<u8>) -> HttpResponse {
+    json(StatusCode::OK, JSON, message)
 }
 
 /// JSON that is nobody's to keep.

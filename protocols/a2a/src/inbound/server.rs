@@ -8,10 +8,12 @@ use actix_web::http::Method;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::check;
+use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::{self, Busy};
 use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
+use url::Url;
 
 use super::admit::{self, Head};
 use super::calls::Calls;
@@ -22,7 +24,7 @@ use super::push::PushDesk;
 use super::reply::{self, Binding};
 use super::rest::{self, Route, Routed};
 use super::sse::{self, Streams};
-use crate::card::Cards;
+use crate::card::{CardBody, Cards, catalog};
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Where agents are served: below it all of a listener's as one.
@@ -54,7 +56,8 @@ impl A2aServer {
     pub fn new(agent: AgentRef, options: A2aOptions) -> Self {
         let options = Arc::new(options);
         let calls = Calls::new(agent, options.clone());
-        let desk = PushDesk::new(calls.clone(), options.clone());
+        let desk = PushDesk::new(&calls, &options);
+        calls.keep_push(desk.keeper());
         let cards = Cards::new(calls.clone(), options.clone());
         let streams = Streams::default();
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
@@ -101,6 +104,13 @@ impl NamedAgents {
         let mut names: Vec<_> = servers.keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    fn catalog(&self, base_url: &Url) -> CardBody {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> = servers.iter().map(|(id, served)| (&**id, &served.server.options.info)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        catalog(base_url, all)
     }
 
     fn may_listen_on(&self, address: IpAddr) -> bool {
@@ -196,7 +206,7 @@ impl Door {
     async fn open(&self, request: &HttpRequest, payload: Payload, tail: &str) -> HttpResponse {
         let busy = idle::busy(request);
         if let Some(file) = tail.strip_prefix("/.well-known/") {
-            return self.file(request, file).await;
+            return self.document(request, file).await;
         }
         match (tail, request.method()) {
             ("" | "/", &Method::POST) => jsonrpc::post(self, request, payload, busy).await,
@@ -206,6 +216,29 @@ impl Door {
                 Routed::Allow(methods) => reply::only(methods),
                 Routed::Nowhere => reply::nowhere(),
             },
+        }
+    }
+
+    /// What a server says of itself: its card, and at a listener's root the keys that cards are signed with, and who else is
+    /// there.
+    async fn document(&self, request: &HttpRequest, name: &str) -> HttpResponse {
+        let (binding, options) = (Binding::Rest { own_type: false }, &self.server.options);
+        if let Err(refused) = guard::check_source(request, &options.hosts, &options.origins) {
+            return binding.refuse(refused);
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return reply::only("GET, HEAD");
+        }
+        let made = match (name, &self.others) {
+            ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
+            ("jwks.json", Ok(_)) => Ok(self.server.cards.jwks()),
+            ("ai-catalog.json", Ok(others)) => Ok(Some(others.catalog(&options.base_url))),
+            _ => Ok(None),
+        };
+        match made {
+            Ok(Some(document)) => document.answer(request),
+            Ok(None) => reply::nowhere(),
+            Err(error) => binding.error(&error, Dialect::V10),
         }
     }
 
@@ -230,7 +263,7 @@ impl Door {
         exchange
             .perform(|| {
                 let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
-                Asked::of_path(route, request.query_string(), body)
+                Asked::of_path(&route, request.query_string(), body)
             })
             .await
     }
@@ -268,14 +301,14 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, head, binding, dialect, busy } = self;
-        let wrong = |error: A2aError| binding.error(&error, dialect);
         let asked = head.agreed.clone().and_then(|()| read());
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
-            Err(error) => return wrong(error),
+            Err(error) => return binding.error(&error, dialect),
         };
-        let who = head.who(dialect);
+        let who = operations::words(&server, head.who(dialect), &asked).await;
+        let dialect = who.dialect;
         let room = match asked {
             Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
                 Ok(room) => Some(room),
@@ -284,13 +317,12 @@ impl Exchange<'_> {
             _ => None,
         };
         match (operations::perform(&server, &who, asked, head.last_event).await, room) {
-            (Ok(Answer::Whole(answer)), _) => binding.answer(Some(&answer)),
-            (Ok(Answer::Nothing), _) => binding.answer(None),
+            (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
             (Ok(Answer::Events(events)), Some(room)) => {
                 sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
             }
-            (Ok(Answer::Events(_)), None) => wrong(A2aError::internal()),
-            (Err(error), _) => wrong(error),
+            (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
+            (Err(error), _) => binding.error(&error, dialect),
         }
     }
 }

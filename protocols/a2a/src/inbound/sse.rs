@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::calls::{Events, Numbered};
 use super::options::A2aOptions;
 use super::reply::Binding;
-use crate::{A2aError, Dialect};
+use crate::{A2aError, Dialect, EventWriter};
 
 /// The streams of a server that are open.
 #[derive(Default)]
@@ -81,7 +81,8 @@ pub(super) fn respond(
     held: (Busy, Room),
 ) -> HttpResponse {
     let quiet = Box::pin(sleep(keep_alive));
-    let body = Body { events, binding, dialect, keep_alive, quiet, has_ended: false, _held: held };
+    let body =
+        Body { events, binding, dialect, writer: dialect.events(), keep_alive, quiet, has_ended: false, _held: held };
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, "text/event-stream"))
         .insert_header((CACHE_CONTROL, "no-store"))
@@ -95,6 +96,7 @@ struct Body {
     events: Events,
     binding: Binding,
     dialect: Dialect,
+    writer: EventWriter,
     keep_alive: Duration,
     quiet: Pin<Box<Sleep>>,
     has_ended: bool,
@@ -106,8 +108,8 @@ impl Body {
         let event = match event {
             Ok(Numbered { number, event, ends }) => {
                 self.has_ended = ends;
-                let event = self.dialect.write_event(&event, ends);
-                SseEvent::message(self.binding.wrap(Ok(&event))).with_id(number.to_string())
+                let event = self.writer.write(&event, ends);
+                SseEvent::message(self.binding.wrap(&event)).with_id(number.to_string())
             }
             Err(error) => {
                 self.has_ended = true;

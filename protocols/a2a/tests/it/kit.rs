@@ -120,7 +120,7 @@ impl ConcurrentHandler<Book> for Everything {
             let form =
                 json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
             let answer = cx.elicit(Elicitation::form("Which name?", form)).await?;
-            let name = answer.content().and_then(|content| content.text("name"));
+            let name = answer.content().and_then(|content| content["name"].as_str().map(str::to_owned));
             Ok(name.map_or_else(|| "nobody".to_owned(), |name| format!("booked for {name}")))
         }
     }

@@ -1,4 +1,8 @@
 //! Messages become calls, calls are seen as tasks.
+//!
+//! A message begins a task in the store before its agent is asked ([`begin`]); [`live`] is the one place that takes the steps of a
+//! task that runs here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
+//! goes along with its events ([`streaming`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;
 mod caller;
@@ -6,28 +10,48 @@ mod follow_up;
 mod history;
 mod live;
 mod owner;
+mod page;
 mod pick;
 mod recover;
 mod skills;
-mod stream;
+mod streaming;
 mod view;
 mod wait;
 
-use std::sync::Arc;
+#[cfg(test)]
+mod tests;
 
-use callboard_runtime::{AgentRef, CallMeta, Store, Task};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use callboard_message::surface::ListTools;
+use callboard_message::{Message as _, RawObject};
+use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::options::A2aOptions;
+use crate::convert::{of_failure, of_store};
 use crate::wire::{
-    self, ListTasksRequest, ListTasksResponse, SendMessageRequest, SendMessageResponse, StreamResponse,
+    self, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
     TaskPushNotificationConfig,
 };
-use crate::{A2aError, ErrorKind};
+use crate::{A2aError, Dialect, ErrorKind};
+use begin::Sent;
+use live::Live;
+use skills::Callee;
+use streaming::Until;
 
+pub(crate) use begin::dialect_of;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
+
+/// How long a server that stops waits for its tasks to be let go of.
+const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// What a stream tells, in the canonical model, and its place among the task's events.
 #[derive(Debug, Clone)]
@@ -53,16 +77,38 @@ pub(crate) struct Calls(Arc<Core>);
 struct Core {
     options: Arc<A2aOptions>,
     store: Store,
-}
-
-fn later<T>() -> Result<T, A2aError> {
-    Err(A2aError::new(ErrorKind::UnsupportedOperation, "not yet"))
+    /// The store is others' too, and outlives the server: see [`recover`].
+    is_shared: bool,
+    /// What its tasks are kept under.
+    scope: String,
+    /// Who is served now. What a message began with one goes on with it.
+    callee: RwLock<Arc<Callee>>,
+    push: OnceLock<Arc<KeepPush>>,
+    /// Tasks that run here.
+    live: Mutex<HashMap<TaskId, Live>>,
+    /// Another number each time that one of them runs here no more.
+    gone: watch::Sender<u64>,
+    keeper: OnceLock<()>,
+    stopped: CancellationToken,
 }
 
 impl Calls {
     /// Within a tokio runtime it begins to look after the store's tasks; outside of one the first request does.
-    pub(crate) fn new(_agent: AgentRef, options: Arc<A2aOptions>) -> Self {
-        Self(Arc::new(Core { store: options.tasks.store(), options }))
+    pub(crate) fn new(agent: AgentRef, options: Arc<A2aOptions>) -> Self {
+        let core = Arc::new(Core {
+            store: options.tasks.store(),
+            is_shared: options.tasks.store.is_some(),
+            scope: options.scope(),
+            callee: RwLock::new(Arc::new(Callee::new(agent))),
+            push: OnceLock::new(),
+            live: Mutex::default(),
+            gone: watch::Sender::new(0),
+            keeper: OnceLock::new(),
+            stopped: CancellationToken::new(),
+            options,
+        });
+        recover::start(&core);
+        Self(core)
     }
 
     /// The store that tasks and push configurations are kept in.
@@ -71,60 +117,232 @@ impl Calls {
     }
 
     /// Where push configurations that come with a message go. Without it there are no push notifications. To be said once.
-    pub(crate) fn keep_push(&self, _keep: Arc<KeepPush>) {}
-
-    /// Another agent takes the place of this one. Calls that run go on with theirs.
-    pub(crate) fn replace(&self, _agent: AgentRef) {}
-
-    /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
-    pub(crate) async fn stop(&self) {}
-
-    /// What the agent can do, as `call`'s principal may know.
-    pub(crate) async fn skills(&self, _call: CallMeta) -> Result<Arc<Skills>, A2aError> {
-        later()
+    pub(crate) fn keep_push(&self, keep: Arc<KeepPush>) {
+        // Said twice, the first stands.
+        let _ = self.0.push.set(keep);
     }
 
-    pub(crate) async fn send(&self, _who: &Who, _request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
-        later()
+    /// Another agent takes the place of this one. Calls that run go on with theirs.
+    pub(crate) fn replace(&self, agent: AgentRef) {
+        *self.0.callee.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Callee::new(agent));
+    }
+
+    /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
+    pub(crate) async fn stop(&self) {
+        self.0.stopped.cancel();
+        let mut gone = self.0.gone.subscribe();
+        let all_gone = async { while !self.0.live().is_empty() && gone.changed().await.is_ok() {} };
+        if timeout(STOP_WAIT, all_gone).await.is_err() {
+            tracing::warn!(scope = self.0.scope, "tasks weren't let go of in time");
+        }
+    }
+
+    /// What the agent can do, as `call`'s principal may know.
+    ///
+    /// # Errors
+    /// `Denied`, `Blocked`: the policy's; `Overloaded` where the agent can't be asked now.
+    pub(crate) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, A2aError> {
+        let callee = self.0.callee();
+        let nothing = RawObject::new().to_raw();
+        let call = callee.judged(ListTools::NAME, &nothing, call).await.map_err(of_failure)?;
+        callee.skills(call).await.map_err(of_failure)
+    }
+
+    /// What answers a message: once its task has ended or asks, or at once where that is wanted.
+    ///
+    /// # Errors
+    /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
+    /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
+    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
+        let given = request.configuration.as_ref();
+        let is_blocking = !given.is_some_and(|given| given.return_immediately);
+        let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
+        let Sent { task, live, is_new, is_again } = self.0.take(who, request).await?;
+        let mut found = self.0.found(task, live);
+        if is_blocking && !is_again {
+            found.settled(Instant::now() + self.0.options.call_deadline).await?;
+        }
+        if is_new
+            && is_blocking
+            && let Some(message) = self.0.said_at_once(&found.task).await
+        {
+            return Ok(SendMessageResponse::Message(message));
+        }
+        self.0.seen(&found.task, messages_max, true).await.map(SendMessageResponse::Task)
     }
 
     /// First the task, then what happens to it, until it ends or asks.
-    pub(crate) async fn stream(&self, _who: &Who, _request: SendMessageRequest) -> Result<Events, A2aError> {
-        later()
+    ///
+    /// # Errors
+    /// As [`Calls::send`].
+    pub(crate) async fn stream(&self, who: &Who, request: SendMessageRequest) -> Result<Events, A2aError> {
+        let given = request.configuration.as_ref();
+        let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
+        let sent = self.0.take(who, request).await?;
+        self.0.told(sent, messages_max).await
     }
 
     /// First the task, then what happens to it, until it ends; with `last_event` as it was then, and all that came after.
-    pub(crate) async fn subscribe(&self, _who: &Who, _id: &str, _last_event: Option<u64>) -> Result<Events, A2aError> {
-        later()
+    ///
+    /// # Errors
+    /// `TaskNotFound`; `UnsupportedOperation` where it has ended, and nothing came after `last_event`.
+    pub(crate) async fn subscribe(&self, who: &Who, id: &str, last_event: Option<u64>) -> Result<Events, A2aError> {
+        let task = self.0.find(who, id).await?.task;
+        let missed = last_event.filter(|last| *last < task.last_event);
+        if task.state.is_terminal() && missed.is_none() {
+            return Err(A2aError::new(ErrorKind::UnsupportedOperation, "the task has ended").about(id));
+        }
+        let task = match missed {
+            Some(last) => Arc::new(self.0.as_of(&task, last).await?),
+            None => task,
+        };
+        self.0.from(task, None, Until::End).await
     }
 
-    pub(crate) async fn get(&self, _who: &Who, _id: &str, _history: Option<u32>) -> Result<wire::Task, A2aError> {
-        later()
+    /// A task with at most the last `messages_max` messages; `None`: all.
+    ///
+    /// # Errors
+    /// `TaskNotFound`.
+    pub(crate) async fn get(&self, who: &Who, id: &str, messages_max: Option<u32>) -> Result<wire::Task, A2aError> {
+        let found = self.0.find(who, id).await?;
+        self.0.seen(&found.task, messages_max, true).await
     }
 
-    pub(crate) async fn list(&self, _who: &Who, _request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
-        later()
+    /// The tasks of `who`'s.
+    ///
+    /// # Errors
+    /// `InvalidParams`.
+    pub(crate) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+        self.0.list(who, request).await
     }
 
-    pub(crate) async fn cancel(&self, _who: &Who, _id: &str) -> Result<wire::Task, A2aError> {
-        later()
+    /// Ends a task; answers it as it is then.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `TaskNotCancelable`.
+    pub(crate) async fn cancel(&self, who: &Who, id: &str) -> Result<wire::Task, A2aError> {
+        let mut found = self.0.find(who, id).await?;
+        found.cancel().await?;
+        self.0.seen(&found.task, None, true).await
     }
 
     /// A task of `who`'s, as it is kept.
     ///
     /// # Errors
     /// `TaskNotFound`, for another's as for one that never was.
-    pub(crate) async fn owned(&self, _who: &Who, _id: &str) -> Result<Arc<Task>, A2aError> {
-        later()
+    pub(crate) async fn owned(&self, who: &Who, id: &str) -> Result<Arc<Task>, A2aError> {
+        Ok(self.0.find(who, id).await?.task)
     }
 
     /// A task of anybody's in the canonical model, for push notifications.
-    pub(crate) async fn seen(&self, _task: &Task) -> Result<wire::Task, A2aError> {
-        later()
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn seen(&self, task: &Task) -> Result<wire::Task, A2aError> {
+        self.0.seen(task, None, true).await
     }
 
-    /// What happens to a task after an event, for push notifications.
-    pub(crate) fn follow(&self, _task: Arc<Task>, _after: u64) -> Events {
-        Box::pin(futures::stream::empty())
+    /// What happens to a task after its event `after`, until it ends, for push notifications.
+    pub(crate) fn follow(&self, task: Arc<Task>, after: u64) -> Events {
+        let core = self.0.clone();
+        let told = async move {
+            let then = core.as_of(&task, after.min(task.last_event)).await?;
+            Ok::<_, A2aError>(core.after(then, Until::End))
+        };
+        stream::once(told).try_flatten().boxed()
     }
+}
+
+impl Core {
+    fn callee(&self) -> Arc<Callee> {
+        self.callee.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that run here.
+    fn running(&self) -> Vec<Live> {
+        self.live().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
+    }
+
+    /// A message begins a task, or goes to the one that it names.
+    async fn take(self: &Arc<Self>, who: &Who, mut request: SendMessageRequest) -> Result<Sent, A2aError> {
+        recover::start(self);
+        let id = std::mem::take(&mut request.message.task_id);
+        if id.is_empty() {
+            return self.begin(who, request, None).await;
+        }
+        if who.dialect == Dialect::V01 {
+            // Its clients name their tasks.
+            let named = TaskId::new(&*id).map_err(|error| of_store(&error))?;
+            return match self.look_for(&named, &who.owner()).await? {
+                Some(found) => self.go_on(who, found, request).await,
+                None => match self.begin(who, request, Some(named)).await {
+                    // It is another's.
+                    Err(error) if error.message == TaskError::KeyReused.to_string() => {
+                        Err(A2aError::task_not_found(&id))
+                    }
+                    begun => begun,
+                },
+            };
+        }
+        let found = self.find(who, &id).await?;
+        self.go_on(who, found, request).await
+    }
+
+    async fn go_on(
+        self: &Arc<Self>,
+        who: &Who,
+        found: wait::Found,
+        request: SendMessageRequest,
+    ) -> Result<Sent, A2aError> {
+        let push = request.configuration.and_then(|given| given.task_push_notification_config);
+        if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
+            self.keep_push(who, &found.task, config).await?;
+        }
+        self.follow_up(found, request.message).await
+    }
+
+    async fn seen(&self, task: &Task, messages_max: Option<u32>, with_artifacts: bool) -> Result<wire::Task, A2aError> {
+        let said = history::of(&*self.store.tasks, task, messages_max).await.map_err(|error| of_store(&error))?;
+        Ok(view::task(task, said, with_artifacts))
+    }
+
+    /// What a call said at once and nothing else: then there need be no task.
+    async fn said_at_once(&self, task: &Task) -> Option<Message> {
+        let message = view::message(task).filter(|_| is_untold(task))?;
+        self.forget(&task.id).await;
+        Some(message)
+    }
+
+    async fn forget(&self, id: &TaskId) {
+        if let Err(error) = self.store.tasks.forget(id).await {
+            // The store's retention forgets it too, when its time is over.
+            tracing::warn!(task = %id, %error, "a task wasn't forgotten");
+        }
+    }
+
+    async fn release(&self, lease: &Lease, why: Released) {
+        if let Err(error) = self.store.tasks.release(lease, why).await {
+            // Its lease runs out.
+            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
+        }
+    }
+
+    /// A task runs here no more.
+    fn is_gone(&self, lease: &Lease) {
+        let mut live = self.live();
+        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
+            live.remove(&lease.task);
+        }
+        drop(live);
+        self.gone.send_modify(|number| *number += 1);
+    }
+}
+
+/// Nothing happened to it but its beginning and its end.
+fn is_untold(task: &Task) -> bool {
+    task.last_event == 2
 }

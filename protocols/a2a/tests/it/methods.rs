@@ -1,4 +1,4 @@
-//! T-B14: a client of 0.1 is answered in its own words, and the task is seen in 1.0's too.
+//! Which words a method and a version are, and the oldest ones read and written.
 
 use callboard_a2a::wire::*;
 use callboard_a2a::{Dialect, Operation};

@@ -1,0 +1,131 @@
+//! Tasks of an owner, page by page.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_message::TaskState;
+use callboard_runtime::{Task, TaskFilter, TaskId};
+
+use super::begin::left;
+use super::{Core, Who, history, view};
+use crate::convert::of_store;
+use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
+use crate::wire::{ListTasksRequest, ListTasksResponse};
+use crate::{A2aError, ErrorKind};
+
+/// Tasks that are read at once.
+const TASKS_READ_MAX: usize = 64;
+
+/// Where a task stands among the others: those that changed last come first.
+type Place = (u64, u64);
+
+struct Head {
+    place: Place,
+    id: TaskId,
+}
+
+impl Core {
+    /// # Errors
+    /// `InvalidParams` for a size that is out of range, or a token that none of these pages had.
+    pub(super) async fn list(&self, who: &Who, request: ListTasksRequest) -> Result<ListTasksResponse, A2aError> {
+        let page_size = request.page_size.unwrap_or(PAGE_SIZE_DEFAULT);
+        if !(1..=PAGE_SIZE_MAX).contains(&page_size) {
+            let why = format!("`pageSize` must be 1 to {PAGE_SIZE_MAX}");
+            return Err(A2aError::new(ErrorKind::InvalidParams, why));
+        }
+        let messages_max = messages_max(request.history_length)?;
+        let after = match &*request.page_token {
+            "" => None,
+            token => Some(read_token(token).ok_or_else(invalid_token)?),
+        };
+        let mut heads = self.heads(who, &request).await?;
+        heads.sort_unstable_by(|a, b| b.place.cmp(&a.place));
+        let total = heads.len();
+        let rest = heads.into_iter().filter(|head| after.is_none_or(|after| head.place < after));
+        let mut page: Vec<Head> = rest.take(usize::try_from(page_size).unwrap_or_default() + 1).collect();
+        let has_more = page.len() > usize::try_from(page_size).unwrap_or_default();
+        if has_more {
+            page.pop();
+        }
+        let next = page.last().filter(|_| has_more).map(|head| token(head.place));
+        let mut tasks = Vec::with_capacity(page.len());
+        for head in page {
+            // Forgotten in between is gone.
+            let found = self.store.tasks.get(&head.id).await.map_err(|error| of_store(&error))?;
+            let Some(task) = found else { continue };
+            let said = history::of(&*self.store.tasks, &task, messages_max).await.map_err(|error| of_store(&error))?;
+            tasks.push(view::task(&task, said, request.include_artifacts.unwrap_or_default()));
+        }
+        Ok(ListTasksResponse {
+            tasks,
+            next_page_token: next.unwrap_or_default(),
+            page_size,
+            total_size: i32::try_from(total).unwrap_or(i32::MAX),
+        })
+    }
+
+    /// Those that the request leaves, in the order in which they began.
+    async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
+        let filter = TaskFilter {
+            scope: Some(self.scope.clone()),
+            owner: Some(who.owner()),
+            states: request.status.map(kept_as).unwrap_or_default(),
+            since: request.status_timestamp_after,
+            ..TaskFilter::default()
+        };
+        let leaves = |task: &Task| {
+            !left(task).is_zero()
+                && request.status.is_none_or(|state| view::state(task) == state)
+                && (request.context_id.is_empty() || view::context(task) == request.context_id)
+        };
+        let (mut heads, mut after) = (Vec::new(), 0);
+        loop {
+            let listed = self.store.tasks.list(filter.clone(), after, TASKS_READ_MAX).await;
+            let (tasks, has_more) = listed.map_err(|error| of_store(&error))?;
+            let Some(last) = tasks.last() else { return Ok(heads) };
+            after = last.number;
+            let left = tasks.iter().filter(|task| leaves(task));
+            heads.extend(left.map(|task| Head { place: (micros(task.updated), task.number), id: task.id.clone() }));
+            if !has_more {
+                return Ok(heads);
+            }
+        }
+    }
+}
+
+/// As what a state that is seen may be kept.
+fn kept_as(state: TaskState) -> Vec<TaskState> {
+    match state {
+        TaskState::AuthRequired => vec![TaskState::AuthRequired, TaskState::InputRequired],
+        state => vec![state],
+    }
+}
+
+/// How many messages of a history are wanted; `None` is all.
+///
+/// # Errors
+/// `InvalidParams` for less than none.
+pub(super) fn messages_max(wanted: Option<i32>) -> Result<Option<u32>, A2aError> {
+    let invalid = |_| A2aError::new(ErrorKind::InvalidParams, "`historyLength` must not be negative");
+    wanted.map(u32::try_from).transpose().map_err(invalid)
+}
+
+fn micros(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn token((updated, number): Place) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{updated}:{number}"))
+}
+
+fn read_token(token: &str) -> Option<Place> {
+    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+    let (updated, number) = place.split_once(':')?;
+    Some((updated.parse().ok()?, number.parse().ok()?))
+}
+
+fn invalid_token() -> A2aError {
+    A2aError::new(ErrorKind::InvalidParams, "`pageToken` is of no page of this list")
+}

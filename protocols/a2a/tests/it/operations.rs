@@ -1,0 +1,206 @@
+//! Every operation in every version and binding.
+
+use callboard_a2a::Operation as Op;
+use serde_json::{Value, json};
+
+use crate::kit::{Peer, Seen, Served, Stream, soon};
+use crate::tongue::{About, HOOK, Reply, Tongue};
+
+/// The state of a task, in 1.0's words without their prefix.
+fn state(task: &Value) -> String {
+    let written = task["status"]["state"].as_str().unwrap_or_else(|| panic!("{task}"));
+    written.trim_start_matches("TASK_STATE_").to_ascii_uppercase().replace('-', "_").replace("CANCELLED", "CANCELED")
+}
+
+/// The texts of a task's artifacts.
+fn texts(task: &Value) -> Vec<&str> {
+    let artifacts = task["artifacts"].as_array().into_iter().flatten();
+    artifacts.flat_map(|a| a["parts"].as_array().into_iter().flatten()).filter_map(|p| p["text"].as_str()).collect()
+}
+
+async fn begun(tongue: Tongue, peer: &Peer, about: About<'_>) -> String {
+    let result = tongue.result(peer, Op::SendMessage, About { waits: false, ..about }).await;
+    tongue.task(&result)["id"].as_str().unwrap().to_owned()
+}
+
+/// Goal: a message is answered by a task that has ended, which can be read again and not cancelled. Method: every version
+/// and binding.
+#[tokio::test]
+async fn send_get_cancel() {
+    let served = Served::start().await;
+    let peer = served.client();
+    for tongue in Tongue::ALL {
+        let message = format!("m-{tongue:?}");
+        let about = About { message: &message, text: "said", ..About::default() };
+        let result = tongue.result(&peer, Op::SendMessage, about).await;
+        let task = tongue.task(&result);
+        assert_eq!((state(&task), texts(&task)), ("COMPLETED".into(), vec!["said"]), "{tongue:?}: {task}");
+        let id = task["id"].as_str().unwrap();
+        assert_eq!(id == message, tongue == Tongue::Rpc01, "only 0.1's clients name tasks");
+        let of_task = About { task: id, ..about };
+        let again = tongue.result(&peer, Op::GetTask, of_task).await;
+        assert_eq!(
+            (&again["id"], state(&again), texts(&again)),
+            (&task["id"], state(&task), texts(&task)),
+            "{tongue:?}"
+        );
+        let cancelled = tongue.ask(&peer, Op::CancelTask, of_task).await;
+        assert_eq!(tongue.code(&cancelled), Some(-32_002), "{tongue:?}: {cancelled:?}");
+        let followed = tongue.ask(&peer, Op::SubscribeToTask, of_task).await;
+        assert_eq!(tongue.code(&followed), Some(-32_004), "{tongue:?}: {followed:?}");
+    }
+    served.stop().await;
+}
+
+/// Goal: what runs is seen to run, and is cancelled. Method: a call that waits, in every version and binding.
+#[tokio::test]
+async fn cancel_what_runs() {
+    let mut served = Served::start().await;
+    let peer = served.client();
+    for tongue in Tongue::ALL {
+        let message = format!("m-{tongue:?}");
+        let (about, waits) =
+            (About { message: &message, skill: "linger", ..About::default() }, tongue == Tongue::Rpc01);
+        // 0.1 always waits for the end.
+        let waiting = waits.then(|| tokio::spawn(tongue.request(&peer, Op::SendMessage, about).send()));
+        let id = if waits { message.clone() } else { begun(tongue, &peer, about).await };
+        assert_eq!(served.watched.event().await, Seen::Began);
+        let of_task = About { task: &id, ..about };
+        assert_eq!(state(&tongue.result(&peer, Op::GetTask, of_task).await), "WORKING", "{tongue:?}");
+        assert_eq!(state(&tongue.result(&peer, Op::CancelTask, of_task).await), "CANCELED", "{tongue:?}");
+        assert_eq!(served.watched.event().await, Seen::Cancelled);
+        if let Some(waiting) = waiting {
+            let answer: Value =
+                serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap()).unwrap();
+            assert_eq!(state(&answer["result"]), "CANCELED");
+        }
+    }
+    served.stop().await;
+}
+
+/// Goal: a stream begins with the task, ends with its end, and says so where the version has a word for it. Method: every
+/// version and binding.
+#[tokio::test]
+async fn streams() {
+    let served = Served::start().await;
+    let peer = served.client();
+    for tongue in Tongue::ALL {
+        let message = format!("m-{tongue:?}");
+        let about = About { message: &message, text: "said", ..About::default() };
+        let mut stream = Stream::of(soon(tongue.request(&peer, Op::SendStreamingMessage, about).send()).await.unwrap());
+        let (mut events, mut ids) = (Vec::new(), Vec::new());
+        while let Some(event) = stream.next().await {
+            ids.push(event.id.clone().expect("each has a number").parse::<u64>().unwrap());
+            let event: Value = serde_json::from_slice(&event.data).unwrap();
+            events.push(if tongue.is_rpc() { event["result"].clone() } else { event });
+        }
+        assert!(ids.is_sorted(), "{ids:?}");
+        let (first, last) = (events.first().unwrap(), events.last().unwrap());
+        let (task, end) = match tongue {
+            Tongue::Rpc10 | Tongue::Rest10 | Tongue::Rest03 => (&first["task"], &last["statusUpdate"]),
+            Tongue::Rpc03 | Tongue::Rpc01 => (first, last),
+        };
+        assert!(task["id"].is_string(), "{tongue:?}: {first}");
+        assert_eq!(state(end), "COMPLETED", "{tongue:?}: {last}");
+        match tongue {
+            Tongue::Rpc10 | Tongue::Rest10 => assert!(end.get("final").is_none(), "{end}"),
+            _ => assert_eq!(end["final"], true, "{tongue:?}: {end}"),
+        }
+        let shown = json!(events).to_string();
+        assert!(shown.contains("said"), "{tongue:?}: {shown}");
+    }
+    served.stop().await;
+}
+
+/// Goal: push configurations are kept, read, listed and taken away. Method: every version and binding that has it.
+#[tokio::test]
+async fn push_configurations() {
+    let mut served = Served::with(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    let peer = served.client();
+    for tongue in Tongue::ALL.into_iter().filter(|tongue| *tongue != Tongue::Rpc01) {
+        let message = format!("m-{tongue:?}");
+        let id = begun(tongue, &peer, About { message: &message, skill: "linger", ..About::default() }).await;
+        assert_eq!(served.watched.event().await, Seen::Began);
+        let about = About { task: &id, ..About::default() };
+        let made = tongue.result(&peer, Op::CreateTaskPushNotificationConfig, about).await;
+        assert!(made.to_string().contains(HOOK), "{tongue:?}: {made}");
+        let read = tongue.result(&peer, Op::GetTaskPushNotificationConfig, about).await;
+        assert_eq!(read, made, "{tongue:?}");
+        let all = tongue.result(&peer, Op::ListTaskPushNotificationConfigs, about).await;
+        assert!(all.to_string().contains(HOOK), "{tongue:?}: {all}");
+        for _ in 0..2 {
+            let gone = tongue.result(&peer, Op::DeleteTaskPushNotificationConfig, about).await;
+            assert_eq!(gone, if tongue == Tongue::Rpc03 { Value::Null } else { json!({}) }, "{tongue:?}");
+        }
+        let missing = tongue.ask(&peer, Op::GetTaskPushNotificationConfig, about).await;
+        assert_eq!(tongue.code(&missing), Some(-32_001), "{tongue:?}: {missing:?}");
+        let none = tongue.result(&peer, Op::ListTaskPushNotificationConfigs, about).await;
+        assert!(!none.to_string().contains(HOOK), "{tongue:?}: {none}");
+        tongue.result(&peer, Op::CancelTask, about).await;
+        assert_eq!(served.watched.event().await, Seen::Cancelled);
+    }
+    served.stop().await;
+}
+
+/// Goal: tasks are listed by what they are, the last changed first, a page at a time; a size or token that is none is
+/// refused. Method: 5 tasks in two contexts, over JSON-RPC and HTTP+JSON.
+#[tokio::test]
+async fn lists() {
+    let served = Served::start().await;
+    let peer = served.client();
+    let mut made = Vec::new();
+    for nth in 0..5 {
+        let mut message = crate::kit::said(&format!("m-{nth}"), "said", "echo");
+        message["contextId"] = json!(if nth % 2 == 0 { "even" } else { "odd" });
+        let task = peer.result("SendMessage", json!({ "message": message })).await["task"].take();
+        made.insert(0, task["id"].as_str().unwrap().to_owned());
+    }
+    let ids = |page: &Value| -> Vec<String> {
+        page["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut token = String::new();
+    let mut seen = Vec::new();
+    for size in [2, 2, 1] {
+        let page = peer.result("ListTasks", json!({ "pageSize": 2, "pageToken": token })).await;
+        assert_eq!((&page["totalSize"], ids(&page).len()), (&json!(5), size), "{page}");
+        assert!(page["tasks"][0].get("artifacts").is_none(), "only where they are asked for: {page}");
+        seen.extend(ids(&page));
+        token = page["nextPageToken"].as_str().unwrap().to_owned();
+    }
+    assert_eq!((seen, &*token), (made.clone(), ""));
+    let odd = peer.result("ListTasks", json!({ "contextId": "odd", "includeArtifacts": true })).await;
+    assert_eq!(ids(&odd), [&*made[1], &*made[3]]);
+    assert_eq!(texts(&odd["tasks"][0]), ["said"]);
+    let tail = "/tasks?contextId=even&status=TASK_STATE_COMPLETED&page_size=2&includeArtifacts=false";
+    let (status, even) = peer.rest(reqwest::Method::GET, tail, None).await;
+    assert_eq!((status, ids(&even)), (200, vec![made[0].clone(), made[2].clone()]), "{even}");
+    let none = peer.result("ListTasks", json!({ "status": "TASK_STATE_WORKING" })).await;
+    assert_eq!((&none["totalSize"], ids(&none).len()), (&json!(0), 0));
+    for params in [
+        json!({ "pageSize": 0 }),
+        json!({ "pageSize": 101 }),
+        json!({ "pageSize": -1 }),
+        json!({ "historyLength": -1 }),
+        json!({ "pageToken": "nonsense" }),
+        json!({ "statusTimestampAfter": "yesterday" }),
+        json!({ "status": "TASK_STATE_NEVER" }),
+    ] {
+        assert_eq!(peer.code("ListTasks", params.clone()).await, -32_602, "{params}");
+    }
+    served.stop().await;
+}
+
+/// Goal: an id of every form that JSON-RPC has comes back as it was written. Method: rows.
+#[tokio::test]
+async fn ids_are_echoed() {
+    let served = Served::start().await;
+    let peer = served.client();
+    for id in ["1", "-7", "9223372036854775808", "\"1\"", "\"a\\u0062c\"", "\"\"", "0"] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"GetTask","params":{{"id":"none"}}}}"#);
+        let reply = soon(peer.post("", body).await.text()).await.unwrap();
+        assert!(reply.contains(&format!("\"id\":{id},")), "{id}: {reply}");
+        let reply = Reply { status: 200, text: reply };
+        assert_eq!(Tongue::Rpc10.code(&reply), Some(-32_001), "{id}");
+    }
+    served.stop().await;
+}

@@ -1,0 +1,95 @@
+//! Agents behind one address, told apart by the tenant that a request names.
+
+use std::net::TcpListener;
+
+use callboard_a2a::Operation as Op;
+use callboard_a2a::inbound::A2aServer;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::kit::{Peer, Served, options, said};
+use crate::tongue::{About, Tongue};
+
+/// Two more agents, `east` and `west`, beside the one of the address.
+async fn two() -> Served {
+    let served = Served::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let named = ["east", "west"].map(|name| {
+        let mut options = options(&listener);
+        options.info.name = name.into();
+        (name.to_owned(), A2aServer::new(served.watched.spawn(&served.system), options))
+    });
+    served.named.set(named.into());
+    served
+}
+
+fn send(tenant: &str) -> Value {
+    json!({ "tenant": tenant, "message": said("m-1", "hello", "echo") })
+}
+
+async fn begun(peer: &Peer, tenant: &str) -> String {
+    peer.result("SendMessage", send(tenant)).await["task"]["id"].as_str().unwrap().to_owned()
+}
+
+/// Goal: a tenant is the agent of that name, in the body or in the path, and its tasks are nobody else's. Method: a task of
+/// one agent looked for at every other.
+#[tokio::test]
+async fn a_tenant_is_an_agent() {
+    let served = two().await;
+    let peer = served.client();
+    let task = begun(&peer, "east").await;
+    let found = peer.result("GetTask", json!({ "tenant": "east", "id": task })).await;
+    assert_eq!(found["id"], *task);
+    let named = peer.at("/agents/east/a2a");
+    assert_eq!(named.result("GetTask", json!({ "id": task })).await["id"], *task);
+    assert_eq!(named.result("GetTask", json!({ "id": task, "tenant": "east" })).await["id"], *task);
+    for (method, tail, status) in [
+        (Method::GET, format!("/east/tasks/{task}"), 200),
+        (Method::GET, format!("/tasks/{task}?tenant=east"), 200),
+        (Method::GET, format!("/east/tasks/{task}?tenant=east"), 200),
+        (Method::GET, format!("/tasks/{task}"), 404),
+        (Method::GET, format!("/west/tasks/{task}"), 404),
+        (Method::POST, format!("/west/tasks/{task}:cancel"), 404),
+    ] {
+        let (found, answer) = peer.rest(method, &tail, None).await;
+        assert_eq!(found, status, "{tail}: {answer}");
+    }
+    for (peer, tenant) in [(&peer, ""), (&peer, "west"), (&peer.at("/agents/west/a2a"), "")] {
+        for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
+            assert_eq!(peer.code(method, json!({ "tenant": tenant, "id": task })).await, -32_001, "{method} {tenant}");
+        }
+        let mut message = said("m-2", "more", "echo");
+        message["taskId"] = json!(task);
+        assert_eq!(peer.code("SendMessage", json!({ "tenant": tenant, "message": message })).await, -32_001);
+        assert_eq!(peer.result("ListTasks", json!({ "tenant": tenant })).await["totalSize"], 0);
+    }
+    assert_eq!(peer.result("ListTasks", json!({ "tenant": "east" })).await["totalSize"], 1);
+    served.stop().await;
+}
+
+/// Goal: a tenant that isn't there, isn't this address', or is another than the path's, is the request's fault. Method:
+/// rows; all operations for one that isn't there.
+#[tokio::test]
+async fn other_tenants() {
+    let served = two().await;
+    let peer = served.client();
+    for op in Op::ALL {
+        let mut params = Tongue::Rpc10.params(op, About { task: "t", ..About::default() });
+        params["tenant"] = json!("north");
+        assert_eq!(peer.code(&format!("{op:?}"), params).await, -32_602, "{op:?}");
+    }
+    assert_eq!(peer.at("/agents/east/a2a").code("SendMessage", send("west")).await, -32_602);
+    for (tail, tenant, status) in [
+        ("/east/message:send", "", 200),
+        ("/east/message:send", "east", 200),
+        ("/east/message:send", "west", 400),
+        ("/north/message:send", "", 400),
+        ("/message:send", "north", 400),
+    ] {
+        let (found, answer) = peer.rest(Method::POST, tail, Some(send(tenant))).await;
+        assert_eq!(found, status, "{tail} {tenant}: {answer}");
+    }
+    served.named.set(Default::default());
+    assert_eq!(peer.code("SendMessage", send("east")).await, -32_602);
+    served.stop().await;
+}
