@@ -1,6 +1,8 @@
 //! What the A2A server and client promise.
 
 mod cards;
+mod bad_input;
+mod golden;
 mod kit;
 // One value of each type.
 mod samples;
