@@ -49,12 +49,7 @@ pub(super) struct Farewells {
 }
 
 /// Says `opening` and stays until the end; whoever called is told and asked meanwhile.
-pub(super) async fn converse(
-    peer: &Peer,
-    cx: &Cx,
-    opening: Opening,
-    farewells: &Farewells,
-) -> Result<Ended, Failure> {
+pub(super) async fn converse(peer: &Peer, cx: &Cx, opening: Opening, farewells: &Farewells) -> Result<Ended, Failure> {
     let capabilities = match peer.card().await {
         Ok(card) => card.capabilities.clone(),
         Err(error) => return Err(error.into()),

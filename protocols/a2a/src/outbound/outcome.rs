@@ -184,10 +184,9 @@ mod tests {
     /// Goal: other ends say what they are and why. Method: failed and rejected as results and as failures; cancelled.
     #[test]
     fn other_ends_are_told() {
-        for (state, said, reason) in [
-            (TaskState::Failed, Some("no disk"), "no disk"),
-            (TaskState::Rejected, None, "the agent refused"),
-        ] {
+        for (state, said, reason) in
+            [(TaskState::Failed, Some("no disk"), "no disk"), (TaskState::Rejected, None, "the agent refused")]
+        {
             let told = json(&result(&story(state, vec![], said)).unwrap());
             assert_eq!((told["isError"].as_bool(), told["content"][0]["text"].as_str()), (Some(true), Some(reason)));
             let expected = json!({ "taskId": "t", "contextId": "c", "state": state, "reason": reason });

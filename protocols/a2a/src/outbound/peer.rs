@@ -181,7 +181,8 @@ impl Peer {
         let Inner { options, door, badge, .. } = &*self.0;
         let card = kept.found.card.clone();
         let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
-        let interfaces: Arc<[Connection]> = candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
+        let interfaces: Arc<[Connection]> =
+            candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {

@@ -70,7 +70,12 @@ fn places(url: &Url) -> Vec<Url> {
     }
     found.push(at("", OLD_CARD));
     let mut seen = Vec::new();
-    found.retain(|place| !seen.contains(place) && { seen.push(place.clone()); true });
+    found.retain(|place| {
+        !seen.contains(place) && {
+            seen.push(place.clone());
+            true
+        }
+    });
     // The root's is the likeliest of those that are left.
     while found.len() > PLACES_MAX {
         found.remove(PLACES_MAX - 3);
@@ -98,7 +103,9 @@ pub(super) async fn find(
     for place in places {
         match within(ASIDE_TIMEOUT, look(&place, before, door, badge, options)).await {
             Ok(kept) => return Ok(kept),
-            Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => return Err(error),
+            Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => {
+                return Err(error);
+            }
             Err(PeerError::NoCard) => {}
             Err(error) => why = error,
         }
@@ -209,9 +216,13 @@ mod tests {
     /// Goal: a card is used for as long as its server says, within bounds. Method: at the bounds and past them.
     #[test]
     fn ages_are_bounded() {
-        for (said, seconds) in
-            [("max-age=59", 60), ("public, max-age=61", 61), ("max-age=3600", 3600), ("max-age=3601", 3600), ("no-store", 60)]
-        {
+        for (said, seconds) in [
+            ("max-age=59", 60),
+            ("public, max-age=61", 61),
+            ("max-age=3600", 3600),
+            ("max-age=3601", 3600),
+            ("no-store", 60),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(CACHE_CONTROL, said.parse().unwrap());
             assert_eq!(age(&headers), Duration::from_secs(seconds), "{said}");

@@ -7,7 +7,7 @@ use callboard_message::{RawObject, TaskState};
 use super::error::PeerError;
 use super::options::EVENTS_MAX;
 use crate::convert::EVENT;
-use crate::wire::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskStatus, Wire};
+use crate::wire::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskStatus};
 
 /// Most that a call's artifacts hold together, in bytes.
 pub const ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;

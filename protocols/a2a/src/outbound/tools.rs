@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn plain_arguments_are_parts() {
         let card = AgentCard::default();
-        let files = json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
+        let files =
+            json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
         let message = said(&card, "message", json!({ "text": "hi", "data": { "n": 1 }, "files": files })).unwrap();
         assert_eq!(message.parts.len(), 4);
         assert!(matches!(&message.parts[2].content, PartContent::Raw(bytes) if &bytes[..] == b"hi"));
@@ -272,17 +273,23 @@ mod tests {
     /// schema, one without, one that takes text only.
     #[test]
     fn typed_arguments_are_values() {
-        let params = RawObject::new().with("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
-        let schemas = AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
+        let params =
+            RawObject::new().with("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
+        let schemas =
+            AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
         let capabilities = AgentCapabilities { extensions: vec![schemas], ..AgentCapabilities::default() };
         let text_only = AgentSkill { input_modes: vec!["text/plain".into()], ..skill("say") };
-        let card = AgentCard { capabilities, skills: vec![skill("add"), skill("any"), text_only], ..AgentCard::default() };
+        let card =
+            AgentCard { capabilities, skills: vec![skill("add"), skill("any"), text_only], ..AgentCard::default() };
         let add = said(&card, "add", json!({ "text": "a" })).unwrap();
         assert_eq!(add.parts[0].as_data().unwrap().get(), r#"{"text":"a"}"#, "its own schema");
         assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
         assert!(Book::of(&card).get("add").unwrap().answers_text());
         assert!(said(&card, "any", json!({ "x": 1 })).unwrap().parts[0].as_data().is_some());
         assert_eq!(said(&card, "say", json!({ "words": "hello" })).unwrap().parts[0].as_text(), Some("hello"));
-        assert_eq!(said(&card, "say", json!({ "a": "b", "c": 1 })).unwrap().parts[0].as_text(), Some(r#"{"a":"b","c":1}"#));
+        assert_eq!(
+            said(&card, "say", json!({ "a": "b", "c": 1 })).unwrap().parts[0].as_text(),
+            Some(r#"{"a":"b","c":1}"#)
+        );
     }
 }
