@@ -8,6 +8,7 @@ use callboard_agents::model::{EchoConfig, ModelConfig, ModelsConfig, Remote, Scr
 use callboard_message::DataClass;
 use serde::de::DeserializeOwned;
 
+use super::a2a::RemoteDeclaration;
 use super::decode::decode;
 use super::file::Entry;
 use super::problem::{Problems, did_you_mean};
@@ -27,9 +28,11 @@ pub enum AgentDeclaration {
     EmrWriteback(EmrConfig),
     /// Knows the identifiers of patients.
     PatientData(PatientDataConfig),
+    /// An agent elsewhere that speaks A2A.
+    A2a(Box<RemoteDeclaration>),
 }
 
-const KINDS: [&str; 5] = ["clinic", "model", "models", "emr_writeback", "patient_data"];
+const KINDS: [&str; 6] = ["clinic", "model", "models", "emr_writeback", "patient_data", "a2a"];
 const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
 const WHAT: &str = "[[agent]]";
 
@@ -41,6 +44,7 @@ impl AgentDeclaration {
             Self::Model(id, _) | Self::Models(id, _) => id,
             Self::EmrWriteback(emr) => &emr.id,
             Self::PatientData(patients) => &patients.id,
+            Self::A2a(remote) => &remote.id,
         }
     }
 
@@ -50,6 +54,7 @@ impl AgentDeclaration {
             Self::Clinic(_) | Self::EmrWriteback(_) | Self::PatientData(_) => DataClass::Clinical,
             // Whatever somebody asks a model.
             Self::Model(..) | Self::Models(..) => DataClass::Personal,
+            Self::A2a(remote) => remote.class,
         }
     }
 
@@ -65,8 +70,10 @@ impl AgentDeclaration {
 
     /// Paths as this process sees them.
     pub(super) fn resolve(&mut self, folder: &Path) {
-        if let Self::Clinic(clinic) = self {
-            clinic.seed = folder.join(&clinic.seed);
+        match self {
+            Self::Clinic(clinic) => clinic.seed = folder.join(&clinic.seed),
+            Self::A2a(remote) => remote.resolve(folder),
+            _ => {}
         }
     }
 }
@@ -82,6 +89,7 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<
         "clinic" => decode(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
         "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
         "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
+        "a2a" => decode(&mut tree, "an A2A agent", problems).map(|remote| AgentDeclaration::A2a(Box::new(remote))),
         "models" => {
             let id = id(&mut tree, problems)?;
             let models = without_id(&mut tree, |tree| decode::<ModelsConfig>(tree, "a choice of models", problems));

@@ -10,7 +10,7 @@ use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
 use super::agent::AgentDeclaration;
 use super::file::{Entry, Sections};
-use super::listener::{Dialect, Listener};
+use super::listener::{Listener, Speaks};
 use super::problem::{Problems, did_you_mean};
 use super::store;
 use super::tree::Tree;
@@ -40,6 +40,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     sections.upstreams.iter().for_each(|upstream| checking.upstream(upstream));
     checking.members();
     checking.choices();
+    checking.remotes();
     checking.routing();
     checking.listeners();
     // A name that leads nowhere would make a second mistake of what it was to lead to.
@@ -168,6 +169,15 @@ impl<'a> Checking<'a, '_, '_> {
                 let help = did_you_mean(member, models.iter().copied());
                 let span = item_place(&entry.tree, "members", at);
                 self.problems.error_with(span, format!("there is no model {member}"), help);
+            }
+        }
+    }
+
+    fn remotes(&mut self) {
+        for entry in &self.sections.agents {
+            let AgentDeclaration::A2a(remote) = &entry.value else { continue };
+            for (key, why) in remote.mistakes() {
+                self.problems.error(place(&entry.tree, &[key]), format!("agent {}: `{key}`: {why}", remote.id));
             }
         }
     }
@@ -304,7 +314,7 @@ impl<'a> Checking<'a, '_, '_> {
                 let help = did_you_mean(id, self.agents.iter().chain(&self.servers).copied());
                 let message = format!("the listener on {bind} is for agent {id}, which isn't declared");
                 self.problems.error_with(span.clone(), message, help);
-            } else if listener.dialect == Dialect::Mcp && !fits_into_a_path(id) {
+            } else if listener.speaks() != Speaks::Bare && !fits_into_a_path(id) {
                 let why = format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .");
                 self.problems.error(span.clone(), format!("the listener on {bind}: {why}"));
             }
@@ -312,7 +322,7 @@ impl<'a> Checking<'a, '_, '_> {
                 self.problems.error(span, format!("the listener on {bind}: {id} is there twice"));
             }
         }
-        if listener.dialect == Dialect::Mcp && listener.named().next().is_none() {
+        if listener.speaks() != Speaks::Bare && listener.named().next().is_none() {
             if self.agents.is_empty() && self.servers.is_empty() && self.unread.is_empty() {
                 let message = format!("the listener on {bind}: there is no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);

@@ -17,8 +17,8 @@ use super::tree::{Key, Step, Tree, Value};
 /// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
 /// `what` names the table in messages.
 pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
-    // Keys that others were written in place of: they aren't missing as well.
-    let mut meant: Vec<(Vec<Step>, &str)> = Vec::new();
+    // Keys that others were written in place of, or that were wrong: they aren't missing as well.
+    let mut meant: Vec<(Vec<Step>, String)> = Vec::new();
     for _ in 0..=PROBLEMS_MAX {
         let mut mistake = match T::deserialize(Reader(tree)) {
             Ok(value) => return Some(value),
@@ -28,11 +28,15 @@ pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems:
         match &mistake.kind {
             Kind::UnknownKey { name, known } => {
                 let table = mistake.path.split_last().map(|(_, table)| table.to_vec()).unwrap_or_default();
-                meant.extend(closest(name, known.iter().copied()).map(|key| (table, key)));
+                meant.extend(closest(name, known.iter().copied()).map(|key| (table, key.to_owned())));
                 mistake.report(tree, what, problems);
             }
             Kind::Missing(name) if meant.iter().any(|(table, key)| key == name && *table == mistake.path) => {}
-            _ => mistake.report(tree, what, problems),
+            _ => {
+                mistake.report(tree, what, problems);
+                let place = mistake.path.split_last().and_then(|(last, table)| Some((table, last.key()?)));
+                meant.extend(place.map(|(table, key)| (table.to_vec(), key.to_owned())));
+            }
         }
         if !mistake.repair(tree) {
             return None;
@@ -337,10 +341,6 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let at = self.next;
         self.next += 1;
         seed.deserialize(Reader(item)).map(Some).map_err(|mistake| mistake.within(Step::Item(at)))
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.items.len() - self.next)
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     }
     let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", problems);
     for listener in &mut listeners {
-        listener.value.keys = listener.value.keys.take().map(|keys| folder.join(keys));
+        listener.value.resolve(folder);
     }
     let servers: Vec<Entry<ServerDeclaration>> = many(servers, "server", problems);
     unread.retain(|id| {

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+
+use super::a2a::{ProviderDeclaration, Range, WebUrl};
 
 /// A socket in front of agents.
 #[derive(Debug, Clone, Deserialize)]
@@ -12,14 +14,15 @@ use serde::Deserialize;
 pub struct Listener {
     /// The protocol spoken.
     pub protocol: Protocol,
-    /// Its dialect.
-    pub dialect: Dialect,
+    /// Its dialect; MCP has two and A2A none, for each call says its own.
+    #[serde(default)]
+    pub dialect: Option<Dialect>,
     /// Where to listen; port 0 is a free one.
     pub bind: SocketAddr,
     /// The id of an agent, upstream or virtual server.
     #[serde(default)]
     pub agent: Option<String>,
-    /// The ids of several, for [`Dialect::Mcp`]. Neither this nor `agent` is all agents and upstreams of the file.
+    /// The ids of several, but for [`Dialect::Bare`]. Neither this nor `agent` is all agents and upstreams of the file.
     #[serde(default)]
     pub agents: Vec<String>,
     /// What a peer without a credential is.
@@ -43,6 +46,30 @@ pub struct Listener {
     /// How many seconds a call may take, questions included; the dialect's default where it isn't said.
     #[serde(default)]
     pub call_deadline_s: Option<NonZeroU64>,
+    /// Where others reach it, for A2A's cards; where it isn't said, the address that it listens on.
+    #[serde(default)]
+    pub public_url: Option<WebUrl>,
+    /// Networks that A2A's webhooks may be in, beside the public internet.
+    #[serde(default)]
+    pub push_allow: Vec<Range>,
+    /// The key that A2A's cards are signed with. Relative to the topology file.
+    #[serde(default)]
+    pub signing_key: Option<PathBuf>,
+    /// Whether who has a key may read the card of what keys are needed for; by default, where there are `keys`.
+    #[serde(default)]
+    pub extended_card: Option<bool>,
+    /// Who provides the agents, in A2A's cards.
+    #[serde(default)]
+    pub provider: Option<ProviderDeclaration>,
+    /// The agents' version, in A2A's cards.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// Where they are described, in A2A's cards.
+    #[serde(default)]
+    pub documentation_url: Option<WebUrl>,
+    /// Their picture, in A2A's cards.
+    #[serde(default)]
+    pub icon_url: Option<WebUrl>,
 }
 
 /// A transport that isn't MCP's any more, or never was.
@@ -56,38 +83,88 @@ pub enum CompatTransport {
 }
 
 impl Listener {
-    /// What the dialect needs, or hasn't got: the key at fault, and why.
+    /// What is spoken there.
+    pub fn speaks(&self) -> Speaks {
+        match (self.protocol, self.dialect) {
+            (Protocol::A2a, _) => Speaks::A2a,
+            (Protocol::Mcp, Some(Dialect::Bare)) => Speaks::Bare,
+            (Protocol::Mcp, _) => Speaks::Mcp,
+        }
+    }
+
+    /// What is spoken there needs, or hasn't got: the key at fault, and why.
     pub(super) fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
-        match self.dialect {
-            Dialect::Bare => {
-                if self.agent.is_none() {
-                    wrong.push(("dialect", "the dialect \"bare\" needs `agent`"));
-                }
-                let only_mcp = [
-                    ("agents", !self.agents.is_empty()),
-                    ("keys", self.keys.is_some()),
-                    ("hosts", !self.hosts.is_empty()),
-                    ("origins", !self.origins.is_empty()),
-                    ("compat", !self.compat.is_empty()),
-                ];
-                let why = "`agents`, `keys`, `hosts`, `origins` and `compat` are for the dialect \"mcp\"";
-                wrong.extend(only_mcp.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| (key, why)));
+        match (self.protocol, self.dialect) {
+            (Protocol::Mcp, None) => {
+                wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
             }
-            Dialect::Mcp => {
-                if self.agent.is_some() && !self.agents.is_empty() {
-                    wrong.push(("agents", "write `agent` or `agents`, not both"));
-                }
-                if self.keys.is_some() && self.trust != Trust::Anonymous {
-                    wrong.push(("trust", "with `keys` nobody comes in without one: leave `trust` out"));
-                }
+            (Protocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
+            _ => {}
+        }
+        let speaks = self.speaks();
+        if speaks == Speaks::Bare {
+            if self.agent.is_none() {
+                wrong.push(("dialect", "the dialect \"bare\" needs `agent`"));
             }
+            let not_bare = [
+                ("agents", !self.agents.is_empty()),
+                ("keys", self.keys.is_some()),
+                ("hosts", !self.hosts.is_empty()),
+                ("origins", !self.origins.is_empty()),
+                ("compat", !self.compat.is_empty()),
+            ];
+            let why = "`agents`, `keys`, `hosts`, `origins` and `compat` are for the dialect \"mcp\"";
+            wrong.extend(not_bare.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| (key, why)));
+        } else {
+            if self.agent.is_some() && !self.agents.is_empty() {
+                wrong.push(("agents", "write `agent` or `agents`, not both"));
+            }
+            if self.keys.is_some() && self.trust != Trust::Anonymous {
+                wrong.push(("trust", "with `keys` nobody comes in without one: leave `trust` out"));
+            }
+        }
+        if speaks == Speaks::A2a {
+            wrong.extend(self.mistakes_of_a2a());
+        } else {
+            let only_a2a = self.only_a2a().into_iter().filter(|(_, is_set)| *is_set);
+            wrong.extend(only_a2a.map(|(key, _)| (key, "this is for the protocol \"a2a\"")));
         }
         let is_loopback = self.bind.ip().is_loopback();
         if self.trust == Trust::LoopbackOperator && !is_loopback {
             wrong.push(("bind", "this is not a loopback address: peers there can't be the operator"));
-        } else if self.dialect == Dialect::Mcp && self.keys.is_none() && !is_loopback {
+        } else if speaks != Speaks::Bare && self.keys.is_none() && !is_loopback {
             wrong.push(("bind", "this is not a loopback address: keys are needed to listen there"));
+        }
+        wrong
+    }
+
+    fn only_a2a(&self) -> [(&'static str, bool); 8] {
+        [
+            ("public_url", self.public_url.is_some()),
+            ("push_allow", !self.push_allow.is_empty()),
+            ("signing_key", self.signing_key.is_some()),
+            ("extended_card", self.extended_card.is_some()),
+            ("provider", self.provider.is_some()),
+            ("version", self.version.is_some()),
+            ("documentation_url", self.documentation_url.is_some()),
+            ("icon_url", self.icon_url.is_some()),
+        ]
+    }
+
+    fn mistakes_of_a2a(&self) -> Vec<(&'static str, &'static str)> {
+        let mut wrong = Vec::new();
+        if !self.compat.is_empty() {
+            wrong.push(("compat", "`compat` is for the dialect \"mcp\""));
+        }
+        if self.extended_card == Some(true) && self.keys.is_none() && self.trust == Trust::Anonymous {
+            wrong.push(("extended_card", "nobody has a key to read it with: write `keys` too"));
+        }
+        if self.public_url.as_ref().is_some_and(|url| url.url().query().is_some()) {
+            wrong.push(("public_url", "it can't have a query"));
+        }
+        if self.bind.ip().is_unspecified() && self.public_url.is_none() {
+            wrong.push(("bind", "cards can't give this address: write `public_url`"));
         }
         wrong
     }
@@ -96,6 +173,24 @@ impl Listener {
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         self.agent.iter().chain(&self.agents).map(String::as_str)
     }
+
+    /// Paths as this process sees them.
+    pub(super) fn resolve(&mut self, folder: &Path) {
+        for path in [&mut self.keys, &mut self.signing_key].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+/// What is spoken on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaks {
+    /// MCP, in its bare dialect.
+    Bare,
+    /// MCP.
+    Mcp,
+    /// A2A, in all its versions.
+    A2a,
 }
 
 /// A protocol for listeners.
@@ -104,9 +199,11 @@ impl Listener {
 pub enum Protocol {
     /// Model Context Protocol.
     Mcp,
+    /// Agent2Agent.
+    A2a,
 }
 
-/// A dialect of a protocol.
+/// A dialect of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {

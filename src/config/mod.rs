@@ -4,6 +4,7 @@
 //! and these are held against each other (`check`) and against this machine (`surroundings`). Every mistake is found, not
 //! only the first.
 
+mod a2a;
 mod agent;
 mod check;
 mod decode;
@@ -30,9 +31,13 @@ use std::path::Path;
 use callboard_agents::plan::Registry;
 use callboard_message::DataClass;
 
+pub use a2a::{
+    BindingName, InterfaceDeclaration, OauthDeclaration, ProviderDeclaration, Range, RemoteDeclaration, VersionName,
+    WebUrl,
+};
 pub use agent::AgentDeclaration;
 pub use error::ConfigError;
-pub use listener::{CompatTransport, Dialect, Listener, Protocol, Trust};
+pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};

@@ -21,6 +21,9 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
             let message = format!("there is no key file {}", keys.display());
             problems.error_with(place(&entry.tree, &["keys"]), message, Some(help));
         }
+        if let Some(key) = entry.value.signing_key.as_ref().filter(|key| !key.is_file()) {
+            problems.error(place(&entry.tree, &["signing_key"]), format!("there is no key file {}", key.display()));
+        }
     }
     if let Some(entry) = &sections.store {
         store::look_around(entry, problems, variable);
@@ -37,6 +40,15 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                 if let Some(name) = model.key_variable().filter(|name| std::env::var_os(name).is_none()) {
                     let span = place(&entry.tree, &["key_env"]);
                     problems.error(span, format!("there is no {} with the key of {id}", variable(name)));
+                }
+            }
+            AgentDeclaration::A2a(remote) => {
+                for (path, name) in remote.variables().filter(|(_, name)| std::env::var_os(name).is_none()) {
+                    problems.error(place(&entry.tree, path), format!("there is no {}", variable(name)));
+                }
+                if let Some(keys) = remote.trusted_keys.as_ref().filter(|keys| !keys.is_file()) {
+                    let message = format!("there is no key file {}", keys.display());
+                    problems.error(place(&entry.tree, &["trusted_keys"]), message);
                 }
             }
             _ => {}

@@ -206,3 +206,65 @@ fn stores() {
     let elsewhere = told("url = \"postgres://u@db.example/db\"");
     assert!(elsewhere.len() == 1 && elsewhere[0].contains("sslmode=verify-full"), "{elsewhere:?}");
 }
+
+/// Goal: a listener in A2A has what it needs, and no other protocol has what is its own. Method: rows.
+#[test]
+fn listeners_of_a2a() {
+    let told = |lines: &str| {
+        told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\n{lines}\n"), false)
+    };
+    let here = "bind = \"127.0.0.1:7100\"";
+    let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\n\
+               provider = { organization = \"o\", url = \"https://o.example\" }\nicon_url = \"https://o.example/i.png\"\n";
+    assert_eq!(told(&format!("protocol = \"a2a\"\n{here}\n{all}")), [""; 0]);
+    assert_eq!(told(&format!("protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\"")).len(), 5);
+    for (lines, wanted) in [
+        ("protocol = \"mcp\"", "the protocol \"mcp\" needs `dialect`"),
+        ("protocol = \"a2a\"\ndialect = \"mcp\"", "has no dialects"),
+        ("protocol = \"a2a\"\ncompat = [\"sse\"]", "`compat` is for the dialect \"mcp\""),
+        ("protocol = \"a2a\"\nagent = \"a\"\nagents = [\"a\"]", "not both"),
+        ("protocol = \"a2a\"\nextended_card = true", "nobody has a key"),
+        ("protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]", "with all others zero"),
+        ("protocol = \"a2a\"\npublic_url = \"ftp://x/\"", "not an http or https URL"),
+        ("protocol = \"a2a\"\npublic_url = \"http://u:p@x/\"", "user and password"),
+        ("protocol = \"a2a\"\npublic_url = \"http://x/?k=v\"", "can't have a query"),
+        ("protocol = \"a2a\"\nsigning_key = \"no_such.key\"", "there is no key file"),
+        ("protocol = \"a2b\"", "`protocol` can't be `a2b`"),
+    ] {
+        let told = told(&format!("{lines}\n{here}"));
+        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+    }
+    let open = told("protocol = \"a2a\"\nbind = \"0.0.0.0:7100\"");
+    assert_eq!(open.len(), 2, "{open:?}");
+    assert!(
+        open.iter().any(|line| line.contains("keys are needed"))
+            && open.iter().any(|line| line.contains("`public_url`"))
+    );
+}
+
+/// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.
+#[test]
+fn agents_that_speak_a2a() {
+    let agent = "[[agent]]\nkind = \"a2a\"\nid = \"far\"\n";
+    let full = "url = \"https://far.example/agent\"\nclass = \"clinical\"\ncall_timeout_s = 60\nnetworks = [\"10.0.0.0/8\"]\n\
+                interface = { version = \"0.3\" }\ntools = { deny = [\"secret\"] }\n";
+    assert_eq!(told(&format!("{NODE}{agent}{full}"), false), [""; 0]);
+    let topology = Topology::parse(&format!("{NODE}{agent}{full}"), false, Path::new("")).unwrap();
+    assert_eq!(topology.class_of(&["far"]), callboard_message::DataClass::Clinical);
+    for (lines, wanted) in [
+        ("", "lacks `url`"),
+        ("url = \"far.example\"", "this is not a URL"),
+        ("url = \"http://x/\"\nbearer_env = \"HOME\"\napi_key_env = \"HOME\"", "write one of"),
+        ("url = \"http://x/\"\nbearer_env = \"NO_SUCH_VARIABLE\"", "there is no variable NO_SUCH_VARIABLE"),
+        ("url = \"http://x/\"\napi_key_header = \"X-Key\"", "write `api_key_env` too"),
+        ("url = \"http://x/\"\napi_key_env = \"HOME\"\napi_key_header = \"X Key\"", "not a header's name"),
+        ("url = \"http://x/\"\ninterface = { version = \"0.4\" }", "can't be `0.4`"),
+        ("url = \"http://x/\"\noauth = { client_id = \"c\" }", "`oauth` lacks `secret_env`"),
+        ("url = \"http://x/\"\noauth = { client_id = \"c\", secret_env = \"NO_SUCH_VARIABLE\" }", "no variable"),
+        ("url = \"http://x/\"\ntrusted_keys = \"no_such.json\"", "there is no key file"),
+        ("url = \"http://x/\"\nnetworks = [\"10.0.0.0/33\"]", "with all others zero"),
+    ] {
+        let told = told(&format!("{NODE}{agent}{lines}\n"), false);
+        assert!(told.len() == 1 && told[0].contains(wanted), "{lines}: {told:?}");
+    }
+}

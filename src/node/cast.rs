@@ -135,6 +135,7 @@ impl Cast {
                 let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
                 Ok(self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn())
             }
+            AgentDeclaration::A2a(_) => Err(crate::config::ConfigError::NoAgents.into()),
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });

@@ -1,0 +1,34 @@
+//! The agent that the official kit of A2A wants to find: all versions of A2A at `http://127.0.0.1:$PORT`, until it is ended.
+
+mod agent;
+mod play;
+mod script;
+
+use std::error::Error;
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use callboard::System;
+use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, serve};
+use callboard::rpc::serve::ListenOptions;
+use callboard::rpc::{Access, Trust};
+
+/// Longest that a call of the kit's may take, its questions included.
+const CALL_DEADLINE: Duration = Duration::from_secs(600);
+
+#[actix_web::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let port: u16 = std::env::var("PORT")?.parse()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let mut options = A2aOptions::at(format!("http://{}", listener.local_addr()?).parse()?);
+    options.info.name = "kit".to_owned();
+    options.access = Access::Open(Trust::LoopbackOperator);
+    options.call_deadline = CALL_DEADLINE;
+    // The kit's own webhook.
+    options.push.allow = vec!["127.0.0.0/8".parse()?];
+    let agent = System::start(1)?.spawn(agent::Conversing);
+    let server = A2aServer::new(agent, options);
+    let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default())?;
+    println!("listening http://{}", serving.address);
+    Ok(serving.server.await?)
+}

@@ -1,0 +1,60 @@
+//! The parts, played.
+
+use std::time::Duration;
+
+use callboard::Cx;
+use callboard::message::{Artifact, Content, Failure, FailureKind, Progress, ResourceContent, ToolResult};
+use callboard::message::{SAID_AT_ONCE, SHOWN};
+use serde_json::json;
+
+use crate::script::Part;
+
+/// Twice as long as the kit waits for an event.
+const LONG: Duration = Duration::from_secs(4);
+
+/// Plays a part to its end.
+pub async fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
+    Ok(match part {
+        Part::Reject => return Err(Failure::new(FailureKind::Rejected, "rejected")),
+        Part::Answer(text) => noted(ToolResult::text(text), SAID_AT_ONCE),
+        Part::Text(text) => ToolResult::text(text),
+        Part::File => ToolResult::of([file()]),
+        Part::Link => ToolResult::of([link()]),
+        Part::Data => ToolResult::of([]).structured(json!({ "key": "value", "count": 42 })),
+        Part::ShowText(text) => show(cx, [Artifact::new("shown", [Content::text(text)])]),
+        Part::ShowFile => show(cx, [Artifact::new("shown", [file()])]),
+        Part::ShowPieces => {
+            let piece = |text, last| Artifact::new("shown", [Content::text(text)]).appended(last);
+            show(cx, [piece("chunk-1 ", false), piece("chunk-2", true)])
+        }
+        Part::Linger => {
+            working(cx);
+            tokio::time::sleep(LONG).await;
+            ToolResult::of([])
+        }
+        Part::Work | Part::Ask | Part::End => ToolResult::of([]),
+    })
+}
+
+/// Tells the caller that it is at work.
+pub fn working(cx: &Cx) {
+    cx.progress(Progress { done: 0.0, total: None, message: Some("working".to_owned()) });
+}
+
+fn show<const N: usize>(cx: &Cx, artifacts: [Artifact; N]) -> ToolResult {
+    working(cx);
+    artifacts.into_iter().for_each(|artifact| cx.artifact(artifact));
+    noted(ToolResult::of([]), SHOWN)
+}
+
+fn noted(ToolResult(body): ToolResult, what: &str) -> ToolResult {
+    ToolResult(body.with("_meta", json!({ what: true })))
+}
+
+fn file() -> Content {
+    Content::resource(ResourceContent::blob("file:///output.txt", "text/plain", b"Generated file content"))
+}
+
+fn link() -> Content {
+    Content(Content::resource_link("https://example.com/output.txt", "output.txt").0.with("mimeType", "text/plain"))
+}
