@@ -24,11 +24,7 @@ impl Agent for Conversing {
 }
 
 impl ConcurrentHandler<Converse> for Conversing {
-    fn handle(
-        &mut self,
-        said: Converse,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let mut part = Part::of(&said.key());
             if part == Part::Work {

@@ -4,9 +4,11 @@ mod answering;
 mod audit;
 mod cast;
 mod error;
+mod front;
 mod listen;
 mod policy;
 mod reload;
+mod served;
 mod store;
 mod watch;
 

@@ -12,7 +12,7 @@ use super::choose::{Candidate, candidates};
 use super::connection::{Connection, Door, within};
 use super::error::PeerError;
 use super::options::{ASIDE_TIMEOUT, Binding, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url};
-use super::resolve::{FoundCard, Kept, find};
+use super::resolve::{FoundCard, Kept, believe, find};
 use super::stream::{Events, unreadable};
 use super::{jsonrpc, rest};
 use crate::wire::{
@@ -91,7 +91,8 @@ impl Peer {
     /// See [`PeerError`].
     pub async fn extended_card(&self) -> Result<AgentCard, PeerError> {
         let known = self.known().await?;
-        within(ASIDE_TIMEOUT, self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default())).await
+        let asked = self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default());
+        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.0.options).await }).await
     }
 
     /// Sends a message.
@@ -180,12 +181,13 @@ impl Peer {
         let Inner { options, door, badge, .. } = &*self.0;
         let card = kept.found.card.clone();
         let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
-        let interfaces: Arc<[Connection]> = candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
+        let interfaces: Arc<[Connection]> =
+            candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {
             let asked = self.ask_of(&interfaces, GetExtendedAgentCardRequest::default());
-            match within(ASIDE_TIMEOUT, asked).await {
+            match within(ASIDE_TIMEOUT, async { believe(asked.await?, options).await }).await {
                 Ok(card) => extended = Some(Arc::new(card)),
                 Err(error) => tracing::debug!(%error, "the extended card can't be had"),
             }

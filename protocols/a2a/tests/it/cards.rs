@@ -107,7 +107,10 @@ async fn a_known_card_is_not_sent() {
     ] {
         let again = get(&peer.with(name, value), CARD).await;
         assert_eq!(again.status(), status, "{name}: {value}");
-        assert_eq!((header(&again, "etag"), header(&again, "vary")), (tag.clone(), "A2A-Version, Authorization".into()));
+        assert_eq!(
+            (header(&again, "etag"), header(&again, "vary")),
+            (tag.clone(), "A2A-Version, Authorization".into())
+        );
         assert_eq!(soon(again.bytes()).await.unwrap().is_empty(), status == 304);
     }
     let both = peer.with("If-None-Match", &other).with("If-Modified-Since", &modified);

@@ -2,7 +2,7 @@
 //!
 //! A message begins a task in the store before its agent is asked ([`begin`]); [`live`] is the one place that takes the steps of a
 //! task that runs here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
-//! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
+//! goes along with its events ([`streaming`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;
 mod caller;
@@ -14,9 +14,12 @@ mod page;
 mod pick;
 mod recover;
 mod skills;
-mod stream;
+mod streaming;
 mod view;
 mod wait;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -26,7 +29,7 @@ use callboard_message::surface::ListTools;
 use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -41,10 +44,9 @@ use crate::{A2aError, Dialect, ErrorKind};
 use begin::Sent;
 use live::Live;
 use skills::Callee;
-use stream::Until;
+use streaming::Until;
 
 pub(crate) use begin::dialect_of;
-pub(crate) use live::TASK_QUESTIONS_MAX;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
 
@@ -241,9 +243,13 @@ impl Calls {
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
-    pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
-        let then = self.0.as_of(task, after.min(task.last_event)).await?;
-        Ok(self.0.after(then, Until::End))
+    pub(crate) fn follow(&self, task: Arc<Task>, after: u64) -> Events {
+        let core = self.0.clone();
+        let told = async move {
+            let then = core.as_of(&task, after.min(task.last_event)).await?;
+            Ok::<_, A2aError>(core.after(then, Until::End))
+        };
+        stream::once(told).try_flatten().boxed()
     }
 }
 
