@@ -1,6 +1,5 @@
 //! Bad input over this wire: envelopes, bodies, headers, connections, what a policy forbids.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
@@ -46,9 +45,9 @@ async fn envelopes() {
         (with(&deep(DEPTH_MAX_DEFAULT - 1)), Value::Null, -32_600),
         (with(&keys(KEYS_MAX_DEFAULT)), json!(1), -32_001),
         (with(&keys(KEYS_MAX_DEFAULT + 1)), Value::Null, -32_600),
-        (with(&"9".repeat(DIGITS_MAX_DEFAULT)), json!(1), -32_001),
-        (with(&"9".repeat(DIGITS_MAX_DEFAULT + 1)), Value::Null, -32_600),
-        (with("1e400"), Value::Null, -32_600),
+        (with(&format!("0.{}", "9".repeat(DIGITS_MAX_DEFAULT - 1))), json!(1), -32_001),
+        (with(&format!("0.{}", "9".repeat(DIGITS_MAX_DEFAULT))), Value::Null, -32_700),
+        (with("1e400"), Value::Null, -32_700),
         (get(r#""id":1,"method":"ListTasks","#), Value::Null, -32_600),
         (with(r#"{"a":1,"\u0061":2}"#), Value::Null, -32_600),
         // A5
@@ -184,12 +183,13 @@ async fn arguments() {
     served.stop().await;
 }
 
-/// One request on a connection of its own, and all that comes back.
+/// One request on a connection of its own, and the head of what comes back.
 async fn raw(served: &Served, request: &[u8]) -> (u16, String) {
     let mut connection = soon(TcpStream::connect(served.address)).await.unwrap();
     soon(connection.write_all(request)).await.unwrap();
     let mut reply = Vec::new();
-    let _ = soon(connection.read_to_end(&mut reply)).await;
+    // A server that didn't read the whole request need not close at once.
+    while !reply.windows(4).any(|end| end == b"\r\n\r\n") && soon(connection.read_buf(&mut reply)).await.unwrap() > 0 {}
     let reply = String::from_utf8_lossy(&reply).into_owned();
     (reply.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default(), reply)
 }
@@ -302,7 +302,7 @@ impl Policy for NoSecrets {
 #[tokio::test]
 async fn policies() {
     let served = Served::start().await;
-    served.system.policy().push(Arc::new(NoSecrets));
+    served.system.policy().push(NoSecrets);
     let peer = served.client();
     for (method, params) in [
         ("SendMessage", json!({ "message": said("m", "say xyzzy", "echo") })),

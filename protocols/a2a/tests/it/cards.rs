@@ -261,6 +261,9 @@ fn pythons_signatures_count() {
     let mut ours = a_card();
     sign(&mut ours, &key, None).unwrap();
     let [_, second] = &*ours.signatures else { panic!("{} signatures", ours.signatures.len()) };
+    // For others alone: without a requirement of security it would be the same signature.
+    let alone = AgentCard { signatures: vec![second.clone()], ..ours.clone() };
+    assert_eq!(verify(&alone, &keys(&key)), Err(VerifyError::Unsupported));
     // Ed25519 signs the same alike.
     assert_eq!(second.signature, URL_SAFE_NO_PAD.encode(pair.sign(message(&second.protected).as_bytes())));
 }

@@ -58,10 +58,10 @@ async fn events_arrive_in_order() {
     let config = json!({ "url": receiver.url(), "token": "t-1",
         "authentication": { "scheme": "Bearer", "credentials": "c-1" } });
     let task = booking(&peer, config).await;
-    let asked = receiver.post().await;
-    assert_eq!(asked.body["statusUpdate"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{}", asked.body);
+    let (began, asked) = (receiver.post().await, receiver.post().await);
+    assert_eq!((state(&began), state(&asked)), ("TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"));
     answer(&peer, &task).await;
-    let mut posts = vec![asked];
+    let mut posts = vec![began, asked];
     while posts.last().is_some_and(|post| state(post) != "TASK_STATE_COMPLETED") {
         posts.push(receiver.post().await);
     }
@@ -297,7 +297,10 @@ async fn deleted_is_deleted() {
         "taskPushNotificationConfig": { "id": "c", "url": receiver.url() } } });
     let sent = peer.result("SendMessage", params).await;
     assert_eq!(served.watched.event().await, Seen::Began);
-    receiver.post().await;
+    // That it works, and what it says of it.
+    for _ in 0..2 {
+        assert_eq!(state(&receiver.post().await), "TASK_STATE_WORKING");
+    }
     let task = &sent["task"]["id"];
     peer.result("DeleteTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
     served.watched.go_on.send(true).unwrap();

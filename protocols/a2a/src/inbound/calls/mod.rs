@@ -2,7 +2,7 @@
 //!
 //! A message begins a task in the store before its agent is asked ([`begin`]); [`live`] is the one place that takes the steps of a
 //! task that runs here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
-//! goes along with its events ([`streaming`]); who sends to it answers what it asks ([`follow_up`]).
+//! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;
 mod caller;
@@ -14,7 +14,7 @@ mod page;
 mod pick;
 mod recover;
 mod skills;
-mod streaming;
+mod stream;
 mod view;
 mod wait;
 
@@ -29,7 +29,7 @@ use callboard_message::surface::ListTools;
 use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -44,7 +44,7 @@ use crate::{A2aError, Dialect, ErrorKind};
 use begin::Sent;
 use live::Live;
 use skills::Callee;
-use streaming::Until;
+use stream::Until;
 
 pub(crate) use begin::dialect_of;
 pub(crate) use owner::Who;
@@ -243,13 +243,12 @@ impl Calls {
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
-    pub(crate) fn follow(&self, task: Arc<Task>, after: u64) -> Events {
-        let core = self.0.clone();
-        let told = async move {
-            let then = core.as_of(&task, after.min(task.last_event)).await?;
-            Ok::<_, A2aError>(core.after(then, Until::End))
-        };
-        stream::once(told).try_flatten().boxed()
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
+        let then = self.0.as_of(task, after.min(task.last_event)).await?;
+        Ok(self.0.after(then, Until::End))
     }
 }
 
