@@ -22,7 +22,8 @@ pub fn request(bytes: &[u8]) {
             }
             stable(&sent);
         }
-        let _ = (read(dialect.read_get(params)), read(dialect.read_cancel(params)), read(dialect.read_subscribe(params)));
+        let _ =
+            (read(dialect.read_get(params)), read(dialect.read_cancel(params)), read(dialect.read_subscribe(params)));
         let _ = (read(dialect.read_push_list(params)), read(dialect.read_push_delete(params)));
         read(dialect.read_list(params)).iter().for_each(stable);
         if let Some(config) = read(dialect.read_push_create(params, None)) {
@@ -46,13 +47,17 @@ pub fn answer(bytes: &[u8]) {
             stable(&task);
             for other in DIALECTS {
                 let again = other.read_task(&other.write_task(&task)).expect("what is written is a task");
-                assert_eq!((again.id, again.artifacts.map(|all| all.len())), (task.id.clone(), counted(&task.artifacts)));
+                assert_eq!(
+                    (again.id, again.artifacts.map(|all| all.len())),
+                    (task.id.clone(), counted(&task.artifacts))
+                );
             }
         }
         if let Some(event) = read(dialect.read_event(&raw)) {
             stable(&event);
             // A message of 0.1 is a task, which needs an id.
-            let is_bare = matches!(&event, StreamResponse::Message(m) if m.message_id.is_empty() && m.task_id.is_empty());
+            let is_bare =
+                matches!(&event, StreamResponse::Message(m) if m.message_id.is_empty() && m.task_id.is_empty());
             for other in DIALECTS.into_iter().filter(|other| !(is_bare && *other == Dialect::V01)) {
                 other.read_event(&other.events().write(&event, true)).expect("what is written is an event");
             }
