@@ -3,6 +3,8 @@
 mod bad_input;
 mod cards;
 mod golden;
+mod blocking;
+mod follow_up;
 mod kit;
 mod leniency;
 mod methods;
@@ -14,6 +16,9 @@ mod round_trip;
 mod routes;
 mod samples;
 mod ssrf;
+mod restart;
+mod routes;
+mod streams;
 mod tenants;
 mod tongue;
 mod wire;
