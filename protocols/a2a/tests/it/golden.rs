@@ -1,66 +1,29 @@
-//! T-B14: a client of 0.1 is answered in its own words, and the task is seen in 1.0's too.
+//! Requests and answers to the letter.
 
-use callboard_a2a::wire::*;
-use callboard_a2a::{Dialect, Operation};
-use callboard_message::TaskState;
+use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
 
-use crate::samples::*;
+use crate::kit::{Served, soon};
+use crate::tongue::{About, Tongue};
 
-/// Goal: the exchange of the oldest clients is read and written as they know it. Method: the request of the seed, the task
-/// that it makes, in all words.
-#[test]
-fn tasks_send() {
-    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/send", "params": {"id": "t1", "message": {
-        "role": "user", "parts": [{"type": "text", "text": "What is the capital of France?"}]}}});
-    let (dialect, operation) = Dialect::of_method(request["method"].as_str().unwrap()).unwrap();
-    assert_eq!((dialect, operation), (Dialect::V01, Operation::SendMessage));
-    let read = dialect.read_send(Some(&of(&request["params"]))).unwrap();
-    assert_eq!((&*read.message.task_id, read.message.role), ("t1", Role::User));
-    assert_eq!(read.message.parts[0].as_text(), Some("What is the capital of France?"));
-    assert!(!read.message.message_id.is_empty());
-    let configuration = read.configuration.unwrap();
-    assert_eq!((configuration.return_immediately, configuration.history_length), (false, Some(0)));
-
-    let artifact = Artifact { artifact_id: "result".into(), parts: vec![Part::text("Paris")], ..Default::default() };
-    let task = Task { artifacts: Some(vec![artifact]), ..Task::new("t1", "", TaskStatus::new(TaskState::Completed)) };
-    let seen = |dialect: Dialect| serde_json::from_str::<Value>(dialect.write_task(&task).get()).unwrap();
-    assert_eq!(
-        seen(Dialect::V01),
-        json!({"id": "t1", "status": {"state": "completed"}, "artifacts": [
-            {"parts": [{"type": "text", "text": "Paris"}], "index": 0}]})
-    );
-    assert_eq!(seen(Dialect::V10)["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!(Dialect::V03.as_begun(Operation::GetTask, Dialect::V01), Dialect::V01);
-    assert_eq!(Dialect::V10.as_begun(Operation::GetTask, Dialect::V01), Dialect::V10);
-}
-
-/// Goal: every method of every version is somebody's. Method: names there and back, and versions as headers have them.
-#[test]
-fn methods_and_versions() {
-    for dialect in [Dialect::V10, Dialect::V03, Dialect::V01] {
-        for operation in Operation::ALL {
-            let Some(method) = dialect.method(operation) else { continue };
-            let (found, asked) = Dialect::of_method(method).unwrap();
-            assert_eq!(asked, operation, "{method}");
-            assert_eq!(found.as_begun(operation, dialect), dialect, "{method}");
-        }
-    }
-    assert!(["", "tasks", "message/sent", "sendmessage"].iter().all(|method| Dialect::of_method(method).is_none()));
-    for (version, dialect) in [
-        ("1.0", Some(Dialect::V10)),
-        (" 1.0.1 ", Some(Dialect::V10)),
-        ("0.3", Some(Dialect::V03)),
-        ("0.3.0", Some(Dialect::V03)),
-        ("0.2.6", Some(Dialect::V03)),
-        ("0.1", Some(Dialect::V01)),
-        ("", None),
-        ("1", None),
-        ("1.1", None),
-        ("2.0", None),
-        ("0.30", None),
-    ] {
-        assert_eq!(Dialect::of_version(version), dialect, "{version:?}");
-        assert_eq!(Dialect::is_served(version), dialect.is_some() || version.is_empty());
-    }
+/// Goal: the oldest clients are served as they always were, and their tasks are seen in every version. Method: T-B14 as it is
+/// written, to an agent with one skill that takes any text; then the task in 1.0 and in 0.1.
+#[tokio::test]
+async fn the_oldest_client() {
+    let served = Served::answering().await;
+    let peer = served.client();
+    let sent = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/send","params":{"id":"t1","message":{"role":"user","parts":[{"type":"text","text":"What is the capital of France?"}]}}}"#;
+    let answer: Value = serde_json::from_str(&soon(peer.post("", sent).await.text()).await.unwrap()).unwrap();
+    assert_eq!((&answer["jsonrpc"], &answer["id"]), (&json!("2.0"), &json!(1)));
+    assert_eq!((&answer["result"]["id"], &answer["result"]["status"]["state"]), (&json!("t1"), &json!("completed")));
+    let part = json!({ "type": "text", "text": "What is the capital of France?" });
+    assert_eq!(answer["result"]["artifacts"][0]["parts"], json!([part]), "{answer}");
+    let about = About { task: "t1", ..About::default() };
+    let now = Tongue::Rpc10.result(&peer, Op::GetTask, about).await;
+    assert_eq!((&now["id"], &now["status"]["state"]), (&json!("t1"), &json!("TASK_STATE_COMPLETED")));
+    assert_eq!(now["artifacts"][0]["parts"], json!([{ "text": "What is the capital of France?" }]), "{now}");
+    // It says no version: the task knows what its client speaks.
+    let old = peer.result("tasks/get", json!({ "id": "t1" })).await;
+    assert_eq!(old["artifacts"][0]["parts"], json!([part]), "{old}");
+    served.stop().await;
 }

@@ -1,22 +1,19 @@
 //! What the A2A server and client promise.
 
+mod bad_input;
 mod cards;
+mod golden;
 mod kit;
+mod leniency;
+mod methods;
 mod operations;
 mod owners;
 mod push;
 mod receiver;
+mod round_trip;
 mod routes;
+mod samples;
 mod ssrf;
 mod tenants;
 mod tongue;
-// One value of each type.
-mod samples;
-// What the oldest client sends and gets.
-mod golden;
-// What real peers send is read, what can't be meant is refused.
-mod leniency;
-// Nothing is lost between versions.
-mod round_trip;
-// What is written, byte for byte.
 mod wire;
