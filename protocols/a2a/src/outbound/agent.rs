@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use callboard_message::surface::About;
 use callboard_message::{Change, Failure, Named, RawObject};
 use callboard_runtime::outward::{admit, bounded, judge_reply};
-use callboard_runtime::{Agent, CallMeta, ConcurrentHandler, Cx, Direction, Handlers, Profile};
+use callboard_runtime::{Agent, CallMeta, Caller, ConcurrentHandler, Cx, Direction, Handlers, Profile};
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use url::Url;
 
-use super::conversation::{Ended, Farewells, Opening, converse};
+use super::conversation::{Ended, Opening, converse};
 use super::errand::Errand;
 use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
 use super::outcome::{refused, result, value};
@@ -32,7 +31,6 @@ use crate::wire::AgentCard;
 #[derive(Clone)]
 pub struct RemoteA2a {
     peer: Peer,
-    farewells: Farewells,
     book: Arc<Mutex<Option<Known>>>,
 }
 
@@ -45,8 +43,7 @@ impl RemoteA2a {
     /// # Errors
     /// See [`RemoteError`].
     pub fn new(card: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
-        let peer = Peer::new(card, options)?;
-        Ok(Self { peer, farewells: Farewells::default(), book: Arc::default() })
+        Ok(Self { peer: Peer::new(card, options)?, book: Arc::default() })
     }
 
     /// Its card.
@@ -65,8 +62,7 @@ impl RemoteA2a {
     /// Ends when all that agents like this one (its clones) had to end has ended: tasks of calls that were given up. Call it
     /// once the agents have been stopped, on a clone kept for that.
     pub async fn said_goodbye(&self) {
-        self.farewells.tracker.close();
-        self.farewells.tracker.wait().await;
+        self.peer.said_goodbye().await;
     }
 
     /// The tools that are on the card of now.
@@ -108,7 +104,7 @@ impl RemoteA2a {
     }
 
     async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let result = match converse(&self.peer, cx, opening, &self.farewells).await? {
+        let result = match converse(&self.peer, caller_of(cx), opening).await? {
             Ended::Told(story) => result(&story)?,
             Ended::Refused(error) => refused(error),
         };
@@ -116,11 +112,15 @@ impl RemoteA2a {
     }
 
     async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        match converse(&self.peer, cx, opening, &self.farewells).await? {
+        match converse(&self.peer, caller_of(cx), opening).await? {
             Ended::Told(story) => value(&story, Some(skill)),
             Ended::Refused(error) => Err(super::error::PeerError::Agent(error).into()),
         }
     }
+}
+
+fn caller_of(cx: &Cx) -> Option<&dyn Caller> {
+    cx.call()?.caller.as_deref()
 }
 
 /// What a card says, as any agent says it of itself.
@@ -145,7 +145,7 @@ impl Agent for RemoteA2a {
     }
 
     fn started(&mut self, _: &mut Cx) {
-        self.farewells.runtime = Handle::try_current().ok();
+        self.peer.live_here();
     }
 
     fn observe(&self) -> serde_json::Value {

@@ -3,7 +3,10 @@
 use callboard_message::RawObject;
 use reqwest::Method;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
+use super::choose::Candidate;
+use super::options::Version;
 use crate::dialect::Operation;
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,

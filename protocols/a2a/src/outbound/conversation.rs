@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use callboard_message::{Artifact, ElicitAction, Failure, FailureKind, Progress, RawObject};
-use callboard_runtime::Cx;
+use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
+use callboard_runtime::Caller;
 use rand::Rng;
 use serde_json::json;
-use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
-use tokio_util::task::TaskTracker;
 
 use super::error::{AgentError, PeerError};
-use super::options::{CANCEL_TIMEOUT, RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
+use super::options::{RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
 use super::peer::Peer;
 use super::push::Expected;
 use super::questions::{Asked, Reply};
@@ -19,7 +17,8 @@ use super::story::{News, Story, text_of};
 use super::stream::Events;
 use crate::convert::content_of;
 use crate::wire::{
-    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, StreamResponse, TaskPushNotificationConfig,
+    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse,
+    TaskPushNotificationConfig,
 };
 
 /// How often in a row a task may be looked at in vain before the agent counts as away.
@@ -28,7 +27,6 @@ const LOOKS_IN_VAIN_MAX: u32 = 10;
 /// What is said first.
 pub(super) struct Opening {
     pub(super) message: Message,
-    pub(super) metadata: Option<RawObject>,
     /// A question that nobody here answers leaves the task as it is, for somebody to answer later.
     pub(super) keeps: bool,
 }
@@ -41,24 +39,23 @@ pub(super) enum Ended {
     Refused(AgentError),
 }
 
-/// Where what ended calls have left to do is done.
-#[derive(Clone, Default)]
-pub(super) struct Farewells {
-    pub(super) tracker: TaskTracker,
-    pub(super) runtime: Option<Handle>,
+/// Why a conversation doesn't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// See what the agent, or its connection, says.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// See what whoever was asked says.
+    #[error(transparent)]
+    Failed(Failure),
 }
 
+/// Hears every event that is news.
+type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
+
 /// Says `opening` and stays until the end; whoever called is told and asked meanwhile.
-pub(super) async fn converse(peer: &Peer, cx: &Cx, opening: Opening, farewells: &Farewells) -> Result<Ended, Failure> {
-    let capabilities = match peer.card().await {
-        Ok(card) => card.capabilities.clone(),
-        Err(error) => return Err(error.into()),
-    };
-    let story = Story::of(&opening.message.task_id, &opening.message.context_id);
-    let unfinished = Unfinished { peer: peer.clone(), farewells: farewells.clone(), task: None };
-    let streams = capabilities.streaming == Some(true);
-    let pushes = capabilities.push_notifications == Some(true);
-    let mut talk = Talk { peer, cx, story, streams, pushes, told: 0, gap: false, unfinished };
+pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Ended, Failure> {
+    let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
     match talk.through(opening).await {
         Ok(()) => Ok(Ended::Told(talk.story)),
         Err(Stopped::Peer(PeerError::Agent(error))) => Ok(Ended::Refused(error)),
@@ -67,21 +64,52 @@ pub(super) async fn converse(peer: &Peer, cx: &Cx, opening: Opening, farewells: 
     }
 }
 
-/// Why it doesn't go on.
-enum Stopped {
-    Peer(PeerError),
-    Failed(Failure),
-}
+impl Peer {
+    /// Says something and stays until there is an answer, the task's end, or a question that nobody answers; `caller` is told
+    /// and asked meanwhile, and `heard` each event that is news.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub async fn converse(
+        &self,
+        message: Message,
+        caller: &dyn Caller,
+        heard: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, Stopped> {
+        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
+        match talk.through(Opening { message, keeps: true }).await {
+            Err(Stopped::Failed(failure)) if failure.kind == FailureKind::NobodyToAsk && talk.story.is_paused() => {}
+            other => other?,
+        }
+        Ok(talk.story.into_response())
+    }
 
-impl From<PeerError> for Stopped {
-    fn from(error: PeerError) -> Self {
-        Self::Peer(error)
+    /// Hears what happens to a task until there is nothing to wait for; as [`converse`](Self::converse).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn follow(
+        &self,
+        task: &str,
+        caller: &dyn Caller,
+        heard: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, PeerError> {
+        let message = Message { task_id: task.to_owned(), ..Message::default() };
+        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
+        talk.keeps = true;
+        match self.subscribe(task, None).await {
+            Ok(events) => talk.listen(events).await?,
+            Err(error) if error.is_unsupported() => talk.watch().await?,
+            Err(error) => return Err(error),
+        }
+        Ok(talk.story.into_response())
     }
 }
 
 struct Talk<'a> {
     peer: &'a Peer,
-    cx: &'a Cx,
+    caller: Option<&'a dyn Caller>,
+    heard: Tap<'a>,
     story: Story,
     /// The agent streams, as far as is known.
     streams: bool,
@@ -90,13 +118,36 @@ struct Talk<'a> {
     told: u32,
     /// Something may have been missed: the task itself says how it ended.
     gap: bool,
+    /// The task is left alone when nobody waits for it any more.
+    keeps: bool,
     unfinished: Unfinished,
 }
 
-impl Talk<'_> {
+impl<'a> Talk<'a> {
+    async fn of(
+        peer: &'a Peer,
+        caller: Option<&'a dyn Caller>,
+        message: &Message,
+        heard: Tap<'a>,
+    ) -> Result<Self, PeerError> {
+        let card = peer.card().await?;
+        Ok(Self {
+            peer,
+            caller,
+            heard,
+            story: Story::of(&message.task_id, &message.context_id),
+            streams: card.capabilities.streaming == Some(true),
+            pushes: card.capabilities.push_notifications == Some(true),
+            told: 0,
+            gap: false,
+            keeps: false,
+            unfinished: Unfinished { peer: peer.clone(), task: None },
+        })
+    }
+
     async fn through(&mut self, opening: Opening) -> Result<(), Stopped> {
-        let Opening { message, metadata, keeps } = opening;
-        let mut request = SendMessageRequest { message, metadata, ..SendMessageRequest::default() };
+        let Opening { message, keeps } = opening;
+        let mut request = SendMessageRequest { message, ..SendMessageRequest::default() };
         for _ in 0..=ROUNDS_MAX {
             self.say(request).await?;
             if !self.story.is_paused() || self.story.message.is_some() {
@@ -104,7 +155,7 @@ impl Talk<'_> {
                 return Ok(());
             }
             let asked = Asked::of(&self.story);
-            let answer = match self.cx.question(asked.question.clone()).await {
+            let answer = match self.ask(asked.question.clone()).await {
                 Ok(answer) => answer,
                 Err(failure) if failure.kind == FailureKind::NobodyToAsk => {
                     if keeps {
@@ -123,6 +174,13 @@ impl Talk<'_> {
         }
         let why = format!("the agent asked more than {ROUNDS_MAX} times");
         Err(Stopped::Failed(Failure::new(FailureKind::Rejected, why).with_data(self.place())))
+    }
+
+    async fn ask(&self, question: Question) -> Result<Answer, Failure> {
+        match self.caller {
+            Some(caller) => caller.ask(question).await,
+            None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+        }
     }
 
     /// Where the conversation can be taken up.
@@ -151,13 +209,16 @@ impl Talk<'_> {
 
     /// Takes in an event, and tells whoever called. Whether there was anything new.
     fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
-        let news = self.story.hear(event, resumed)?;
-        Ok(self.tell(news))
+        let Some(news) = self.story.hear(&event, resumed)? else { return Ok(false) };
+        (self.heard)(&event);
+        self.tell(news);
+        Ok(true)
     }
 
-    fn tell(&mut self, news: Vec<News>) -> bool {
-        self.unfinished.follow(&self.story);
-        let is_new = !news.is_empty();
+    fn tell(&mut self, news: Vec<News>) {
+        if !self.keeps {
+            self.unfinished.follow(&self.story);
+        }
         for news in news {
             match news {
                 News::Said(text) => self.progress(text),
@@ -174,16 +235,19 @@ impl Talk<'_> {
                     if append || last {
                         told = told.with("append", append).with("last", last);
                     }
-                    self.cx.artifact(Artifact(told));
+                    if let Some(caller) = self.caller {
+                        caller.artifact(Artifact(told));
+                    }
                 }
             }
         }
-        is_new
     }
 
     fn progress(&mut self, text: String) {
         self.told += 1;
-        self.cx.progress(Progress { done: f64::from(self.told), total: None, message: Some(text) });
+        if let Some(caller) = self.caller {
+            caller.progress(Progress { done: f64::from(self.told), total: None, message: Some(text) });
+        }
     }
 
     /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
@@ -236,8 +300,10 @@ impl Talk<'_> {
         let request =
             GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
         let task = self.peer.get(request).await?;
-        let news = self.story.adopt(task)?;
-        self.tell(news);
+        if let Some(news) = self.story.adopt(&task)? {
+            (self.heard)(&StreamResponse::Task(task));
+            self.tell(news);
+        }
         Ok(())
     }
 
@@ -322,7 +388,6 @@ fn jittered(pause: Duration) -> Duration {
 /// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
 struct Unfinished {
     peer: Peer,
-    farewells: Farewells,
     task: Option<String>,
 }
 
@@ -336,14 +401,12 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let Some(task) = self.task.take() else { return };
-        let Some(runtime) = self.farewells.runtime.clone().or_else(|| Handle::try_current().ok()) else { return };
         let peer = self.peer.clone();
-        let farewell = timeout(CANCEL_TIMEOUT, async move {
+        self.peer.leave(async move {
             if let Err(error) = peer.cancel(&task).await {
                 tracing::debug!(%error, "a remote agent isn't told of a cancelled call");
             }
         });
-        self.farewells.tracker.spawn_on(farewell, &runtime);
     }
 }
 

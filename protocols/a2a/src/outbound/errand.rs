@@ -69,7 +69,6 @@ fn opening(said: &Converse) -> Opening {
             metadata,
             ..Message::default()
         },
-        metadata: None,
         keeps: false,
     }
 }

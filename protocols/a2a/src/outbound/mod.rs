@@ -33,6 +33,7 @@ mod tools;
 
 pub use agent::RemoteA2a;
 pub use auth::{Auth, TOKEN_BYTES_MAX};
+pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
     ASIDE_TIMEOUT, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CANCEL_TIMEOUT, CARD_AGE, CARD_BYTES_MAX,

@@ -147,7 +147,9 @@ mod tests {
         let artifact = Artifact { artifact_id: "a".into(), parts, ..Artifact::default() };
         let said = said.map(|text| Message { parts: vec![Part::text(text)], ..Message::default() });
         let artifacts = if artifact.parts.is_empty() { vec![] } else { vec![artifact] };
-        Story { state: Some(state), artifacts, said, ..Story::of("t", "c") }
+        let mut story = Story::of("t", "c");
+        (story.state, story.artifacts, story.said) = (Some(state), artifacts, said);
+        story
     }
 
     fn json(result: &ToolResult) -> Value {

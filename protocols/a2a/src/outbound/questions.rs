@@ -159,7 +159,9 @@ mod tests {
 
     fn story(state: TaskState, parts: Vec<Part>) -> Story {
         let said = Message { parts, ..Message::default() };
-        Story { state: Some(state), said: Some(said), ..Story::of("t", "c") }
+        let mut story = Story::of("t", "c");
+        (story.state, story.said) = (Some(state), Some(said));
+        story
     }
 
     fn said(asked: &Asked, answer: Answer, story: &Story) -> Message {

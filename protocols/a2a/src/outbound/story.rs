@@ -7,7 +7,7 @@ use callboard_message::{RawObject, TaskState};
 use super::error::PeerError;
 use super::options::EVENTS_MAX;
 use crate::convert::EVENT;
-use crate::wire::{Artifact, Message, Part, PartContent, StreamResponse, Task, TaskStatus, Wire};
+use crate::wire::{Artifact, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskStatus};
 
 /// Most that a call's artifacts hold together, in bytes.
 pub const ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -19,8 +19,9 @@ pub(super) struct Story {
     pub(super) task: String,
     pub(super) context: String,
     pub(super) state: Option<TaskState>,
-    /// What the agent says about the state.
+    /// What the agent says about the state, and since when it is so.
     pub(super) said: Option<Message>,
+    since: Option<SystemTime>,
     /// In the order in which each first came.
     pub(super) artifacts: Vec<Artifact>,
     /// An answer that no task stands for.
@@ -81,56 +82,69 @@ impl Story {
         self.state = Some(TaskState::Working);
     }
 
-    /// Takes in what the agent says. `resumed`: the stream was taken up where an earlier one broke off.
+    /// Takes in what the agent says: what is to be told of it, `None` where it isn't news. `resumed`: the stream was taken up
+    /// where an earlier one broke off.
     ///
     /// # Errors
     /// [`PeerError::TooLarge`].
-    pub(super) fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<Vec<News>, PeerError> {
+    pub(super) fn hear(&mut self, event: &StreamResponse, resumed: bool) -> Result<Option<Vec<News>>, PeerError> {
         self.events += 1;
         if self.events > EVENTS_MAX {
             return Err(PeerError::TooLarge);
         }
         match event {
             StreamResponse::Message(message) if self.is_ours(&message.task_id) => {
-                self.context = non_empty(&message.context_id).unwrap_or(&self.context).to_owned();
-                self.message = Some(message);
-                Ok(Vec::new())
+                self.know("", &message.context_id);
+                self.message = Some(message.clone());
+                Ok(Some(Vec::new()))
             }
-            StreamResponse::Task(task) if self.is_ours(&task.id) => match resumed && self.is_numbered() {
-                // Everything since follows by itself.
-                true => Ok(Vec::new()),
-                false => self.adopt(task),
-            },
+            // Everything since follows by itself.
+            StreamResponse::Task(_) if resumed && self.is_numbered() => Ok(None),
+            StreamResponse::Task(task) => self.adopt(task),
             StreamResponse::StatusUpdate(update) if self.is_ours(&update.task_id) && self.is_new(&update.metadata) => {
                 self.know(&update.task_id, &update.context_id);
-                Ok(self.status(update.status).into_iter().collect())
+                Ok(self.status(&update.status))
             }
             StreamResponse::ArtifactUpdate(update)
                 if self.is_ours(&update.task_id) && self.is_new(&update.metadata) && !self.has_ended() =>
             {
                 self.know(&update.task_id, &update.context_id);
-                self.artifact(update.artifact, update.append, update.last_chunk).map(|news| vec![news])
+                let news = self.artifact(update.artifact.clone(), update.append, update.last_chunk)?;
+                Ok(Some(vec![news]))
             }
-            _ => Ok(Vec::new()),
+            _ => Ok(None),
         }
     }
 
-    /// Takes in the task as it is.
+    /// Takes in the task as it is: what is to be told of it, `None` where nothing is new.
     ///
     /// # Errors
     /// [`PeerError::TooLarge`].
-    pub(super) fn adopt(&mut self, task: Task) -> Result<Vec<News>, PeerError> {
+    pub(super) fn adopt(&mut self, task: &Task) -> Result<Option<Vec<News>>, PeerError> {
         if !self.is_ours(&task.id) || self.has_ended() && !task.status.state.is_terminal() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         self.know(&task.id, &task.context_id);
         self.number = self.number.max(number(&task.metadata));
         let mut news = Vec::new();
-        for artifact in task.artifacts.unwrap_or_default() {
+        for artifact in task.artifacts.iter().flatten() {
             news.extend(self.reconcile(artifact)?);
         }
-        news.extend(self.status(task.status));
-        Ok(news)
+        let status = self.status(&task.status);
+        let is_news = status.is_some() || !news.is_empty();
+        news.extend(status.into_iter().flatten());
+        Ok(is_news.then_some(news))
+    }
+
+    /// What it has come to, as the agent would tell it.
+    pub(super) fn into_response(self) -> SendMessageResponse {
+        if let Some(message) = self.message {
+            return SendMessageResponse::Message(message);
+        }
+        let state = self.state.unwrap_or(TaskState::Submitted);
+        let status = TaskStatus { state, message: self.said, timestamp: self.since };
+        let artifacts = (!self.artifacts.is_empty()).then_some(self.artifacts);
+        SendMessageResponse::Task(Task { artifacts, ..Task::new(self.task, self.context, status) })
     }
 
     /// Whether it is about our task, or none yet.
@@ -159,22 +173,22 @@ impl Story {
         is_new
     }
 
-    fn status(&mut self, status: TaskStatus) -> Option<News> {
+    fn status(&mut self, status: &TaskStatus) -> Option<Vec<News>> {
         if self.has_ended() {
             return None;
         }
         let message = status.message.as_ref().map(|message| message.message_id.clone()).unwrap_or_default();
         let key = StatusKey { state: status.state, since: status.timestamp, message };
+        self.state = Some(status.state);
         if self.status.as_ref() == Some(&key) {
-            self.state = Some(status.state);
             return None;
         }
         self.status = Some(key);
-        self.state = Some(status.state);
-        self.said = status.message;
+        self.said.clone_from(&status.message);
+        self.since = status.timestamp;
         let is_on_the_way = matches!(status.state, TaskState::Submitted | TaskState::Working);
-        let text = self.said.as_ref().filter(|_| is_on_the_way).map(text_of)?;
-        (!text.is_empty()).then_some(News::Said(text))
+        let text = self.said.as_ref().filter(|_| is_on_the_way).map(text_of).filter(|text| !text.is_empty());
+        Some(text.map(News::Said).into_iter().collect())
     }
 
     fn artifact(&mut self, artifact: Artifact, append: bool, last: bool) -> Result<News, PeerError> {
@@ -189,19 +203,19 @@ impl Story {
     }
 
     /// An artifact as it is by now: what of it is news.
-    fn reconcile(&mut self, artifact: Artifact) -> Result<Option<News>, PeerError> {
+    fn reconcile(&mut self, artifact: &Artifact) -> Result<Option<News>, PeerError> {
         let there = self.artifacts.iter().find(|there| there.artifact_id == artifact.artifact_id);
-        let Some(there) = there else { return self.artifact(artifact, false, false).map(Some) };
-        if *there == artifact {
+        let Some(there) = there else { return self.artifact(artifact.clone(), false, false).map(Some) };
+        if there == artifact {
             return Ok(None);
         }
         let known = there.parts.len();
         match artifact.parts.get(..known).is_some_and(|begin| known > 0 && begin == &*there.parts) {
             true => {
                 let parts = artifact.parts.iter().skip(known).cloned().collect();
-                self.artifact(Artifact { parts, ..artifact }, true, false).map(Some)
+                self.artifact(Artifact { parts, ..artifact.clone() }, true, false).map(Some)
             }
-            false => self.artifact(artifact, false, false).map(Some),
+            false => self.artifact(artifact.clone(), false, false).map(Some),
         }
     }
 
@@ -280,7 +294,7 @@ mod tests {
     }
 
     fn hear(story: &mut Story, event: StreamResponse, resumed: bool) -> Vec<String> {
-        told(story.hear(event, resumed).unwrap())
+        told(story.hear(&event, resumed).unwrap().unwrap_or_default())
     }
 
     /// Goal: numbered events count once each, however often a stream is taken up. Method: a stream, a snapshot of later and
@@ -358,11 +372,11 @@ mod tests {
     fn stories_are_bounded() {
         let mut story = Story::default();
         for n in 0..EVENTS_MAX {
-            assert!(story.hear(status(0, TaskState::Working, &n.to_string()), false).is_ok());
+            assert!(story.hear(&status(0, TaskState::Working, &n.to_string()), false).is_ok());
         }
-        assert!(matches!(story.hear(status(0, TaskState::Working, ""), false), Err(PeerError::TooLarge)));
+        assert!(matches!(story.hear(&status(0, TaskState::Working, ""), false), Err(PeerError::TooLarge)));
         let mut story = Story::default();
-        assert!(story.hear(chunk(0, &"x".repeat(ARTIFACT_BYTES_MAX), false), false).is_ok());
-        assert!(matches!(story.hear(chunk(0, "x", true), false), Err(PeerError::TooLarge)));
+        assert!(story.hear(&chunk(0, &"x".repeat(ARTIFACT_BYTES_MAX), false), false).is_ok());
+        assert!(matches!(story.hear(&chunk(0, "x", true), false), Err(PeerError::TooLarge)));
     }
 }

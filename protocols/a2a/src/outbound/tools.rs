@@ -118,7 +118,6 @@ impl Book {
                 metadata: said,
                 ..Message::default()
             },
-            metadata: None,
             keeps: [&place, &asked].iter().any(|said| said.read("keep") == Some(true)),
         })
     }
