@@ -38,10 +38,10 @@ async fn skills_are_tools() {
         let remote = beside(&served, only(way)).await;
         let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
         let tools = listed["tools"].as_array().unwrap();
-        let add = tools.iter().find(|tool| tool["name"] == "Add").unwrap_or_else(|| panic!("{way:?}: {listed}"));
+        let add = tools.iter().find(|tool| tool["name"] == "add").unwrap_or_else(|| panic!("{way:?}: {listed}"));
         assert!(add["inputSchema"]["properties"]["a"].is_object(), "{way:?}");
         assert!(add["outputSchema"]["properties"]["sum"].is_object(), "{way:?}");
-        let result = remote.ask("callboard.tools.call", tool("Add", json!({ "a": 1, "b": 1 }))).await.unwrap();
+        let result = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1, "b": 1 }))).await.unwrap();
         assert_eq!(result["structuredContent"], json!({ "sum": 2 }), "{way:?}");
         assert_eq!(result["content"][0]["text"], r#"{"sum":2}"#, "{way:?}");
         let place = &result["_meta"]["a2a"];
@@ -62,7 +62,7 @@ async fn questions_go_to_the_caller() {
     let served = Served::start().await;
     for way in WAYS {
         let remote = beside(&served, only(way)).await;
-        let mut call = remote.call("Book", json!({}));
+        let mut call = remote.call("book", json!({}));
         let mut asked = 0;
         while let Some(event) = soon(call.next()).await {
             let CallEvent::Question(pending) = event else { continue };
@@ -86,7 +86,7 @@ async fn unanswered_questions_can_wait() {
     let served = Served::start().await;
     let remote = beside(&served, only(WAYS[0])).await;
     for (keep, state) in [(true, "TASK_STATE_INPUT_REQUIRED"), (false, "TASK_STATE_CANCELED")] {
-        let mut params = tool("Book", json!({}));
+        let mut params = tool("book", json!({}));
         params["_meta"] = json!({ "a2a": { "keep": keep } });
         let failure = remote.ask("callboard.tools.call", params).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::NobodyToAsk);
@@ -112,7 +112,7 @@ async fn artifacts_come_early() {
     let served = Served::start().await;
     for way in WAYS {
         let remote = beside(&served, only(way)).await;
-        let mut call = remote.call("callboard.tools.call", tool("Pieces", json!({ "count": 5 })));
+        let mut call = remote.call("callboard.tools.call", tool("pieces", json!({ "count": 5 })));
         let mut early = Vec::new();
         while let Some(event) = soon(call.next()).await {
             if let CallEvent::Artifact(artifact) = event {
@@ -136,7 +136,7 @@ async fn cancelled_calls_are_cancelled_there() {
         let remote = beside(&served, only(way)).await;
         let call = CallMeta::new(Arc::new(Principal::local_operator()));
         let cancel = call.cancel.clone();
-        let asked = remote.ask_in("Linger", json!({}), call);
+        let asked = remote.ask_in("linger", json!({}), call);
         assert_eq!(served.watched.event().await, Seen::Began, "{way:?}");
         cancel.cancel();
         assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled, "{way:?}");
@@ -155,16 +155,17 @@ async fn failures_are_told() {
         let remote = beside(&served, only(way)).await;
         let mut states = Vec::new();
         for kind in ["rejected", "unavailable"] {
-            let result = remote.ask("callboard.tools.call", tool("Fail", json!({ "kind": kind }))).await.unwrap();
-            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("as told")), "{way:?}");
+            let result = remote.ask("callboard.tools.call", tool("fail", json!({ "kind": kind }))).await.unwrap();
+            // 0.1 has no state for what is refused, and says it in words.
+            let said = if way.0 == Version::V01 && kind == "rejected" { "Task rejected: as told" } else { "as told" };
+            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!(said)), "{way:?}");
             states.push(result["structuredContent"]["state"].as_str().unwrap().to_owned());
-            let failure = remote.ask("Fail", json!({ "kind": kind })).await.unwrap_err();
-            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Rejected, "as told"), "{way:?}");
+            let failure = remote.ask("fail", json!({ "kind": kind })).await.unwrap_err();
+            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Rejected, said), "{way:?}");
         }
-        // 0.1 has no state for what is refused.
         let refused = if way.0 == Version::V01 { "failed" } else { "rejected" };
         assert_eq!(states, [refused, "failed"], "{way:?}");
-        let wrong = remote.ask("callboard.tools.call", tool("Add", json!({ "a": 1 }))).await.unwrap();
+        let wrong = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1 }))).await.unwrap();
         assert_eq!(wrong["isError"], true, "{way:?}: {wrong}");
         remote.stop().await;
     }
@@ -185,7 +186,7 @@ async fn keys_are_shown() {
     ] {
         let shown = format!("{auth:?}");
         let remote = beside(&served, RemoteOptions { auth, ..RemoteOptions::default() }).await;
-        let answered = remote.ask("Echo", json!({ "text": "hi" })).await;
+        let answered = remote.ask("echo", json!({ "text": "hi" })).await;
         assert_eq!(answered.as_ref().err().map(|failure| failure.kind), kind, "{shown}: {answered:?}");
         remote.stop().await;
     }
