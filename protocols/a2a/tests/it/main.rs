@@ -2,6 +2,8 @@
 
 mod bad_input;
 mod cards;
+mod client;
+mod client_kit;
 mod golden;
 mod kit;
 mod leniency;
