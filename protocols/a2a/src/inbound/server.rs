@@ -317,7 +317,7 @@ impl Exchange<'_> {
                 return binding.error(error, dialect);
             }
         }
-        let who = operations::words(&server, head.who(dialect), &asked).await;
+        let who = operations::known(&server, head.who(dialect), &asked).await;
         let dialect = who.dialect;
         let room = match asked {
             Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
