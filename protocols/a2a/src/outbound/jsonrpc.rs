@@ -37,6 +37,10 @@ pub(super) async fn send<A: Ask>(
 /// The result in a response's body.
 pub(super) async fn result(response: Response, id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let status = response.status();
+    // Who may not is told so by HTTP, whatever else is said.
+    if matches!(status.as_u16(), 401 | 403) {
+        return Err(PeerError::Status(status.as_u16()));
+    }
     if !is_json(&response) {
         return Err(match status.is_success() {
             true => PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))),
