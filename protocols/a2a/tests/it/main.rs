@@ -1,6 +1,7 @@
 //! What the A2A server and client promise.
 
 mod bad_input;
+mod bad_peer;
 mod cards;
 mod golden;
 mod blocking;
