@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::RawObject;
+use callboard_message::time::rfc3339;
 use callboard_store::{AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export};
 use serde_json::json;
 
-use super::clock::{rfc3339, span};
+use super::clock::span;
 use super::place::{self, StoreArguments, StoreFailure};
 use super::{EXIT_ANSWERED, EXIT_BLOCKED, show};
 

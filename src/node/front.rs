@@ -114,7 +114,8 @@ impl<S: Served> Front<S> {
     }
 
     pub(super) fn addresses(&self, address: SocketAddr) -> Vec<Listening> {
-        let at = |agent: &str, path: &str| Listening { agent: agent.to_owned(), url: format!("http://{address}{path}") };
+        let at =
+            |agent: &str, path: &str| Listening { agent: agent.to_owned(), url: format!("http://{address}{path}") };
         let each = self.members.iter().map(|(id, _)| at(id, &S::NAMED_PATH.replace("{name}", id)));
         std::iter::once(at(&self.name, S::PATH)).chain(each).collect()
     }

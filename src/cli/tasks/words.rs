@@ -1,11 +1,10 @@
 //! A task in words, and as JSON.
 
 use callboard_message::DataClass;
+use callboard_message::time::rfc3339;
 use callboard_runtime::{Task, TaskEvent};
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use crate::cli::clock::rfc3339;
 
 /// The columns of a list.
 pub(super) const COLUMNS: &str = "NUMBER\tID\tSTATE\tAGENT\tMESSAGE\tOWNER\tUPDATED\tSAID";

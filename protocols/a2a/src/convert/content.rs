@@ -14,7 +14,7 @@ use crate::wire::{Part, PartContent};
 /// Member of a block's `_meta`: `filename`, `mediaType` and `metadata` of the part that it was, as far as there were any.
 const PART: &str = "a2a/part";
 /// Member of a text block's `_meta`, `true` where its text is the JSON of a data part.
-pub(crate) const DATA: &str = "callboard/data";
+const DATA: &str = "callboard/data";
 /// Member of a part's `metadata`: what else the block had that it was.
 const CONTENT: &str = "callboard/content";
 /// The media type of a data part that is a block of a kind that A2A has no part for.

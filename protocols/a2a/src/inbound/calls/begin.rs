@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::history::{MESSAGE, first};
 use super::live::{self, Begin, Live, Work};
 use super::pick::{Picked, pick};
-use super::skills::Callee;
-use super::view::CONTEXT;
+use super::skills::{Callee, Route};
+use super::view::{CONTEXT, context};
 use super::{Core, Who};
 use crate::convert::{ended, of_failure, of_tasks};
 use crate::limits::ID_BYTES_MAX;
@@ -55,7 +55,7 @@ impl Core {
     pub(super) async fn begin(
         self: &Arc<Self>,
         who: &Who,
-        mut request: SendMessageRequest,
+        request: SendMessageRequest,
         id: Option<TaskId>,
     ) -> Result<Sent, A2aError> {
         let context = context_of(&request.message)?;
@@ -63,19 +63,16 @@ impl Core {
         let callee = self.callee();
         let call = who.call();
         let skills = callee.skills(call.clone()).await.map_err(of_failure)?;
-        let picked = pick(&skills, &request, &context)?;
+        let picked = pick(&skills, &request)?;
         let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
-        let message = &mut request.message;
-        message.context_id.clone_from(&context);
-        id.as_str().clone_into(&mut message.task_id);
         let options = &self.options.tasks;
         let expires = SystemTime::now() + options.ttl;
         let new = NewTask {
             id,
             scope: self.scope.clone(),
             owner: who.owner(),
-            key: key_of(message)?,
-            request: Some(request_of(message, &picked)),
+            key: key_of(&request.message)?,
+            request: Some(request_of(&request.message, &picked)),
             class: options.class,
             on_restart: callee.on_restart(&skills, &picked.skill),
             deadline: Some(expires),
@@ -97,7 +94,7 @@ impl Core {
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
-                let work = work(callee, picked.skill, picked.arguments, call);
+                let work = work(callee, &task, picked.arguments, call);
                 let left = options.ttl;
                 let begun = Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
                 Ok(Sent { live: Some(self.go(begun)), task, is_new: true, is_again: false })
@@ -195,10 +192,16 @@ impl Core {
 /// The work of a call that was judged.
 pub(super) fn work(
     callee: Arc<Callee>,
-    skill: String,
+    task: &Task,
     arguments: Box<RawValue>,
     call: CallMeta,
 ) -> Box<dyn FnOnce(Arc<dyn callboard_runtime::Caller>, tokio::time::Instant) -> Work + Send> {
+    let skill = task.message.clone();
+    // Whoever converses knows which conversation it is.
+    let arguments = match (callee.route(&skill), RawObject::parse(&arguments)) {
+        (Route::Converse, Ok(said)) => said.with("context", context(task)).to_raw(),
+        _ => arguments,
+    };
     Box::new(move |caller, expiry| {
         let call = call.with_caller(caller).until(expiry);
         Box::pin(async move {

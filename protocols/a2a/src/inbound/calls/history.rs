@@ -17,7 +17,9 @@ pub(super) const MESSAGE: &str = "message";
 /// The message that began a task, as far as it is still held.
 pub(super) fn first(task: &Task) -> Option<Message> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
-    Message::from_raw(request.get(MESSAGE)?).ok()
+    let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
+    // As it came, it may have named neither.
+    Some(Message { task_id: task.id.as_str().to_owned(), context_id: context(task), ..said })
 }
 
 /// What was said, oldest first: the owner's messages and the agent's questions, but for those that still wait. At most the last

@@ -21,7 +21,7 @@ use crate::wire::Artifact;
 /// Events that wait for a task to take them; then whoever has one waits.
 const EVENTS_WAITING_MAX: usize = 64;
 /// Most questions of one task that wait for an answer.
-pub(crate) const TASK_QUESTIONS_MAX: usize = 64;
+const TASK_QUESTIONS_MAX: usize = 64;
 /// Reports and artifacts that are kept at once.
 const TOLD_AT_ONCE_MAX: usize = 32;
 /// How long the store is tried again with the end of a task; then what another reads of it decides.

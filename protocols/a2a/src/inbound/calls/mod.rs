@@ -18,6 +18,9 @@ mod stream;
 mod view;
 mod wait;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -44,7 +47,6 @@ use skills::Callee;
 use stream::Until;
 
 pub(crate) use begin::dialect_of;
-pub(crate) use live::TASK_QUESTIONS_MAX;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
 
@@ -241,6 +243,9 @@ impl Calls {
     }
 
     /// What happens to a task after its event `after`, until it ends, for push notifications.
+    ///
+    /// # Errors
+    /// The store's.
     pub(crate) async fn follow(&self, task: &Task, after: u64) -> Result<Events, A2aError> {
         let then = self.0.as_of(task, after.min(task.last_event)).await?;
         Ok(self.0.after(then, Until::End))

@@ -32,11 +32,9 @@ pub(super) struct Picked {
     pub(super) arguments: Box<RawValue>,
 }
 
-/// `context`: the conversation that the message begins or belongs to.
-///
 /// # Errors
 /// `InvalidParams` where no skill fits, or something is missing; `ContentTypeNotSupported`.
-pub(super) fn pick(skills: &Skills, request: &SendMessageRequest, context: &str) -> Result<Picked, A2aError> {
+pub(super) fn pick(skills: &Skills, request: &SendMessageRequest) -> Result<Picked, A2aError> {
     let message = &request.message;
     let named = |metadata: &Option<RawObject>| {
         let metadata = metadata.as_ref()?;
@@ -46,7 +44,7 @@ pub(super) fn pick(skills: &Skills, request: &SendMessageRequest, context: &str)
     if let Some(wanted) = &wanted {
         return match skills.get(wanted) {
             Some(skill) => fitted(skill, arguments_of(skill, message)?),
-            None if skills.converses => Ok(conversed(message, context, Some(wanted))),
+            None if skills.converses => Ok(conversed(message, Some(wanted))),
             None => Err(which(skills, "there is no skill of that name")),
         };
     }
@@ -54,7 +52,7 @@ pub(super) fn pick(skills: &Skills, request: &SendMessageRequest, context: &str)
         return fitted(skill, arguments);
     }
     if skills.converses {
-        return Ok(conversed(message, context, None));
+        return Ok(conversed(message, None));
     }
     let needs_one_text = |skill: &&Skill| Form::of(skill).needs_one_text();
     let mut talkers = skills.all.iter().filter(needs_one_text);
@@ -72,8 +70,8 @@ fn which(skills: &Skills, why: &str) -> A2aError {
 }
 
 /// The whole message, to an agent that converses.
-fn conversed(message: &Message, context: &str, skill: Option<&str>) -> Picked {
-    let mut body = Converse::of(content_of(&message.parts)).0.with("key", &message.message_id).with("context", context);
+fn conversed(message: &Message, skill: Option<&str>) -> Picked {
+    let mut body = Converse::of(content_of(&message.parts)).0.with("key", &message.message_id);
     if let Some(skill) = skill {
         body.set("skill", skill);
     }
@@ -116,7 +114,7 @@ fn arguments_of(skill: &Skill, message: &Message) -> Result<RawObject, A2aError>
     }
     let text = texts.join("\n");
     let mut arguments = match &*data {
-        [] => serde_json::from_str::<RawObject>(text.trim()).ok(),
+        [] => serde_json::from_str::<RawObject>(text.trim()).ok().filter(|object| form.knows(object)),
         [one] => Some(RawObject::parse(one).map_err(|_| form.refusal("a data part that is an object"))?),
         _ => return Err(form.refusal("one data part")),
     };
@@ -186,6 +184,11 @@ impl<'a> Form<'a> {
             properties: properties.into_iter().flat_map(Map::iter).map(|(name, of)| (&**name, of)).collect(),
             required: required.filter_map(Value::as_str).collect(),
         }
+    }
+
+    fn knows(&self, object: &RawObject) -> bool {
+        let is_known = |(name, _): (&str, &RawValue)| self.properties.iter().any(|(known, _)| *known == name);
+        self.properties.is_empty() || object.iter().any(is_known)
     }
 
     fn strings(&self) -> impl Iterator<Item = &'a str> {

@@ -110,7 +110,7 @@ async fn resume(core: &Arc<Core>, task: Arc<Task>, lease: Lease) {
         Err(failure) => return give_up(core, &lease, failure).await,
     };
     tracing::info!(task = %task.id, skill = task.message, "a task goes on that an earlier process left");
-    let work = work(callee, task.message.clone(), given, call);
+    let work = work(callee, &task, given, call);
     core.go(Begin { core: core.clone(), left: left(&task), task, lease, is_resumed: true, work });
 }
 

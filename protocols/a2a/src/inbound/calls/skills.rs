@@ -49,7 +49,7 @@ impl Skills {
 }
 
 impl Skill {
-    fn new(spec: MessageSpec) -> Self {
+    pub(super) fn new(spec: MessageSpec) -> Self {
         let modes = |name| {
             let stated: Option<Vec<String>> = spec.more.read(name);
             stated.filter(|modes| !modes.is_empty()).unwrap_or_else(|| MODES_DEFAULT.map(str::to_owned).to_vec())
@@ -98,17 +98,12 @@ impl Callee {
         Self { name: agent.to_string(), lists, own: Arc::new(Skills { all, converses }), agent }
     }
 
-    pub(super) fn agent(&self) -> &AgentRef {
-        &self.agent
-    }
-
     /// What it can do, as far as that is known by now. `call` asks it where it has to be asked.
     pub(super) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, Failure> {
         let Some(listed) = &self.lists else { return Ok(self.own.clone()) };
         let mut known = listed.known.lock().await;
         let is_stale = listed.is_stale.swap(false, Ordering::AcqRel);
-        if let Some((at, skills)) = known.as_ref().filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR) {
-            tracing::trace!(agent = self.name, age = ?at.elapsed(), "tools known");
+        if let Some((_, skills)) = known.as_ref().filter(|(at, _)| !is_stale && at.elapsed() < LIST_KEPT_FOR) {
             return Ok(skills.clone());
         }
         let all = self.list(&call).await.inspect_err(|_| listed.is_stale.store(true, Ordering::Release))?;

@@ -4,7 +4,6 @@
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
 mod asking;
-mod clock;
 mod found;
 mod legacy;
 mod live;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use callboard_message::time::rfc3339;
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::Task;
 use serde_json::value::RawValue;
 
 use super::asking;
-use super::clock::iso8601;
 use super::record::{outcome, ttl};
 
 /// Member of `_meta` that says which task something belongs to (2025-11-25).
@@ -61,7 +61,7 @@ fn common(task: &Task, status: &str) -> RawObject {
     if let Some(said) = &task.said {
         seen.set("statusMessage", said);
     }
-    seen.with("createdAt", iso8601(task.created)).with("lastUpdatedAt", iso8601(task.updated))
+    seen.with("createdAt", rfc3339(task.created)).with("lastUpdatedAt", rfc3339(task.updated))
 }
 
 /// In 2025-11-25 a tool that says what went wrong has failed; in the extension its call has completed.

@@ -1,0 +1,198 @@
+//! Messages that begin a task, and what answers them.
+
+use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Working};
+
+use super::kit::{
+    Talker, made, message, options, paused, refused, request, said_in, says, sent, serve, somebody, talker, texts,
+};
+use crate::ErrorKind;
+use crate::convert::EVENT;
+use crate::inbound::calls::Calls;
+use crate::wire::{ListTasksRequest, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse};
+
+fn at_once(request: SendMessageRequest) -> SendMessageRequest {
+    let configuration = SendMessageConfiguration { return_immediately: true, ..Default::default() };
+    SendMessageRequest { configuration: Some(configuration), ..request }
+}
+
+/// Goal: a message is answered by the ended task: its artifact, its history, the number of its last event. Method: one that is
+/// repeated; looked at again afterwards, with and without history.
+#[test]
+fn a_message_is_answered_by_its_task() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let task = sent(&calls, &ann, says("hello")).await;
+        assert_eq!(task.status.state, Completed);
+        assert_eq!(made(&task), [("result".into(), "heard: hello".into())]);
+        assert!(!task.context_id.is_empty());
+        let history = task.history.as_ref().unwrap();
+        assert_eq!((history.len(), &*history[0].message_id, &*history[0].task_id), (1, "m1", &*task.id));
+        assert_eq!(history[0].context_id, task.context_id);
+        assert_eq!(task.metadata.as_ref().unwrap().read::<u64>(EVENT), Some(3));
+        let again = calls.get(&ann, &task.id, None).await.unwrap();
+        assert!(again == task);
+        assert!(calls.get(&ann, &task.id, Some(0)).await.unwrap().history.is_none());
+    });
+}
+
+/// Goal: an agent may answer by a message in place of a task, and then there is none. Method: one that says so, sent and
+/// streamed; the list is empty after each.
+#[test]
+fn what_is_said_at_once_is_no_task() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let Ok(SendMessageResponse::Message(said)) = calls.send(&ann, says("say hi")).await else { panic!("a task") };
+        assert_eq!((texts(&said.parts), &*said.task_id), ("hi".into(), ""));
+        let told = super::kit::all(calls.stream(&ann, says("say hi")).await.unwrap()).await;
+        assert_eq!(super::kit::story(&told), ["message hi"]);
+        assert!(told[0].ends);
+        assert_eq!(calls.list(&ann, ListTasksRequest::default()).await.unwrap().total_size, 0);
+    });
+}
+
+/// Goal: how a call ends is the task's state, never an error. Method: one that refuses, a tool that says what went wrong.
+#[test]
+fn failures_are_states() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        for (text, state, why) in [("reject", Rejected, "I won't"), ("fail", Failed, "no luck")] {
+            let task = sent(&calls, &ann, says(text)).await;
+            assert_eq!((task.status.state, said_in(&task)), (state, why.to_owned()));
+            assert!(made(&task).is_empty());
+        }
+    });
+}
+
+/// Goal: who doesn't want to wait doesn't, and the call goes on until it is cancelled, once. Method: a call that waits; cancelled
+/// twice; a look at it in between.
+#[test]
+fn returns_at_once_and_cancels() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let task = sent(&calls, &ann, at_once(says("wait"))).await;
+        assert_eq!(task.status.state, Working);
+        let cancelled = calls.cancel(&ann, &task.id).await.unwrap();
+        assert_eq!(cancelled.status.state, Canceled);
+        let error = calls.cancel(&ann, &task.id).await.unwrap_err();
+        assert_eq!((error.kind, error.task.as_deref()), (ErrorKind::TaskNotCancelable, Some(&*task.id)));
+        assert_eq!(calls.get(&ann, &task.id, None).await.unwrap().status.state, Canceled);
+    });
+}
+
+/// Goal: a call that takes too long is answered as it is, and goes on. Method: a blocking message to a call that waits; the
+/// time is passed over.
+#[test]
+fn a_long_call_is_answered_as_it_is() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let task = sent(&calls, &ann, says("wait")).await;
+        assert_eq!((task.status.state, said_in(&task)), (Working, "waiting".into()));
+        calls.cancel(&ann, &task.id).await.unwrap();
+    });
+}
+
+/// Goal: the same key is the same task; the same message id alone is not. Method: a message three times, two of them with a key.
+#[test]
+fn keys_make_a_message_idempotent() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let keyed = || {
+            let mut request = says("hello");
+            request.message.metadata = Some(callboard_message::RawObject::new().with("callboard/key", "k1"));
+            request
+        };
+        let (first, second) = (sent(&calls, &ann, keyed()).await, sent(&calls, &ann, says("hello")).await);
+        assert_ne!(first.id, second.id);
+        assert!(sent(&calls, &ann, keyed()).await == first);
+        assert_ne!(sent(&calls, &somebody("bob"), keyed()).await.id, first.id);
+        let mut other = keyed();
+        other.message.parts.push(Part::text("more"));
+        assert_eq!(refused(&calls, &ann, other).await.kind, ErrorKind::InvalidParams);
+        let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
+        assert_eq!(listed.total_size, 2);
+    });
+}
+
+/// Goal: where an owner has as many tasks as it may, the oldest that ended make room, and running ones never. Method: a limit of
+/// two; ended ones, then running ones.
+#[test]
+fn ended_tasks_make_room() {
+    paused(async |system| {
+        let mut options = options();
+        options.tasks.owner_tasks_max = 2;
+        let calls = Calls::new(system.spawn(Talker), std::sync::Arc::new(options));
+        let ann = somebody("ann");
+        let first = sent(&calls, &ann, says("1")).await;
+        let running = sent(&calls, &ann, at_once(says("wait"))).await;
+        sent(&calls, &ann, at_once(says("wait"))).await;
+        assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
+        assert_eq!(calls.get(&ann, &running.id, None).await.unwrap().status.state, Working);
+        assert_eq!(refused(&calls, &ann, says("2")).await.kind, ErrorKind::Overloaded);
+        sent(&calls, &somebody("bob"), says("mine")).await;
+    });
+}
+
+/// Goal: pages hold every task once, newest change first, and filters leave what they say. Method: five tasks in two
+/// conversations, pages of two; a state; a token that is none.
+#[test]
+fn lists_page_by_page() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let mut ids = Vec::new();
+        for nth in 0..5 {
+            let mut request = says(if nth == 4 { "reject" } else { "hello" });
+            request.message.context_id = format!("c{}", nth % 2);
+            ids.push(sent(&calls, &ann, request).await.id);
+        }
+        ids.reverse();
+        let (mut seen, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = ListTasksRequest { page_size: Some(2), page_token: token, ..Default::default() };
+            let page = calls.list(&ann, page).await.unwrap();
+            assert_eq!((page.total_size, page.page_size), (5, 2));
+            assert!(page.tasks.iter().all(|task| task.artifacts.is_none()));
+            seen.extend(page.tasks.into_iter().map(|task| task.id));
+            token = page.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, ids);
+        let of_context = ListTasksRequest { context_id: "c1".into(), ..Default::default() };
+        assert_eq!(calls.list(&ann, of_context).await.unwrap().total_size, 2);
+        let rejected = ListTasksRequest { status: Some(Rejected), ..Default::default() };
+        assert_eq!(calls.list(&ann, rejected).await.unwrap().total_size, 1);
+        for bad in [
+            ListTasksRequest { page_token: "nonsense".into(), ..Default::default() },
+            ListTasksRequest { page_size: Some(0), ..Default::default() },
+            ListTasksRequest { page_size: Some(101), ..Default::default() },
+            ListTasksRequest { history_length: Some(-1), ..Default::default() },
+        ] {
+            assert_eq!(calls.list(&ann, bad).await.unwrap_err().kind, ErrorKind::InvalidParams);
+        }
+    });
+}
+
+/// Goal: a context that can't be one is refused. Method: too long by one, and a control character.
+#[test]
+fn contexts_are_bounded() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        for (context, is_taken) in [("c".repeat(128), true), ("c".repeat(129), false), ("a\nb".to_owned(), false)] {
+            let mut request = request(message("m", vec![Part::text("hello")]));
+            request.message.context_id = context;
+            assert_eq!(calls.send(&ann, request).await.is_ok(), is_taken);
+        }
+    });
+}
+
+/// Goal: another agent in the place of the first gets the messages from then on. Method: a talker replaced by a desk.
+#[test]
+fn another_agent_takes_its_place() {
+    paused(async |system| {
+        let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
+        sent(&calls, &ann, says("hello")).await;
+        calls.replace(system.spawn(super::kit::Desk));
+        assert_eq!(made(&sent(&calls, &ann, says("hello")).await), [("result".into(), "hello".into())]);
+    });
+}

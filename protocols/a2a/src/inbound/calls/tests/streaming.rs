@@ -1,0 +1,86 @@
+//! Streams: every event once, whoever looks and whenever.
+
+use callboard_message::TaskState::Completed;
+use futures::StreamExt;
+
+use super::kit::{all, made, paused, says, says_to, sent, somebody, story, talker};
+use crate::ErrorKind;
+use crate::wire::StreamResponse;
+
+/// Goal: a stream begins with the task as it began, tells each artifact in order, and ends with the task. Method: three pieces;
+/// the task afterwards holds them as one artifact.
+#[test]
+fn a_stream_tells_everything_in_order() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let told = all(calls.stream(&ann, says("make 3")).await.unwrap()).await;
+        let numbers = ["numbers 1 false false", "numbers 2 true false", "numbers 3 true true"];
+        assert_eq!(story(&told), [&["task working"][..], &numbers, &["completed"]].concat());
+        assert_eq!(told.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(told.iter().map(|event| event.ends).collect::<Vec<_>>(), [false, false, false, false, true]);
+        let StreamResponse::Task(task) = &told[0].event else { panic!("no task") };
+        assert_eq!(made(&calls.get(&ann, &task.id, None).await.unwrap()), [("numbers".into(), "1|2|3".into())]);
+    });
+}
+
+/// Goal: a stream of a message ends with a question, that of the answer goes on, and one that was subscribed to sees both. Method:
+/// a question.
+#[test]
+fn a_question_ends_the_stream_of_its_message() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let told = all(calls.stream(&ann, says("ask name")).await.unwrap()).await;
+        assert_eq!(story(&told), ["task working", "input_required Which name?"]);
+        let StreamResponse::Task(task) = &told[0].event else { panic!("no task") };
+        let all_of_it = calls.subscribe(&ann, &task.id, Some(0)).await.unwrap();
+        let answered = all(calls.stream(&ann, says_to(task, "m2", "Ann")).await.unwrap()).await;
+        let result = r#"result Accept {"name":"Ann"} by m2 false true"#;
+        assert_eq!(story(&answered), ["task working", result, "completed"]);
+        let told = story(&all(all_of_it).await);
+        assert_eq!(told, ["task submitted", "working", "input_required Which name?", "working", result, "completed"]);
+    });
+}
+
+/// Goal: who comes back gets what came after the last event that it saw: each once, and artifacts never twice. Method: a task of
+/// 200 pieces, from every event on; from its end, and without a last event, there is nothing.
+#[test]
+fn who_comes_back_misses_nothing() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let task = sent(&calls, &ann, says("make 200")).await;
+        assert_eq!(task.status.state, Completed);
+        for last in (0..202).step_by(7) {
+            let told = all(calls.subscribe(&ann, &task.id, Some(last)).await.unwrap()).await;
+            let StreamResponse::Task(then) = &told[0].event else { panic!("no task") };
+            let mut pieces: Vec<String> =
+                made(then).first().map(|(_, all)| all.split('|').map(str::to_owned).collect()).unwrap_or_default();
+            for event in &told[1..] {
+                if let StreamResponse::ArtifactUpdate(update) = &event.event {
+                    pieces.extend(update.artifact.parts.iter().filter_map(|part| part.as_text().map(str::to_owned)));
+                }
+            }
+            assert_eq!(pieces, (1..=200).map(|piece| piece.to_string()).collect::<Vec<_>>(), "after {last}");
+            assert!(told.last().unwrap().ends);
+        }
+        for last in [None, Some(202), Some(999)] {
+            let error = calls.subscribe(&ann, &task.id, last).await.map(drop).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::UnsupportedOperation);
+        }
+    });
+}
+
+/// Goal: whoever goes away ends only its stream. Method: a stream of a task that waits, dropped after two events.
+#[test]
+fn a_stream_that_is_dropped_ends_nothing() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let mut told = calls.stream(&ann, says("wait")).await.unwrap();
+        let StreamResponse::Task(task) = told.next().await.unwrap().unwrap().event else { panic!("no task") };
+        told.next().await.unwrap().unwrap();
+        drop(told);
+        assert_eq!(calls.get(&ann, &task.id, None).await.unwrap().status.state, callboard_message::TaskState::Working);
+        let rest = calls.subscribe(&ann, &task.id, None).await.unwrap();
+        calls.cancel(&ann, &task.id).await.unwrap();
+        assert_eq!(story(&all(rest).await), ["task working waiting", "canceled cancelled by request"]);
+    });
+}

@@ -1,0 +1,313 @@
+//! A remote agent, spoken to in A2A's own words.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use super::asks::{Ask, Streamed, is_essential};
+use super::auth::Badge;
+use super::choose::{Candidate, candidates};
+use super::connection::{Connection, Door, within};
+use super::error::PeerError;
+use super::options::{
+    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url,
+};
+use super::resolve::{FoundCard, Kept, believe, find};
+use super::stream::{Events, unreadable};
+use super::{jsonrpc, rest};
+use crate::wire::{
+    AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+};
+
+/// A remote agent, spoken to in A2A's own words. It looks for the card when it is first asked, and speaks to the best of
+/// its interfaces; its clones are one.
+#[derive(Clone)]
+pub struct Peer(Arc<Inner>);
+
+struct Inner {
+    url: Url,
+    options: RemoteOptions,
+    door: Arc<Door>,
+    badge: Arc<Badge>,
+    /// What was found; one looks for it at a time.
+    known: tokio::sync::Mutex<Option<Known>>,
+    /// What ended calls have left to do, and where that is done.
+    farewells: TaskTracker,
+    runtime: Mutex<Option<Handle>>,
+    /// Interfaces that didn't work, and since when.
+    passed_over: Mutex<Vec<(Candidate, Instant)>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    kept: Kept,
+    /// The card for those who are known, where there is one and it could be had.
+    extended: Option<Arc<AgentCard>>,
+    interfaces: Arc<[Connection]>,
+}
+
+impl Peer {
+    /// The agent whose card, or whose endpoint, is at `url`.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn new(url: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
+        plain_url(&url)?;
+        if options.bindings.is_empty() || options.versions.is_empty() {
+            return Err(RemoteError::NothingSpoken);
+        }
+        let (door, badge) = (Arc::new(Door::new(&options)?), Badge::new(&options.auth, &options.headers)?);
+        Ok(Self(Arc::new(Inner {
+            url,
+            options,
+            door,
+            badge,
+            known: tokio::sync::Mutex::default(),
+            farewells: TaskTracker::new(),
+            runtime: Mutex::default(),
+            passed_over: Mutex::default(),
+        })))
+    }
+
+    /// Where it was said to be.
+    pub fn url(&self) -> &Url {
+        &self.0.url
+    }
+
+    pub(super) fn options(&self) -> &RemoteOptions {
+        &self.0.options
+    }
+
+    /// Its card: the one for those who are known, where there is one and we are.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn card(&self) -> Result<Arc<AgentCard>, PeerError> {
+        let known = self.known().await?;
+        Ok(known.extended.unwrap_or(known.kept.found.card))
+    }
+
+    /// Its public card, and where that was.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn public_card(&self) -> Result<FoundCard, PeerError> {
+        Ok(self.known().await?.kept.found)
+    }
+
+    /// The card for those who are known.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn extended_card(&self) -> Result<AgentCard, PeerError> {
+        let known = self.known().await?;
+        let asked = self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default());
+        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.0.options).await }).await
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn send(&self, request: SendMessageRequest) -> Result<SendMessageResponse, PeerError> {
+        self.ask(request).await
+    }
+
+    /// Sends a message, and hears what happens.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn stream(&self, request: SendMessageRequest) -> Result<Events, PeerError> {
+        self.open(Streamed(request), None).await
+    }
+
+    /// Hears what happens to a task. `last_event_id`: where an earlier stream of it broke off.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn subscribe(&self, id: &str, last_event_id: Option<&str>) -> Result<Events, PeerError> {
+        let request = SubscribeToTaskRequest { id: id.to_owned(), ..SubscribeToTaskRequest::default() };
+        self.open(request, last_event_id).await
+    }
+
+    /// A task as it is.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn get(&self, request: GetTaskRequest) -> Result<Task, PeerError> {
+        within(ASIDE_TIMEOUT, self.ask(request)).await
+    }
+
+    /// A page of the tasks that are ours.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn list(&self, request: ListTasksRequest) -> Result<ListTasksResponse, PeerError> {
+        within(ASIDE_TIMEOUT, self.ask(request)).await
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn cancel(&self, id: &str) -> Result<Task, PeerError> {
+        let request = CancelTaskRequest { id: id.to_owned(), ..CancelTaskRequest::default() };
+        within(ASIDE_TIMEOUT, self.ask(request)).await
+    }
+
+    /// Has what happens to a task pushed.
+    pub(super) async fn push(&self, config: TaskPushNotificationConfig) -> Result<(), PeerError> {
+        within(ASIDE_TIMEOUT, self.ask(config)).await
+    }
+
+    /// Ends when all that was left to be said has been: to tasks of calls that were given up.
+    pub async fn said_goodbye(&self) {
+        self.0.farewells.close();
+        self.0.farewells.wait().await;
+    }
+
+    /// From here on farewells are said by this runtime, where there is one: whoever's calls they are may be gone by then.
+    pub(super) fn live_here(&self) {
+        *lock(&self.0.runtime) = Handle::try_current().ok();
+    }
+
+    /// Says a farewell that nobody waits for.
+    pub(super) fn leave(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        let kept = lock(&self.0.runtime).clone();
+        if let Some(runtime) = kept.or_else(|| Handle::try_current().ok()) {
+            self.0.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
+        }
+    }
+
+    async fn known(&self) -> Result<Known, PeerError> {
+        let mut known = self.0.known.lock().await;
+        if let Some(known) = known.as_ref().filter(|known| Instant::now() < known.kept.until) {
+            return Ok(known.clone());
+        }
+        let Inner { url, options, door, badge, .. } = &*self.0;
+        let before = known.as_ref().map(|known| &known.kept);
+        let kept = match find(url, before, door, badge, options).await {
+            Ok(kept) => kept,
+            Err(error) => {
+                let Some(stale) = known.as_mut().filter(|_| !matches!(error, PeerError::Untrusted(_))) else {
+                    return Err(error);
+                };
+                tracing::warn!(%error, "a remote agent's card can't be looked at again: the earlier one stays");
+                stale.kept.until = Instant::now() + CARD_AGE.0;
+                return Ok(stale.clone());
+            }
+        };
+        let is_same = before.is_some_and(|before| Arc::ptr_eq(&before.found.card, &kept.found.card));
+        let fresh = match known.take().filter(|_| is_same) {
+            Some(before) => Known { kept, ..before },
+            None => self.learn(kept).await,
+        };
+        *known = Some(fresh.clone());
+        Ok(fresh)
+    }
+
+    async fn learn(&self, kept: Kept) -> Known {
+        let Inner { options, door, badge, .. } = &*self.0;
+        let card = kept.found.card.clone();
+        let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
+        let interfaces: Arc<[Connection]> =
+            candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
+        let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
+        let mut extended = None;
+        if is_offered {
+            let asked = self.ask_of(&interfaces, GetExtendedAgentCardRequest::default());
+            match within(ASIDE_TIMEOUT, async { believe(asked.await?, options).await }).await {
+                Ok(card) => extended = Some(Arc::new(card)),
+                Err(error) => tracing::debug!(%error, "the extended card can't be had"),
+            }
+        }
+        Known { kept, extended, interfaces }
+    }
+
+    /// Interfaces to try: those that work, as far as is known; else all.
+    fn in_turn<'a>(&self, interfaces: &'a [Connection]) -> Vec<&'a Connection> {
+        let mut passed_over = lock(&self.0.passed_over);
+        passed_over.retain(|(_, since)| since.elapsed() < PASSED_OVER);
+        let works = |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
+        let working: Vec<_> = interfaces.iter().filter(works).collect();
+        if working.is_empty() { interfaces.iter().collect() } else { working }
+    }
+
+    fn pass_over(&self, connection: &Connection, error: &PeerError) {
+        tracing::debug!(%error, version = ?connection.to.version, binding = ?connection.to.binding, "an interface is passed over");
+        if matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
+            return;
+        }
+        let mut passed_over = lock(&self.0.passed_over);
+        passed_over.retain(|(to, _)| *to != connection.to);
+        passed_over.push((connection.to.clone(), Instant::now()));
+    }
+
+    async fn ask<A: Ask>(&self, ask: A) -> Result<A::Reply, PeerError> {
+        let known = self.known().await?;
+        self.ask_of(&known.interfaces, ask).await
+    }
+
+    async fn ask_of<A: Ask>(&self, interfaces: &[Connection], mut ask: A) -> Result<A::Reply, PeerError> {
+        let mut why = PeerError::NothingInCommon;
+        for connection in self.in_turn(interfaces) {
+            ask.fit(&connection.to);
+            match self.exchange(connection, &ask).await {
+                Err(error) if error.is_of_interface(is_essential(A::OPERATION)) => {
+                    self.pass_over(connection, &error);
+                    why = error;
+                }
+                other => return other,
+            }
+        }
+        Err(why)
+    }
+
+    async fn exchange<A: Ask>(&self, connection: &Connection, ask: &A) -> Result<A::Reply, PeerError> {
+        let limits = &self.0.options.limits;
+        let raw = match connection.to.binding {
+            Binding::JsonRpc => {
+                let (response, id) = jsonrpc::send(connection, ask, None).await?;
+                jsonrpc::result(response, &id, limits).await?
+            }
+            Binding::HttpJson => rest::result(rest::send(connection, ask, None).await?, limits).await?,
+        };
+        A::read(connection.to.dialect(), &raw).map_err(unreadable)
+    }
+
+    async fn open<A: Ask<Reply = StreamResponse>>(
+        &self,
+        mut ask: A,
+        last_event_id: Option<&str>,
+    ) -> Result<Events, PeerError> {
+        let known = self.known().await?;
+        let mut why = PeerError::NothingInCommon;
+        for connection in self.in_turn(&known.interfaces) {
+            ask.fit(&connection.to);
+            match Events::open(connection, &ask, last_event_id, &self.0.options.limits).await {
+                Err(error) if error.is_of_interface(false) => {
+                    self.pass_over(connection, &error);
+                    why = error;
+                }
+                other => return other,
+            }
+        }
+        Err(why)
+    }
+}
+
+/// Locks; what a panic left behind is still whole, for nothing here panics in between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("url", &self.0.url.as_str()).finish_non_exhaustive()
+    }
+}
