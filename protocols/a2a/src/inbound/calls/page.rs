@@ -68,7 +68,7 @@ impl Core {
     /// Those that the request leaves, in the order in which they began.
     async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
         let filter = TaskFilter {
-            scope: Some(self.scope.clone()),
+            scope: Some(self.live.scope.clone()),
             owner: Some(who.owner()),
             states: request.status.map(kept_as).unwrap_or_default(),
             since: request.status_timestamp_after,
