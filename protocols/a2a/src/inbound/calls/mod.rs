@@ -30,6 +30,7 @@ use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -88,7 +89,8 @@ struct Core {
     live: Mutex<HashMap<TaskId, Live>>,
     /// Another number each time that one of them runs here no more.
     gone: watch::Sender<u64>,
-    keeper: OnceLock<()>,
+    /// Where its tasks are looked after.
+    keeper: OnceLock<Handle>,
     stopped: CancellationToken,
 }
 
@@ -157,7 +159,7 @@ impl Calls {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
-        let Sent { task, live, is_new, is_again } = self.0.take(who, request).await?;
+        let Sent { task, live, is_new, is_again, .. } = self.0.take(who, request).await?;
         let mut found = self.0.found(task, live);
         if is_blocking && !is_again {
             found.settled(Instant::now() + self.0.options.call_deadline).await?;
