@@ -9,6 +9,7 @@ pub use callboard_message as message;
 pub use callboard_message::{Failure, FailureKind, Message, MessageSpec, Principal};
 pub use callboard_runtime::*;
 
+pub use callboard_a2a as a2a;
 pub use callboard_agents as agents;
 pub use callboard_mcp as mcp;
 pub use callboard_rpc as rpc;

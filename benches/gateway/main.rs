@@ -1,7 +1,7 @@
 //! A gateway in front of an echo tool, over streamable HTTP on loopback: callboard's own binary beside the crate
 //! `mcp-proxy`, and no gateway at all. Each server is a process of its own; what it uses is read from `/proc`.
 //!
-//! `cargo bench --bench gateway -- [--rounds N] [--mcp-proxy PROGRAM] [--check]`
+//! `cargo bench --bench gateway -- [--rounds N] [--only CONNECTIONS] [--callboard PROGRAM] [--mcp-proxy PROGRAM] [--check]`
 
 mod load;
 mod process;
@@ -9,7 +9,7 @@ mod process;
 mod response;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -106,9 +106,17 @@ pub struct Memory {
     pub idle: u64,
 }
 
+/// The gateways.
+pub struct Programs {
+    /// Ours: cargo's own profile for benches, unless another is given.
+    callboard: PathBuf,
+    /// The rival, if it is to be measured.
+    mcp_proxy: Option<PathBuf>,
+}
+
 struct Arguments {
     rounds: usize,
-    mcp_proxy: Option<PathBuf>,
+    programs: Programs,
     check: bool,
     only: Option<String>,
 }
@@ -126,8 +134,12 @@ fn main() -> ExitCode {
 }
 
 fn arguments(words: &[String]) -> Result<Arguments, String> {
-    let usage = || "usage: gateway [--rounds N] [--only CONNECTIONS] [--mcp-proxy PROGRAM] [--check]".to_owned();
-    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, mcp_proxy: None, check: false, only: None };
+    let usage = || {
+        "usage: gateway [--rounds N] [--only CONNECTIONS] [--callboard PROGRAM] [--mcp-proxy PROGRAM] [--check]"
+            .to_owned()
+    };
+    let programs = Programs { callboard: env!("CARGO_BIN_EXE_callboard").into(), mcp_proxy: None };
+    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, programs, check: false, only: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -137,7 +149,8 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
                 arguments.rounds = rounds.ok_or_else(usage)?;
             }
             "--only" => arguments.only = Some(words.next().ok_or_else(usage)?.clone()),
-            "--mcp-proxy" => arguments.mcp_proxy = Some(words.next().ok_or_else(usage)?.into()),
+            "--callboard" => arguments.programs.callboard = words.next().ok_or_else(usage)?.into(),
+            "--mcp-proxy" => arguments.programs.mcp_proxy = Some(words.next().ok_or_else(usage)?.into()),
             _ => return Err(usage()),
         }
     }
@@ -147,8 +160,9 @@ fn arguments(words: &[String]) -> Result<Arguments, String> {
 /// Measures, prints, and with `check` fails if a mark is missed.
 fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let mcp_proxy = arguments.mcp_proxy.as_deref();
-    let contestants = || Contestant::ALL.into_iter().filter(|who| *who != Contestant::McpProxy || mcp_proxy.is_some());
+    let programs = &arguments.programs;
+    let has_rival = programs.mcp_proxy.is_some();
+    let contestants = || Contestant::ALL.into_iter().filter(|who| *who != Contestant::McpProxy || has_rival);
     let mut missed = false;
     table::begin();
     for row in ROWS.iter().filter(|row| arguments.only.as_ref().is_none_or(|only| row.title().contains(only))) {
@@ -158,7 +172,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
             let mut order: Vec<Contestant> = contestants().collect();
             order.shuffle(&mut rand::rng());
             for contestant in order {
-                let one = runtime.block_on(round(row, contestant, mcp_proxy))?;
+                let one = runtime.block_on(round(row, contestant, programs))?;
                 measured[contestant as usize].push(one);
             }
         }
@@ -170,7 +184,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
             if contestant == Contestant::McpProxy && era == Era::Modern {
                 continue;
             }
-            let used = runtime.block_on(memory(era, contestant, mcp_proxy));
+            let used = runtime.block_on(memory(era, contestant, programs));
             missed |= table::memory(title, contestant, used)?;
         }
     }
@@ -187,10 +201,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(contestant: Contestant, upstream: Era, mcp_proxy: Option<&Path>) -> Result<Self, String> {
+    fn start(contestant: Contestant, upstream: Era, programs: &Programs) -> Result<Self, String> {
         let echo = Process::echo()?;
-        let gateway = match (contestant, mcp_proxy) {
-            (Contestant::Callboard, _) => Some(Process::callboard(&echo.endpoint, upstream)?),
+        let gateway = match (contestant, &programs.mcp_proxy) {
+            (Contestant::Callboard, _) => Some(Process::callboard(&programs.callboard, &echo.endpoint, upstream)?),
             (Contestant::McpProxy, Some(program)) => Some(Process::mcp_proxy(program, &echo.endpoint)?),
             _ => None,
         };
@@ -211,8 +225,8 @@ async fn clients(endpoint: &Endpoint, era: Era, count: usize) -> Result<Vec<Clie
     Ok(clients)
 }
 
-async fn round(row: &Row, contestant: Contestant, mcp_proxy: Option<&Path>) -> Result<Measured, String> {
-    let served = Served::start(contestant, row.upstream, mcp_proxy)?;
+async fn round(row: &Row, contestant: Contestant, programs: &Programs) -> Result<Measured, String> {
+    let served = Served::start(contestant, row.upstream, programs)?;
     let front = served.front();
     let mut clients = clients(&front.endpoint, contestant.client(row), row.connections).await?;
     calls(&mut clients, WARM_UP_CALLS).await?;
@@ -231,8 +245,8 @@ async fn round(row: &Row, contestant: Contestant, mcp_proxy: Option<&Path>) -> R
 }
 
 /// What `contestant` has in memory as its clients come and stay.
-async fn memory(era: Era, contestant: Contestant, mcp_proxy: Option<&Path>) -> Result<Memory, String> {
-    let served = Served::start(contestant, era, mcp_proxy)?;
+async fn memory(era: Era, contestant: Contestant, programs: &Programs) -> Result<Memory, String> {
+    let served = Served::start(contestant, era, programs)?;
     let front = served.front();
     let start = front.resident()?;
     let mut few = clients(&front.endpoint, era, 64).await?;

@@ -45,7 +45,7 @@ impl Process {
     }
 
     /// callboard's own binary, with a topology of one upstream.
-    pub fn callboard(upstream: &Endpoint, era: Era) -> Result<Self, String> {
+    pub fn callboard(program: &Path, upstream: &Endpoint, era: Era) -> Result<Self, String> {
         let folder = TempDir::new().map_err(|e| e.to_string())?;
         let file = folder.path().join("gateway.toml");
         let (address, path) = (upstream.address, upstream.path);
@@ -59,7 +59,7 @@ impl Process {
              trust = \"loopback_operator\"\n"
         );
         fs::write(&file, topology).map_err(|e| e.to_string())?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+        let mut command = Command::new(program);
         command.arg("serve").arg(&file).arg("--lifeline").stdin(Stdio::piped());
         Self::announced(command, Some(folder))
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use callboard::message::surface::{Converse, SAID};
-use callboard::message::{Elicitation, Failure, RawObject, ToolResult};
+use callboard::message::{Elicitation, Failure, Progress, RawObject, ToolResult};
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers};
 use serde_json::json;
 
-use crate::play::{play, working};
+use crate::play::play;
 use crate::script::Part;
 
 /// Most conversations at the same time.
@@ -24,11 +24,7 @@ impl Agent for Conversing {
 }
 
 impl ConcurrentHandler<Converse> for Conversing {
-    fn handle(
-        &mut self,
-        said: Converse,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let mut part = Part::of(&said.key());
             if part == Part::Work {
@@ -43,6 +39,11 @@ impl ConcurrentHandler<Converse> for Conversing {
             }
         }
     }
+}
+
+/// Tells the caller that it is at work.
+pub fn working(cx: &Cx) {
+    cx.progress(Progress { done: 0.0, total: None, message: Some("working".to_owned()) });
 }
 
 /// The key of the message that answers.

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use callboard::System;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, Info, NamedAgents, PushOptions, serve};
+use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, serve};
 use callboard::rpc::serve::ListenOptions;
 use callboard::rpc::{Access, Trust};
 
@@ -20,17 +20,14 @@ const CALL_DEADLINE: Duration = Duration::from_secs(600);
 async fn main() -> Result<(), Box<dyn Error>> {
     let port: u16 = std::env::var("PORT")?.parse()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-    let options = A2aOptions {
-        info: Info { name: "kit".to_owned(), ..Info::default() },
-        base_url: format!("http://127.0.0.1:{}", listener.local_addr()?.port()).parse()?,
-        access: Access::Open(Trust::LoopbackOperator),
-        call_deadline: CALL_DEADLINE,
-        // The kit's own webhook.
-        push: PushOptions { allow: vec!["127.0.0.0/8".parse()?], ..PushOptions::default() },
-        ..A2aOptions::default()
-    };
-    let agent = System::start(1)?.spawn(agent::Conversing);
-    let server = A2aServer::new(agent, options);
+    let mut options = A2aOptions::at(format!("http://{}", listener.local_addr()?).parse()?);
+    options.info.name = "kit".to_owned();
+    options.access = Access::Open(Trust::LoopbackOperator);
+    options.call_deadline = CALL_DEADLINE;
+    // The kit's own webhook.
+    options.push.allow = vec!["127.0.0.0/8".parse()?];
+    let system = System::start(1)?;
+    let server = A2aServer::new(system.spawn(agent::Conversing), options);
     let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default())?;
     println!("listening http://{}", serving.address);
     Ok(serving.server.await?)

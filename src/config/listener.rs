@@ -96,7 +96,9 @@ impl Listener {
     pub(super) fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         match (self.protocol, self.dialect) {
-            (Protocol::Mcp, None) => wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\"")),
+            (Protocol::Mcp, None) => {
+                wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
+            }
             (Protocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
             _ => {}
         }

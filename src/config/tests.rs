@@ -236,7 +236,10 @@ fn listeners_of_a2a() {
     }
     let open = told("protocol = \"a2a\"\nbind = \"0.0.0.0:7100\"");
     assert_eq!(open.len(), 2, "{open:?}");
-    assert!(open.iter().any(|line| line.contains("keys are needed")) && open.iter().any(|line| line.contains("`public_url`")));
+    assert!(
+        open.iter().any(|line| line.contains("keys are needed"))
+            && open.iter().any(|line| line.contains("`public_url`"))
+    );
 }
 
 /// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.

@@ -4,9 +4,12 @@ mod answering;
 mod audit;
 mod cast;
 mod error;
+mod front;
 mod listen;
 mod policy;
 mod reload;
+mod remote;
+mod served;
 mod store;
 mod watch;
 

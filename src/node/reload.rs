@@ -6,7 +6,8 @@ use std::time::Duration;
 use callboard_runtime::AgentRef;
 
 use super::cast::{Running, farewell};
-use super::listen::{Left, Open};
+use super::front::Left;
+use super::listen::Open;
 use super::{Node, NodeError};
 use crate::config::Topology;
 
@@ -147,8 +148,7 @@ impl Node {
             if tokio::time::timeout(RELOAD_DRAIN_MAX, ended).await.is_err() {
                 all.iter().for_each(AgentRef::kill);
             }
-            // Their sessions have had their answers.
-            drop(servers);
+            futures::future::join_all(servers).await;
         });
     }
 }

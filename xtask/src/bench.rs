@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::command::{self, Outcome, cargo, output, program, root, target, watch};
-use crate::{instructions, tools};
+use crate::{instructions, peers, tools};
 
 const README: &str = "benches/README.md";
 /// Tables stand between two such lines; all else in the file is a person's.
@@ -12,6 +12,7 @@ const TABLES: Place = ["<!-- tables: written by `cargo xtask bench` -->", "<!-- 
 const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` -->", "<!-- end of gateway -->"];
 
 const JOURNAL: Place = ["<!-- journal: written by `cargo xtask bench journal` -->", "<!-- end of journal -->"];
+const A2A: Place = ["<!-- a2a: written by `cargo xtask bench a2a` -->", "<!-- end of a2a -->"];
 /// SQLite driven directly: a package outside the workspace.
 pub const DIRECT: &str = "benches/sqlite-direct/Cargo.toml";
 
@@ -35,7 +36,11 @@ pub fn gateway(rounds: Option<&str>) -> Outcome {
     let header = header()?;
     let other = tools::mcp_proxy()?;
     let other = other.to_string_lossy();
-    let mut bench = vec!["bench", "--bench", "gateway", "--", "--mcp-proxy", &*other];
+    // Ours as its users build it, like the other one.
+    command::run(cargo(&["build", "--release", "--bin", "callboard"]))?;
+    let ours = target().join("release").join("callboard");
+    let ours = ours.to_string_lossy();
+    let mut bench = vec!["bench", "--bench", "gateway", "--", "--callboard", &*ours, "--mcp-proxy", &*other];
     bench.extend(rounds.map(|rounds| ["--rounds", rounds]).iter().flatten());
     write(GATEWAY, &format!("{header}\n\n{}", printed(&bench)?))
 }
@@ -52,6 +57,17 @@ pub fn journal(options: &[&str]) -> Outcome {
     let mut bench = vec!["bench", "--package", "callboard-store", "--bench", "journal", "--", "--direct", &*program];
     bench.extend(options);
     write(JOURNAL, &format!("{header}\n\n{}", printed(&bench)?))
+}
+
+/// Runs the bench of A2A servers, with the official Rust SDK's that it builds first, and writes what it prints. `options` are the
+/// bench's own.
+pub fn a2a(options: &[&str]) -> Outcome {
+    let header = header()?;
+    let other = peers::rust_peer(&["--release"])?;
+    let other = other.to_string_lossy();
+    let mut bench = vec!["bench", "--bench", "a2a", "--", "--other", &*other];
+    bench.extend(options);
+    write(A2A, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
 fn write(place: Place, tables: &str) -> Outcome {

@@ -9,6 +9,7 @@ mod long;
 mod peers;
 mod postgres;
 mod tally;
+mod tck;
 mod test;
 mod tools;
 
@@ -22,11 +23,15 @@ usage: cargo xtask TASK
   peers                installs the programs that tests/peers talks to, and says how to run one of its tests
   postgres -- COMMAND  runs it with a Postgres server of its own, whose URL is CALLBOARD_POSTGRES
   conformance [SIDE]   the official MCP suite against our server, our client, or both
+  tck DIR [1.0|0.3]    the official kit of A2A against our server; DIR is a clone of it (github.com/a2aproject/a2a-tck), for no
+                       registry has it. Written to docs/a2a-conformance.md
   bench [--rounds N]   the tables of mailboxes, wire and HTTP, written to benches/README.md
   bench gateway [--rounds N]
                        callboard as a gateway beside the crate mcp-proxy, which is installed: the tables of that
   bench journal [--rounds N] [--check]
                        durable appends beside SQLite driven directly: the table of that
+  bench a2a [--rounds N] [--check TIMES]
+                       an A2A server beside that of the official Rust SDK: the table of that
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
@@ -47,6 +52,9 @@ fn main() -> ExitCode {
         ["bench", "gateway"] => bench::gateway(None),
         ["bench", "gateway", "--rounds", rounds] => bench::gateway(Some(rounds)),
         ["bench", "journal", options @ ..] => bench::journal(options),
+        ["bench", "a2a", options @ ..] => bench::a2a(options),
+        ["tck", clone] => tck::run_kit(clone, None),
+        ["tck", clone, version] => tck::run_kit(clone, Some(version)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),
         ["soak"] => long::soak(),
         ["fuzz"] => long::fuzz(long::CASES_DEFAULT),

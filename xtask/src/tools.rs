@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use crate::bench;
 use crate::command::{Outcome, cargo, program, run, target};
+use crate::test;
 
 const DENY_VERSION: &str = "0.20.2";
 const MCP_PROXY_VERSION: &str = "0.6.0";
@@ -52,9 +52,23 @@ pub fn deny() -> Outcome {
     let tool = tool.to_string_lossy();
     let check = ["check", "licenses", "bans", "sources"];
     run(program(&tool, &check))?;
-    // By the same rules, of which a single package needs few: only what breaks them is said.
-    let apart = ["--log-level", "error", "--config", "deny.toml", "--manifest-path", bench::DIRECT];
-    run(program(&tool, &[&apart[..], &check].concat()))
+    // By the same rules, of which a single package needs few: only what breaks them is said. Two versions of a crate in a peer
+    // cost nobody anything.
+    for (manifest, _) in test::APART {
+        let apart = [
+            "--log-level",
+            "error",
+            "--config",
+            "deny.toml",
+            "--manifest-path",
+            manifest,
+            "check",
+            "licenses",
+            "sources",
+        ];
+        run(program(&tool, &apart))?;
+    }
+    Ok(())
 }
 
 /// The gateway of another house that the bench of gateways is measured beside.

@@ -10,7 +10,7 @@ use crate::command::{Outcome, cargo, program, run, target, watch_whatever};
 use crate::peers::Peers;
 use crate::tally::Tally;
 use score::Sheet;
-use server::Server;
+pub use server::Server;
 
 /// How long the suite waits for our client in one scenario, in milliseconds. It runs all of them at once.
 const CLIENT_TIME_MAX_MS: &str = "60000";

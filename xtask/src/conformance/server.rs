@@ -38,6 +38,11 @@ impl Server {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     fn listens(&mut self, log: PathBuf) -> Outcome {
         let began = Instant::now();
         while began.elapsed() < START_TIME_MAX {

@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_message::RawObject;
 use callboard_rpc::KeyPairError;
 use url::Url;
 
@@ -15,6 +16,10 @@ pub(super) fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonic
     canonical(&unsigned.to_raw(), form).map(|text| URL_SAFE_NO_PAD.encode(text))
 }
 
+/// Marks a signature over another form than the specification's, made for those who know no other. It doesn't cover what
+/// is empty there, so nobody who knows better takes it.
+pub(super) const FORM: &str = "callboard/form";
+
 /// Signs a card in the place of the signatures that it has. `jku` is where the key's set can be had.
 ///
 /// The signature is over the specification's form. The Python SDK takes another; where that differs, a second signature is
@@ -23,25 +28,23 @@ pub(super) fn payload(card: &AgentCard, form: Form) -> Result<String, NotCanonic
 /// # Errors
 /// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
 pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result<(), KeyPairError> {
-    let payload = |form| payload(card, form).map_err(|_| KeyPairError);
-    let mut payloads = vec![payload(Form::Jcs)?, payload(Form::Python)?];
-    payloads.dedup();
-    let protected = protected(key, jku);
-    let signed = payloads.iter().map(|payload| {
-        let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
-        let signature = URL_SAFE_NO_PAD.encode(signature);
-        Ok(AgentCardSignature { protected: protected.clone(), signature, header: None })
-    });
-    card.signatures = signed.collect::<Result<_, KeyPairError>>()?;
-    Ok(())
-}
-
-fn protected(key: &SigningKey, jku: Option<&Url>) -> String {
-    let header = callboard_message::RawObject::new().with("alg", key.algorithm()).with("kid", key.id());
-    let header = header.with("typ", "JOSE");
+    let header = RawObject::new().with("alg", key.algorithm()).with("kid", key.id()).with("typ", "JOSE");
     let header = match jku {
         Some(jku) => header.with("jku", jku.as_str()),
         None => header,
     };
-    URL_SAFE_NO_PAD.encode(header.to_raw().get())
+    let signed = |header: &RawObject, payload: &str| {
+        let protected = URL_SAFE_NO_PAD.encode(header.to_raw().get());
+        let signature = key.sign(format!("{protected}.{payload}").as_bytes())?;
+        let signature = URL_SAFE_NO_PAD.encode(signature);
+        Ok(AgentCardSignature { protected, signature, header: None })
+    };
+    let payload = |form| payload(card, form).map_err(|_| KeyPairError);
+    let (own, pythons) = (payload(Form::Jcs)?, payload(Form::Python)?);
+    let mut signatures = vec![signed(&header, &own)?];
+    if pythons != own {
+        signatures.push(signed(&header.with(FORM, "a2a-python"), &pythons)?);
+    }
+    card.signatures = signatures;
+    Ok(())
 }

@@ -11,7 +11,7 @@ use url::Url;
 
 use super::canonical::{Form, NotCanonical};
 use super::keys::{JWKS_BYTES_MAX, Jwks, JwksError};
-use super::sign::payload;
+use super::sign::{FORM, payload};
 use crate::wire::{AgentCard, AgentCardSignature};
 
 /// Most signatures of a card that are looked at.
@@ -52,7 +52,8 @@ pub enum VerifyError {
 }
 
 /// Verifies a card that one of `keys` signed: one good signature is enough. It is read as a 1.0 card, so members of older
-/// versions beside it are not covered, and not to be used.
+/// versions beside it are not covered, and not to be used. Of a card that the Python SDK signed, what is empty isn't covered
+/// either: a security requirement without scopes could be taken away unseen.
 ///
 /// # Errors
 /// [`VerifyError`]: that of the signature that came nearest.
@@ -76,15 +77,20 @@ pub async fn verify_with(
         Ok(signed) => return Ok(signed),
         Err(error) => error,
     };
+    // Several signatures may name one place.
+    let mut by_place: Vec<(Url, Vec<AgentCardSignature>)> = Vec::new();
     for signature in card.signatures.iter().take(SIGNATURES_MAX) {
-        let Some(url) = header_of(signature).ok().and_then(|header| header.text("jku")) else { continue };
-        let Some(url) = Url::parse(&url).ok().filter(|url| url.host_str().is_some_and(|host| is_of(host, hosts)))
-        else {
-            continue;
-        };
-        let Ok(keys) = fetch_jwks(&url, egress).await else { continue };
-        let alone = AgentCard { signatures: vec![signature.clone()], ..card.clone() };
-        match verify(&alone, &keys) {
+        let named = header_of(signature).ok().and_then(|header| header.text("jku"));
+        let place = named.and_then(|url| Url::parse(&url).ok());
+        let Some(place) = place.filter(|url| url.host_str().is_some_and(|host| is_of(host, hosts))) else { continue };
+        match by_place.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, signatures)) => signatures.push(signature.clone()),
+            None => by_place.push((place, vec![signature.clone()])),
+        }
+    }
+    for (place, signatures) in by_place {
+        let Ok(keys) = fetch_jwks(&place, egress).await else { continue };
+        match verify(&AgentCard { signatures, ..card.clone() }, &keys) {
             Ok(signed) => return Ok(signed),
             Err(error) => nearest = nearer(nearest, error),
         }
@@ -172,8 +178,9 @@ fn verify_one(
 ) -> Result<SignedBy, VerifyError> {
     let header = header_of(signature)?;
     let algorithm = header.text("alg").ok_or(VerifyError::Unsupported)?;
-    // What must be understood isn't (RFC 7515, section 4.1.11); `b64` would make the payload another.
-    if header.has("crit") || header.has("b64") {
+    // What must be understood isn't (RFC 7515, section 4.1.11); `b64` would make the payload another; and what is marked was
+    // made for others.
+    if header.has("crit") || header.has("b64") || header.has(FORM) {
         return Err(VerifyError::Unsupported);
     }
     let time = |name: &str| match header.get(name) {

@@ -48,14 +48,13 @@ impl Streams {
         const OWNER_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "too many open streams: end one first");
         const FULL: Refused =
             refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
-        let of_all = Permit::take(&self.all, options.streams_max).ok_or(FULL)?;
         let mut open = self.of_owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(owner.clone()).or_default();
-        if *count >= options.principal_streams_max {
+        let has = open.get(&owner).copied().unwrap_or_default();
+        if has >= options.principal_streams_max {
             return Err(OWNER_FULL);
         }
-        *count += 1;
-        drop(open);
+        let of_all = Permit::take(&self.all, options.streams_max).ok_or(FULL)?;
+        open.insert(owner.clone(), has + 1);
         Ok(Room { _of_all: of_all, of_owner: self.of_owner.clone(), owner })
     }
 }

@@ -1,1 +1,185 @@
+//! A remote agent as an agent.
 
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use callboard_message::surface::About;
+use callboard_message::{Change, Failure, Named, RawObject};
+use callboard_runtime::outward::{admit, bounded, judge_reply};
+use callboard_runtime::{Agent, CallMeta, Caller, ConcurrentHandler, Cx, Direction, Handlers, Profile};
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
+use url::Url;
+
+use super::conversation::{Ended, Opening, converse};
+use super::errand::Errand;
+use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
+use super::outcome::{refused, result, value};
+use super::peer::Peer;
+use super::tools::{Book, Skill};
+use crate::wire::AgentCard;
+
+/// An A2A agent elsewhere, as an agent of this system.
+///
+/// - `callboard.tools.list` and its kind show its skills as tools, `callboard.tools.call` uses one, `callboard.converse`
+///   says something in no skill's words ([`callboard_message::surface`]).
+/// - Any other message is a skill of its name. Its reply is the plain value, so that asking a remote agent a typed message
+///   looks like asking a local one.
+///
+/// What it asks goes to whoever called, as do its progress and its artifacts. It looks for the agent's card when it is first
+/// asked. It follows no redirects and no proxy variables.
+#[derive(Clone)]
+pub struct RemoteA2a {
+    peer: Peer,
+    book: Arc<Mutex<Option<Known>>>,
+}
+
+/// A card, and the tools that are on it.
+type Known = (Arc<AgentCard>, Arc<Book>);
+
+impl RemoteA2a {
+    /// The agent whose card, or whose endpoint, is at `card`.
+    ///
+    /// # Errors
+    /// See [`RemoteError`].
+    pub fn new(card: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
+        Ok(Self { peer: Peer::new(card, options)?, book: Arc::default() })
+    }
+
+    /// Its card.
+    ///
+    /// # Errors
+    /// Where none can be had.
+    pub async fn card(&self) -> Result<Arc<AgentCard>, Failure> {
+        Ok(self.peer.card().await?)
+    }
+
+    /// The same agent, spoken to in A2A's own words.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Ends when all that agents like this one (its clones) had to end has ended: tasks of calls that were given up. Call it
+    /// once the agents have been stopped, on a clone kept for that.
+    pub async fn said_goodbye(&self) {
+        self.peer.said_goodbye().await;
+    }
+
+    /// The tools that are on the card of now.
+    async fn book(&self, cx: &Cx) -> Result<(Arc<AgentCard>, Arc<Book>), Failure> {
+        let card = self.peer.card().await?;
+        let (book, is_other) = {
+            let mut known = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*known {
+                Some((of, book)) if Arc::ptr_eq(of, &card) => (book.clone(), false),
+                before => {
+                    let book = Arc::new(Book::of(&card));
+                    let is_other = before.as_ref().is_some_and(|(_, before)| before.page().get() != book.page().get());
+                    *known = Some((card.clone(), book.clone()));
+                    (book, is_other)
+                }
+            }
+        };
+        if is_other {
+            cx.changed(Change::Tools);
+        }
+        Ok((card, book))
+    }
+
+    async fn answer(&self, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        match Errand::read(message)? {
+            Errand::Describe => Ok(about(&*self.card().await?).to_raw()),
+            Errand::ListTools => Ok(self.book(cx).await?.1.page()),
+            Errand::Converse(opening) => self.use_tool(opening, cx).await,
+            Errand::Use { skill, arguments, meta, is_typed } => {
+                let (_, book) = self.book(cx).await?;
+                let skill = book.get(&skill).ok_or_else(|| Failure::not_found("the agent has no such skill"))?;
+                let opening = book.opening(skill, &arguments, &meta)?;
+                match is_typed {
+                    true => self.use_typed(skill, opening, cx).await,
+                    false => self.use_tool(opening, cx).await,
+                }
+            }
+        }
+    }
+
+    async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        let result = match converse(&self.peer, caller_of(cx), opening).await? {
+            Ended::Told(story) => result(&story)?,
+            Ended::Refused(error) => refused(error),
+        };
+        Ok(to_raw_value(&result).unwrap_or_default())
+    }
+
+    async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+        match converse(&self.peer, caller_of(cx), opening).await? {
+            Ended::Told(story) => value(&story, Some(skill)),
+            Ended::Refused(error) => Err(super::error::PeerError::Agent(error).into()),
+        }
+    }
+}
+
+fn caller_of(cx: &Cx) -> Option<&dyn Caller> {
+    cx.call()?.caller.as_deref()
+}
+
+/// What a card says, as any agent says it of itself.
+fn about(card: &AgentCard) -> RawObject {
+    let info = RawObject::new().with("name", &card.name).with("version", &card.version);
+    let tools = RawObject::new().with("tools", RawObject::new().with("listChanged", true));
+    let about = About(RawObject::new().with("serverInfo", info).with("capabilities", tools));
+    match card.description.is_empty() {
+        true => about.0,
+        false => about.0.with("instructions", &card.description),
+    }
+}
+
+impl Agent for RemoteA2a {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.anything(CALLS_IN_FLIGHT_MAX);
+    }
+
+    fn profile() -> Profile {
+        // What is given up is given up at the agent too; the state is a handle.
+        Profile::default().cancel_safe().with_askers()
+    }
+
+    fn started(&mut self, _: &mut Cx) {
+        self.peer.live_here();
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        serde_json::json!({ "agent": self.peer.url().as_str() })
+    }
+}
+
+impl ConcurrentHandler<Named> for RemoteA2a {
+    fn handle(
+        &mut self,
+        message: Named,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
+        let this = self.clone();
+        async move {
+            let fallback = this.peer.url().host_str().unwrap_or_default();
+            let (server, name) = (cx.me().name().unwrap_or(fallback), message.name.clone());
+            admit(&message, &cx, server).await?;
+            // What an agent asks crosses a boundary as its replies do.
+            let judged = cx.call().map(|call| {
+                Arc::new(CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &cx.me().to_string()))
+            });
+            let asking = judged.map_or_else(|| cx.clone(), |call| cx.within(call));
+            let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
+            // Pinned where it is: it is large, and there would be room for it twice otherwise.
+            let work = std::pin::pin!(this.answer(message, &asking));
+            let reply = bounded(&cx, deadline, work).await;
+            judge_reply(reply, &name, &cx, server).await
+        }
+    }
+}
+
+impl fmt::Debug for RemoteA2a {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteA2a").field("agent", &self.peer.url().as_str()).finish_non_exhaustive()
+    }
+}

@@ -3,14 +3,17 @@
 use callboard_message::RawObject;
 use reqwest::Method;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
-use crate::{A2aError, Dialect};
+use super::choose::Candidate;
+use super::options::Version;
 use crate::dialect::Operation;
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
-    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
-    TaskPushNotificationConfig, Wire,
+    SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
+    Wire,
 };
+use crate::{A2aError, Dialect};
 
 /// Something that is asked of an agent.
 pub(super) trait Ask: Send + Sync {
@@ -241,7 +244,9 @@ mod tests {
     /// Goal: an id stays one segment whatever is in it, and a query says what the request says. Method: rows.
     #[test]
     fn places_hold_ids() {
-        for (id, path) in [("a-1", "/tasks/a-1"), ("a/../b", "/tasks/a%2F%2E%2E%2Fb"), ("x:cancel?", "/tasks/x%3Acancel%3F")] {
+        for (id, path) in
+            [("a-1", "/tasks/a-1"), ("a/../b", "/tasks/a%2F%2E%2E%2Fb"), ("x:cancel?", "/tasks/x%3Acancel%3F")]
+        {
             let request = GetTaskRequest { id: id.into(), ..GetTaskRequest::default() };
             assert_eq!(request.place(), (Method::GET, path.to_owned()));
         }

@@ -158,18 +158,22 @@ impl Badge {
         if url.scheme() != "https" && !is_local {
             return Err(PeerError::Auth("tokens are asked for over https only"));
         }
-        let mut form = url::form_urlencoded::Serializer::new(String::new());
-        form.append_pair("grant_type", "client_credentials");
-        if !scopes.is_empty() {
-            form.append_pair("scope", &scopes.join(" "));
-        }
+        let form = match scopes.is_empty() {
+            true => "grant_type=client_credentials".to_owned(),
+            false => {
+                let scopes = scopes.join(" ");
+                url::form_urlencoded::Serializer::new("grant_type=client_credentials".to_owned())
+                    .append_pair("scope", &scopes)
+                    .finish()
+            }
+        };
         let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let who = basic(&encoded(client_id), &SecretString::from(encoded(password.expose_secret())));
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, who.map_err(|_| PeerError::Auth("the client's id or secret is no header"))?);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        let answered = door.send(&url, is_ours, Method::POST, headers, form.finish().into()).await?;
+        let answered = door.send(&url, is_ours, Method::POST, headers, form.into()).await?;
         if !answered.status().is_success() {
             return Err(PeerError::Auth("the token endpoint refused"));
         }

@@ -1,1 +1,476 @@
+//! One call of ours, as a task of a remote agent: what is said, what is heard, what is asked, until it ends.
 
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
+use callboard_runtime::Caller;
+use futures::future::BoxFuture;
+use rand::Rng;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::error::{AgentError, PeerError};
+use super::options::{RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
+use super::peer::Peer;
+use super::push::Expected;
+use super::questions::{Asked, Reply};
+use super::story::{News, Story, text_of};
+use super::stream::Events;
+use crate::convert::content_of;
+use crate::wire::{
+    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse,
+    TaskPushNotificationConfig,
+};
+
+/// How often in a row a task may be looked at in vain before the agent counts as away.
+const LOOKS_IN_VAIN_MAX: u32 = 10;
+
+/// What is said first.
+pub(super) struct Opening {
+    pub(super) message: Message,
+    /// A question that nobody here answers leaves the task as it is, for somebody to answer later.
+    pub(super) keeps: bool,
+}
+
+/// How it ended.
+pub(super) enum Ended {
+    /// With an answer, or with the task's end.
+    Told(Story),
+    /// The agent refused what was said.
+    Refused(AgentError),
+}
+
+/// Why a conversation doesn't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Stopped {
+    /// See what the agent, or its connection, says.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// See what whoever was asked says.
+    #[error(transparent)]
+    Failed(Failure),
+}
+
+/// Hears every event that is news.
+type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
+
+/// Says `opening` and stays until the end; whoever called is told and asked meanwhile.
+pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Ended, Failure> {
+    let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
+    match talk.through(opening).await {
+        Ok(()) => Ok(Ended::Told(talk.story)),
+        Err(Stopped::Peer(PeerError::Agent(error))) => Ok(Ended::Refused(error)),
+        Err(Stopped::Peer(error)) => Err(error.into()),
+        Err(Stopped::Failed(failure)) => Err(failure),
+    }
+}
+
+impl Peer {
+    /// Says something and stays until there is an answer, the task's end, or a question that nobody answers; `caller` is told
+    /// and asked meanwhile, and `heard` each event that is news.
+    ///
+    /// # Errors
+    /// See [`Stopped`].
+    pub async fn converse(
+        &self,
+        message: Message,
+        caller: &dyn Caller,
+        heard: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, Stopped> {
+        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
+        match talk.through(Opening { message, keeps: true }).await {
+            Err(Stopped::Failed(failure)) if failure.kind == FailureKind::NobodyToAsk && talk.story.is_paused() => {}
+            other => other?,
+        }
+        Ok(talk.story.into_response())
+    }
+
+    /// Hears what happens to a task until there is nothing to wait for; as [`converse`](Self::converse).
+    ///
+    /// # Errors
+    /// See [`PeerError`].
+    pub async fn follow(
+        &self,
+        task: &str,
+        caller: &dyn Caller,
+        heard: &(dyn Fn(&StreamResponse) + Sync),
+    ) -> Result<SendMessageResponse, PeerError> {
+        let message = Message { task_id: task.to_owned(), ..Message::default() };
+        let mut talk = Talk::of(self, Some(caller), &message, heard).await?;
+        talk.keeps = true;
+        match self.subscribe(task, None).await {
+            Ok(events) => talk.listen(events).await?,
+            Err(error) if error.is_unsupported() => talk.watch().await?,
+            Err(error) => return Err(error),
+        }
+        Ok(talk.story.into_response())
+    }
+}
+
+struct Talk<'a> {
+    peer: &'a Peer,
+    caller: Option<&'a dyn Caller>,
+    heard: Tap<'a>,
+    story: Story,
+    /// The agent streams, as far as is known.
+    streams: bool,
+    pushes: bool,
+    /// Reports of progress so far.
+    told: u32,
+    /// Something may have been missed: the task itself says how it ended.
+    gap: bool,
+    /// The task is left alone when nobody waits for it any more.
+    keeps: bool,
+    unfinished: Unfinished,
+}
+
+impl<'a> Talk<'a> {
+    async fn of(
+        peer: &'a Peer,
+        caller: Option<&'a dyn Caller>,
+        message: &Message,
+        heard: Tap<'a>,
+    ) -> Result<Self, PeerError> {
+        let card = peer.card().await?;
+        Ok(Self {
+            peer,
+            caller,
+            heard,
+            story: Story::of(&message.task_id, &message.context_id),
+            streams: card.capabilities.streaming == Some(true),
+            pushes: card.capabilities.push_notifications == Some(true),
+            told: 0,
+            gap: false,
+            keeps: false,
+            unfinished: Unfinished { peer: peer.clone(), task: None, beginning: None },
+        })
+    }
+
+    async fn through(&mut self, opening: Opening) -> Result<(), Stopped> {
+        let Opening { message, keeps } = opening;
+        let mut request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        for _ in 0..=ROUNDS_MAX {
+            self.say(request).await?;
+            if !self.story.is_paused() || self.story.message.is_some() {
+                self.end().await;
+                return Ok(());
+            }
+            let asked = Asked::of(&self.story);
+            let answer = match ask(self.caller, asked.question.clone()).await {
+                Ok(answer) => answer,
+                Err(failure) if failure.kind == FailureKind::NobodyToAsk => {
+                    if keeps {
+                        self.unfinished.task = None;
+                    }
+                    return Err(Stopped::Failed(failure.with_data(self.place())));
+                }
+                Err(failure) => return Err(Stopped::Failed(failure)),
+            };
+            let message = match asked.reply(answer, &self.story).map_err(Stopped::Failed)? {
+                Reply::Say(message) => message,
+                Reply::TakeBack(action) => return Err(Stopped::Failed(taken_back(action).with_data(self.place()))),
+            };
+            self.story.answer();
+            request = SendMessageRequest { message, ..SendMessageRequest::default() };
+        }
+        let why = format!("the agent asked more than {ROUNDS_MAX} times");
+        Err(Stopped::Failed(Failure::new(FailureKind::Rejected, why).with_data(self.place())))
+    }
+
+    /// Where the conversation can be taken up.
+    fn place(&self) -> serde_json::Value {
+        json!({ "taskId": self.story.task, "contextId": self.story.context })
+    }
+
+    /// Says something, and listens until there is nothing to wait for.
+    async fn say(&mut self, mut request: SendMessageRequest) -> Result<(), PeerError> {
+        if self.streams {
+            match self.begin(request.clone()).await {
+                Ok((events, first)) => return self.listen_from(events, first).await,
+                Err(error) if error.is_unsupported() => self.streams = false,
+                Err(error) => return Err(error),
+            }
+        }
+        request.configuration = Some(SendMessageConfiguration::default());
+        match self.peer.send(request).await {
+            Ok(response) => drop(self.hear(response.into(), false)?),
+            // A proxy gave up waiting; the task is known from an earlier round.
+            Err(error) if error.is_lost() && !self.story.task.is_empty() => {}
+            Err(error) => return Err(error),
+        }
+        self.watch().await
+    }
+
+    /// Opens a stream, and hears its first event.
+    async fn begin(&mut self, request: SendMessageRequest) -> Result<Begun, PeerError> {
+        let peer = self.peer.clone();
+        self.unfinished.beginning = Some(Box::pin(async move {
+            let mut events = peer.stream(request).await?;
+            let first = events.next().await?;
+            Ok((events, first))
+        }));
+        let begun = poll_fn(|cx| match &mut self.unfinished.beginning {
+            Some(beginning) => beginning.as_mut().poll(cx),
+            None => Poll::Ready(Err(PeerError::Broken)),
+        })
+        .await;
+        self.unfinished.beginning = None;
+        begun
+    }
+
+    /// Takes in an event, and tells whoever called. Whether there was anything new.
+    fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
+        let Some(news) = self.story.hear(&event, resumed)? else { return Ok(false) };
+        (self.heard)(&event);
+        self.tell(news);
+        Ok(true)
+    }
+
+    fn tell(&mut self, news: Vec<News>) {
+        if !self.keeps {
+            self.unfinished.follow(&self.story);
+        }
+        for news in news {
+            match news {
+                News::Said(text) => self.progress(text),
+                News::Artifact { artifact, append, last } => {
+                    let mut told = Artifact::new(&artifact.artifact_id, content_of(&artifact.parts)).0;
+                    for (name, value) in [("name", &artifact.name), ("description", &artifact.description)] {
+                        if !value.is_empty() {
+                            told.set(name, value);
+                        }
+                    }
+                    if let Some(metadata) = &artifact.metadata {
+                        told.set("metadata", metadata);
+                    }
+                    if append || last {
+                        told = told.with("append", append).with("last", last);
+                    }
+                    if let Some(caller) = self.caller {
+                        caller.artifact(Artifact(told));
+                    }
+                }
+            }
+        }
+    }
+
+    fn progress(&mut self, text: String) {
+        self.told += 1;
+        if let Some(caller) = self.caller {
+            caller.progress(Progress { done: f64::from(self.told), total: None, message: Some(text) });
+        }
+    }
+
+    /// Follows a stream of which the first event has come.
+    async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
+        if let Some(first) = first {
+            self.hear(first, false)?;
+            if self.story.is_settled() {
+                return Ok(());
+            }
+        }
+        self.listen(events).await
+    }
+
+    /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
+    async fn listen(&mut self, events: Events) -> Result<(), PeerError> {
+        let (mut stream, mut place, mut resumed, mut tries) = (Some(events), None::<String>, false, 0);
+        loop {
+            if let Some(events) = &mut stream {
+                let next = events.next().await?;
+                place = events.last_event_id().map(str::to_owned).or(place);
+                if let Some(event) = next {
+                    if self.hear(event, resumed)? {
+                        tries = 0;
+                    }
+                    if self.story.is_settled() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            }
+            if self.story.task.is_empty() {
+                return Err(PeerError::Broken);
+            }
+            // Without a place to go on from, the task itself says what was missed.
+            if stream.take().is_some() && place.is_none() && self.look().await.is_ok() && self.story.is_settled() {
+                return Ok(());
+            }
+            if tries == RESUMES_MAX {
+                return self.watch().await;
+            }
+            if tries > 0 {
+                sleep(jittered(doubled(RESUME_PAUSE, tries - 1))).await;
+            }
+            tries += 1;
+            match self.peer.subscribe(&self.story.task, place.as_deref()).await {
+                Ok(events) => {
+                    resumed = place.is_some();
+                    self.gap |= !resumed || !self.story.is_numbered();
+                    stream = Some(events);
+                }
+                // It may have ended meanwhile; or it can't be followed.
+                Err(error) if error.is_unsupported() || error.is_of_unknown_task() => return self.watch().await,
+                Err(error) if error.is_lost() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Looks at the task.
+    async fn look(&mut self) -> Result<(), PeerError> {
+        let request =
+            GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
+        let task = self.peer.get(request).await?;
+        if let Some(news) = self.story.adopt(&task)? {
+            (self.heard)(&StreamResponse::Task(task));
+            self.tell(news);
+        }
+        Ok(())
+    }
+
+    /// Looks at the task again and again, until there is nothing to wait for.
+    async fn watch(&mut self) -> Result<(), PeerError> {
+        let ((first, longest), mut in_vain) = (self.peer.options().poll, 0);
+        let pushed = self.have_pushed().await;
+        let mut looks = 0;
+        while !self.story.is_settled() {
+            if self.story.task.is_empty() {
+                return Err(PeerError::Protocol("the agent's task has no id".into()));
+            }
+            if looks > 0 {
+                let pause = jittered(doubled((first, longest), looks - 1));
+                match &pushed {
+                    Some(pushed) => drop(timeout(pause, pushed.arrived()).await),
+                    None => sleep(pause).await,
+                }
+            }
+            looks += 1;
+            match self.look().await {
+                Ok(()) => in_vain = 0,
+                Err(error) if error.is_lost() && in_vain < LOOKS_IN_VAIN_MAX => in_vain += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the agent push what happens, where both sides can: a push only says that it is time to look.
+    async fn have_pushed(&mut self) -> Option<Expected> {
+        if !self.pushes || self.story.is_settled() || self.story.task.is_empty() {
+            return None;
+        }
+        let expected = self.peer.options().push.as_ref()?.expect()?;
+        let config = TaskPushNotificationConfig {
+            task_id: self.story.task.clone(),
+            url: expected.url().to_string(),
+            token: expected.token().clone(),
+            ..TaskPushNotificationConfig::default()
+        };
+        match self.peer.push(config).await {
+            Ok(()) => Some(expected),
+            Err(error) => {
+                tracing::debug!(%error, "a remote agent doesn't push");
+                None
+            }
+        }
+    }
+
+    /// What is left to hear once the task has ended.
+    async fn end(&mut self) {
+        // What an agent without numbers said while nobody listened is in the task.
+        if self.gap && !self.story.task.is_empty() && self.look().await.is_err() {
+            tracing::debug!("an ended task can't be looked at");
+        }
+        // Beside artifacts, which have been given already, a last word would be lost.
+        let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(text_of);
+        if let Some(text) = last_word.filter(|text| !text.is_empty()) {
+            self.progress(text);
+        }
+    }
+}
+
+async fn ask(caller: Option<&dyn Caller>, question: Question) -> Result<Answer, Failure> {
+    match caller {
+        Some(caller) => caller.ask(question).await,
+        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+    }
+}
+
+fn taken_back(action: ElicitAction) -> Failure {
+    match action {
+        ElicitAction::Cancel => Failure::new(FailureKind::Cancelled, "the person closed the agent's question"),
+        _ => Failure::new(FailureKind::Rejected, "the person declined the agent's question"),
+    }
+}
+
+/// The first pause, doubled `times` times, within the longest.
+fn doubled((first, longest): (Duration, Duration), times: u32) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
+}
+
+/// Half of it, and a random part of the other half.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::rng().random_range(0.5..=1.0))
+}
+
+/// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
+struct Unfinished {
+    peer: Peer,
+    task: Option<String>,
+    /// A stream that hasn't said yet which task it is of.
+    beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
+}
+
+/// A stream and its first event.
+type Begun = (Events, Option<StreamResponse>);
+
+impl Unfinished {
+    fn follow(&mut self, story: &Story) {
+        let is_open = !story.has_ended() && story.message.is_none() && !story.task.is_empty();
+        self.task = is_open.then(|| story.task.clone());
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let (task, beginning, peer) = (self.task.take(), self.beginning.take(), self.peer.clone());
+        if task.is_none() && beginning.is_none() {
+            return;
+        }
+        self.peer.leave(async move {
+            let begun = async { story_of(beginning?.await.ok()?.1?).filter(|story| !story.has_ended()) };
+            let task = match task {
+                Some(task) => task,
+                None => match begun.await {
+                    Some(story) => story.task,
+                    None => return,
+                },
+            };
+            if let Err(error) = peer.cancel(&task).await {
+                tracing::debug!(%error, "a remote agent isn't told of a cancelled call");
+            }
+        });
+    }
+}
+
+fn story_of(event: StreamResponse) -> Option<Story> {
+    let mut story = Story::default();
+    story.hear(&event, false).ok()?;
+    (!story.task.is_empty() && story.message.is_none()).then_some(story)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: pauses double up to their bound. Method: the first, one on the way, far past it.
+    #[test]
+    fn pauses_double() {
+        let pauses = (Duration::from_millis(100), Duration::from_secs(5));
+        assert_eq!([0, 1, 5, 6, 100].map(|n| doubled(pauses, n).as_millis()), [100, 200, 3_200, 5_000, 5_000]);
+        assert!((0..100).all(|_| (2..=4).contains(&jittered(Duration::from_secs(4)).as_secs())));
+    }
+}

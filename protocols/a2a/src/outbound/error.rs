@@ -111,7 +111,8 @@ impl PeerError {
                 ErrorKind::MethodNotFound => is_essential,
                 _ => false,
             },
-            Self::Status(404 | 405 | 501) | Self::Unreachable | Self::Egress(_) => true,
+            Self::Status(404 | 405 | 501) => is_essential,
+            Self::Unreachable | Self::Egress(_) | Self::NotInVersion => true,
             _ => false,
         }
     }
@@ -119,7 +120,7 @@ impl PeerError {
     /// Whether the agent says that it can't do this, here or at all.
     pub(super) fn is_unsupported(&self) -> bool {
         let is_told = matches!(self.kind(), Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound));
-        is_told || matches!(self, Self::NotInVersion)
+        is_told || matches!(self, Self::NotInVersion | Self::Status(404 | 405 | 501))
     }
 
     /// Whether the agent knows no such task (any more).

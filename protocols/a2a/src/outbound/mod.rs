@@ -1,17 +1,48 @@
-//! The client: a remote A2A agent that looks like any other.
+//! The client: A2A agents elsewhere, as agents of this system.
+//!
+//! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `errand`
+//! (what a message wants) and `tools` (skills as tools); `conversation` (one call as a task, with all that is told and asked
+//! until it ends), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
+//! interface), `asks` (operations in the words of each version), `jsonrpc`, `rest`, `stream`, `connection`.
+//!
+//! # Where requests go
+//!
+//! The URL that an operator configures may lead anywhere. What a card names (interfaces, token endpoints, key sets) is on the
+//! card's own origin, on one that the operator trusts, or must pass the guard ([`callboard_rpc::Egress`]); credentials go to
+//! the first two only.
 
 mod agent;
+mod asks;
 mod auth;
 mod choose;
 mod connection;
 mod conversation;
 mod errand;
+mod error;
 mod jsonrpc;
-mod lenient;
 mod options;
-mod poll;
+mod outcome;
+mod peer;
 mod push;
+mod questions;
 mod resolve;
 mod rest;
+mod story;
 mod stream;
 mod tools;
+
+pub use agent::RemoteA2a;
+pub use auth::{Auth, TOKEN_BYTES_MAX};
+pub use conversation::Stopped;
+pub use error::{AgentError, PeerError};
+pub use options::{
+    ASIDE_TIMEOUT, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CANCEL_TIMEOUT, CARD_AGE, CARD_BYTES_MAX,
+    CONNECT_TIMEOUT_DEFAULT, CardTrust, EVENTS_MAX, PASSED_OVER, POLL_DEFAULT, RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX,
+    RemoteError, RemoteOptions, Version,
+};
+pub use peer::Peer;
+pub use push::{PUSHES_EXPECTED_MAX, PushInbox};
+pub use resolve::FoundCard;
+pub use story::ARTIFACT_BYTES_MAX;
+pub use stream::Events;
+pub use tools::SKILLS_MAX;

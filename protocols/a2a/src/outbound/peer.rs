@@ -1,9 +1,11 @@
 //! A remote agent, spoken to in A2A's own words.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use super::asks::{Ask, Streamed, is_essential};
@@ -11,8 +13,10 @@ use super::auth::Badge;
 use super::choose::{Candidate, candidates};
 use super::connection::{Connection, Door, within};
 use super::error::PeerError;
-use super::options::{ASIDE_TIMEOUT, Binding, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url};
-use super::resolve::{FoundCard, Kept, find};
+use super::options::{
+    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url,
+};
+use super::resolve::{FoundCard, Kept, believe, find};
 use super::stream::{Events, unreadable};
 use super::{jsonrpc, rest};
 use crate::wire::{
@@ -32,6 +36,9 @@ struct Inner {
     badge: Arc<Badge>,
     /// What was found; one looks for it at a time.
     known: tokio::sync::Mutex<Option<Known>>,
+    /// What ended calls have left to do, and where that is done.
+    farewells: TaskTracker,
+    runtime: Mutex<Option<Handle>>,
     /// Interfaces that didn't work, and since when.
     passed_over: Mutex<Vec<(Candidate, Instant)>>,
 }
@@ -55,8 +62,16 @@ impl Peer {
             return Err(RemoteError::NothingSpoken);
         }
         let (door, badge) = (Arc::new(Door::new(&options)?), Badge::new(&options.auth, &options.headers)?);
-        let (known, passed_over) = (tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { url, options, door, badge, known, passed_over })))
+        Ok(Self(Arc::new(Inner {
+            url,
+            options,
+            door,
+            badge,
+            known: tokio::sync::Mutex::default(),
+            farewells: TaskTracker::new(),
+            runtime: Mutex::default(),
+            passed_over: Mutex::default(),
+        })))
     }
 
     /// Where it was said to be.
@@ -91,7 +106,8 @@ impl Peer {
     /// See [`PeerError`].
     pub async fn extended_card(&self) -> Result<AgentCard, PeerError> {
         let known = self.known().await?;
-        within(ASIDE_TIMEOUT, self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default())).await
+        let asked = self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default());
+        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.0.options).await }).await
     }
 
     /// Sends a message.
@@ -149,6 +165,25 @@ impl Peer {
         within(ASIDE_TIMEOUT, self.ask(config)).await
     }
 
+    /// Ends when all that was left to be said has been: to tasks of calls that were given up.
+    pub async fn said_goodbye(&self) {
+        self.0.farewells.close();
+        self.0.farewells.wait().await;
+    }
+
+    /// From here on farewells are said by this runtime, where there is one: whoever's calls they are may be gone by then.
+    pub(super) fn live_here(&self) {
+        *lock(&self.0.runtime) = Handle::try_current().ok();
+    }
+
+    /// Says a farewell that nobody waits for.
+    pub(super) fn leave(&self, farewell: impl Future<Output = ()> + Send + 'static) {
+        let kept = lock(&self.0.runtime).clone();
+        if let Some(runtime) = kept.or_else(|| Handle::try_current().ok()) {
+            self.0.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
+        }
+    }
+
     async fn known(&self) -> Result<Known, PeerError> {
         let mut known = self.0.known.lock().await;
         if let Some(known) = known.as_ref().filter(|known| Instant::now() < known.kept.until) {
@@ -180,12 +215,13 @@ impl Peer {
         let Inner { options, door, badge, .. } = &*self.0;
         let card = kept.found.card.clone();
         let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
-        let interfaces: Arc<[Connection]> = candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
+        let interfaces: Arc<[Connection]> =
+            candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {
             let asked = self.ask_of(&interfaces, GetExtendedAgentCardRequest::default());
-            match within(ASIDE_TIMEOUT, asked).await {
+            match within(ASIDE_TIMEOUT, async { believe(asked.await?, options).await }).await {
                 Ok(card) => extended = Some(Arc::new(card)),
                 Err(error) => tracing::debug!(%error, "the extended card can't be had"),
             }
@@ -195,7 +231,7 @@ impl Peer {
 
     /// Interfaces to try: those that work, as far as is known; else all.
     fn in_turn<'a>(&self, interfaces: &'a [Connection]) -> Vec<&'a Connection> {
-        let mut passed_over = self.0.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed_over = lock(&self.0.passed_over);
         passed_over.retain(|(_, since)| since.elapsed() < PASSED_OVER);
         let works = |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
         let working: Vec<_> = interfaces.iter().filter(works).collect();
@@ -207,7 +243,7 @@ impl Peer {
         if matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
             return;
         }
-        let mut passed_over = self.0.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut passed_over = lock(&self.0.passed_over);
         passed_over.retain(|(to, _)| *to != connection.to);
         passed_over.push((connection.to.clone(), Instant::now()));
     }
@@ -263,6 +299,11 @@ impl Peer {
         }
         Err(why)
     }
+}
+
+/// Locks; what a panic left behind is still whole, for nothing here panics in between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Peer {

@@ -70,7 +70,12 @@ fn places(url: &Url) -> Vec<Url> {
     }
     found.push(at("", OLD_CARD));
     let mut seen = Vec::new();
-    found.retain(|place| !seen.contains(place) && { seen.push(place.clone()); true });
+    found.retain(|place| {
+        !seen.contains(place) && {
+            seen.push(place.clone());
+            true
+        }
+    });
     // The root's is the likeliest of those that are left.
     while found.len() > PLACES_MAX {
         found.remove(PLACES_MAX - 3);
@@ -98,7 +103,9 @@ pub(super) async fn find(
     for place in places {
         match within(ASIDE_TIMEOUT, look(&place, before, door, badge, options)).await {
             Ok(kept) => return Ok(kept),
-            Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => return Err(error),
+            Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => {
+                return Err(error);
+            }
             Err(PeerError::NoCard) => {}
             Err(error) => why = error,
         }
@@ -136,19 +143,27 @@ async fn look(
 }
 
 /// What a card says, if it is to be believed.
-pub(super) async fn believed(raw: &RawValue, place: &Url, options: &RemoteOptions) -> Result<FoundCard, PeerError> {
+async fn believed(raw: &RawValue, place: &Url, options: &RemoteOptions) -> Result<FoundCard, PeerError> {
     let wrong = |what: &str| PeerError::Protocol(format!("the agent's card is none: {what}"));
     let card = Dialect::read_card(raw).map_err(|error| wrong(&error.message))?;
-    let as_signed = Arc::new(AgentCard::from_raw(raw).unwrap_or_else(|_| card.clone()));
-    let (card, signed_by) = match &options.trust {
-        CardTrust::Any => (Arc::new(card), None),
-        // What older versions say beside 1.0 isn't covered.
-        CardTrust::Signed { keys, jku_hosts } => {
-            let signed = verify_with(&as_signed, keys, jku_hosts, &options.egress).await?;
-            (as_signed.clone(), Some(signed))
-        }
-    };
-    Ok(FoundCard { card, as_signed, signed_by, url: place.clone() })
+    let as_signed = AgentCard::from_raw(raw).unwrap_or_else(|_| card.clone());
+    let signed_by = signer(&as_signed, options).await?;
+    // What older versions say beside 1.0 isn't covered by a signature.
+    let card = if signed_by.is_some() { as_signed.clone() } else { card };
+    Ok(FoundCard { card: Arc::new(card), as_signed: Arc::new(as_signed), signed_by, url: place.clone() })
+}
+
+/// A 1.0 card, if it is to be believed.
+pub(super) async fn believe(card: AgentCard, options: &RemoteOptions) -> Result<AgentCard, PeerError> {
+    signer(&card, options).await.map(|_| card)
+}
+
+/// Who signed a card; `None` where that needn't be known.
+async fn signer(card: &AgentCard, options: &RemoteOptions) -> Result<Option<SignedBy>, PeerError> {
+    match &options.trust {
+        CardTrust::Any => Ok(None),
+        CardTrust::Signed { keys, jku_hosts } => Ok(Some(verify_with(card, keys, jku_hosts, &options.egress).await?)),
+    }
 }
 
 async fn body(response: Response) -> Result<Box<RawValue>, PeerError> {
@@ -201,9 +216,13 @@ mod tests {
     /// Goal: a card is used for as long as its server says, within bounds. Method: at the bounds and past them.
     #[test]
     fn ages_are_bounded() {
-        for (said, seconds) in
-            [("max-age=59", 60), ("public, max-age=61", 61), ("max-age=3600", 3600), ("max-age=3601", 3600), ("no-store", 60)]
-        {
+        for (said, seconds) in [
+            ("max-age=59", 60),
+            ("public, max-age=61", 61),
+            ("max-age=3600", 3600),
+            ("max-age=3601", 3600),
+            ("no-store", 60),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(CACHE_CONTROL, said.parse().unwrap());
             assert_eq!(age(&headers), Duration::from_secs(seconds), "{said}");

@@ -1,1 +1,294 @@
+//! An agent's skills as tools.
 
+use callboard_message::surface::RESERVED_PREFIX;
+use callboard_message::{Failure, RawObject};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::conversation::Opening;
+use crate::card::SCHEMAS_EXTENSION;
+use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, Wire};
+
+/// Most skills of a card that become tools.
+pub const SKILLS_MAX: usize = 1_024;
+/// Longest name of a tool, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// The tool of an agent without skills.
+const MESSAGE: &str = "message";
+/// Member of an output schema: the value is `result` of the structured content.
+const WRAPPED: &str = "x-callboard-wrapped";
+/// Member of a message's metadata, and of a tool's `_meta`: the skill.
+const SKILL: &str = "skill";
+/// Member of a call's `_meta`: `taskId`, `contextId`, `keep`.
+const A2A: &str = "a2a";
+/// What a tool takes whose skill doesn't say.
+const PLAIN: [&str; 6] = ["text", "data", "files", "contextId", "taskId", "keep"];
+
+/// The tools that an agent's skills are.
+pub(super) struct Book {
+    skills: Vec<Skill>,
+    /// What `tools/list` answers.
+    page: RawObject,
+}
+
+/// A skill as a tool.
+pub(super) struct Skill {
+    tool: String,
+    /// `None`: the agent has none, and is just spoken to.
+    id: Option<String>,
+    takes_schema: bool,
+    takes_data: bool,
+    answers_text: bool,
+    is_wrapped: bool,
+}
+
+impl Skill {
+    /// Whether its value is a text, whatever that looks like.
+    pub(super) fn answers_text(&self) -> bool {
+        self.answers_text
+    }
+
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.is_wrapped
+    }
+}
+
+impl Book {
+    pub(super) fn of(card: &AgentCard) -> Self {
+        let schemas = card.capabilities.extensions.iter().find(|extension| extension.uri == SCHEMAS_EXTENSION);
+        let schemas = schemas.and_then(|extension| extension.params.clone()).unwrap_or_default();
+        let (mut skills, mut tools) = (Vec::<Skill>::new(), Vec::new());
+        for skill in card.skills.iter().take(SKILLS_MAX) {
+            let own = schemas.object(&skill.id).unwrap_or_default();
+            let tool = unique(&skill.id, &skills);
+            tools.push(described(&tool, skill, &own));
+            let output: Value = own.read("output").unwrap_or_default();
+            let modes = if skill.input_modes.is_empty() { &card.default_input_modes } else { &skill.input_modes };
+            skills.push(Skill {
+                tool,
+                id: Some(skill.id.clone()),
+                takes_schema: own.has("input"),
+                takes_data: modes.is_empty() || modes.iter().any(|mode| mode == "*/*" || mode.contains("json")),
+                answers_text: output["type"] == "string",
+                is_wrapped: output[WRAPPED] == true,
+            });
+        }
+        if skills.is_empty() {
+            let (id, takes_data) = (None, true);
+            let agent = AgentSkill { description: card.description.clone(), ..AgentSkill::default() };
+            tools.push(described(MESSAGE, &agent, &RawObject::new()));
+            let (takes_schema, answers_text, is_wrapped) = (false, false, false);
+            skills.push(Skill { tool: MESSAGE.into(), id, takes_schema, takes_data, answers_text, is_wrapped });
+        }
+        Self { skills, page: RawObject::new().with("tools", tools) }
+    }
+
+    pub(super) fn page(&self) -> Box<RawValue> {
+        self.page.to_raw()
+    }
+
+    /// The tool of that name, or the skill of that id.
+    pub(super) fn get(&self, name: &str) -> Option<&Skill> {
+        let by_id = || self.skills.iter().find(|skill| skill.id.as_deref() == Some(name));
+        self.skills.iter().find(|skill| skill.tool == name).or_else(by_id)
+    }
+
+    /// What is said first to use a tool.
+    ///
+    /// # Errors
+    /// Where the arguments say nothing, or not in a way that can be sent.
+    pub(super) fn opening(&self, skill: &Skill, arguments: &RawValue, meta: &RawObject) -> Result<Opening, Failure> {
+        let given = RawObject::parse(arguments).map_err(|_| Failure::invalid("the arguments must be an object"))?;
+        let is_plain = !skill.takes_schema && !given.is_empty() && given.iter().all(|(name, _)| PLAIN.contains(&name));
+        let (parts, place) = match is_plain {
+            true => (plain_parts(&given)?, given),
+            false => (vec![typed_part(&given, arguments, skill)], RawObject::new()),
+        };
+        let asked = meta.object(A2A).unwrap_or_default();
+        let either = |name: &str| place.text(name).or_else(|| asked.text(name)).unwrap_or_default();
+        let said = skill.id.as_ref().map(|id| RawObject::new().with(SKILL, id));
+        Ok(Opening {
+            message: Message {
+                message_id: Uuid::new_v4().to_string(),
+                context_id: either("contextId"),
+                task_id: either("taskId"),
+                role: Role::User,
+                parts,
+                metadata: said,
+                ..Message::default()
+            },
+            keeps: [&place, &asked].iter().any(|said| said.read("keep") == Some(true)),
+        })
+    }
+}
+
+fn plain_parts(given: &RawObject) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    if let Some(text) = given.text("text") {
+        parts.push(Part::text(text));
+    }
+    if let Some(data) = given.get("data").filter(|data| data.get() != "null") {
+        parts.push(Part::data(data.to_owned()));
+    }
+    for file in given.read::<Vec<Box<RawValue>>>("files").unwrap_or_default() {
+        let wrong = || Failure::invalid("a file has `uri` or, in base64, `bytes`; it may have `name` and `mimeType`");
+        let file = RawObject::parse(&file).map_err(|_| wrong())?;
+        let nested = RawObject::new().with("file", file).to_raw();
+        parts.push(Part::from_raw(&nested).map_err(|_| wrong())?);
+    }
+    match parts.is_empty() {
+        true => Err(Failure::invalid("say something: `text`, `data` or `files`")),
+        false => Ok(parts),
+    }
+}
+
+/// Arguments as a value; as words for who takes no values.
+fn typed_part(given: &RawObject, arguments: &RawValue, skill: &Skill) -> Part {
+    if skill.takes_schema || skill.takes_data {
+        return Part::data(arguments.to_owned());
+    }
+    let only = given.iter().next().filter(|_| given.len() == 1).and_then(|(name, _)| given.text(name));
+    Part::text(only.unwrap_or_else(|| arguments.get().to_owned()))
+}
+
+/// A name that every client of tools takes, and that no tool before has.
+fn unique(id: &str, before: &[Skill]) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
+    let mut name: String = id.chars().map(plain).take(NAME_BYTES_MAX - 5).collect();
+    if name.starts_with(RESERVED_PREFIX) {
+        name = name.replacen('.', "_", 1);
+    }
+    if name.is_empty() {
+        MESSAGE.clone_into(&mut name);
+    }
+    let is_free = |name: &String| before.iter().all(|skill| skill.tool != *name);
+    if is_free(&name) {
+        return name;
+    }
+    let numbered = (2..=SKILLS_MAX + 1).map(|n| format!("{name}-{n}"));
+    numbered.filter(is_free).next().unwrap_or(name)
+}
+
+fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
+    let mut described = RawObject::new().with("name", tool);
+    if !skill.name.is_empty() {
+        described.set("title", &skill.name);
+    }
+    let mut description = skill.description.clone();
+    if !skill.examples.is_empty() {
+        description.push_str(&format!("\nFor example: {}", skill.examples.join(" | ")));
+    }
+    described.set("description", description.trim());
+    match schemas.get("input") {
+        Some(input) => described.set_raw("inputSchema", input.to_owned()),
+        None => described.set_raw("inputSchema", plain_schema()),
+    }
+    // Tools answer objects.
+    if schemas.object("output").is_some_and(|output| output.text("type").as_deref() == Some("object"))
+        && let Some(output) = schemas.get("output")
+    {
+        described.set_raw("outputSchema", output.to_owned());
+    }
+    described
+}
+
+fn plain_schema() -> Box<RawValue> {
+    let file = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string" },
+            "mimeType": { "type": "string" },
+            "bytes": { "type": "string", "contentEncoding": "base64" },
+            "uri": { "type": "string", "format": "uri" },
+        },
+    });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "text": { "type": "string", "description": "What to say to the agent" },
+            "data": { "type": "object", "description": "A value for the agent" },
+            "files": { "type": "array", "items": file },
+            "contextId": { "type": "string", "description": "Of an earlier answer, to go on with that conversation" },
+            "taskId": { "type": "string", "description": "Of an earlier answer that asked for more" },
+        },
+        "anyOf": [{ "required": ["text"] }, { "required": ["data"] }, { "required": ["files"] }],
+    });
+    to_raw_value(&schema).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{AgentCapabilities, AgentExtension, PartContent};
+
+    fn skill(id: &str) -> AgentSkill {
+        AgentSkill { id: id.into(), name: "Name".into(), description: "Does".into(), ..AgentSkill::default() }
+    }
+
+    fn raw(value: Value) -> Box<RawValue> {
+        to_raw_value(&value).unwrap()
+    }
+
+    fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
+        let book = Book::of(card);
+        let meta = RawObject::new().with("a2a", json!({ "contextId": "c" }));
+        book.opening(book.get(tool).unwrap(), &raw(arguments), &meta).map(|opening| opening.message)
+    }
+
+    /// Goal: every skill is a tool with a name of its own that clients take. Method: ids that aren't, and the same twice.
+    #[test]
+    fn skills_have_names() {
+        let ids = ["plain", "with space/é", "with space/é", "callboard.x", ""];
+        let book = Book::of(&AgentCard { skills: ids.map(skill).to_vec(), ..AgentCard::default() });
+        let names: Vec<&str> = book.skills.iter().map(|skill| &*skill.tool).collect();
+        assert_eq!(names, ["plain", "with_space__", "with_space__-2", "callboard_x", "message"]);
+        let tools: Vec<RawObject> = book.page.read("tools").unwrap();
+        assert_eq!(tools[0].text("title").unwrap(), "Name");
+        assert!(tools[0].object("inputSchema").unwrap().has("anyOf"));
+        let long = Book::of(&AgentCard { skills: vec![skill(&"x".repeat(500)); 2], ..AgentCard::default() });
+        assert!(long.skills.iter().all(|skill| skill.tool.len() <= NAME_BYTES_MAX));
+        let many = AgentCard { skills: vec![skill("x"); SKILLS_MAX + 1], ..AgentCard::default() };
+        assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
+    }
+
+    /// Goal: an agent without skills can be spoken to. Method: its one tool, each kind of argument, and none.
+    #[test]
+    fn plain_arguments_are_parts() {
+        let card = AgentCard::default();
+        let files =
+            json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
+        let message = said(&card, "message", json!({ "text": "hi", "data": { "n": 1 }, "files": files })).unwrap();
+        assert_eq!(message.parts.len(), 4);
+        assert!(matches!(&message.parts[2].content, PartContent::Raw(bytes) if &bytes[..] == b"hi"));
+        assert_eq!((message.parts[2].filename.as_str(), message.parts[2].media_type.as_str()), ("a.txt", "text/plain"));
+        assert!(matches!(&message.parts[3].content, PartContent::Url(url) if url == "https://x.example/b"));
+        assert_eq!((message.context_id.as_str(), message.metadata), ("c", None));
+        assert!(said(&card, "message", json!({ "contextId": "d" })).is_err());
+        assert!(said(&card, "message", json!({ "text": "a", "files": [{ "name": "x" }] })).is_err());
+    }
+
+    /// Goal: typed arguments go as a value, and as words to who takes no values; the skill is named. Method: a skill with a
+    /// schema, one without, one that takes text only.
+    #[test]
+    fn typed_arguments_are_values() {
+        let params =
+            RawObject::new().with("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
+        let schemas =
+            AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
+        let capabilities = AgentCapabilities { extensions: vec![schemas], ..AgentCapabilities::default() };
+        let text_only = AgentSkill { input_modes: vec!["text/plain".into()], ..skill("say") };
+        let card =
+            AgentCard { capabilities, skills: vec![skill("add"), skill("any"), text_only], ..AgentCard::default() };
+        let add = said(&card, "add", json!({ "text": "a" })).unwrap();
+        assert_eq!(add.parts[0].as_data().unwrap().get(), r#"{"text":"a"}"#, "its own schema");
+        assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
+        assert!(Book::of(&card).get("add").unwrap().answers_text());
+        assert!(said(&card, "any", json!({ "x": 1 })).unwrap().parts[0].as_data().is_some());
+        assert_eq!(said(&card, "say", json!({ "words": "hello" })).unwrap().parts[0].as_text(), Some("hello"));
+        assert_eq!(
+            said(&card, "say", json!({ "a": "b", "c": 1 })).unwrap().parts[0].as_text(),
+            Some(r#"{"a":"b","c":1}"#)
+        );
+    }
+}

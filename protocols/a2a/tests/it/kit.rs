@@ -160,6 +160,21 @@ impl ConcurrentHandler<Pieces> for Everything {
     }
 }
 
+/// Says again what it is told, and can do nothing else.
+pub struct OnlyEcho;
+
+impl Agent for OnlyEcho {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Echo>();
+    }
+}
+
+impl SyncHandler<Echo> for OnlyEcho {
+    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
+        message.text
+    }
+}
+
 /// Makes [`Everything`], any number of them, and sees what they do.
 pub struct Watched {
     pub seen: mpsc::Receiver<Seen>,
@@ -224,6 +239,15 @@ pub struct Served {
 impl Served {
     pub async fn start() -> Self {
         Self::with(|_| {}).await
+    }
+
+    /// With an agent whose one skill is to say again what it is told.
+    pub async fn answering() -> Self {
+        let system = System::start(1).unwrap();
+        let agent = system.spawn_with(|| OnlyEcho);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = A2aServer::new(agent, options(&listener));
+        Self::serving(listener, system, Watched::new(), server, &ListenOptions::default())
     }
 
     /// With other options.

@@ -1,12 +1,30 @@
 //! What the A2A server and client promise.
 
+mod bad_input;
+mod bad_peer;
+mod cards;
+mod golden;
 mod blocking;
+mod cards;
+mod client;
+mod client_kit;
 mod follow_up;
+mod golden;
 mod kit;
+mod leniency;
+mod methods;
 mod operations;
 mod owners;
+mod push;
+mod receiver;
+mod restart;
+mod round_trip;
+mod routes;
+mod samples;
+mod ssrf;
 mod restart;
 mod routes;
 mod streams;
 mod tenants;
 mod tongue;
+mod wire;

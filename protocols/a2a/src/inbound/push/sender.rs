@@ -54,8 +54,8 @@ enum Tried {
 pub(super) struct Sender {
     /// Over `https`, anywhere in public and in the networks that are allowed.
     safe: Way,
-    /// Over `http`, in those networks alone.
-    plain: Way,
+    /// Over `http`, in those networks alone, if there are any.
+    plain: Option<Way>,
     retry_after: Duration,
 }
 
@@ -78,8 +78,8 @@ impl Way {
 
 impl Sender {
     pub(super) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
-        let (safe, plain) = (Way::new(Egress::public(), options)?, Way::new(Egress::nowhere(), options)?);
-        Ok(Self { safe, plain, retry_after: options.retry_after })
+        let plain = (!options.allow.is_empty()).then(|| Way::new(Egress::nowhere(), options)).transpose()?;
+        Ok(Self { safe: Way::new(Egress::public(), options)?, plain, retry_after: options.retry_after })
     }
 
     /// Whether there is a way to a receiver: by what its URL says, and by what its name leads to now. A name that can't be
@@ -100,7 +100,7 @@ impl Sender {
     fn way(&self, url: &Url) -> Result<&Way, EgressError> {
         let way = match url.scheme() {
             "https" => &self.safe,
-            "http" => &self.plain,
+            "http" => self.plain.as_ref().ok_or(EgressError::Scheme)?,
             _ => return Err(EgressError::Scheme),
         };
         way.egress.check(url).map(|()| way)

@@ -1,0 +1,341 @@
+//! Cards: what they say and to whom, how they are kept, and whose they are.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use callboard_a2a::Dialect;
+use callboard_a2a::card::{Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with};
+use callboard_a2a::inbound::A2aServer;
+use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
+use callboard_rpc::Egress;
+use reqwest::{Method, Response};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::kit::{Peer, Served, named_keys, options, soon};
+use crate::receiver::Receiver;
+
+const CARD: &str = "/.well-known/agent-card.json";
+
+fn pem(der: &[u8]) -> String {
+    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", STANDARD.encode(der))
+}
+
+fn p256() -> SigningKey {
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+    SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap()
+}
+
+fn keys(key: &SigningKey) -> Jwks {
+    Jwks::parse(key.jwks().to_raw().get().as_bytes()).unwrap()
+}
+
+async fn get(peer: &Peer, path: &str) -> Response {
+    soon(peer.at("").request(Method::GET, path).send()).await.unwrap()
+}
+
+async fn read(response: Response) -> AgentCard {
+    let text = soon(response.text()).await.unwrap();
+    Dialect::read_card(&RawValue::from_string(text).unwrap()).unwrap()
+}
+
+/// A server whose cards are the same wherever it runs.
+async fn somewhere() -> Served {
+    Served::with(|options| {
+        options.base_url = "https://agents.example/".parse().unwrap();
+        options.access = named_keys();
+        options.extended = true;
+    })
+    .await
+}
+
+/// Goal: who reads 1.0 gets 1.0's card and nothing else; everybody else one that has the members of all versions. Method:
+/// snapshots of both.
+#[tokio::test]
+async fn a_card_is_in_its_readers_words() {
+    let served = somewhere().await;
+    let peer = served.client();
+    let new: Value = soon(get(&peer.with("A2A-Version", "1.0"), CARD).await.json()).await.unwrap();
+    insta::assert_json_snapshot!("card_1_0", new);
+    let mut all: Value = soon(get(&peer, CARD).await.json()).await.unwrap();
+    for version in ["1.0.1", "1.0"] {
+        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json()).await.unwrap();
+        assert_eq!(same, new, "{version}");
+    }
+    for version in ["0.3", "0.3.0", "0.1", ""] {
+        let same: Value = soon(get(&peer.with("A2A-Version", version), CARD).await.json()).await.unwrap();
+        assert_eq!(same, all, "{version}");
+    }
+    let old: Value = soon(get(&peer, "/.well-known/agent.json").await.json()).await.unwrap();
+    assert_eq!(old, all);
+    // The card for all has 1.0's members as they are, but for the schemes, which are told in both ways.
+    let (members, of_new) = (all.as_object_mut().unwrap(), new.as_object().unwrap());
+    for (name, value) in of_new.iter().filter(|(name, _)| *name != "securitySchemes") {
+        assert_eq!(members.remove(name).as_ref(), Some(value), "{name}");
+    }
+    insta::assert_json_snapshot!("card_of_older_versions", members);
+    served.stop().await;
+}
+
+/// Goal: a client that has the card isn't sent it again, and a cache knows what it depends on. Method: the headers; every
+/// form of a condition.
+#[tokio::test]
+async fn a_known_card_is_not_sent() {
+    let served = Served::with(|options| options.signer = Some(p256())).await;
+    let peer = served.client();
+    let first = get(&peer, CARD).await;
+    let header = |response: &Response, name: &str| response.headers()[name].to_str().unwrap().to_owned();
+    assert_eq!(header(&first, "vary"), "A2A-Version, Authorization");
+    assert_eq!(header(&first, "cache-control"), "public, max-age=60");
+    let (tag, modified) = (header(&first, "etag"), header(&first, "last-modified"));
+    assert!(tag.starts_with('"') && tag.len() == 66, "{tag}");
+    let other = header(&get(&peer.with("A2A-Version", "1.0"), CARD).await, "etag");
+    assert_ne!(tag, other);
+    let weak = format!("W/{tag}");
+    let several = format!("\"x\", {tag}");
+    for (name, value, status) in [
+        ("If-None-Match", &*tag, 304),
+        ("If-None-Match", &weak, 304),
+        ("If-None-Match", &several, 304),
+        ("If-None-Match", "*", 304),
+        ("If-None-Match", &other, 200),
+        ("If-None-Match", "nonsense", 200),
+        ("If-Modified-Since", &modified, 304),
+        ("If-Modified-Since", "Wed, 21 Oct 2015 07:28:00 GMT", 200),
+        ("If-Modified-Since", "nonsense", 200),
+    ] {
+        let again = get(&peer.with(name, value), CARD).await;
+        assert_eq!(again.status(), status, "{name}: {value}");
+        assert_eq!(
+            (header(&again, "etag"), header(&again, "vary")),
+            (tag.clone(), "A2A-Version, Authorization".into())
+        );
+        assert_eq!(soon(again.bytes()).await.unwrap().is_empty(), status == 304);
+    }
+    let both = peer.with("If-None-Match", &other).with("If-Modified-Since", &modified);
+    assert_eq!(get(&both, CARD).await.status(), 200, "tags count, not dates");
+    served.stop().await;
+}
+
+/// Goal: what is served verifies with the keys that are served, in every version and at every address. Method: both kinds
+/// of key.
+#[tokio::test]
+async fn served_cards_verify() {
+    let ed25519 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    let ed25519 = SigningKey::from_pem(&pem(ed25519.as_ref()).into()).unwrap();
+    for key in [p256(), ed25519] {
+        let served = Served::with(|options| {
+            options.signer = Some(key.clone());
+            options.access = named_keys();
+        })
+        .await;
+        let peer = served.client();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut east = options(&listener);
+        east.base_url = format!("http://{}/agents/east", served.address).parse().unwrap();
+        east.signer = Some(key.clone());
+        let east = A2aServer::new(served.watched.spawn(&served.system), east);
+        served.named.set([("east".to_owned(), east)].into());
+        let jwks = soon(get(&peer, "/.well-known/jwks.json").await.bytes()).await.unwrap();
+        let trusted = Jwks::parse(&jwks).unwrap();
+        assert_eq!(trusted.len(), 1);
+        for path in [CARD, "/agents/east/.well-known/agent-card.json"] {
+            for version in ["1.0", "0.3"] {
+                let card = read(get(&peer.with("A2A-Version", version), path).await).await;
+                let signed = verify(&card, &trusted).unwrap();
+                assert_eq!(signed.key_id.as_deref(), Some(key.id()));
+                let header = URL_SAFE_NO_PAD.decode(&card.signatures[0].protected).unwrap();
+                let header: Value = serde_json::from_slice(&header).unwrap();
+                let place = format!("http://{}/.well-known/jwks.json", served.address);
+                assert_eq!((&header["typ"], &header["jku"]), (&json!("JOSE"), &json!(place)));
+            }
+        }
+        served.stop().await;
+    }
+    let served = Served::start().await;
+    assert_eq!(get(&served.client(), "/.well-known/jwks.json").await.status(), 404);
+    served.stop().await;
+}
+
+fn a_card() -> AgentCard {
+    let text = r#"{"name":"Ünïcode 😀","description":"","supportedInterfaces":[{"url":"https://a.example/a2a",
+        "protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"version":"1","capabilities":{"streaming":false,
+        "extensions":[{"uri":"urn:x","params":{"small":1e-05,"big":1e16,"list":[],"text":""}}]},
+        "securityRequirements":[{"schemes":{"bearer":{}}}],"defaultInputModes":["text/plain"],"defaultOutputModes":[],
+        "skills":[{"id":"s","name":"s","description":"d","tags":[]}]}"#;
+    AgentCard::from_raw(serde_json::from_str(text).unwrap()).unwrap()
+}
+
+/// Goal: a card that was altered, or signed by another, or in a way that proves nothing, isn't trusted. Method: each
+/// alteration; headers of each kind, signed by the trusted key itself where that is possible.
+#[test]
+fn bad_signatures_are_refused() {
+    let key = p256();
+    let trusted = keys(&key);
+    let mut card = a_card();
+    assert_eq!(verify(&card, &trusted), Err(VerifyError::NotSigned));
+    sign(&mut card, &key, None).unwrap();
+    assert!(verify(&card, &trusted).is_ok());
+    assert_eq!(verify(&card, &keys(&p256())), Err(VerifyError::UnknownKey));
+    let alter: [fn(&mut AgentCard); 6] = [
+        |card| card.name.push('x'),
+        |card| card.supported_interfaces[0].url = "https://evil.example/".into(),
+        |card| card.skills[0].description.push('x'),
+        |card| card.capabilities.streaming = Some(true),
+        |card| card.security_requirements.clear(),
+        |card| card.skills[0].tags.push("x".into()),
+    ];
+    for alter in alter {
+        let mut altered = card.clone();
+        alter(&mut altered);
+        assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
+    }
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &SystemRandom::new()).unwrap();
+    let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
+    let trusted = keys(&key);
+    // What the key signs, as anybody could with it: only the header differs.
+    let payload = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"list":[],"small":0.00001,"text":""},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"defaultOutputModes":[],"description":"","name":"Ünïcode 😀","securityRequirements":[{"schemes":{"bearer":{}}}],"skills":[{"description":"d","id":"s","name":"s","tags":[]}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
+    let signed = |header: &str| {
+        let protected = URL_SAFE_NO_PAD.encode(header);
+        let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+        let made = pair.sign(&SystemRandom::new(), message.as_bytes()).unwrap();
+        let signature = URL_SAFE_NO_PAD.encode(made);
+        AgentCard { signatures: vec![AgentCardSignature { protected, signature, header: None }], ..a_card() }
+    };
+    let padded = |bytes: usize| {
+        let header = json!({ "alg": "ES256", "x": "" }).to_string();
+        header.replace("\"\"", &format!("\"{}\"", "x".repeat(bytes - header.len())))
+    };
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    for (header, expected) in [
+        (json!({ "alg": "ES256" }).to_string(), Ok(())),
+        (json!({ "alg": "ES256", "kid": key.id() }).to_string(), Ok(())),
+        (json!({ "alg": "ES256", "exp": now + 60 }).to_string(), Ok(())),
+        (padded(SIGNATURE_HEADER_BYTES_MAX), Ok(())),
+        (padded(SIGNATURE_HEADER_BYTES_MAX + 1), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "ES256", "exp": now - 1 }).to_string(), Err(VerifyError::Expired)),
+        (json!({ "alg": "ES256", "exp": "tomorrow" }).to_string(), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "ES256", "nbf": now + 60 }).to_string(), Err(VerifyError::Expired)),
+        (json!({ "alg": "ES256", "kid": "another" }).to_string(), Err(VerifyError::UnknownKey)),
+        (json!({ "alg": "none" }).to_string(), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "HS256" }).to_string(), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "es256" }).to_string(), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "EdDSA" }).to_string(), Err(VerifyError::Wrong)),
+        (json!({ "alg": "RS256" }).to_string(), Err(VerifyError::Wrong)),
+        (json!({ "alg": "ES256", "crit": ["x"], "x": 1 }).to_string(), Err(VerifyError::Unsupported)),
+        (json!({ "alg": "ES256", "b64": false }).to_string(), Err(VerifyError::Unsupported)),
+        (r#"{"alg":"none","alg":"ES256"}"#.to_owned(), Err(VerifyError::Unsupported)),
+        ("{}".to_owned(), Err(VerifyError::Unsupported)),
+        ("[]".to_owned(), Err(VerifyError::Unsupported)),
+        (String::new(), Err(VerifyError::Unsupported)),
+    ] {
+        assert_eq!(verify(&signed(&header), &trusted).map(drop), expected, "{header}");
+    }
+    // One good signature is enough; what can't be read beside it is no harm.
+    let mut several = signed(r#"{"alg":"none"}"#);
+    several.signatures.extend(signed(r#"{"alg":"ES256"}"#).signatures);
+    assert!(verify(&several, &trusted).is_ok());
+    let empty = AgentCardSignature { protected: several.signatures[1].protected.clone(), ..Default::default() };
+    assert_eq!(verify(&AgentCard { signatures: vec![empty], ..a_card() }, &trusted), Err(VerifyError::Wrong));
+}
+
+/// Goal: cards of the Python SDK verify, and it can verify ours. Method: a signature over what its canonicalisation makes of
+/// the card (its `json.dumps` wrote the text); the second signature of ours is over the same.
+#[test]
+fn pythons_signatures_count() {
+    let payload = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"small":1e-05},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"\u00dcn\u00efcode \ud83d\ude00","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
+    let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    let pair = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
+    let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
+    let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
+    assert_eq!(key.jwks().to_raw().get().matches(&x).count(), 1);
+    let message = |protected: &str| format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+    let protected = URL_SAFE_NO_PAD.encode(r#"{"kid": "k", "alg": "EdDSA", "jku": null, "typ": "JOSE"}"#);
+    let signature = URL_SAFE_NO_PAD.encode(pair.sign(message(&protected).as_bytes()));
+    let signatures = vec![AgentCardSignature { protected, signature, header: None }];
+    let theirs = AgentCard { signatures, ..a_card() };
+    let trusted = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}"}}]}}"#);
+    assert!(verify(&theirs, &Jwks::parse(trusted.as_bytes()).unwrap()).is_ok());
+    let mut ours = a_card();
+    sign(&mut ours, &key, None).unwrap();
+    let [_, second] = &*ours.signatures else { panic!("{} signatures", ours.signatures.len()) };
+    // For others alone: without a requirement of security it would be the same signature.
+    let alone = AgentCard { signatures: vec![second.clone()], ..ours.clone() };
+    assert_eq!(verify(&alone, &keys(&key)), Err(VerifyError::Unsupported));
+    // Ed25519 signs the same alike.
+    assert_eq!(second.signature, URL_SAFE_NO_PAD.encode(pair.sign(message(&second.protected).as_bytes())));
+}
+
+/// Goal: a key set that a signature names is fetched only from a host that is trusted for it, and only where connections may
+/// go. Method: a card whose signature names a place; that host trusted or not, reachable or not.
+#[tokio::test]
+async fn named_key_sets() {
+    let key = p256();
+    let served = Served::with(|options| options.signer = Some(key.clone())).await;
+    let card = read(get(&served.client(), CARD).await).await;
+    let here = Egress::public().with_loopback();
+    let hosts = ["127.0.0.1".to_owned()];
+    assert!(verify_with(&card, &Jwks::default(), &hosts, &here).await.is_ok());
+    let untrusted = verify_with(&card, &Jwks::default(), &["agents.example".to_owned()], &here).await;
+    assert_eq!(untrusted, Err(VerifyError::UnknownKey));
+    let victim = Receiver::start("127.0.0.1", &["200 OK"]).await;
+    let mut card = a_card();
+    sign(&mut card, &key, Some(&victim.url().parse().unwrap())).unwrap();
+    for (hosts, egress) in [(&hosts[..], Egress::public()), (&[], here.clone())] {
+        assert_eq!(verify_with(&card, &Jwks::default(), hosts, &egress).await, Err(VerifyError::UnknownKey));
+    }
+    assert_eq!(victim.connections(), 0);
+    // What is there is no key set.
+    assert_eq!(verify_with(&card, &Jwks::default(), &hosts, &here).await, Err(VerifyError::UnknownKey));
+    assert_eq!(victim.connections(), 1);
+    served.stop().await;
+}
+
+/// Goal: the extended card is for who shows a credential, where there is one. Method: with and without, each kind of caller,
+/// 1.0 and 0.3.
+#[tokio::test]
+async fn extended_card() {
+    let served = somewhere().await;
+    let alice = served.client().key("alice");
+    let card = alice.result("GetExtendedAgentCard", json!({})).await;
+    assert_eq!(card["capabilities"]["extendedAgentCard"], true);
+    assert!(card.get("protocolVersion").is_none());
+    let old = alice.result("agent/getAuthenticatedExtendedCard", json!({})).await;
+    assert_eq!((&old["supportsAuthenticatedExtendedCard"], &old["name"]), (&json!(true), &card["name"]));
+    let (status, over_rest) = alice.rest(Method::GET, "/extendedAgentCard", None).await;
+    assert_eq!((status, &over_rest), (200, &card));
+    let (status, _) = served.client().rest(Method::GET, "/extendedAgentCard", None).await;
+    assert_eq!(status, 401);
+    served.stop().await;
+    let served = Served::start().await;
+    assert_eq!(served.client().code("GetExtendedAgentCard", json!({})).await, -32_004);
+    served.stop().await;
+}
+
+/// Goal: a listener tells who is served there. Method: the catalogue with two agents; each entry's card is there.
+#[tokio::test]
+async fn catalogue() {
+    let served = Served::start().await;
+    let peer = served.client();
+    let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
+    assert_eq!((&empty["specVersion"], &empty["entries"]), (&json!("1.0"), &json!([])));
+    let server = |name: &str| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut options = options(&listener);
+        options.info.name = format!("the {name}");
+        A2aServer::new(served.watched.spawn(&served.system), options)
+    };
+    served.named.set([("west".to_owned(), server("west")), ("east".to_owned(), server("east"))].into());
+    let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
+    let entries = catalog["entries"].as_array().unwrap();
+    assert_eq!(entries.iter().map(|entry| &entry["name"]).collect::<Vec<_>>(), ["east", "west"]);
+    for entry in entries {
+        assert_eq!(entry["mediaType"], "application/a2a-agent-card+json");
+        let url = entry["url"].as_str().unwrap();
+        let path = url.strip_prefix(&format!("http://{}", served.address)).unwrap();
+        assert_eq!(read(get(&peer, path).await).await.name, entry["displayName"].as_str().unwrap());
+    }
+    served.stop().await;
+}

@@ -1,0 +1,347 @@
+//! Push notifications arrive: in order, in the receiver's words, with what it asked for, as long as it wants them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_a2a::inbound::{
+    A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX,
+    PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX, PUSH_WORKERS_MAX,
+};
+use callboard_runtime::{AuditEntry, MemoryAudit, Store};
+use serde_json::{Value, json};
+
+use crate::kit::{Peer, SOON, Seen, Served, given, options, said, soon};
+use crate::receiver::{Answers, Post, Receiver};
+
+/// Lets posts go to this machine, and tries again soon.
+fn here(options: &mut A2aOptions) {
+    options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
+    options.push.retry_after = Duration::from_millis(1);
+}
+
+/// Begins `book`, which asks for a name, with a configuration; the task's id.
+async fn booking(peer: &Peer, config: Value) -> String {
+    let params = json!({ "message": given("m-book", json!({}), "book"),
+        "configuration": { "taskPushNotificationConfig": config } });
+    let sent = peer.result("SendMessage", params).await;
+    assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{sent}");
+    sent["task"]["id"].as_str().unwrap().to_owned()
+}
+
+async fn answer(peer: &Peer, task: &str) {
+    let message = json!({ "messageId": "m-name", "role": "ROLE_USER", "taskId": task, "parts": [{ "text": "Ada" }] });
+    let sent = peer.result("SendMessage", json!({ "message": message })).await;
+    assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{sent}");
+}
+
+/// Waits until it holds.
+async fn until(holds: impl AsyncFn() -> bool) {
+    soon(async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+fn state(post: &Post) -> &str {
+    post.body["statusUpdate"]["status"]["state"].as_str().unwrap_or("artifact")
+}
+
+/// Goal: all that happens to a task arrives, once, in order, as 1.0 says, with the credentials and the token that the
+/// receiver asked for. Method: a task that asks, is answered and ends.
+#[tokio::test]
+async fn events_arrive_in_order() {
+    let served = Served::with(here).await;
+    let mut receiver = Receiver::start("127.0.0.1", &["204 Fine"]).await;
+    let peer = served.client();
+    let config = json!({ "url": receiver.url(), "token": "t-1",
+        "authentication": { "scheme": "Bearer", "credentials": "c-1" } });
+    let task = booking(&peer, config).await;
+    let (began, asked) = (receiver.post().await, receiver.post().await);
+    assert_eq!((state(&began), state(&asked)), ("TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"));
+    answer(&peer, &task).await;
+    let mut posts = vec![began, asked];
+    while posts.last().is_some_and(|post| state(post) != "TASK_STATE_COMPLETED") {
+        posts.push(receiver.post().await);
+    }
+    let events: Vec<_> = posts.iter().map(Post::event).collect();
+    assert!(events.is_sorted_by(|a, b| a < b), "{events:?}");
+    assert!(posts.iter().any(|post| post.body["artifactUpdate"]["artifact"]["parts"][0]["text"] == "booked for Ada"));
+    for post in &posts {
+        assert_eq!(post.header("content-type"), Some("application/a2a+json"));
+        assert_eq!(post.header("a2a-version"), Some("1.0"));
+        assert_eq!(post.header("authorization"), Some("Bearer c-1"));
+        assert_eq!(post.header("x-a2a-notification-token"), Some("t-1"));
+        let told = post.body.as_object().unwrap().values().next().unwrap();
+        assert_eq!(told["taskId"], *task);
+    }
+    assert_eq!(receiver.waiting(), 0);
+    served.stop().await;
+}
+
+/// Goal: receivers of older versions get the task as it is, in their words. Method: a configuration of each, on a task that
+/// asks and is answered.
+#[tokio::test]
+async fn older_versions_get_the_task() {
+    let served = Served::with(here).await;
+    let peer = served.client();
+    for (method, version, kind) in
+        [("tasks/pushNotificationConfig/set", "0.3", json!("task")), ("tasks/pushNotification/set", "0.1", Value::Null)]
+    {
+        let mut receiver = Receiver::start("127.0.0.1", &["200 OK"]).await;
+        let task = booking(&peer, json!({ "url": "https://nobody.invalid/" })).await;
+        let id = if version == "0.1" { "id" } else { "taskId" };
+        let config = json!({ id: task, "pushNotificationConfig": { "url": receiver.url() } });
+        let set = peer.result(method, config).await;
+        assert_eq!(set["pushNotificationConfig"]["url"], receiver.url(), "{set}");
+        answer(&peer, &task).await;
+        let mut post = receiver.post().await;
+        while post.body["status"]["state"] != "completed" {
+            post = receiver.post().await;
+        }
+        assert_eq!((&post.body["id"], &post.body["kind"]), (&json!(task), &kind), "{}", post.body);
+        assert_eq!(post.header("content-type"), Some("application/json"));
+        assert_eq!(post.header("a2a-version"), Some(version));
+    }
+    served.stop().await;
+}
+
+/// Goal: what a receiver doesn't take is posted again, and nothing overtakes it. Method: a receiver that refuses twice.
+#[tokio::test]
+async fn refused_posts_come_again() {
+    let served = Served::with(here).await;
+    let peer = served.client();
+    let answers = ["500 Oh", "503 Busy\r\nRetry-After: 0", "200 OK"];
+    let mut receiver = Receiver::start("127.0.0.1", &answers).await;
+    let task = booking(&peer, json!({ "url": receiver.url() })).await;
+    answer(&peer, &task).await;
+    let mut events = Vec::new();
+    loop {
+        let post = receiver.post().await;
+        events.push(post.event());
+        if state(&post) == "TASK_STATE_COMPLETED" {
+            break;
+        }
+    }
+    assert!(events[0] == events[1] && events[1] == events[2], "{events:?}");
+    assert!(events[2..].is_sorted_by(|a, b| a < b), "{events:?}");
+    served.stop().await;
+}
+
+/// Goal: a receiver that wants no more gets no more, and its configuration is gone. Method: one that answers 410.
+#[tokio::test]
+async fn gone_is_gone() {
+    let served = Served::with(here).await;
+    let peer = served.client();
+    let mut receiver = Receiver::start("127.0.0.1", &["410 Gone"]).await;
+    let task = booking(&peer, json!({ "id": "c", "url": receiver.url() })).await;
+    receiver.post().await;
+    let config = json!({ "taskId": task, "id": "c" });
+    let is_gone = async || peer.rpc("GetTaskPushNotificationConfig", config.clone()).await["error"]["code"] == -32001;
+    until(is_gone).await;
+    answer(&peer, &task).await;
+    assert_eq!(receiver.waiting(), 0);
+    served.stop().await;
+}
+
+/// Goal: an event that nobody takes is given up and put on record, and after so many in a row the receiver is left alone.
+/// Method: one that always refuses, and a task with more events.
+#[tokio::test]
+async fn a_dead_receiver_is_left_alone() {
+    let audit = Arc::new(MemoryAudit::default());
+    let store = Store { audit: audit.clone(), ..Store::in_memory() };
+    let served = Served::with(|options| {
+        here(options);
+        options.tasks.store = Some(store);
+    })
+    .await;
+    let peer = served.client();
+    let receiver = Receiver::start("127.0.0.1", &["500 Never"]).await;
+    let count = PUSH_DROPPED_IN_A_ROW_MAX + 5;
+    let params = json!({ "message": given("m", json!({ "count": count }), "pieces"),
+        "configuration": { "taskPushNotificationConfig": { "url": receiver.url() } } });
+    peer.result("SendMessage", params).await;
+    let dropped = || -> Vec<AuditEntry> {
+        audit.entries().into_iter().filter(|entry| entry.event == "a2a.push_dropped").collect()
+    };
+    until(async || dropped().len() >= PUSH_DROPPED_IN_A_ROW_MAX as usize).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let entries = dropped();
+    assert_eq!(entries.len(), PUSH_DROPPED_IN_A_ROW_MAX as usize);
+    assert_eq!(receiver.waiting(), (PUSH_DROPPED_IN_A_ROW_MAX * (1 + PUSH_RETRIES_MAX)) as usize);
+    assert_eq!((entries[0].peer.as_deref(), entries[0].outcome.as_deref()), (Some("127.0.0.1"), Some("refused")));
+    served.stop().await;
+}
+
+/// Goal: another process goes on with what is kept. Method: a receiver that refuses until the first server has stopped; a
+/// second one with the same store.
+#[tokio::test]
+async fn a_restart_loses_nothing() {
+    let store = Store::in_memory();
+    let served = Served::with(|options| {
+        here(options);
+        options.push.retry_after = SOON;
+        options.tasks.store = Some(store.clone());
+    })
+    .await;
+    let mut receiver = Receiver::start("127.0.0.1", &["500 Not yet", "200 OK"]).await;
+    let task = booking(&served.client(), json!({ "id": "c", "url": receiver.url() })).await;
+    let before = receiver.post().await;
+    served.stop().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut again = options(&listener);
+    here(&mut again);
+    again.tasks.store = Some(store);
+    let (system, watched) = (callboard_runtime::System::start(1).unwrap(), crate::kit::Watched::new());
+    let server = A2aServer::new(watched.spawn(&system), again);
+    let served = Served::serving(listener, system, watched, server, &ListenOptions::default());
+    let after = receiver.post().await;
+    assert_eq!(after.event(), before.event());
+    let kept = served.client().result("GetTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
+    assert_eq!(kept["url"], receiver.url());
+    served.stop().await;
+}
+
+/// Goal: configurations are kept, found, listed by pages, replaced and forgotten; without an id the latest is meant. Method:
+/// a task that has ended.
+#[tokio::test]
+async fn configurations_are_kept() {
+    let served = Served::with(here).await;
+    let peer = served.client();
+    let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+    let task = &sent["task"]["id"];
+    let url = |n: usize| format!("https://hook.invalid/{n}");
+    for n in 0..PUSH_CONFIGS_MAX {
+        let config = json!({ "taskId": task, "id": format!("c{n:02}"), "url": url(n), "token": "t" });
+        let made = peer.result("CreateTaskPushNotificationConfig", config.clone()).await;
+        assert_eq!(made, config);
+    }
+    let one_more = json!({ "taskId": task, "id": "over", "url": url(0) });
+    assert_eq!(peer.code("CreateTaskPushNotificationConfig", one_more).await, -32_602);
+    let replaced = json!({ "taskId": task, "id": "c03", "url": url(99) });
+    peer.result("CreateTaskPushNotificationConfig", replaced.clone()).await;
+    let get = |id: &str| peer.rpc("GetTaskPushNotificationConfig", json!({ "taskId": task, "id": id }));
+    assert_eq!(get("c03").await["result"], replaced);
+    let latest = peer.result("tasks/pushNotificationConfig/get", json!({ "id": task })).await;
+    assert_eq!(latest["pushNotificationConfig"]["url"], url(99));
+    let mut found = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = json!({ "taskId": task, "pageSize": 5, "pageToken": token });
+        let page = peer.result("ListTaskPushNotificationConfigs", page).await;
+        let configs = page["configs"].as_array().unwrap();
+        assert!(configs.len() <= 5);
+        found.extend(configs.iter().map(|config| config["id"].as_str().unwrap().to_owned()));
+        token = page["nextPageToken"].as_str().unwrap_or_default().to_owned();
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, (0..PUSH_CONFIGS_MAX).map(|n| format!("c{n:02}")).collect::<Vec<_>>());
+    let delete = json!({ "taskId": task, "id": "c03" });
+    for _ in 0..2 {
+        peer.result("DeleteTaskPushNotificationConfig", delete.clone()).await;
+    }
+    assert_eq!(get("c03").await["error"]["code"], -32_001);
+    served.stop().await;
+}
+
+/// Goal: what fits no header, or is too long, is refused. Method: each limit and one more; line breaks.
+#[tokio::test]
+async fn limits() {
+    let served = Served::with(here).await;
+    let peer = served.client();
+    let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+    let task = &sent["task"]["id"];
+    let url = |bytes: usize| format!("{:x<bytes$}", "https://hook.invalid/");
+    let at = |n: usize| "x".repeat(n);
+    let credentials = |text: &str| json!({ "authentication": { "scheme": "Bearer", "credentials": text } });
+    let rows = [
+        (json!({ "id": at(PUSH_ID_BYTES_MAX) }), true),
+        (json!({ "id": at(PUSH_ID_BYTES_MAX + 1) }), false),
+        (json!({ "id": "a\u{1}b" }), false),
+        (json!({ "url": url(PUSH_URL_BYTES_MAX) }), true),
+        (json!({ "url": url(PUSH_URL_BYTES_MAX + 1) }), false),
+        (json!({ "url": "" }), false),
+        (json!({ "token": at(PUSH_SECRET_BYTES_MAX) }), true),
+        (json!({ "token": at(PUSH_SECRET_BYTES_MAX + 1) }), false),
+        (json!({ "token": "a\r\nX-Evil: 1" }), false),
+        (credentials(&at(PUSH_SECRET_BYTES_MAX)), true),
+        (credentials(&at(PUSH_SECRET_BYTES_MAX + 1)), false),
+        (credentials("a\nb"), false),
+        (json!({ "authentication": { "scheme": "Bea rer", "credentials": "c" } }), false),
+        (json!({ "authentication": { "scheme": "Bearer\r\nX: ", "credentials": "c" } }), false),
+    ];
+    for (change, fits) in rows {
+        let mut config = json!({ "taskId": task, "id": "c", "url": "https://hook.invalid/" });
+        for (name, value) in change.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        let answer = peer.rpc("CreateTaskPushNotificationConfig", config).await;
+        let code = if fits { Value::Null } else { json!(-32_602) };
+        assert_eq!(answer["error"]["code"], code, "{change}: {answer}");
+        // Nothing of a secret is said back in an error.
+        assert!(fits || !answer.to_string().contains("Evil"), "{answer}");
+    }
+    served.stop().await;
+}
+
+/// Goal: who deletes a configuration gets nothing more of a task that goes on. Method: delete while it waits.
+#[tokio::test]
+async fn deleted_is_deleted() {
+    let mut served = Served::with(here).await;
+    let peer = served.client();
+    let mut receiver = Receiver::start("127.0.0.1", &["200 OK"]).await;
+    let params = json!({ "message": given("m", json!({}), "linger"), "configuration": { "returnImmediately": true,
+        "taskPushNotificationConfig": { "id": "c", "url": receiver.url() } } });
+    let sent = peer.result("SendMessage", params).await;
+    assert_eq!(served.watched.event().await, Seen::Began);
+    // That it works, and what it says of it.
+    for _ in 0..2 {
+        assert_eq!(state(&receiver.post().await), "TASK_STATE_WORKING");
+    }
+    let task = &sent["task"]["id"];
+    peer.result("DeleteTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
+    served.watched.go_on.send(true).unwrap();
+    let is_over = async || {
+        let task = peer.result("GetTask", json!({ "id": task })).await;
+        task["status"]["state"] == "TASK_STATE_COMPLETED"
+    };
+    until(is_over).await;
+    assert_eq!(receiver.waiting(), 0);
+    served.stop().await;
+}
+
+/// Goal: so many configurations are worked on at once, and no more; room that becomes free is given out. Method: tasks that
+/// wait, each with as many as it may have, to a receiver that can't be looked up.
+#[tokio::test]
+async fn workers_are_bounded() {
+    let mut served = Served::with(|options| {
+        options.push.lookup = Some(Answers::new(&[None]));
+        options.push.retry_after = SOON * 10;
+    })
+    .await;
+    let peer = served.client();
+    let mut tasks = Vec::new();
+    for n in 0..=PUSH_WORKERS_MAX / PUSH_CONFIGS_MAX {
+        let message = given(&format!("m-{n}"), json!({}), "linger");
+        let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        tasks.push(peer.result("SendMessage", params).await["task"]["id"].clone());
+        assert_eq!(served.watched.event().await, Seen::Began);
+    }
+    let last = tasks.pop().unwrap();
+    let config = |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
+    for task in &tasks {
+        for n in 0..PUSH_CONFIGS_MAX {
+            peer.result("CreateTaskPushNotificationConfig", config(task, n)).await;
+        }
+    }
+    let over = peer.rpc("CreateTaskPushNotificationConfig", config(&last, 0)).await;
+    assert_eq!(over["error"]["data"][0]["reason"], "OVERLOADED", "{over}");
+    // One of those that are there may be replaced.
+    peer.result("CreateTaskPushNotificationConfig", config(&tasks[0], 0)).await;
+    peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0)).await;
+    peer.result("CreateTaskPushNotificationConfig", config(&last, 0)).await;
+    served.stop().await;
+}
