@@ -4,9 +4,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
+use callboard::message::{Artifact, Content};
 use callboard::rpc::{Access, KeyRing, KeyStore};
 use callboard::store::{SqlStore, StoreOptions};
-use callboard::{Agent, Artifact, ConcurrentHandler, Content, Cx, Handlers, Message, System};
+use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, System};
 use reqwest::Response;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
@@ -131,7 +132,8 @@ impl Served {
     /// The task that a message begins, or had begun.
     async fn begin(&self, key: &SecretString, skill: &str, once: &str) -> Value {
         let metadata = json!({ "skill": skill, "callboard/key": once });
-        let message = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "{}" }], "metadata": metadata });
+        let message =
+            json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "{}" }], "metadata": metadata });
         let configuration = json!({ "returnImmediately": true });
         let begun = self.ask(key, "SendMessage", json!({ "message": message, "configuration": configuration })).await;
         assert!(begun["result"]["task"]["id"].is_string(), "{begun}");
@@ -188,7 +190,10 @@ async fn tasks_outlive_their_process() {
     assert_eq!(texts, ["so far", "done"]);
     let failed = second.until(&ann, &once, |task| state(task) == "TASK_STATE_FAILED").await;
     assert!(failed["status"].to_string().contains("whether the agent acted is unknown"), "{failed}");
-    assert_eq!((&failed["artifacts"][0]["artifactId"], &failed["history"][0]["messageId"]), (&json!("draft"), &json!("m")));
+    assert_eq!(
+        (&failed["artifacts"][0]["artifactId"], &failed["history"][0]["messageId"]),
+        (&json!("draft"), &json!("m"))
+    );
     for id in [&repeat, &once] {
         assert_eq!(second.ask(&bob, "GetTask", json!({ "id": id })).await["error"]["code"], -32001);
     }
