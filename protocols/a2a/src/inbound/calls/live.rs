@@ -154,23 +154,6 @@ struct Waiting {
     answer: oneshot::Sender<Result<Answer, Failure>>,
 }
 
-/// Lets go of a task whose work is dropped: its thread ends, because its server does.
-struct LettingGo(Option<(Arc<Core>, Lease)>);
-
-impl Drop for LettingGo {
-    fn drop(&mut self) {
-        let Some((core, lease)) = self.0.take() else { return };
-        match core.keeper.get().cloned() {
-            Some(elsewhere) => drop(elsewhere.spawn(async move {
-                core.release(&lease, Released::Interrupted).await;
-                core.is_gone(&lease);
-            })),
-            // The store is this server's only: nobody goes on.
-            None => core.is_gone(&lease),
-        }
-    }
-}
-
 struct Worker {
     core: Arc<Core>,
     lease: Lease,
@@ -190,7 +173,6 @@ struct Worker {
 impl Worker {
     async fn live(mut self, mut happening: mpsc::Receiver<Event>, work: Work, expiry: Instant) {
         let core = self.core.clone();
-        let mut letting_go = LettingGo(Some((core.clone(), self.lease.clone())));
         let mut has_expired = false;
         {
             let mut work = work;
@@ -219,7 +201,6 @@ impl Worker {
         } else if !self.is_over() {
             core.release(&self.lease, Released::Interrupted).await;
         }
-        letting_go.0 = None;
         core.is_gone(&self.lease);
     }
 

@@ -30,7 +30,6 @@ use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -89,8 +88,7 @@ struct Core {
     live: Mutex<HashMap<TaskId, Live>>,
     /// Another number each time that one of them runs here no more.
     gone: watch::Sender<u64>,
-    /// Where its tasks are looked after.
-    keeper: OnceLock<Handle>,
+    keeper: OnceLock<()>,
     stopped: CancellationToken,
 }
 

@@ -26,7 +26,7 @@ pub(super) fn start(core: &Arc<Core>) {
     if core.is_shared
         && core.keeper.get().is_none()
         && let Ok(runtime) = Handle::try_current()
-        && core.keeper.set(runtime.clone()).is_ok()
+        && core.keeper.set(()).is_ok()
     {
         runtime.spawn(keep(Arc::downgrade(core)));
     }
