@@ -39,6 +39,8 @@ pub(super) struct Sent {
     pub(super) live: Option<LiveTask>,
     /// The message began it.
     pub(super) is_new: bool,
+    /// The message had begun it before: it has the same key.
+    pub(super) begun_before: bool,
     /// There is nothing to wait for: the task had the message before.
     pub(super) is_again: bool,
 }
@@ -82,14 +84,14 @@ impl Core {
         match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
             Begun::Again(task) => {
                 let live = self.live.get(&task.id);
-                Ok(Sent { task, live, is_new: false, is_again: true })
+                Ok(Sent { task, live, is_new: false, begun_before: true, is_again: false })
             }
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
                 let work = work(callee, &task, picked.arguments, call);
                 let live = self.run(task.clone(), lease, false, work);
-                Ok(Sent { live: Some(live), task, is_new: true, is_again: false })
+                Ok(Sent { live: Some(live), task, is_new: true, begun_before: false, is_again: false })
             }
         }
     }
