@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Artifact, RawObject};
+use callboard_message::{Abilities, Artifact, RawObject, TaskState};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::caller::{TaskCaller, Telling};
 use self::worker::{Done, Worker};
-use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskId, TaskStep, Tasks};
+use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
 use crate::journal::JournalError;
 
@@ -31,6 +31,8 @@ pub const TASK_QUESTIONS_MAX: usize = 64;
 const EVENTS_WAITING_MAX: usize = 64;
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
+/// Ended tasks that are forgotten at once to make room.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// How long a stop waits for tasks to be let go of.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -81,6 +83,8 @@ pub struct LiveOptions {
     pub is_shared: bool,
     /// A task that has ended stays at hand until its time is over, and is forgotten then.
     pub stays: bool,
+    /// Where too many are kept, a new task takes the place of its owner's oldest that have ended.
+    pub makes_room: bool,
     /// How artifacts of mid-call are kept. Without it they are dropped: the reply holds all.
     pub artifacts: Option<Artifacts>,
 }
@@ -97,20 +101,53 @@ impl LiveTasks {
     ///
     /// # Errors
     /// As of [`Tasks::begin`].
-    pub async fn keep(&self, new: NewTask) -> Result<Begun, TaskError> {
+    pub async fn keep(self: &Arc<Self>, new: NewTask) -> Result<Begun, TaskError> {
         if !self.options.is_shared {
             // In memory it is done at once.
-            return self.tasks.begin(new).await;
+            return self.begin(new).await;
         }
-        let (store, (begun, was_begun)) = (self.tasks.clone(), oneshot::channel());
+        let (all, (begun, was_begun)) = (self.clone(), oneshot::channel());
         tokio::spawn(async move {
-            if let Err(Ok(Begun::New(_, lease))) = begun.send(begin_surely(&*store, new).await)
-                && let Err(error) = store.release(&lease, Released::Waits).await
-            {
-                tracing::warn!(task = %lease.task, %error, "a task that nobody waits for wasn't let go of");
+            if let Err(Ok(Begun::New(_, lease))) = begun.send(all.begin(new).await) {
+                all.release(&lease, Released::Waits).await;
             }
         });
         was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
+    }
+
+    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
+        if !self.options.makes_room {
+            return begin_surely(&*self.tasks, new).await;
+        }
+        let owner = new.owner.clone();
+        match begin_surely(&*self.tasks, new.clone()).await {
+            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. }))) => {
+                if self.make_room(owner).await == 0 {
+                    return Err(error);
+                }
+                begin_surely(&*self.tasks, new).await
+            }
+            other => other,
+        }
+    }
+
+    /// Forgets the oldest ended tasks of an owner, and answers how many those were.
+    async fn make_room(&self, owner: TaskOwner) -> usize {
+        let states = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
+        let ended =
+            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
+        match self.tasks.list(ended, 0, FORGOTTEN_AT_ONCE).await {
+            Ok((tasks, _)) => {
+                for task in &tasks {
+                    self.forget(&task.id).await;
+                }
+                tasks.len()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no look at which tasks could make room");
+                0
+            }
+        }
     }
 
     /// Has a task run here, in a tokio task of its own.

@@ -73,7 +73,7 @@ impl Core {
             return Ok(Vec::new());
         }
         let filter = TaskFilter {
-            scope: Some(self.scope.clone()),
+            scope: Some(self.live.scope.clone()),
             owner: Some(who.owner()),
             states: request.status.map(kept_as).unwrap_or_default(),
             since: request.status_timestamp_after,
