@@ -71,7 +71,8 @@ pub struct LiveTasks {
     live: Mutex<HashMap<TaskId, LiveTask>>,
     /// Another number each time that one of them runs here no more.
     gone: watch::Sender<u64>,
-    keeper: OnceLock<()>,
+    /// Where they are looked after, once they are.
+    keeper: OnceLock<tokio::runtime::Handle>,
     stopped: CancellationToken,
 }
 
@@ -164,17 +165,17 @@ impl LiveTasks {
         let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, telling, artifacts);
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
         let handle = LiveTask { events, seen: watched, lease: lease.clone(), delivering };
-        // Locked before it runs: it takes itself out when it ends.
-        let mut live = self.live();
-        let all = self.clone();
+        // Before it runs: it takes itself out when it ends.
+        self.live().insert(id, handle.clone());
+        let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };
         tokio::spawn(async move {
-            let done = worker.run(happening, work, expiry, &all.stopped).await;
+            let done = worker.run(happening, work, expiry, &here.all.stopped).await;
             // Whoever still waits for an answer hears that there is none; the task stays in sight as long as it is here.
             let _seen = worker.into_seen();
-            all.after(done, &lease, expiry).await;
-            all.is_gone(&lease);
+            here.all.after(done, &lease, expiry).await;
+            here.lease = None;
+            here.all.is_gone(&lease);
         });
-        live.insert(id, handle.clone());
         handle
     }
 
@@ -242,6 +243,27 @@ impl LiveTasks {
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, LiveTask>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task is here. Dropped with it, the work on it is let go of: its thread ends, because the server does that it belongs to.
+struct Here {
+    all: Arc<LiveTasks>,
+    lease: Option<Lease>,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let all = self.all.clone();
+        match all.keeper.get().cloned() {
+            Some(elsewhere) => drop(elsewhere.spawn(async move {
+                all.release(&lease, Released::Interrupted).await;
+                all.is_gone(&lease);
+            })),
+            // The store is this server's only: nobody goes on.
+            None => all.is_gone(&lease),
+        }
     }
 }
 
