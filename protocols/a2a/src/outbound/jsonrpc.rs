@@ -71,7 +71,6 @@ pub(super) fn read(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue
     let is_ours = response.id.as_ref().is_none_or(|theirs| theirs.as_json().trim_matches('"') == id.as_json());
     match response.outcome {
         _ if !is_ours => Err(PeerError::Protocol("the agent answered another request".into())),
-        Ok(_) if response.id.is_none() => Err(PeerError::Protocol("the agent's answer has no id".into())),
         Ok(result) => Ok(result.to_owned()),
         Err(error) => Err(PeerError::Agent(AgentError::new(Dialect::read_error(&error), Some(error.code)))),
     }

@@ -1,6 +1,7 @@
 //! What the A2A server and client promise.
 
 mod bad_input;
+mod bad_peer;
 mod blocking;
 mod cards;
 mod client;
