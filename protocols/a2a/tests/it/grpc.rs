@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{self, TaskState, part, send_message_response, stream_response};
-use callboard_a2a::grpc::{GrpcServing, serve};
+use callboard_a2a::grpc::{GRPC_STREAMS_MAX, GrpcServing, serve};
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions};
 use callboard_a2a::wire::AgentExtension;
-use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
@@ -300,10 +299,32 @@ async fn refusals() {
     served.named.set([("west".to_owned(), west)].into());
     assert!(soon(client.send_message(knowing(Request::new(elsewhere)))).await.is_ok());
     let long = |bytes: usize| message("m", "echo", &"x".repeat(bytes));
-    let overhead = long(0).encoded_len() + 8;
-    assert!(soon(client.send_message(knowing(Request::new(long(32 * 1024))))).await.is_ok());
-    let over = soon(client.send_message(knowing(Request::new(long(64 * 1024 + 1 - overhead + 8))))).await.unwrap_err();
-    assert!(matches!(over.code(), Code::OutOfRange | Code::InvalidArgument), "{over}");
+    assert!(soon(client.send_message(knowing(Request::new(long(63 * 1024))))).await.is_ok());
+    let over = soon(client.send_message(knowing(Request::new(long(64 * 1024))))).await.unwrap_err();
+    assert_eq!(over.code(), Code::OutOfRange, "{over}");
+    serving.stop().await;
+    served.stop().await;
+}
+
+/// Goal: so many calls of one connection are under way at once, and the next one waits. Method: calls that wait until they
+/// are let go.
+#[tokio::test]
+async fn calls_of_a_connection() {
+    let (mut served, serving, client) = start(|_| {}).await;
+    let calls: Vec<_> = (0..=GRPC_STREAMS_MAX)
+        .map(|n| {
+            let mut client = client.clone();
+            tokio::spawn(async move { client.send_message(message(&format!("m-{n}"), "linger", "")).await })
+        })
+        .collect();
+    for _ in 0..GRPC_STREAMS_MAX {
+        assert_eq!(served.watched.event().await, Seen::Began);
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(200), served.watched.event()).await.is_err());
+    served.watched.go_on.send(true).unwrap();
+    for call in calls {
+        soon(call).await.unwrap().unwrap();
+    }
     serving.stop().await;
     served.stop().await;
 }
