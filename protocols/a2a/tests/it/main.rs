@@ -2,8 +2,6 @@
 
 mod bad_input;
 mod bad_peer;
-mod cards;
-mod golden;
 mod blocking;
 mod cards;
 mod client;
@@ -22,8 +20,6 @@ mod round_trip;
 mod routes;
 mod samples;
 mod ssrf;
-mod restart;
-mod routes;
 mod streams;
 mod tenants;
 mod tongue;
