@@ -191,7 +191,8 @@ impl A2aService for Service {
         request: Request<proto::DeleteTaskPushNotificationConfigRequest>,
     ) -> Result<Response<()>, Status> {
         let who = self.admit(&request)?;
-        let params = to_json::<protojson::DeleteTaskPushNotificationConfigRequest>(request.get_ref()).map_err(unread)?;
+        let params =
+            to_json::<protojson::DeleteTaskPushNotificationConfigRequest>(request.get_ref()).map_err(unread)?;
         let operation = Operation::DeleteTaskPushNotificationConfig;
         self.direct.answer(who, operation, &params).await.map_err(|error| of_error(&error))?;
         Ok(Response::new(()))

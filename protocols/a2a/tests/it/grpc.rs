@@ -187,9 +187,15 @@ async fn push_configurations() {
     };
     assert_eq!(soon(client.get_task_push_notification_config(of())).await.unwrap().into_inner(), config);
     let all = proto::ListTaskPushNotificationConfigsRequest { task_id: task.id.clone(), ..Default::default() };
-    assert_eq!(soon(client.list_task_push_notification_configs(all)).await.unwrap().into_inner().configs, [config.clone()]);
-    let delete =
-        proto::DeleteTaskPushNotificationConfigRequest { task_id: task.id.clone(), id: "c".into(), ..Default::default() };
+    assert_eq!(
+        soon(client.list_task_push_notification_configs(all)).await.unwrap().into_inner().configs,
+        [config.clone()]
+    );
+    let delete = proto::DeleteTaskPushNotificationConfigRequest {
+        task_id: task.id.clone(),
+        id: "c".into(),
+        ..Default::default()
+    };
     soon(client.delete_task_push_notification_config(delete)).await.unwrap();
     let gone = soon(client.get_task_push_notification_config(of())).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound);
@@ -279,7 +285,8 @@ async fn refusals() {
         request
     };
     assert!(soon(client.send_message(knowing(Request::new(echo())))).await.is_ok());
-    for (version, served) in [("1.0", true), ("1.0.1", true), ("", true), ("0.3", false), ("2.0", false), ("x", false)] {
+    for (version, served) in [("1.0", true), ("1.0.1", true), ("", true), ("0.3", false), ("2.0", false), ("x", false)]
+    {
         let answer = soon(client.send_message(knowing(with("a2a-version", version, echo())))).await;
         assert_eq!(answer.is_ok(), served, "{version}");
         assert!(answer.err().is_none_or(|status| has_detail(&status, "VERSION_NOT_SUPPORTED")), "{version}");
