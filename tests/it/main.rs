@@ -3,6 +3,8 @@
 // The binary in a home of its own, guards that end its processes, clinics to ask.
 mod kit;
 
+// Every MCP client before every A2A agent, every A2A client before every MCP server.
+mod a2a_matrix;
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
 // `callboard check`: every mistake of a topology, with its place.
