@@ -4,6 +4,7 @@
 //! them to libFuzzer where there is one. Beside these promises: no panic, no loop without end, no memory beyond the
 //! limits.
 
+mod a2a;
 mod framing;
 mod message;
 mod places;
@@ -18,6 +19,9 @@ pub struct Target {
 
 /// All targets. (A WebSocket's text is one message: `envelope`.)
 pub const TARGETS: &[Target] = &[
+    Target { name: "a2a_answer", run: a2a::answer },
+    Target { name: "a2a_card", run: a2a::card },
+    Target { name: "a2a_request", run: a2a::request },
     Target { name: "envelope", run: message::envelope },
     Target { name: "batch", run: message::batch },
     Target { name: "id", run: message::id },

@@ -6,6 +6,8 @@ const DAY_S: u64 = 86_400;
 /// In the calendar that begins with March, so that a leap day is a year's last: days of four centuries, and before 1970.
 const DAYS_OF_ERA: u64 = 146_097;
 const DAYS_BEFORE_1970: u64 = 719_468;
+/// The last second that has a text, from 1970 on: the end of the year 9999.
+pub const SECOND_MAX: u64 = 253_402_300_799;
 
 /// In UTC with milliseconds, for example `2026-11-22T13:20:00.250Z`. What is before 1970 is its first moment.
 pub fn rfc3339(time: SystemTime) -> String {
@@ -56,8 +58,8 @@ pub fn read_rfc3339(text: &str) -> Option<SystemTime> {
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * month + 2) / 5 + day - 1;
     let days = (era * DAYS_OF_ERA + day_of_era).checked_sub(DAYS_BEFORE_1970)?;
     let seconds = days * DAY_S + hour * 3_600 + minute * 60 + second;
-    let since = Duration::new(seconds.checked_add_signed(-offset_s(offset)?)?, nanos);
-    UNIX_EPOCH.checked_add(since)
+    let seconds = seconds.checked_add_signed(-offset_s(offset)?).filter(|seconds| *seconds <= SECOND_MAX)?;
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
 }
 
 /// Numbers of so many digits each, a separator between them.
@@ -147,10 +149,12 @@ mod tests {
             "1969-12-31T23:59:59Z",
             "0000-01-01T00:00:00Z",
             "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:60Z",
             "２026-07-28T10:30:00Z",
         ] {
             assert_eq!(read_rfc3339(text), None, "{text}");
         }
-        assert!(read_rfc3339("9999-12-31T23:59:60Z").is_some());
+        assert_eq!(read_rfc3339("9999-12-31T23:59:59Z"), UNIX_EPOCH.checked_add(Duration::from_secs(SECOND_MAX)));
+        assert_eq!(read_rfc3339("2026-12-31T23:59:60Z"), read_rfc3339("2027-01-01T00:00:00Z"));
     }
 }

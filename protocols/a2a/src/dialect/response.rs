@@ -206,7 +206,12 @@ impl Dialect {
         let object = object.object("error").unwrap_or(object);
         let details = object.get("details").or_else(|| object.get("data")).map(details).unwrap_or_default();
         let of_code = object.read::<i64>("code").and_then(ErrorKind::of_code);
-        let of_status = || ErrorKind::ALL.into_iter().find(|kind| kind.http() == status && status != 400);
+        let grpc = object.text("status").unwrap_or_default();
+        let mut fitting = ErrorKind::ALL.into_iter().rev().filter(|kind| kind.http() == status);
+        let of_status = || match status {
+            400 => Some(ErrorKind::InvalidParams),
+            _ => fitting.clone().find(|kind| kind.grpc() == grpc).or_else(|| fitting.next()),
+        };
         let message = object.text("message").or_else(|| object.text("detail"))?;
         Some(read_error(of_code.or_else(of_status), message, details))
     }

@@ -62,7 +62,7 @@ impl Head {
 
     /// Who asks, in that dialect.
     pub(super) fn who(&self, dialect: Dialect) -> Who {
-        Who { principal: self.principal.clone(), dialect, trace: self.trace }
+        Who { principal: self.principal.clone(), dialect, trace: self.trace, hops: 0 }
     }
 }
 

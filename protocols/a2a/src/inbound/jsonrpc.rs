@@ -34,7 +34,7 @@ pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, b
         // In the newest dialect's words: what was meant is unknown.
         return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
     };
-    let exchange = Exchange { door, head, binding, dialect, busy };
+    let exchange = Exchange { door, request, head, binding, dialect, busy };
     exchange.perform(|| Asked::read(dialect, operation, params)).await
 }
 

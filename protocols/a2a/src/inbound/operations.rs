@@ -130,9 +130,17 @@ fn most(history: Option<i32>) -> Option<u32> {
     history.and_then(|length| u32::try_from(length).ok())
 }
 
-/// The words for the answer. 0.1 and 0.3 share methods that name a task: the task decides.
-pub(super) async fn words(server: &Server, who: Who, asked: &Asked) -> Who {
+/// The member of a message's metadata that says how many agents its call has passed through. Others need not know it.
+const HOPS: &str = "callboard/hops";
+
+/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which words
+/// the answer has.
+pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
     let (operation, id) = match asked {
+        Asked::Send(SendMessageRequest { message, .. }) | Asked::Stream(SendMessageRequest { message, .. }) => {
+            let hops = message.metadata.as_ref().and_then(|metadata| metadata.read::<u64>(HOPS)).unwrap_or_default();
+            return Who { hops: u16::try_from(hops).unwrap_or(u16::MAX), ..who };
+        }
         Asked::Get(asked) => (Operation::GetTask, &asked.id),
         Asked::Cancel(asked) => (Operation::CancelTask, &asked.id),
         Asked::Subscribe(asked) => (Operation::SubscribeToTask, &asked.id),

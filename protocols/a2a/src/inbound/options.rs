@@ -37,8 +37,8 @@ pub const KEEP_ALIVE_COMMENT_DEFAULT: Duration = Duration::from_secs(15);
 pub struct A2aOptions {
     /// What its card says of it, beside its skills.
     pub info: Info,
-    /// What stands before its paths in its card: the listener's own address, or that of whatever stands before it. Never
-    /// taken from a request.
+    /// What stands before `/a2a` in its card: the listener's own address, or that of whatever stands before it, and for an
+    /// agent that is served by its name `/agents/NAME`. Never taken from a request.
     pub base_url: Url,
     /// How it is known who is behind a request.
     pub access: Access,

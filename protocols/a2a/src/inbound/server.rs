@@ -219,8 +219,7 @@ impl Door {
         }
     }
 
-    /// What a server says of itself: its card, and at a listener's root the keys that cards are signed with, and who else is
-    /// there.
+    /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is there.
     async fn document(&self, request: &HttpRequest, name: &str) -> HttpResponse {
         let (binding, options) = (Binding::Rest { own_type: false }, &self.server.options);
         if let Err(refused) = guard::check_source(request, &options.hosts, &options.origins) {
@@ -231,7 +230,7 @@ impl Door {
         }
         let made = match (name, &self.others) {
             ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
-            ("jwks.json", Ok(_)) => Ok(self.server.cards.jwks()),
+            ("jwks.json", _) => Ok(self.server.cards.jwks()),
             ("ai-catalog.json", Ok(others)) => Ok(Some(others.catalog(&options.base_url))),
             _ => Ok(None),
         };
@@ -259,7 +258,7 @@ impl Door {
             Err(refused) => return binding.refuse(refused),
         };
         let dialect = route.dialect;
-        let exchange = Exchange { door: self, head, binding, dialect, busy };
+        let exchange = Exchange { door: self, request, head, binding, dialect, busy };
         exchange
             .perform(|| {
                 let body = if body.is_empty() { None } else { Some(read(&body, options)?) };
@@ -292,6 +291,7 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
 /// One request on its way to an answer.
 pub(super) struct Exchange<'a> {
     pub(super) door: &'a Door,
+    pub(super) request: &'a HttpRequest,
     pub(super) head: Head,
     pub(super) binding: Binding,
     pub(super) dialect: Dialect,
@@ -300,14 +300,24 @@ pub(super) struct Exchange<'a> {
 
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
-        let Self { door, head, binding, dialect, busy } = self;
+        let Self { door, request, mut head, binding, dialect, busy } = self;
         let asked = head.agreed.clone().and_then(|()| read());
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
             Err(error) => return binding.error(&error, dialect),
         };
-        let who = operations::words(&server, head.who(dialect), &asked).await;
+        if !Arc::ptr_eq(&server, &door.server) {
+            // Behind a tenant it is that agent's to say who may ask.
+            match Head::of(request, &server.options) {
+                Ok(found) => head = found,
+                Err(refused) => return binding.refuse(refused),
+            }
+            if let Err(error) = &head.agreed {
+                return binding.error(error, dialect);
+            }
+        }
+        let who = operations::known(&server, head.who(dialect), &asked).await;
         let dialect = who.dialect;
         let room = match asked {
             Asked::Stream(_) | Asked::Subscribe(_) => match server.streams.room(who.owner(), &server.options) {
@@ -322,7 +332,13 @@ impl Exchange<'_> {
                 sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
             }
             (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
-            (Err(error), _) => binding.error(&error, dialect),
+            (Err(error), _) => {
+                if error.kind == ErrorKind::Internal {
+                    // Without its message, which may quote data.
+                    tracing::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+                }
+                binding.error(&error, dialect)
+            }
         }
     }
 }

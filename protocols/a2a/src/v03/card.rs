@@ -60,9 +60,7 @@ pub(crate) fn write_card(card: &AgentCard) -> RawObject {
         card.security_schemes.iter().for_each(|(name, scheme)| schemes.set(name, write_scheme(scheme)));
         object.set("securitySchemes", schemes);
     }
-    if !card.signatures.is_empty() {
-        object.set_raw("signatures", raw(&card.signatures));
-    }
+    // Signatures are over 1.0's words.
     own(card, &mut object);
     object
 }

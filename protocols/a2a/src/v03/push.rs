@@ -120,6 +120,7 @@ pub(crate) fn write_push_id(dialect: Dialect, task: &str, config: &str) -> Box<R
     written(|out| {
         let mut object = out.object();
         match dialect {
+            Dialect::V03Rest if config.is_empty() => object.text("parent", &format!("tasks/{task}")),
             Dialect::V03Rest => object.text("name", &name_of(task, config)),
             Dialect::V10 | Dialect::V03 | Dialect::V01 => {
                 object.text("id", task);

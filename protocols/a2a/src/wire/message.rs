@@ -1,3 +1,5 @@
+use std::fmt;
+
 use bytes::Bytes;
 use callboard_message::RawObject;
 use serde_json::value::RawValue;
@@ -51,6 +53,18 @@ pub enum PartContent {
     Url(String),
     /// Any JSON value.
     Data(Box<RawValue>),
+}
+
+// Which kind, and how much of it: the rest is anybody's data.
+impl fmt::Debug for PartContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Raw(bytes) => write!(f, "Raw({} bytes)", bytes.len()),
+            Self::Url(url) => write!(f, "Url({} bytes)", url.len()),
+            Self::Data(value) => write!(f, "Data({} bytes)", value.get().len()),
+        }
+    }
 }
 
 /// A piece of what is said, or of a result.

@@ -56,15 +56,13 @@ pub enum At<'a> {
 impl At<'_> {
     /// An error here.
     pub fn error(&self, why: &'static str) -> ReadError {
-        let field = self.to_string();
         // A name that a peer chose can be of any length.
-        let end = field.floor_char_boundary(FIELD_BYTES_MAX);
-        ReadError { field: field.get(..end).unwrap_or_default().to_owned(), why }
+        ReadError { field: self.to_string().chars().take(FIELD_CHARS_MAX).collect(), why }
     }
 }
 
-/// Longest name of a field in an error, in bytes.
-const FIELD_BYTES_MAX: usize = 200;
+/// Longest name of a field in an error, in characters.
+const FIELD_CHARS_MAX: usize = 200;
 
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

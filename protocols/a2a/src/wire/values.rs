@@ -9,7 +9,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use callboard_message::time::{read_rfc3339, rfc3339};
+use callboard_message::time::{SECOND_MAX, read_rfc3339, rfc3339};
 use callboard_message::{RawMembers, RawObject, TaskState};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -139,7 +139,7 @@ impl Wire for SystemTime {
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
         let of_seconds = || {
             let since = Duration::try_from_secs_f64(raw.get().parse().ok()?).ok()?;
-            UNIX_EPOCH.checked_add(since)
+            UNIX_EPOCH.checked_add(since).filter(|_| since.as_secs() <= SECOND_MAX)
         };
         let read = text(raw).and_then(|text| read_rfc3339(&text)).or_else(of_seconds);
         read.ok_or_else(|| at.error("must be a time as of RFC 3339"))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::{Failure, FailureKind, HOPS_MAX_DEFAULT};
 use callboard_rpc::{AllowedHosts, AllowedOrigins, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, KEYS_MAX_DEFAULT};
 use callboard_runtime::{Crossing, Policy};
 use futures::future::BoxFuture;
@@ -320,5 +320,24 @@ async fn policies() {
         peer.rest(Method::POST, "/message:send", Some(json!({ "message": said("m", "say xyzzy", "echo") }))).await;
     assert_eq!((status, &answer["error"]["status"]), (403, &json!("PERMISSION_DENIED")), "{answer}");
     assert_eq!(peer.result("ListTasks", json!({})).await["totalSize"], 0);
+    served.stop().await;
+}
+
+/// Goal: a call that goes round in circles ends (H2). Method: a message that has passed through as many agents as it may, and
+/// through one more.
+#[tokio::test]
+async fn circles() {
+    let served = Served::start().await;
+    let peer = served.client();
+    let passed = |hops: u64| {
+        let mut message = said("m", "round", "echo");
+        message["metadata"]["callboard/hops"] = json!(hops);
+        json!({ "message": message })
+    };
+    peer.result("SendMessage", passed(u64::from(HOPS_MAX_DEFAULT) - 1)).await;
+    for hops in [u64::from(HOPS_MAX_DEFAULT) + 1, 65_536, u64::MAX] {
+        assert!(peer.rpc("SendMessage", passed(hops)).await["error"]["code"].is_i64(), "{hops}");
+    }
+    assert_eq!(peer.result("ListTasks", json!({})).await["totalSize"], 1);
     served.stop().await;
 }

@@ -1,7 +1,12 @@
 //! What the A2A server and client promise.
 
 mod bad_input;
+mod bad_peer;
+mod blocking;
 mod cards;
+mod client;
+mod client_kit;
+mod follow_up;
 mod golden;
 mod kit;
 mod leniency;
@@ -10,10 +15,12 @@ mod operations;
 mod owners;
 mod push;
 mod receiver;
+mod restart;
 mod round_trip;
 mod routes;
 mod samples;
 mod ssrf;
+mod streams;
 mod tenants;
 mod tongue;
 mod wire;

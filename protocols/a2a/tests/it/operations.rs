@@ -1,5 +1,7 @@
 //! Every operation in every version and binding.
 
+use std::time::Duration;
+
 use callboard_a2a::Operation as Op;
 use serde_json::{Value, json};
 
@@ -109,6 +111,28 @@ async fn streams() {
         let shown = json!(events).to_string();
         assert!(shown.contains("said"), "{tongue:?}: {shown}");
     }
+    served.stop().await;
+}
+
+/// Goal: a silent stream shows that it is alive, and isn't cut for its silence. Method: a comment every 20 ms, read raw from a
+/// call that waits.
+#[tokio::test]
+async fn silent_streams() {
+    let served = Served::with(|options| options.keep_alive = Duration::from_millis(20)).await;
+    let params = json!({ "message": crate::kit::said("m-1", "wait", "linger") });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": params }).to_string();
+    let mut response = served.client().post("", body).await;
+    let mut comments = 0;
+    while comments < 3 {
+        let chunk = soon(response.chunk()).await.unwrap().expect("it goes on");
+        comments += usize::from(chunk.starts_with(b":\n\n"));
+    }
+    served.watched.go_on.send(true).unwrap();
+    let mut rest = Vec::new();
+    while let Some(chunk) = soon(response.chunk()).await.unwrap() {
+        rest.extend_from_slice(&chunk);
+    }
+    assert!(String::from_utf8(rest).unwrap().contains("TASK_STATE_COMPLETED"));
     served.stop().await;
 }
 

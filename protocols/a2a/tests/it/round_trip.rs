@@ -330,6 +330,7 @@ fn cards() {
         let of_version = |i: &&AgentInterface| i.protocol_version == version;
         AgentCard {
             supported_interfaces: card.supported_interfaces.iter().filter(of_version).cloned().collect(),
+            signatures: Vec::new(),
             ..card.clone()
         }
     };

@@ -7,7 +7,7 @@ use callboard_a2a::inbound::A2aServer;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::kit::{Peer, Served, options, said};
+use crate::kit::{Peer, Served, named_keys, options, said};
 use crate::tongue::{About, Tongue};
 
 /// Two more agents, `east` and `west`, beside the one of the address.
@@ -91,5 +91,24 @@ async fn other_tenants() {
     }
     served.named.set(Default::default());
     assert_eq!(peer.code("SendMessage", send("east")).await, -32_602);
+    served.stop().await;
+}
+
+/// Goal: who is let in at an address isn't let in everywhere behind it. Method: an address that is open, before an agent that
+/// wants a key; over both bindings.
+#[tokio::test]
+async fn a_tenant_has_keys_of_its_own() {
+    let served = Served::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut closed = options(&listener);
+    (closed.info.name, closed.access) = ("closed".into(), named_keys());
+    let closed = A2aServer::new(served.watched.spawn(&served.system), closed);
+    served.named.set([("closed".to_owned(), closed)].into());
+    let peer = served.client();
+    peer.result("SendMessage", send("")).await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": send("closed") });
+    assert_eq!(peer.post("", body.to_string()).await.status(), 401);
+    assert_eq!(peer.rest(Method::POST, "/closed/message:send", Some(send(""))).await.0, 401);
+    assert_eq!(peer.at("/agents/closed/a2a").key("alice").result("ListTasks", json!({})).await["totalSize"], 0);
     served.stop().await;
 }

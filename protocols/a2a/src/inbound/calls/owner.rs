@@ -14,12 +14,14 @@ pub(crate) struct Who {
     pub(crate) dialect: Dialect,
     /// The request's place in a trace.
     pub(crate) trace: TraceContext,
+    /// How many agents it has passed through.
+    pub(crate) hops: u16,
 }
 
 impl Who {
     /// Somebody at the beginning of a trace.
     pub(crate) fn new(principal: Arc<Principal>, dialect: Dialect) -> Self {
-        Self { principal, dialect, trace: TraceContext::root() }
+        Self { principal, dialect, trace: TraceContext::root(), hops: 0 }
     }
 
     pub(crate) fn owner(&self) -> TaskOwner {
@@ -28,6 +30,6 @@ impl Who {
 
     /// A call of its own: the request's ends with its answer.
     pub(crate) fn call(&self) -> CallMeta {
-        CallMeta { trace: self.trace, ..CallMeta::new(self.principal.clone()) }
+        CallMeta { trace: self.trace, hops: self.hops, ..CallMeta::new(self.principal.clone()) }
     }
 }
