@@ -6,6 +6,8 @@ mod failure;
 mod question;
 mod reply;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use answer::{Fit, answered};
 pub(crate) use content::{content_of, parts_of};

@@ -1,7 +1,9 @@
 //! What the A2A server and client promise.
 
 mod bad_input;
+mod blocking;
 mod cards;
+mod follow_up;
 mod golden;
 mod kit;
 mod leniency;
@@ -10,10 +12,12 @@ mod operations;
 mod owners;
 mod push;
 mod receiver;
+mod restart;
 mod round_trip;
 mod routes;
 mod samples;
 mod ssrf;
+mod streams;
 mod tenants;
 mod tongue;
 mod wire;

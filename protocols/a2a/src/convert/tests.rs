@@ -1,0 +1,290 @@
+use bytes::Bytes;
+use callboard_message::surface::SAID;
+use callboard_message::{
+    Answer, Content, ElicitAction, Elicitation, Failure, FailureKind, Question, RawObject, ResourceContent,
+    SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
+};
+use callboard_runtime::TaskStep;
+use proptest::prelude::*;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::{Ended, Fit, answered, content_of, ended, is_said_at_once, parts_of, question_parts};
+use crate::wire::{Message, Part, PartContent, Role};
+
+fn object(value: Value) -> RawObject {
+    RawObject::parse(&to_raw_value(&value).unwrap()).unwrap()
+}
+
+fn value(object: &RawObject) -> Value {
+    serde_json::from_str(object.to_raw().get()).unwrap()
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[a-zé ]{0,8}"
+}
+
+fn media_type() -> impl Strategy<Value = String> {
+    prop_oneof!["", "image/png", "audio/wav", "text/plain", "application/pdf"].prop_map(String::from)
+}
+
+fn metadata() -> impl Strategy<Value = Option<RawObject>> {
+    proptest::option::of(word().prop_map(|word| object(json!({ "note": word }))))
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let content = prop_oneof![
+        word().prop_map(Part::text),
+        proptest::collection::vec(any::<u8>(), 0..16).prop_map(|bytes| Part::raw(bytes, "")),
+        word().prop_map(|name| Part::url(format!("https://a.example/{name}"), "")),
+        prop_oneof![Just(json!({ "a": [1, null] })), Just(json!("text")), Just(json!(1.5)), Just(Value::Null)]
+            .prop_map(|value| Part::data(to_raw_value(&value).unwrap())),
+    ];
+    (content, metadata(), word(), media_type())
+        .prop_map(|(part, metadata, filename, media_type)| Part { metadata, filename, media_type, ..part })
+}
+
+/// A block of any kind, with what every kind may have besides.
+fn block() -> impl Strategy<Value = Content> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..16);
+    let made = prop_oneof![
+        word().prop_map(Content::text),
+        (bytes(), media_type()).prop_map(|(bytes, kind)| Content::image(&bytes, &kind)),
+        (bytes(), media_type()).prop_map(|(bytes, kind)| Content::audio(&bytes, &kind)),
+        (word(), media_type()).prop_map(|(text, kind)| Content::resource(ResourceContent::text("file:///a", &kind, text))),
+        (bytes(), word()).prop_map(|(bytes, uri)| Content::resource(ResourceContent::blob(&uri, "a/b", &bytes))),
+        (word(), word()).prop_map(|(uri, name)| Content::resource_link(&uri, &name)),
+        word().prop_map(|word| Content(object(json!({ "type": "tool_use", "id": word, "input": {} })))),
+    ];
+    let rest = prop_oneof![
+        Just(json!({})),
+        Just(json!({ "annotations": { "audience": ["user"] } })),
+        Just(json!({ "_meta": { "x": 1 }, "title": "t" })),
+    ];
+    (made, rest).prop_map(|(Content(mut made), rest)| {
+        for (name, value) in rest.as_object().unwrap() {
+            made.set(name, value);
+        }
+        Content(made)
+    })
+}
+
+proptest! {
+    /// Goal: parts come back from blocks as they were. Method: any.
+    #[test]
+    fn parts_survive(parts in proptest::collection::vec(part(), 1..4)) {
+        let back = parts_of(&content_of(&parts));
+        prop_assert!(back == parts, "{:?}", content_of(&parts).iter().map(|c| value(&c.0)).collect::<Vec<_>>());
+    }
+
+    /// Goal: blocks come back from parts as they were. Method: any, with annotations and metadata of their own.
+    #[test]
+    fn blocks_survive(blocks in proptest::collection::vec(block(), 1..4)) {
+        let back = content_of(&parts_of(&blocks));
+        let values = |blocks: &[Content]| blocks.iter().map(|block| value(&block.0)).collect::<Vec<_>>();
+        prop_assert_eq!(values(&back), values(&blocks));
+    }
+}
+
+/// Goal: each kind has the form that the other side's clients read. Method: rows, both ways.
+#[test]
+fn forms() {
+    let png = Bytes::from_static(b"png");
+    let rows = [
+        (Part::text("hi"), json!({ "type": "text", "text": "hi" })),
+        (Part::raw(png.clone(), "image/png"), json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" })),
+        (
+            Part { filename: "a.pdf".into(), ..Part::url("https://a.example/a.pdf", "application/pdf") },
+            json!({ "type": "resource_link", "uri": "https://a.example/a.pdf", "name": "a.pdf", "mimeType": "application/pdf" }),
+        ),
+        (
+            Part::data(to_raw_value(&json!({ "a": 1 })).unwrap()),
+            json!({ "type": "text", "text": "{\"a\":1}", "_meta": { "callboard/data": true } }),
+        ),
+        (
+            Part { filename: "a b".into(), ..Part::raw(png, "application/x") },
+            json!({
+                "type": "resource",
+                "resource": { "uri": "attachment:a%20b", "mimeType": "application/x", "blob": "cG5n" },
+                "_meta": { "a2a/part": { "filename": "a b", "mediaType": "application/x" } },
+            }),
+        ),
+    ];
+    for (part, block) in rows {
+        assert_eq!(value(&content_of(std::slice::from_ref(&part))[0].0), block);
+        assert!(parts_of(&[Content(object(block))])[0] == part);
+    }
+}
+
+/// Goal: what isn't what it says it is stays whole. Method: blocks with something missing or broken, and metadata that claims a block
+/// that the part can't be.
+#[test]
+fn broken_blocks_stay_whole() {
+    for block in [
+        json!({ "type": "image", "data": "not base64!", "mimeType": "image/png" }),
+        json!({ "type": "image", "data": "cG5n" }),
+        json!({ "type": "text" }),
+        json!({ "type": "resource" }),
+        json!({ "type": "resource", "resource": { "uri": "a:b", "text": "a", "blob": "YQ==" } }),
+        json!({}),
+        json!({ "type": "text", "text": "no JSON", "_meta": { "callboard/data": true } }),
+    ] {
+        let parts = parts_of(&[Content(object(block.clone()))]);
+        assert_eq!(parts[0].media_type, "application/vnd.callboard.content+json");
+        assert_eq!(value(&content_of(&parts)[0].0), block);
+    }
+    for claim in [json!({ "type": "image" }), json!({ "type": "resource", "resource": 1 }), json!("x")] {
+        let part = Part { metadata: Some(object(json!({ "callboard/content": claim }))), ..Part::text("hi") };
+        assert!(parts_of(&content_of(std::slice::from_ref(&part)))[0] == part);
+    }
+}
+
+fn says(parts: Vec<Part>) -> Message {
+    Message { message_id: "m7".into(), role: Role::User, parts, ..Message::default() }
+}
+
+/// What an answer to a form is, in short.
+fn fits(question: &Question, parts: Vec<Part>) -> Result<(ElicitAction, Value), Vec<String>> {
+    match answered(question, &says(parts)) {
+        Fit::Lacks(lacks) => Err(lacks),
+        Fit::Answer(Answer::Elicit(answer)) => {
+            let content = answer.0.read("content").unwrap_or(Value::Null);
+            Ok((answer.action(), content))
+        }
+        Fit::Answer(_) => panic!("another answer"),
+    }
+}
+
+/// Goal: a message is read as what its question asks for, and what doesn't fit says what is missing. Method: rows of a form's field,
+/// a message, and what comes of it.
+#[test]
+fn answers_to_forms() {
+    use ElicitAction::{Accept, Cancel, Decline};
+    let form = |properties: Value, required: Value| {
+        Question::elicit("?", json!({ "type": "object", "properties": properties, "required": required }))
+    };
+    let one = |schema: Value| form(json!({ "x": schema }), json!(["x"]));
+    let text = |text: &str| vec![Part::text(text)];
+    let data = |value: Value| vec![Part::data(to_raw_value(&value).unwrap())];
+    let needs = |names: &[&str]| Err(names.iter().map(|name| (*name).to_owned()).collect());
+    let string = json!({ "type": "string" });
+    let rows = [
+        (one(string.clone()), text("Ann"), Ok((Accept, json!({ "x": "Ann" })))),
+        (one(json!({ "type": "integer" })), text(" 7 "), Ok((Accept, json!({ "x": 7 })))),
+        (one(json!({ "type": "integer" })), text("seven"), needs(&["x"])),
+        (one(json!({ "type": "number" })), text("1.5"), Ok((Accept, json!({ "x": 1.5 })))),
+        (one(json!({ "type": "number" })), text("inf"), needs(&["x"])),
+        (one(json!({ "type": "boolean" })), text("Yes"), Ok((Accept, json!({ "x": true })))),
+        (one(json!({ "type": "boolean" })), text("maybe"), needs(&["x"])),
+        (one(json!({ "type": "string", "enum": ["a", "b"] })), text("B"), Ok((Accept, json!({ "x": "b" })))),
+        (one(json!({ "type": "string", "enum": ["a"], "enumNames": ["Anna"] })), text("anna"), Ok((Accept, json!({ "x": "a" })))),
+        (one(json!({ "type": "string", "oneOf": [{ "const": "a", "title": "Anna" }] })), text("Anna"), Ok((Accept, json!({ "x": "a" })))),
+        (one(json!({ "type": "string", "enum": ["a", "b"] })), text("c"), needs(&["x"])),
+        (one(string.clone()), text("DECLINE"), Ok((Decline, Value::Null))),
+        (one(string.clone()), text("cancel"), Ok((Cancel, Value::Null))),
+        (one(string.clone()), text("I decline"), Ok((Accept, json!({ "x": "I decline" })))),
+        (one(string.clone()), data(json!({ "action": "decline" })), Ok((Decline, Value::Null))),
+        (one(string.clone()), data(json!({ "action": "accept", "content": { "x": "a" } })), Ok((Accept, json!({ "x": "a" })))),
+        (one(string.clone()), data(json!({ "x": "a" })), Ok((Accept, json!({ "x": "a" })))),
+        (one(string.clone()), data(json!({ "y": "a" })), needs(&["x"])),
+        (one(string.clone()), text(r#"{"x":"a"}"#), Ok((Accept, json!({ "x": "a" })))),
+        (one(string.clone()), text(r#"{"y":"a"}"#), Ok((Accept, json!({ "x": r#"{"y":"a"}"# })))),
+        (one(string.clone()), text(""), needs(&["x"])),
+        (form(json!({ "a": string, "b": string }), json!(["a", "b"])), text("x"), needs(&["a", "b"])),
+        (form(json!({ "a": string, "b": string }), json!(["b"])), text("x"), Ok((Accept, json!({ "b": "x" })))),
+        (form(json!({}), json!([])), text("go on"), Ok((Accept, json!({ "text": "go on" })))),
+        (form(json!({}), json!([])), text(""), Ok((Accept, Value::Null))),
+    ];
+    for (nth, (question, parts, wanted)) in rows.into_iter().enumerate() {
+        assert_eq!(fits(&question, parts), wanted, "row {nth}");
+    }
+    let visit = Question::Elicit(Elicitation::url("Sign in", "https://id.example", "v1"));
+    assert_eq!(fits(&visit, text("done")), Ok((Accept, Value::Null)));
+    assert_eq!(fits(&visit, text("decline")), Ok((Decline, Value::Null)));
+}
+
+/// Goal: models' and folders' questions are answered too, and every answer carries its message. Method: one each.
+#[test]
+fn other_answers() {
+    let Fit::Answer(Answer::Sample(sample)) = answered(&Question::sample("?", 9), &says(vec![Part::text("hm")])) else {
+        panic!("no sample")
+    };
+    assert_eq!(sample.written().as_deref(), Some("hm"));
+    let said = sample.0.object("_meta").unwrap().object(SAID).unwrap();
+    assert_eq!(value(&said), json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] }));
+    let roots = Part::data(to_raw_value(&json!({ "roots": [{ "uri": "file:///a" }] })).unwrap());
+    let Fit::Answer(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else { panic!("no roots") };
+    assert_eq!(roots.roots().len(), 1);
+    assert!(matches!(answered(&Question::roots(), &says(vec![Part::text("/a")])), Fit::Lacks(_)));
+}
+
+/// Goal: a question is told so that a program reads the very question. Method: read back.
+#[test]
+fn questions_travel_whole() {
+    let question = Question::elicit("Which name?", json!({ "type": "object", "properties": {} }));
+    let parts = question_parts("q1", &question);
+    assert_eq!(parts[0].as_text(), Some("Which name?"));
+    let told: Value = serde_json::from_str(parts[1].as_data().unwrap().get()).unwrap();
+    assert_eq!(told["question"]["key"], "q1");
+    let whole = RawObject::parse(parts[1].as_data().unwrap()).unwrap().object("question").unwrap();
+    assert_eq!(serde_json::from_str::<Question>(whole.to_raw().get()).unwrap(), question);
+}
+
+fn raw(value: Value) -> Box<RawValue> {
+    to_raw_value(&value).unwrap()
+}
+
+/// What a reply becomes, in short: the parts of its artifact, and its end.
+fn became(reply: Result<Value, Failure>, is_result: bool, has_all: bool) -> (Vec<String>, &'static str) {
+    let Ended { artifact, step } = ended(reply.map(raw), "skill", is_result, has_all);
+    let told = |part: &Part| match &part.content {
+        PartContent::Text(text) => text.clone(),
+        PartContent::Data(data) => format!("data {}", data.get()),
+        PartContent::Raw(_) | PartContent::Url(_) => "file".into(),
+    };
+    (artifact.iter().flat_map(|artifact| artifact.parts.iter().map(told)).collect(), step.name())
+}
+
+/// Goal: a reply is an artifact and an end, once each. Method: rows of replies.
+#[test]
+fn replies() {
+    let result = |result: ToolResult| Ok(value(&result.0));
+    let marked = |mark: &str| result(ToolResult(ToolResult::text("hi").0.with("_meta", json!({ mark: true }))));
+    let failed_as = |state: &str| result(ToolResult::error("why").structured(json!({ "state": state })));
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let failure = |kind| Err(Failure::new(kind, "why"));
+    for (nth, (reply, is_result, has_all, parts, end)) in [
+        (Ok(json!("hi")), false, false, texts(&["hi"]), "completed"),
+        (Ok(json!({ "a": 1 })), false, false, texts(&["data {\"a\":1}"]), "completed"),
+        (Ok(json!(7)), false, false, texts(&["data 7"]), "completed"),
+        (Ok(Value::Null), false, false, texts(&[]), "completed"),
+        (result(ToolResult::text("hi")), true, false, texts(&["hi"]), "completed"),
+        (result(ToolResult::of([])), true, false, texts(&[]), "completed"),
+        (result(ToolResult::text("hi").structured(json!({ "a": 1 }))), true, false, texts(&["hi", "data {\"a\":1}"]), "completed"),
+        // The text that repeats the value isn't told twice.
+        (result(ToolResult::text("{\"a\": 1}").structured(json!({ "a": 1 }))), true, false, texts(&["data {\"a\":1}"]), "completed"),
+        (marked(SHOWN), true, true, texts(&[]), "completed"),
+        // An artifact was missed: the reply tells it all.
+        (marked(SHOWN), true, false, texts(&["hi"]), "completed"),
+        (marked(SAID_AT_ONCE), true, false, texts(&[]), "completed"),
+        (result(ToolResult::error("why")), true, false, texts(&[]), "failed"),
+        (failed_as("TASK_STATE_REJECTED"), true, false, texts(&[]), "rejected"),
+        (failed_as("canceled"), true, false, texts(&[]), "cancelled"),
+        (failed_as("failed"), true, false, texts(&[]), "failed"),
+        (failure(FailureKind::Rejected), true, false, texts(&[]), "rejected"),
+        (failure(FailureKind::Cancelled), true, false, texts(&[]), "cancelled"),
+        (failure(FailureKind::TimedOut), true, false, texts(&[]), "failed"),
+        (Ok(json!([1])), true, false, texts(&["[1]"]), "completed"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(became(reply, is_result, has_all), (parts, end), "row {nth}");
+    }
+    let said = raw(json!({ "content": [], "_meta": { SAID_AT_ONCE: true } }));
+    assert!(is_said_at_once(&said).is_some());
+    let quoted = raw(json!({ "content": [{ "type": "text", "text": SAID_AT_ONCE }] }));
+    assert!(is_said_at_once(&quoted).is_none());
+    let Ended { step: TaskStep::Failed(why), .. } = ended(failed_as("failed").map(raw), "s", true, false) else { panic!() };
+    assert_eq!((&*why.message, TaskState::Failed.as_str()), ("why", "failed"));
+}

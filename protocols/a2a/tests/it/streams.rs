@@ -1,0 +1,138 @@
+//! Streams over connections that break.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use callboard_rpc::{SseDecoder, SseLimits};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::kit::{Peer, Served, given, soon};
+
+/// How often the connection is cut.
+const CUTS: usize = 20;
+/// Pieces of the artifact: with the task, the result and the end, events 1 to 203.
+const PIECES: u64 = 200;
+
+/// A way to a server that closes each connection after so many bytes of its answer; after [`CUTS`] of them no more.
+struct Cutting {
+    address: SocketAddr,
+    cut: Arc<AtomicUsize>,
+}
+
+impl Cutting {
+    async fn before(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, cut) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let count = cut.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(carry(client, server, count.clone()));
+            }
+        });
+        Self { address, cut }
+    }
+}
+
+async fn carry(client: TcpStream, server: SocketAddr, cut: Arc<AtomicUsize>) {
+    let server = TcpStream::connect(server).await.unwrap();
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
+    tokio::spawn(async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) });
+    let nth = cut.load(Ordering::SeqCst);
+    // Somewhere else each time: in the head, in a line, between two events.
+    let mut left = if nth < CUTS { 150 + 613 * nth } else { usize::MAX };
+    let mut buffer = [0; 1024];
+    while left > 0 {
+        let Ok(read @ 1..) = from_server.read(&mut buffer).await else { return };
+        let passed = read.min(left);
+        left -= passed;
+        if to_client.write_all(&buffer[..passed]).await.is_err() {
+            return;
+        }
+    }
+    cut.fetch_add(1, Ordering::SeqCst);
+}
+
+/// What a subscriber knows who does nothing but count: each event by its number.
+#[derive(Default)]
+struct Told {
+    events: BTreeMap<u64, Value>,
+    last: Option<u64>,
+    connections: usize,
+    is_over: bool,
+}
+
+impl Told {
+    /// Reads a stream until it ends, or breaks.
+    async fn read(&mut self, response: reqwest::Response) {
+        self.connections += 1;
+        let (mut response, mut decoder) = (response, SseDecoder::new(&SseLimits::default()));
+        while let Ok(Some(chunk)) = soon(response.chunk()).await {
+            decoder.push(&chunk);
+            while let Some(event) = decoder.next().unwrap() {
+                let number: u64 = event.id.as_deref().unwrap().parse().unwrap();
+                let told: Value = serde_json::from_slice(&event.data).unwrap();
+                let told = told["result"].clone();
+                let is_task = told.get("task").is_some();
+                self.is_over |= told["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED";
+                match self.last {
+                    // The task again, as it was after the last event.
+                    Some(last) if is_task => assert_eq!(number, last, "the task is another"),
+                    Some(last) => assert_eq!(number, last + 1, "an event is missing, or came twice"),
+                    None => assert!(is_task),
+                }
+                self.last = Some(number);
+                if !(is_task && self.connections > 1) {
+                    assert!(self.events.insert(number, told).is_none(), "{number} came twice");
+                }
+            }
+        }
+    }
+
+    fn pieces(&self) -> Vec<String> {
+        let update = |told: &Value| {
+            let artifact = &told["artifactUpdate"]["artifact"];
+            (artifact["artifactId"] == "pieces").then(|| artifact["parts"][0]["text"].as_str().unwrap().to_owned())
+        };
+        self.events.values().filter_map(update).collect()
+    }
+}
+
+/// Goal: a subscriber whose connection is cut 20 times ends with every event once. Method: a proxy that closes the socket after each so
+/// many bytes, 200 pieces and their result; the subscriber sends the last id that it saw and nothing else.
+#[tokio::test]
+async fn twenty_cuts() {
+    let served = Served::start().await;
+    let way = Cutting::before(served.address).await;
+    let peer = Peer::new(format!("http://{}", way.address)).with("A2A-Version", "1.0").with("Connection", "close");
+    let body = |method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+    };
+    let mut told = Told::default();
+    let (mut id, message) = (None, given("m-1", json!({ "count": PIECES }), "pieces"));
+    while !told.is_over {
+        let asked = match (&id, told.last) {
+            (Some(id), Some(last)) => {
+                let again = peer.with("Last-Event-ID", &last.to_string());
+                again.request(reqwest::Method::POST, "").body(body("SubscribeToTask", json!({ "id": id })))
+            }
+            _ => {
+                // Cut in the head: whether there is a task nobody knows, so the same key asks for it again.
+                let mut message = message.clone();
+                message["metadata"]["callboard/key"] = "once".into();
+                let params = json!({ "message": message });
+                peer.request(reqwest::Method::POST, "").body(body("SendStreamingMessage", params))
+            }
+        };
+        let Ok(response) = soon(asked.header("Content-Type", "application/json").send()).await else { continue };
+        told.read(response).await;
+        id = told.events.values().find_map(|told| told["task"]["id"].as_str()).map(str::to_owned);
+        assert!(way.cut.load(Ordering::SeqCst) <= CUTS + 1);
+    }
+    assert!(way.cut.load(Ordering::SeqCst) >= CUTS, "cut {} times", way.cut.load(Ordering::SeqCst));
+    assert_eq!(told.pieces(), (1..=PIECES).map(|piece| piece.to_string()).collect::<Vec<_>>());
+    served.stop().await;
+}
