@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and how each command ends.
 
+mod a2a;
 mod ask;
 mod audit;
 mod backup;
@@ -32,6 +33,8 @@ pub const EXIT_USAGE: u8 = 2;
 pub const EXIT_BLOCKED: u8 = 3;
 /// It didn't work.
 pub const EXIT_FAILED: u8 = 4;
+/// An agent asks something, and nobody was there to answer: go on with its task.
+pub const EXIT_INPUT_REQUIRED: u8 = 5;
 
 /// An actor runtime for AI agents.
 #[derive(Debug, Parser)]
@@ -58,6 +61,9 @@ enum Command {
     Serve(ServeArguments),
     /// Find everything that is wrong with a topology file. Exit code: 0 nothing, or warnings only, 2 errors.
     Check(CheckArguments),
+    /// Look at an A2A agent, talk to it, and follow its tasks.
+    #[command(subcommand)]
+    A2a(a2a::A2aCommand),
     /// Look at an MCP server, or use one of its tools.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
@@ -180,6 +186,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::A2a(command) => a2a::run(&command),
         Command::Mcp(command) => mcp::run(&command),
         Command::Stdio(arguments) => stdio::run(&arguments),
         Command::Tasks(command) => tasks::run(&command),

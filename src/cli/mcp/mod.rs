@@ -4,8 +4,8 @@ mod call;
 mod form;
 mod list;
 mod server;
-mod terminal;
-mod words;
+pub(super) mod terminal;
+pub(super) mod words;
 
 use std::io;
 use std::path::PathBuf;

@@ -22,7 +22,7 @@ const DECLINE: &str = ":decline";
 const CANCEL: &str = ":cancel";
 
 /// The person, if there is one, and the folders that they lend.
-pub(super) struct Terminal {
+pub(in crate::cli) struct Terminal {
     asks: bool,
     roots: Vec<Root>,
     /// One question at a time.
@@ -45,6 +45,11 @@ impl Terminal {
             Ok(Root { uri, name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
         });
         Ok(Self { asks, roots: roots.collect::<Result<_, Stopped>>()?, turn: Mutex::new(()) })
+    }
+
+    /// One that lends no folders.
+    pub(in crate::cli) fn without_folders(asks: bool) -> Self {
+        Self { asks, roots: Vec::new(), turn: Mutex::new(()) }
     }
 
     async fn fill_in(&self, form: &Elicitation) -> ElicitAnswer {

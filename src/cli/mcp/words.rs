@@ -24,12 +24,12 @@ pub(super) fn cut(command: &str) -> Option<Vec<String>> {
 }
 
 /// What a server sent, without what would move a terminal's cursor or change its colours.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::cli) fn printable(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }
 
 /// The first line of a text, for lists.
-pub(super) fn first_line(text: &str) -> String {
+pub(in crate::cli) fn first_line(text: &str) -> String {
     printable(text.trim().lines().next().unwrap_or_default())
 }
 

@@ -1,6 +1,6 @@
 //! Which of an agent's interfaces is spoken to.
 
-use url::Url;
+use url::{Host, Url};
 
 use super::options::{Binding, RemoteOptions, Version};
 use crate::dialect::Dialect;
@@ -53,13 +53,37 @@ fn candidate(interface: &AgentInterface, base: &Url, options: &RemoteOptions) ->
         && options.versions.contains(&version)
         // 0.1 has JSON-RPC only.
         && (version, binding) != (Version::V01, Binding::HttpJson);
-    let url = base.join(&interface.url).ok()?;
+    let mut url = base.join(&interface.url).ok()?;
+    // Where a server listens is no place to go: the card's own host is meant.
+    if is_unspecified(&url) && url.set_host(base.host_str()).is_err() {
+        return None;
+    }
     let is_plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
     if !is_spoken || !is_plain {
         return None;
     }
-    let is_trusted = std::iter::once(base).chain(&options.trusted_origins).any(|known| known.origin() == url.origin());
+    let is_trusted = std::iter::once(base).chain(&options.trusted_origins).any(|known| is_same_place(known, &url));
     Some(Candidate { version, binding, url, tenant: interface.tenant.clone(), is_trusted })
+}
+
+fn is_unspecified(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_unspecified(),
+        Some(Host::Ipv6(ip)) => ip.is_unspecified(),
+        _ => false,
+    }
+}
+
+/// Whether both are of one origin; the names of this machine are one.
+fn is_same_place(one: &Url, other: &Url) -> bool {
+    let is_here = |url: &Url| match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    let place = |url: &Url| (url.scheme() == "https", url.port_or_known_default());
+    one.origin() == other.origin() || is_here(one) && is_here(other) && place(one) == place(other)
 }
 
 /// A version by its name; what says none is of before there were any.
@@ -126,6 +150,27 @@ mod tests {
             ..RemoteOptions::default()
         };
         assert_eq!(chosen(interfaces, &rest), ["V10 HttpJson https://agent.example/rest true"]);
+    }
+
+    /// Goal: a card that names its own machine by another name is believed, and no other. Method: what development servers
+    /// write, and what leads elsewhere.
+    #[test]
+    fn own_machines_have_names() {
+        let trusted = |base: &str, url: &str| {
+            let card = AgentCard { supported_interfaces: vec![interface("JSONRPC", "1.0", url)], ..AgentCard::default() };
+            let found = candidates(&card, &base.parse().unwrap(), &RemoteOptions::default());
+            found.first().map(|candidate| (candidate.url.to_string(), candidate.is_trusted)).unwrap()
+        };
+        for (base, url, expected, is_trusted) in [
+            ("http://127.0.0.1:9/c.json", "http://localhost:9/", "http://localhost:9/", true),
+            ("http://localhost:9/c.json", "http://0.0.0.0:9/", "http://localhost:9/", true),
+            ("https://a.example/c.json", "https://[::]/", "https://a.example/", true),
+            ("http://127.0.0.1:9/c.json", "http://localhost:8/", "http://localhost:8/", false),
+            ("https://a.example/c.json", "http://localhost/", "http://localhost/", false),
+            ("https://a.example/c.json", "http://a.example/", "http://a.example/", false),
+        ] {
+            assert_eq!(trusted(base, url), (expected.to_owned(), is_trusted), "{base} {url}");
+        }
     }
 
     /// Goal: versions are read as real cards write them. Method: rows.

@@ -1,9 +1,12 @@
 //! One call of ours, as a task of a remote agent: what is said, what is heard, what is asked, until it ends.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
 use callboard_runtime::Caller;
+use futures::future::BoxFuture;
 use rand::Rng;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -141,7 +144,7 @@ impl<'a> Talk<'a> {
             told: 0,
             gap: false,
             keeps: false,
-            unfinished: Unfinished { peer: peer.clone(), task: None },
+            unfinished: Unfinished { peer: peer.clone(), task: None, beginning: None },
         })
     }
 
@@ -155,7 +158,7 @@ impl<'a> Talk<'a> {
                 return Ok(());
             }
             let asked = Asked::of(&self.story);
-            let answer = match self.ask(asked.question.clone()).await {
+            let answer = match ask(self.caller, asked.question.clone()).await {
                 Ok(answer) => answer,
                 Err(failure) if failure.kind == FailureKind::NobodyToAsk => {
                     if keeps {
@@ -176,13 +179,6 @@ impl<'a> Talk<'a> {
         Err(Stopped::Failed(Failure::new(FailureKind::Rejected, why).with_data(self.place())))
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, Failure> {
-        match self.caller {
-            Some(caller) => caller.ask(question).await,
-            None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
-        }
-    }
-
     /// Where the conversation can be taken up.
     fn place(&self) -> serde_json::Value {
         json!({ "taskId": self.story.task, "contextId": self.story.context })
@@ -191,8 +187,8 @@ impl<'a> Talk<'a> {
     /// Says something, and listens until there is nothing to wait for.
     async fn say(&mut self, mut request: SendMessageRequest) -> Result<(), PeerError> {
         if self.streams {
-            match self.peer.stream(request.clone()).await {
-                Ok(events) => return self.listen(events).await,
+            match self.begin(request.clone()).await {
+                Ok((events, first)) => return self.listen_from(events, first).await,
                 Err(error) if error.is_unsupported() => self.streams = false,
                 Err(error) => return Err(error),
             }
@@ -205,6 +201,23 @@ impl<'a> Talk<'a> {
             Err(error) => return Err(error),
         }
         self.watch().await
+    }
+
+    /// Opens a stream, and hears its first event.
+    async fn begin(&mut self, request: SendMessageRequest) -> Result<Begun, PeerError> {
+        let peer = self.peer.clone();
+        self.unfinished.beginning = Some(Box::pin(async move {
+            let mut events = peer.stream(request).await?;
+            let first = events.next().await?;
+            Ok((events, first))
+        }));
+        let begun = poll_fn(|cx| match &mut self.unfinished.beginning {
+            Some(beginning) => beginning.as_mut().poll(cx),
+            None => Poll::Ready(Err(PeerError::Broken)),
+        })
+        .await;
+        self.unfinished.beginning = None;
+        begun
     }
 
     /// Takes in an event, and tells whoever called. Whether there was anything new.
@@ -248,6 +261,17 @@ impl<'a> Talk<'a> {
         if let Some(caller) = self.caller {
             caller.progress(Progress { done: f64::from(self.told), total: None, message: Some(text) });
         }
+    }
+
+    /// Follows a stream of which the first event has come.
+    async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
+        if let Some(first) = first {
+            self.hear(first, false)?;
+            if self.story.is_settled() {
+                return Ok(());
+            }
+        }
+        self.listen(events).await
     }
 
     /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
@@ -334,7 +358,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Has the agent push what happens, where both sides can: a push only says that it is time to look.
-    async fn have_pushed(&self) -> Option<Expected> {
+    async fn have_pushed(&mut self) -> Option<Expected> {
         if !self.pushes || self.story.is_settled() || self.story.task.is_empty() {
             return None;
         }
@@ -368,6 +392,13 @@ impl<'a> Talk<'a> {
     }
 }
 
+async fn ask(caller: Option<&dyn Caller>, question: Question) -> Result<Answer, Failure> {
+    match caller {
+        Some(caller) => caller.ask(question).await,
+        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+    }
+}
+
 fn taken_back(action: ElicitAction) -> Failure {
     match action {
         ElicitAction::Cancel => Failure::new(FailureKind::Cancelled, "the person closed the agent's question"),
@@ -389,7 +420,12 @@ fn jittered(pause: Duration) -> Duration {
 struct Unfinished {
     peer: Peer,
     task: Option<String>,
+    /// A stream that hasn't said yet which task it is of.
+    beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
 }
+
+/// A stream and its first event.
+type Begun = (Events, Option<StreamResponse>);
 
 impl Unfinished {
     fn follow(&mut self, story: &Story) {
@@ -400,14 +436,30 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        let Some(task) = self.task.take() else { return };
-        let peer = self.peer.clone();
+        let (task, beginning, peer) = (self.task.take(), self.beginning.take(), self.peer.clone());
+        if task.is_none() && beginning.is_none() {
+            return;
+        }
         self.peer.leave(async move {
+            let begun = async { story_of(beginning?.await.ok()?.1?).filter(|story| !story.has_ended()) };
+            let task = match task {
+                Some(task) => task,
+                None => match begun.await {
+                    Some(story) => story.task,
+                    None => return,
+                },
+            };
             if let Err(error) = peer.cancel(&task).await {
                 tracing::debug!(%error, "a remote agent isn't told of a cancelled call");
             }
         });
     }
+}
+
+fn story_of(event: StreamResponse) -> Option<Story> {
+    let mut story = Story::default();
+    story.hear(&event, false).ok()?;
+    (!story.task.is_empty() && story.message.is_none()).then_some(story)
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ pub(super) async fn send<A: Ask>(
 /// The result in a response's body.
 pub(super) async fn result(response: Response, id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let status = response.status();
+    // Who may not is told so by HTTP, whatever else is said.
+    if matches!(status.as_u16(), 401 | 403) {
+        return Err(PeerError::Status(status.as_u16()));
+    }
     if !is_json(&response) {
         return Err(match status.is_success() {
             true => PeerError::Protocol(format!("the agent answered with {}", kind_of(&response))),
@@ -67,7 +71,6 @@ pub(super) fn read(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue
     let is_ours = response.id.as_ref().is_none_or(|theirs| theirs.as_json().trim_matches('"') == id.as_json());
     match response.outcome {
         _ if !is_ours => Err(PeerError::Protocol("the agent answered another request".into())),
-        Ok(_) if response.id.is_none() => Err(PeerError::Protocol("the agent's answer has no id".into())),
         Ok(result) => Ok(result.to_owned()),
         Err(error) => Err(PeerError::Agent(AgentError::new(Dialect::read_error(&error), Some(error.code)))),
     }

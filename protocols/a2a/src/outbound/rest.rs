@@ -55,6 +55,9 @@ fn body_of(ask: &impl Ask, connection: &Connection) -> Box<RawValue> {
 /// The result in a response's body.
 pub(super) async fn result(response: Response, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
     let status = response.status();
+    if status.as_u16() == 401 {
+        return Err(PeerError::Status(401));
+    }
     if !is_json(&response) {
         return Err(match status.is_success() {
             // An operation without a result may say nothing.

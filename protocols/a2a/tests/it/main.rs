@@ -1,8 +1,11 @@
 //! What the A2A server and client promise.
 
 mod bad_input;
+mod bad_peer;
 mod blocking;
 mod cards;
+mod client;
+mod client_kit;
 mod follow_up;
 mod golden;
 mod kit;

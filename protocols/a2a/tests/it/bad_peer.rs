@@ -1,0 +1,458 @@
+//! Agents that lie, break, repeat themselves or know only half of the protocol: a test plays them.
+
+use std::time::Duration;
+
+use callboard_a2a::outbound::{Auth, CARD_BYTES_MAX, CardTrust, EVENTS_MAX, ROUNDS_MAX, RemoteOptions, Version};
+use callboard_message::{Answer, ElicitAnswer, FailureKind};
+use callboard_rpc::Limits;
+use callboard_runtime::CallEvent;
+use serde_json::{Value, json};
+
+use crate::client_kit::{Hit, Played, Remote, joined, piece, quick, status, task, tool};
+use crate::kit::soon;
+
+const SAY: &str = "callboard.tools.call";
+
+fn hello() -> Value {
+    tool("message", json!({ "text": "hello" }))
+}
+
+fn text_of(result: &Value) -> Vec<&str> {
+    result["content"].as_array().unwrap().iter().filter_map(|block| block["text"].as_str()).collect()
+}
+
+/// Goal: what is no A2A is told as such, and nothing hangs. Method: each thing that a server can answer a message with.
+#[tokio::test]
+async fn nonsense_is_told() {
+    let wrong_id = json!({ "jsonrpc": "2.0", "id": 99, "result": task("t", "TASK_STATE_COMPLETED") });
+    let no_id = json!({ "jsonrpc": "2.0", "id": null, "result": task("t", "TASK_STATE_COMPLETED") });
+    let twice = r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#;
+    for (kind, body, why) in [
+        ("text/html", "<html>Welcome</html>", "text/html"),
+        ("application/json", "", "can't be read"),
+        ("application/json", "{", "can't be read"),
+        ("application/json", twice, "can't be read"),
+        ("application/json", &*wrong_id.to_string(), "another request"),
+        ("application/json", &*no_id.to_string(), "`id`"),
+        ("application/json", r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, "request"),
+        ("text/event-stream", "data: nonsense\n\n", "can't be read"),
+        ("text/event-stream", "data: []\n\n", "no object"),
+        ("text/event-stream", "", "broke"),
+        ("text/event-stream", ": only a comment\n\n", "broke"),
+    ] {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&peer.url, quick());
+        let asked = remote.asking(SAY, hello());
+        let card = peer.card("1.0", "/a2a", true);
+        peer.show(&card).await;
+        peer.expect("SendStreamingMessage").await.write(200, "", kind, body).await;
+        let failure = joined(asked).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Unavailable, "{body}");
+        assert!(failure.message.contains(why), "{body}: {}", failure.message);
+        remote.stop().await;
+    }
+}
+
+/// Goal: a server that never stops talking is left. Method: one event too many; a body that is too long; a line without end.
+#[tokio::test]
+async fn endless_answers_are_left() {
+    let limits = Limits { body_bytes_max: 4_096, ..Limits::default() };
+    let options = || RemoteOptions { limits, ..quick() };
+    let begin = async || {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&peer.url, options());
+        let asked = remote.asking(SAY, hello());
+        let card = peer.card("1.0", "/a2a", true);
+        peer.show(&card).await;
+        let hit = peer.expect("SendStreamingMessage").await;
+        (peer, remote, asked, hit)
+    };
+    // Events without end, each of them new.
+    let (peer, remote, asked, hit) = begin().await;
+    let mut said = hit.stream().await;
+    let talking = tokio::spawn(async move {
+        let mut nth = 0;
+        while said.say(status("t", "TASK_STATE_WORKING", &format!("{nth}"))).await {
+            nth += 1;
+        }
+        nth
+    });
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    assert!(joined(talking).await > EVENTS_MAX - 1);
+    drop(peer);
+    remote.stop().await;
+    // A line without end.
+    let (peer, remote, asked, hit) = begin().await;
+    let mut said = hit.stream().await;
+    said.raw("data: ").await;
+    let talking = tokio::spawn(async move { while said.raw(&"x".repeat(1_024)).await {} });
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Overloaded);
+    joined(talking).await;
+    drop(peer);
+    remote.stop().await;
+    // A body of the limit and a byte.
+    for (over, kind) in [(0, FailureKind::Unavailable), (1, FailureKind::Overloaded)] {
+        let (peer, remote, asked, hit) = begin().await;
+        hit.write(200, "", "application/json", &" ".repeat(4_096 + over)).await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, kind);
+        drop(peer);
+        remote.stop().await;
+    }
+}
+
+/// Goal: events of other tasks are nothing to the call; a stream may begin with a status. Method: a stream with both.
+#[tokio::test]
+async fn other_tasks_are_skipped() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let asked = remote.asking(SAY, hello());
+    let card = peer.card("1.0", "/a2a", true);
+    peer.show(&card).await;
+    let mut said = peer.expect("SendStreamingMessage").await.stream().await;
+    said.say(status("mine", "TASK_STATE_WORKING", "at it")).await;
+    said.say(piece("theirs", "a", "not mine", false)).await;
+    said.say(status("theirs", "TASK_STATE_FAILED", "not mine")).await;
+    said.say(task("theirs", "TASK_STATE_COMPLETED")).await;
+    said.say(piece("mine", "a", "mine", false)).await;
+    said.say(status("mine", "TASK_STATE_COMPLETED", "bye")).await;
+    let result = joined(asked).await.unwrap();
+    assert_eq!(text_of(&result), ["mine", "bye"]);
+    assert_eq!(result["_meta"]["a2a"]["taskId"], "mine");
+    remote.stop().await;
+}
+
+/// Goal: a stream that breaks off is taken up where it did, and what comes twice counts once. Method: an agent with event
+/// ids and numbers that breaks off twice; then one without, whose task says what was missed.
+#[tokio::test]
+async fn broken_streams_are_taken_up() {
+    let numbered = |mut event: Value, number: u64| {
+        let inner = event.as_object_mut().unwrap().values_mut().next().unwrap();
+        inner["metadata"] = json!({ "callboard/event": number });
+        event
+    };
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let asked = remote.asking(SAY, hello());
+    let card = peer.card("1.0", "/a2a", true);
+    peer.show(&card).await;
+    let say = async |hit: Hit, events: Vec<(u64, Value)>| {
+        let mut said = hit.stream().await;
+        for (number, event) in events {
+            let event = json!({ "jsonrpc": "2.0", "id": said.id, "result": numbered(event, number) });
+            said.raw(&format!("id: {number}\ndata: {event}\n\n")).await;
+        }
+    };
+    let hit = peer.expect("SendStreamingMessage").await;
+    say(hit, vec![(1, task("t", "TASK_STATE_WORKING")), (2, piece("t", "a", "1", false))]).await;
+    let hit = peer.expect("SubscribeToTask").await;
+    assert_eq!((hit.header("last-event-id"), &hit.body["params"]["id"]), (Some("2"), &json!("t")));
+    say(
+        hit,
+        vec![(4, task("t", "TASK_STATE_WORKING")), (2, piece("t", "a", "1", false)), (3, piece("t", "a", "2", true))],
+    )
+    .await;
+    let hit = peer.expect("SubscribeToTask").await;
+    assert_eq!(hit.header("last-event-id"), Some("3"));
+    say(hit, vec![(4, piece("t", "a", "3", true)), (5, status("t", "TASK_STATE_COMPLETED", "bye"))]).await;
+    assert_eq!(text_of(&joined(asked).await.unwrap()), ["1", "2", "3", "bye"]);
+
+    let asked = remote.asking(SAY, hello());
+    let mut said = peer.expect("SendStreamingMessage").await.stream().await;
+    said.say(task("t", "TASK_STATE_WORKING")).await;
+    said.say(piece("t", "a", "1", false)).await;
+    drop(said);
+    let whole = |state: &str| {
+        let artifact = json!({ "artifactId": "a", "parts": [{ "text": "1" }, { "text": "2" }] });
+        json!({ "id": "t", "contextId": "c", "status": { "state": state }, "artifacts": [artifact] })
+    };
+    peer.expect("GetTask").await.result(whole("TASK_STATE_WORKING")).await;
+    peer.expect("SubscribeToTask").await.error(-32004, "no").await;
+    peer.expect("GetTask").await.result(whole("TASK_STATE_COMPLETED")).await;
+    // What was missed is asked for once more, now that it has ended.
+    assert_eq!(text_of(&joined(asked).await.unwrap()), ["1", "2"]);
+    remote.stop().await;
+}
+
+/// Goal: an agent that can't stream, whatever its card says, is spoken to without; one that answers at once with a task
+/// under way is looked at until it ends. Method: both.
+#[tokio::test]
+async fn tasks_without_a_stream_are_looked_at() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let asked = remote.asking(SAY, hello());
+    let card = peer.card("1.0", "/a2a", true);
+    peer.show(&card).await;
+    peer.expect("SendStreamingMessage").await.error(-32601, "no such method").await;
+    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
+    // A proxy that hiccups is no end.
+    peer.expect("GetTask").await.empty(503).await;
+    for state in ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"] {
+        let hit = peer.expect("GetTask").await;
+        let mut task = task("t", state)["task"].take();
+        task["artifacts"] = json!([{ "artifactId": "a", "parts": [{ "text": "made" }] }]);
+        hit.result(task).await;
+    }
+    assert_eq!(text_of(&joined(asked).await.unwrap()), ["made"]);
+    remote.stop().await;
+}
+
+/// Goal: an address that is known with a slash only is found, once, without following redirects. Method: 404, then a
+/// redirect to elsewhere, which nobody visits.
+#[tokio::test]
+async fn slashes_are_tried() {
+    for status in [404, 405, 307, 308] {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&peer.url, quick());
+        let asked = remote.asking(SAY, hello());
+        let card = peer.card("1.0", "/a2a", false);
+        peer.show(&card).await;
+        let hit = peer.get("/a2a").await;
+        hit.write(status, "Location: http://127.0.0.1:9/elsewhere\r\n", "text/plain", "").await;
+        peer.get("/a2a/").await.result(task("t", "TASK_STATE_COMPLETED")).await;
+        joined(asked).await.unwrap();
+        // It is known from now on.
+        let asked = remote.asking(SAY, hello());
+        peer.get("/a2a/").await.result(task("t", "TASK_STATE_COMPLETED")).await;
+        joined(asked).await.unwrap();
+        remote.stop().await;
+    }
+}
+
+/// Goal: an agent whose best interface doesn't work is spoken to over the next, and that is remembered. Method: each reason.
+#[tokio::test]
+async fn other_interfaces_are_tried() {
+    for code in [-32009, -32601] {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&peer.url, quick());
+        let mut card = peer.card("1.0", "/new", false);
+        let old = json!({ "url": format!("{}/old", peer.url), "protocolBinding": "JSONRPC", "protocolVersion": "0.3" });
+        card["supportedInterfaces"].as_array_mut().unwrap().push(old);
+        let asked = remote.asking(SAY, hello());
+        peer.show(&card).await;
+        let hit = peer.expect("SendMessage").await;
+        assert_eq!((hit.path.as_str(), hit.header("a2a-version")), ("/new", Some("1.0")));
+        hit.error(code, "no").await;
+        let done = || {
+            let status = json!({ "state": "completed" });
+            json!({ "kind": "task", "id": "t", "contextId": "c", "status": status })
+        };
+        let hit = peer.expect("message/send").await;
+        assert_eq!((hit.path.as_str(), hit.header("a2a-version")), ("/old", Some("0.3")));
+        hit.result(done()).await;
+        joined(asked).await.unwrap();
+        let asked = remote.asking(SAY, hello());
+        peer.expect("message/send").await.result(done()).await;
+        joined(asked).await.unwrap();
+        remote.stop().await;
+    }
+}
+
+/// Goal: an agent can't ask for ever, and a person's no takes the task back. Method: questions past the bound; one that is
+/// declined.
+#[tokio::test]
+async fn questions_are_bounded() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let card = peer.card("1.0", "/a2a", false);
+    let mut call = remote.call(SAY, hello());
+    let answering = tokio::spawn(async move {
+        let mut asked = 0;
+        while let Some(event) = call.next().await {
+            if let CallEvent::Question(pending) = event {
+                asked += 1;
+                pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "text": "this" }))));
+            }
+        }
+        (asked, call.reply().await.unwrap().unwrap_err())
+    });
+    peer.show(&card).await;
+    for nth in 0..=ROUNDS_MAX {
+        let hit = peer.expect("SendMessage").await;
+        let said = hit.body["params"]["message"].clone();
+        if nth > 0 {
+            assert_eq!((&said["taskId"], &said["contextId"]), (&json!("t"), &json!("c")));
+            assert_eq!(said["parts"][0]["text"], "this");
+        }
+        let mut answer = task("t", "TASK_STATE_INPUT_REQUIRED");
+        answer["task"]["status"]["message"] =
+            json!({ "messageId": format!("q{nth}"), "role": "ROLE_AGENT", "parts": [{ "text": "Which?" }] });
+        hit.result(answer).await;
+    }
+    let hit = peer.expect("CancelTask").await;
+    assert_eq!(hit.body["params"]["id"], "t");
+    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    let (asked, failure) = joined(answering).await;
+    assert_eq!((asked, failure.kind), (ROUNDS_MAX + 1, FailureKind::Rejected));
+
+    let mut call = remote.call(SAY, hello());
+    let declining = tokio::spawn(async move {
+        while let Some(event) = call.next().await {
+            if let CallEvent::Question(pending) = event {
+                pending.answer(Answer::Elicit(ElicitAnswer::decline()));
+            }
+        }
+        call.reply().await.unwrap().unwrap_err()
+    });
+    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_INPUT_REQUIRED")).await;
+    peer.expect("CancelTask").await.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    assert_eq!(joined(declining).await.kind, FailureKind::Rejected);
+    remote.stop().await;
+}
+
+/// Goal: what a card names is asked only where it may be, and is never shown credentials. Method: interfaces at literal
+/// addresses inside, at another origin that the operator allows to be reached, and at one that they trust.
+#[tokio::test]
+async fn cards_lead_nowhere_else() {
+    let elsewhere = async |options: RemoteOptions, url: &str| {
+        let mut peer = Played::start().await;
+        let options = RemoteOptions { auth: Auth::Bearer("s3cret".into()), ..options };
+        let remote = Remote::at(&peer.url, options);
+        let mut card = peer.card("1.0", "", false);
+        card["supportedInterfaces"][0]["url"] = json!(url);
+        let asked = remote.asking(SAY, hello());
+        let hit = peer.get("/.well-known/agent-card.json").await;
+        assert_eq!(hit.header("authorization"), Some("Bearer s3cret"), "the card's own server may know");
+        hit.json(200, &card).await;
+        (asked, remote)
+    };
+    for url in [
+        "http://127.0.0.1:9/",
+        "http://169.254.169.254/latest",
+        "http://[::ffff:10.0.0.1]/",
+        "http://2130706433:9/",
+        "http://localhost:9/",
+    ] {
+        let (asked, remote) = elsewhere(quick(), url).await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Denied, "{url}");
+        remote.stop().await;
+    }
+    for trusts in [false, true] {
+        let mut other = Played::start().await;
+        let mut options = RemoteOptions { egress: callboard_rpc::Egress::public().with_loopback(), ..quick() };
+        if trusts {
+            options.trusted_origins = vec![other.url.parse().unwrap()];
+        }
+        let (asked, remote) = elsewhere(options, &format!("{}/a2a", other.url)).await;
+        let hit = other.get("/a2a").await;
+        assert_eq!(hit.header("authorization"), trusts.then_some("Bearer s3cret"));
+        hit.result(task("t", "TASK_STATE_COMPLETED")).await;
+        joined(asked).await.unwrap();
+        remote.stop().await;
+    }
+}
+
+/// Goal: no card, one that is too large, one that nobody signed, or one in a version that isn't spoken: each is told. Method:
+/// rows.
+#[tokio::test]
+async fn bad_cards_are_told() {
+    let signed_only = || CardTrust::Signed { keys: Default::default(), jku_hosts: Vec::new() };
+    let plain = |peer: &Played| peer.card("1.0", "/a2a", false).to_string();
+    let too_large = |peer: &Played| {
+        let card = plain(peer);
+        format!("{card}{}", " ".repeat(CARD_BYTES_MAX + 1 - card.len()))
+    };
+    let future = |peer: &Played| peer.card("7.0", "/a2a", false).to_string();
+    type Card<'a> = &'a dyn Fn(&Played) -> String;
+    let rows: [(Card<'_>, CardTrust, FailureKind, &str); 5] = [
+        (&too_large, CardTrust::Any, FailureKind::Overloaded, "over the limit"),
+        (&plain, signed_only(), FailureKind::Denied, "not signed"),
+        (&future, CardTrust::Any, FailureKind::Unavailable, "speaks nothing"),
+        (&|_| "[]".into(), CardTrust::Any, FailureKind::Unavailable, "card"),
+        (&|_| r#"{"name":1,"name":2}"#.into(), CardTrust::Any, FailureKind::Unavailable, "card"),
+    ];
+    for (card, trust, kind, why) in rows {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&format!("{}/card.json", peer.url), RemoteOptions { trust, ..quick() });
+        let asked = remote.asking(SAY, hello());
+        let card = card(&peer);
+        peer.get("/card.json").await.write(200, "", "application/json", &card).await;
+        let failure = joined(asked).await.unwrap_err();
+        assert_eq!(failure.kind, kind, "{}", failure.message);
+        assert!(failure.message.contains(why), "{}", failure.message);
+        remote.stop().await;
+    }
+    // None anywhere: old places are looked at too.
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&format!("{}/x", peer.url), quick());
+    let asked = remote.asking(SAY, hello());
+    for path in ["/x/.well-known/agent-card.json", "/x/.well-known/agent.json", "/.well-known/agent-card.json"] {
+        peer.get(path).await.empty(404).await;
+    }
+    peer.get("/.well-known/agent.json").await.write(302, "Location: /elsewhere\r\n", "text/plain", "").await;
+    assert!(joined(asked).await.unwrap_err().message.contains("no agent card"));
+    remote.stop().await;
+}
+
+/// Goal: a card of the oldest version is enough, and its agent is spoken to in its words. Method: `tasks/send`, under an id of
+/// the client's own.
+#[tokio::test]
+async fn the_oldest_agents_are_spoken_to() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, RemoteOptions { versions: vec![Version::V01], ..quick() });
+    let asked = remote.asking(SAY, hello());
+    peer.get("/.well-known/agent-card.json").await.empty(404).await;
+    let card =
+        json!({ "name": "old", "url": format!("{}/", peer.url), "version": "1", "capabilities": {}, "skills": [] });
+    peer.get("/.well-known/agent.json").await.json(200, &card).await;
+    let hit = peer.expect("tasks/send").await;
+    let id = hit.body["params"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(hit.body["params"]["message"]["parts"][0]["text"], "hello");
+    let artifact = json!({ "index": 0, "parts": [{ "type": "text", "text": "hi" }] });
+    hit.result(json!({ "id": id, "status": { "state": "completed" }, "artifacts": [artifact] })).await;
+    assert_eq!(text_of(&joined(asked).await.unwrap()), ["hi"]);
+    remote.stop().await;
+}
+
+/// Goal: a token is got as the client itself, used until it is refused, and then got anew; it goes nowhere else. Method: a
+/// token endpoint that the card names beside the agent.
+#[tokio::test]
+async fn tokens_are_got() {
+    let mut peer = Played::start().await;
+    let auth = Auth::ClientCredentials {
+        token_url: None,
+        client_id: "me:you".into(),
+        secret: "s3cret".into(),
+        scopes: vec!["a".into(), "b".into()],
+    };
+    let egress = callboard_rpc::Egress::public().with_loopback();
+    let remote = Remote::at(&peer.url, RemoteOptions { auth, egress, ..quick() });
+    let mut card = peer.card("1.0", "/a2a", false);
+    let flows = json!({ "clientCredentials": { "tokenUrl": format!("{}/token", peer.url), "scopes": {} } });
+    card["securitySchemes"] = json!({ "oauth": { "oauth2SecurityScheme": { "flows": flows } } });
+    let asked = remote.asking(SAY, hello());
+    let hit = peer.get("/.well-known/agent-card.json").await;
+    assert_eq!(hit.header("authorization"), None);
+    hit.json(200, &card).await;
+    for (nth, status) in [("1", 401), ("2", 200)] {
+        let hit = peer.get("/token").await;
+        // `me%3Ayou:s3cret`
+        assert_eq!(hit.header("authorization"), Some("Basic bWUlM0F5b3U6czNjcmV0"));
+        hit.json(200, &json!({ "access_token": nth, "token_type": "Bearer", "expires_in": 3600 })).await;
+        let hit = peer.get("/a2a").await;
+        assert_eq!(hit.header("authorization"), Some(&*format!("Bearer {nth}")));
+        match status {
+            200 => hit.result(task("t", "TASK_STATE_COMPLETED")).await,
+            status => hit.empty(status).await,
+        }
+    }
+    joined(asked).await.unwrap();
+    remote.stop().await;
+}
+
+/// Goal: nobody waits for ever: a call ends at its deadline, and the agent is told. Method: an agent that only keeps the
+/// connection open.
+#[tokio::test]
+async fn silence_ends() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, RemoteOptions { call_timeout: Duration::from_millis(300), ..quick() });
+    let asked = remote.asking(SAY, hello());
+    let card = peer.card("1.0", "/a2a", true);
+    peer.show(&card).await;
+    let mut said = peer.expect("SendStreamingMessage").await.stream().await;
+    said.say(task("t", "TASK_STATE_WORKING")).await;
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::TimedOut);
+    let hit = soon(peer.expect("CancelTask")).await;
+    hit.result(task("t", "TASK_STATE_CANCELED")["task"].clone()).await;
+    remote.stop().await;
+    assert!(peer.is_quiet());
+}

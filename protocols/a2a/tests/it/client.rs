@@ -1,0 +1,194 @@
+//! A remote agent looks like any other, whatever version and binding it speaks: our own server stands for it.
+
+use callboard_a2a::outbound::{Auth, RemoteOptions, Version};
+use callboard_message::{Answer, ElicitAnswer, FailureKind, Principal, Question};
+use callboard_runtime::{CallEvent, CallMeta};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use crate::client_kit::{Remote, WAYS, joined, only, tool};
+use crate::kit::{Add, Echo, Seen, Served, Sum, soon};
+
+async fn beside(served: &Served, options: RemoteOptions) -> Remote {
+    Remote::at(&format!("http://{}/a2a", served.address), options)
+}
+
+/// Goal: asking a remote agent a typed message looks like asking a local one. Method: a text and an object answered, typed,
+/// every way.
+#[tokio::test]
+async fn typed_messages_are_answered() {
+    let served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let sum = soon(remote.agent.ask(Add { a: 2, b: 3 })).await.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(sum, Sum { sum: 5 }, "{way:?}");
+        // A text stays one, whatever it looks like.
+        assert_eq!(soon(remote.agent.ask(Echo { text: "5".into() })).await.unwrap(), "5", "{way:?}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: skills are tools, with the schemas that the agent's own messages have; their results have text, value and place.
+/// Method: list, use and describe every way; a tool that isn't there.
+#[tokio::test]
+async fn skills_are_tools() {
+    let served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
+        let tools = listed["tools"].as_array().unwrap();
+        let add = tools.iter().find(|tool| tool["name"] == "add").unwrap_or_else(|| panic!("{way:?}: {listed}"));
+        assert!(add["inputSchema"]["properties"]["a"].is_object(), "{way:?}");
+        assert!(add["outputSchema"]["properties"]["sum"].is_object(), "{way:?}");
+        let result = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1, "b": 1 }))).await.unwrap();
+        assert_eq!(result["structuredContent"], json!({ "sum": 2 }), "{way:?}");
+        assert_eq!(result["content"][0]["text"], r#"{"sum":2}"#, "{way:?}");
+        let place = &result["_meta"]["a2a"];
+        assert_eq!(place["state"], "completed", "{way:?}");
+        assert!(place["taskId"].is_string() && place["contextId"].is_string(), "{way:?}");
+        let about = remote.ask("callboard.describe", json!({})).await.unwrap();
+        assert_eq!(about["serverInfo"]["name"], "everything");
+        let none = remote.ask("callboard.tools.call", tool("none", json!({}))).await.unwrap_err();
+        assert_eq!(none.kind, FailureKind::NotFound);
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: what a remote agent asks, whoever called answers, and the call goes on. Method: a form, every way.
+#[tokio::test]
+async fn questions_go_to_the_caller() {
+    let served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let mut call = remote.call("book", json!({}));
+        let mut asked = 0;
+        while let Some(event) = soon(call.next()).await {
+            let CallEvent::Question(pending) = event else { continue };
+            let Question::Elicit(form) = &pending.question else { panic!("{way:?}: no form") };
+            assert_eq!(form.message(), "Which name?", "{way:?}");
+            assert!(form.schema().unwrap()["properties"]["name"].is_object(), "{way:?}: its own form");
+            pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "name": "Ann" }))));
+            asked += 1;
+        }
+        let answer: Value = serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
+        assert_eq!((answer, asked), (json!("booked for Ann"), 1), "{way:?}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: a question that nobody answers says where to go on; with `keep` the task waits, else it is taken back. Method: both,
+/// then the task as it is.
+#[tokio::test]
+async fn unanswered_questions_can_wait() {
+    let served = Served::start().await;
+    let remote = beside(&served, only(WAYS[0])).await;
+    for (keep, state) in [(true, "TASK_STATE_INPUT_REQUIRED"), (false, "TASK_STATE_CANCELED")] {
+        let mut params = tool("book", json!({}));
+        params["_meta"] = json!({ "a2a": { "keep": keep } });
+        let failure = remote.ask("callboard.tools.call", params).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::NobodyToAsk);
+        let id = failure.data.unwrap()["taskId"].clone();
+        let mut found = Value::Null;
+        for _ in 0..500 {
+            found = served.client().result("GetTask", json!({ "id": id })).await["status"]["state"].clone();
+            if found == state {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(found, state);
+    }
+    remote.stop().await;
+    served.stop().await;
+}
+
+/// Goal: progress and artifacts arrive before the reply, which has them all. Method: pieces every way that streams; how many
+/// came.
+#[tokio::test]
+async fn artifacts_come_early() {
+    let served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let mut call = remote.call("callboard.tools.call", tool("pieces", json!({ "count": 5 })));
+        let mut early = Vec::new();
+        while let Some(event) = soon(call.next()).await {
+            if let CallEvent::Artifact(artifact) = event {
+                early.extend(artifact.content().iter().filter_map(|block| block.as_text()));
+            }
+        }
+        let reply: Value = serde_json::from_str(soon(call.reply()).await.unwrap().unwrap().get()).unwrap();
+        let texts: Vec<_> = reply["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
+        assert_eq!(&texts[..5], ["1", "2", "3", "4", "5"], "{way:?}: {reply}");
+        assert_eq!(&early[..5], ["1", "2", "3", "4", "5"], "{way:?}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: a call that is given up is given up at the agent. Method: cancelled every way; the agent sees it.
+#[tokio::test]
+async fn cancelled_calls_are_cancelled_there() {
+    let mut served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let call = CallMeta::new(Arc::new(Principal::local_operator()));
+        let cancel = call.cancel.clone();
+        let asked = remote.ask_in("linger", json!({}), call);
+        assert_eq!(served.watched.event().await, Seen::Began, "{way:?}");
+        cancel.cancel();
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled, "{way:?}");
+        assert_eq!(served.watched.event().await, Seen::Cancelled, "{way:?}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: failures say what they are. Method: each kind that an agent fails with, as a tool and typed, every way; arguments
+/// that don't fit.
+#[tokio::test]
+async fn failures_are_told() {
+    let served = Served::start().await;
+    for way in WAYS {
+        let remote = beside(&served, only(way)).await;
+        let mut states = Vec::new();
+        for kind in ["rejected", "unavailable"] {
+            let result = remote.ask("callboard.tools.call", tool("fail", json!({ "kind": kind }))).await.unwrap();
+            // 0.1 has no state for what is refused, and says it in words.
+            let said = if way.0 == Version::V01 && kind == "rejected" { "Task rejected: as told" } else { "as told" };
+            assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!(said)), "{way:?}");
+            states.push(result["structuredContent"]["state"].as_str().unwrap().to_owned());
+            let failure = remote.ask("fail", json!({ "kind": kind })).await.unwrap_err();
+            assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Rejected, said), "{way:?}");
+        }
+        let refused = if way.0 == Version::V01 { "failed" } else { "rejected" };
+        assert_eq!(states, [refused, "failed"], "{way:?}");
+        let wrong = remote.ask("callboard.tools.call", tool("add", json!({ "a": 1 }))).await.unwrap();
+        assert_eq!(wrong["isError"], true, "{way:?}: {wrong}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
+
+/// Goal: whoever must show a key shows it, and who doesn't is told so. Method: a server with keys, and each way to show one.
+#[tokio::test]
+async fn keys_are_shown() {
+    let served = Served::with(|options| options.access = crate::kit::named_keys()).await;
+    let bearer = || Auth::Bearer("alice".into());
+    let key = || Auth::ApiKey { header: "X-API-Key".into(), key: "alice".into() };
+    for (auth, kind) in [
+        (bearer(), None),
+        (key(), None),
+        (Auth::None, Some(FailureKind::Denied)),
+        (Auth::Bearer("mallory".into()), Some(FailureKind::Denied)),
+    ] {
+        let shown = format!("{auth:?}");
+        let remote = beside(&served, RemoteOptions { auth, ..RemoteOptions::default() }).await;
+        let answered = remote.ask("echo", json!({ "text": "hi" })).await;
+        assert_eq!(answered.as_ref().err().map(|failure| failure.kind), kind, "{shown}: {answered:?}");
+        remote.stop().await;
+    }
+    served.stop().await;
+}
