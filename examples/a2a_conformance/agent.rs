@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use callboard::message::surface::{Converse, SAID};
-use callboard::message::{Elicitation, Failure, RawObject, ToolResult};
+use callboard::message::{Elicitation, Failure, Progress, RawObject, ToolResult};
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers};
 use serde_json::json;
 
-use crate::play::{play, working};
+use crate::play::play;
 use crate::script::Part;
 
 /// Most conversations at the same time.
@@ -39,6 +39,11 @@ impl ConcurrentHandler<Converse> for Conversing {
             }
         }
     }
+}
+
+/// Tells the caller that it is at work.
+pub fn working(cx: &Cx) {
+    cx.progress(Progress { done: 0.0, total: None, message: Some("working".to_owned()) });
 }
 
 /// The key of the message that answers.

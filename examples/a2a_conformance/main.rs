@@ -26,8 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     options.call_deadline = CALL_DEADLINE;
     // The kit's own webhook.
     options.push.allow = vec!["127.0.0.0/8".parse()?];
-    let agent = System::start(1)?.spawn(agent::Conversing);
-    let server = A2aServer::new(agent, options);
+    let system = System::start(1)?;
+    let server = A2aServer::new(system.spawn(agent::Conversing), options);
     let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default())?;
     println!("listening http://{}", serving.address);
     Ok(serving.server.await?)

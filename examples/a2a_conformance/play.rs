@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use callboard::Cx;
-use callboard::message::{Artifact, Content, Failure, FailureKind, Progress, ResourceContent, ToolResult};
+use callboard::message::{Artifact, Content, Failure, FailureKind, ResourceContent, ToolResult};
 use callboard::message::{SAID_AT_ONCE, SHOWN};
 use serde_json::json;
 
+use crate::agent::working;
 use crate::script::Part;
 
 /// Twice as long as the kit waits for an event.
@@ -36,11 +37,6 @@ pub async fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
     })
 }
 
-/// Tells the caller that it is at work.
-pub fn working(cx: &Cx) {
-    cx.progress(Progress { done: 0.0, total: None, message: Some("working".to_owned()) });
-}
-
 fn show<const N: usize>(cx: &Cx, artifacts: [Artifact; N]) -> ToolResult {
     working(cx);
     artifacts.into_iter().for_each(|artifact| cx.artifact(artifact));
@@ -52,7 +48,8 @@ fn noted(ToolResult(body): ToolResult, what: &str) -> ToolResult {
 }
 
 fn file() -> Content {
-    Content::resource(ResourceContent::blob("file:///output.txt", "text/plain", b"Generated file content"))
+    let resource = ResourceContent::blob("file:///output.txt", "text/plain", b"Generated file content");
+    Content(Content::resource(resource).0.with("_meta", json!({ "a2a/part": { "filename": "output.txt" } })))
 }
 
 fn link() -> Content {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_a2a::outbound::RemoteA2a;
 use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
@@ -14,7 +15,8 @@ use callboard_runtime::{AgentId, AgentRef, Answering, System};
 
 use super::NodeError;
 use super::answering::Current;
-use crate::config::{AgentDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
+use super::remote::{self, Inboxes};
+use crate::config::{AgentDeclaration, RemoteDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
 
 /// How long servers elsewhere may take to end, children of this process above all.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -26,10 +28,17 @@ pub(super) struct Running {
     /// Of its declaration.
     print: u64,
     /// What it had to end.
-    farewell: Option<Bridge>,
+    farewell: Option<Farewell>,
     /// Which of its tools are shown.
     filter: Filter,
     is_bundle: bool,
+}
+
+/// What an agent has elsewhere, which ends after it.
+#[derive(Clone)]
+enum Farewell {
+    Bridge(Bridge),
+    A2a(RemoteA2a),
 }
 
 impl Running {
@@ -48,6 +57,7 @@ pub(super) struct Cast {
     system: System,
     state: PathBuf,
     answering: Arc<dyn Answering>,
+    inboxes: Inboxes,
     running: HashMap<String, Running>,
     /// Virtual servers, by id.
     bundles: HashMap<String, Bundled>,
@@ -72,7 +82,8 @@ impl Cast {
     /// `answering` is asked by whoever stands for servers elsewhere.
     pub(super) fn new(system: System, state: &Path, answering: Current) -> Self {
         let (running, bundles) = (HashMap::new(), HashMap::new());
-        Self { system, state: state.to_owned(), answering: Arc::new(answering), running, bundles }
+        let (state, answering) = (state.to_owned(), Arc::new(answering));
+        Self { system, state, answering, inboxes: Inboxes::default(), running, bundles }
     }
 
     /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
@@ -94,9 +105,10 @@ impl Cast {
         let print = |id: &str| topology.prints.agents.get(id).copied().unwrap_or_default();
         for declared in &topology.agents {
             let id = declared.id();
-            match self.unchanged(id, print(id)) {
-                Some(running) => drop(planned.running.insert(id.to_owned(), running)),
-                None => {
+            match (self.unchanged(id, print(id)), declared) {
+                (Some(running), _) => drop(planned.running.insert(id.to_owned(), running)),
+                (None, AgentDeclaration::A2a(remote)) => planned.add(id, self.remote(remote, print(id))?),
+                (None, _) => {
                     let agent = self.agent(declared, topology).await?;
                     planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
                 }
@@ -135,7 +147,7 @@ impl Cast {
                 let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
                 Ok(self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn())
             }
-            AgentDeclaration::A2a(_) => Err(crate::config::ConfigError::NoAgents.into()),
+            AgentDeclaration::A2a(remote) => self.remote(remote, 0).map(|running| running.agent),
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
@@ -160,9 +172,21 @@ impl Cast {
         let wrong = |source| NodeError::Upstream { id: declared.id.clone(), source };
         let options = declared.bridge_options(self.answering.clone())?;
         let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
-        let farewell = Some(bridge.clone());
+        let farewell = Some(Farewell::Bridge(bridge.clone()));
         let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
         Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
+    }
+
+    fn remote(&self, declared: &RemoteDeclaration, print: u64) -> Result<Running, NodeError> {
+        let remote = remote::open(declared, &self.inboxes)?;
+        let farewell = Some(Farewell::A2a(remote.clone()));
+        let agent = self.system.prepare_with(move || remote.clone()).label(declared.id.as_str()).spawn();
+        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
+    }
+
+    /// Where agents elsewhere push.
+    pub(super) fn inboxes(&self) -> &Inboxes {
+        &self.inboxes
     }
 
     /// Makes the change: names point to the new ones, and virtual servers are made of them. The old ones are the result;
@@ -282,10 +306,15 @@ pub(super) async fn goodbyes(ended: Vec<Running>) {
     futures::future::join_all(ended.into_iter().map(|running| goodbye(running.farewell))).await;
 }
 
-async fn goodbye(client: Option<Bridge>) {
-    if let Some(client) = client
-        && tokio::time::timeout(GOODBYE, client.said_goodbye()).await.is_err()
-    {
-        tracing::warn!("a server doesn't end in time");
+async fn goodbye(elsewhere: Option<Farewell>) {
+    let said = async {
+        match elsewhere {
+            None => {}
+            Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
+            Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
+        }
+    };
+    if tokio::time::timeout(GOODBYE, said).await.is_err() {
+        tracing::warn!("what an agent has elsewhere doesn't end in time");
     }
 }

@@ -38,6 +38,14 @@ pub enum NodeError {
         /// Why.
         source: ClientError,
     },
+    /// Correct the `[[agent]]`, or what it names.
+    #[error("agent {id}: {why}")]
+    Remote {
+        /// Whose.
+        id: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Correct the model, or set its key.
     #[error("model {id}: {source}")]
     Model {
@@ -123,7 +131,7 @@ impl NodeError {
         match self {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
-            Self::Model { .. } | Self::Routing(_) => true,
+            Self::Model { .. } | Self::Remote { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,

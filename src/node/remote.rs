@@ -1,0 +1,116 @@
+//! Agents elsewhere that speak A2A: how they are reached, and where they push.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse};
+use callboard_a2a::card::Jwks;
+use callboard_a2a::outbound::{Auth, CardTrust, PushInbox, RemoteA2a, RemoteOptions};
+use callboard_a2a::wire::AgentInterface;
+use callboard_rpc::Egress;
+use secrecy::SecretString;
+use url::Url;
+
+use super::NodeError;
+use crate::config::{BindingName, InterfaceDeclaration, RemoteDeclaration, VersionName};
+
+/// Where agents elsewhere push, at each A2A listener.
+const INBOX_PATH: &str = "/a2a-push";
+/// The header that shows that whoever pushes was told where.
+const TOKEN_HEADER: &str = "X-A2A-Notification-Token";
+/// The header of an API key, where the file doesn't say.
+const KEY_HEADER_DEFAULT: &str = "X-API-Key";
+
+/// Where agents elsewhere push, by the address that they are given. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Inboxes(Arc<RwLock<HashMap<Url, PushInbox>>>);
+
+impl Inboxes {
+    /// The one below this address.
+    fn at(&self, declared: &Url) -> Result<PushInbox, url::ParseError> {
+        let base = Url::parse(&format!("{}{INBOX_PATH}", declared.as_str().trim_end_matches('/')))?;
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Ok(all.entry(base.clone()).or_insert_with(|| PushInbox::new(base)).clone())
+    }
+
+    /// Adds them to a listener's addresses.
+    pub(super) fn configure(&self, config: &mut ServiceConfig) {
+        let path = format!("{INBOX_PATH}/{{id}}");
+        config.service(web::resource(path).app_data(Data::new(self.clone())).route(web::post().to(pushed)));
+    }
+}
+
+/// What a push says is asked of the agent itself: the body isn't read.
+async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
+    let id = request.match_info().get("id").unwrap_or_default();
+    let token = request.headers().get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
+    let all: Vec<_> = inboxes.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+    match all.iter().any(|inbox| inbox.deliver(id, token)) {
+        true => HttpResponse::NoContent().finish(),
+        false => HttpResponse::NotFound().finish(),
+    }
+}
+
+/// The agent that a declaration stands for. Reads the variables and the file that it names.
+pub(super) fn open(declared: &RemoteDeclaration, inboxes: &Inboxes) -> Result<RemoteA2a, NodeError> {
+    let wrong = |why: String| NodeError::Remote { id: declared.id.clone(), why };
+    let url = declared.url.url();
+    let mut options = RemoteOptions { auth: auth(declared)?, ..RemoteOptions::default() };
+    let networks = declared.networks.iter().map(|range| range.network());
+    options.egress = networks.fold(Egress::public(), Egress::with_network);
+    options.interface = declared.interface.map(|interface| endpoint(url, interface));
+    if let Some(seconds) = declared.call_timeout_s {
+        options.call_timeout = Duration::from_secs(seconds.get());
+    }
+    if let Some(file) = &declared.trusted_keys {
+        let text = fs::read(file).map_err(|error| wrong(format!("failed to read {}: {error}", file.display())))?;
+        let keys = Jwks::parse(&text).map_err(|error| wrong(format!("{}: {error}", file.display())))?;
+        options.trust = CardTrust::Signed { keys, jku_hosts: Vec::new() };
+    }
+    if let Some(here) = &declared.push_url {
+        options.push = Some(inboxes.at(here.url()).map_err(|error| wrong(format!("`push_url`: {error}")))?);
+    }
+    RemoteA2a::new(url.clone(), options).map_err(|error| wrong(error.to_string()))
+}
+
+fn endpoint(url: &Url, declared: InterfaceDeclaration) -> AgentInterface {
+    let binding = match declared.binding {
+        BindingName::Jsonrpc => "JSONRPC",
+        BindingName::Http => "HTTP+JSON",
+    };
+    let version = match declared.version {
+        VersionName::V10 => "1.0",
+        VersionName::V03 => "0.3",
+        VersionName::V01 => "0.1",
+    };
+    AgentInterface {
+        url: url.to_string(),
+        protocol_binding: binding.to_owned(),
+        tenant: String::new(),
+        protocol_version: version.to_owned(),
+    }
+}
+
+fn auth(declared: &RemoteDeclaration) -> Result<Auth, NodeError> {
+    let variable = |name: &str| {
+        let missing = || NodeError::Remote { id: declared.id.clone(), why: format!("there is no variable {name}") };
+        std::env::var(name).map(SecretString::from).map_err(|_| missing())
+    };
+    if let Some(name) = &declared.bearer_env {
+        return Ok(Auth::Bearer(variable(name)?));
+    }
+    if let Some(name) = &declared.api_key_env {
+        let header = declared.api_key_header.clone().unwrap_or_else(|| KEY_HEADER_DEFAULT.to_owned());
+        return Ok(Auth::ApiKey { header, key: variable(name)? });
+    }
+    let Some(oauth) = &declared.oauth else { return Ok(Auth::None) };
+    Ok(Auth::ClientCredentials {
+        token_url: oauth.token_url.as_ref().map(|url| url.url().clone()),
+        client_id: oauth.client_id.clone(),
+        secret: variable(&oauth.secret_env)?,
+        scopes: oauth.scopes.clone(),
+    })
+}
