@@ -6,6 +6,9 @@ use serde_json::value::RawValue;
 use crate::wire::*;
 use crate::{A2aError, Dialect, limits, v01, v03};
 
+/// The push configuration of clients that name none.
+const ONLY_CONFIG: &str = "default";
+
 /// What stands in for parameters that were left out.
 fn read<T: Wire>(params: Option<&RawValue>) -> Result<T, A2aError> {
     match params {
@@ -20,11 +23,19 @@ impl Dialect {
     /// # Errors
     /// [`ErrorKind::InvalidParams`](crate::ErrorKind::InvalidParams) names the field; so with all that read requests.
     pub fn read_send(self, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
-        let request = match self {
+        let mut request: SendMessageRequest = match self {
             Self::V10 => read(params)?,
             Self::V03 | Self::V03Rest => v03::read_send(self, params)?,
             Self::V01 => v01::read_send(params)?,
         };
+        if self == Self::V03Rest && !request.message.task_id.is_empty() {
+            // Its clients may look for the context under its name in the schema, and make one up where they don't find it: the
+            // task's is meant.
+            request.message.context_id.clear();
+        }
+        if let Some(push) = request.configuration.as_mut().and_then(|c| c.task_push_notification_config.as_mut()) {
+            self.settle_push(push);
+        }
         check_send(&request)?;
         Ok(request)
     }
@@ -91,6 +102,7 @@ impl Dialect {
             Self::V10 => read(params)?,
             Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, params)?,
         };
+        self.settle_push(&mut config);
         match task {
             Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
             Some(task) if config.task_id != task => {
@@ -223,6 +235,18 @@ impl Dialect {
     /// Parameters of `GetExtendedAgentCard`; 0.3 has none.
     pub fn write_extended_card(self, request: &GetExtendedAgentCardRequest) -> Option<Box<RawValue>> {
         (self == Self::V10).then(|| request.to_raw())
+    }
+
+    /// Before 1.0 a task had one push configuration at first, which had no name: it still has none that a client must know.
+    /// An empty `authentication` is none.
+    fn settle_push(self, config: &mut TaskPushNotificationConfig) {
+        if self == Self::V10 {
+            return;
+        }
+        if config.id.is_empty() {
+            ONLY_CONFIG.clone_into(&mut config.id);
+        }
+        config.authentication = config.authentication.take().filter(|shown| !shown.is_blank());
     }
 
     /// Tenants are 1.0's.

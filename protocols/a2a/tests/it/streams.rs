@@ -39,7 +39,8 @@ impl Cutting {
 
 async fn carry(client: TcpStream, server: SocketAddr, cut: Arc<AtomicUsize>) {
     let server = TcpStream::connect(server).await.unwrap();
-    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
     tokio::spawn(async move { drop(tokio::io::copy(&mut from_client, &mut to_server).await) });
     let nth = cut.load(Ordering::SeqCst);
     // Somewhere else each time: in the head, in a line, between two events.
