@@ -23,19 +23,11 @@ impl Dialect {
     /// # Errors
     /// [`ErrorKind::InvalidParams`](crate::ErrorKind::InvalidParams) names the field; so with all that read requests.
     pub fn read_send(self, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
-        let mut request: SendMessageRequest = match self {
+        let request = match self {
             Self::V10 => read(params)?,
             Self::V03 | Self::V03Rest => v03::read_send(self, params)?,
             Self::V01 => v01::read_send(params)?,
         };
-        if self == Self::V03Rest && !request.message.task_id.is_empty() {
-            // Its clients may look for the context under its name in the schema, and make one up where they don't find it: the
-            // task's is meant.
-            request.message.context_id.clear();
-        }
-        if let Some(push) = request.configuration.as_mut().and_then(|c| c.task_push_notification_config.as_mut()) {
-            self.settle_push(push);
-        }
         check_send(&request)?;
         Ok(request)
     }
@@ -102,7 +94,6 @@ impl Dialect {
             Self::V10 => read(params)?,
             Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, params)?,
         };
-        self.settle_push(&mut config);
         match task {
             Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
             Some(task) if config.task_id != task => {
@@ -237,16 +228,29 @@ impl Dialect {
         (self == Self::V10).then(|| request.to_raw())
     }
 
-    /// Before 1.0 a task had one push configuration at first, which had no name: it still has none that a client must know.
-    /// An empty `authentication` is none.
-    fn settle_push(self, config: &mut TaskPushNotificationConfig) {
+    /// What a client means by what it leaves out or makes up, for servers: see [`Dialect::mean_push`].
+    pub(crate) fn mean_send(self, request: &mut SendMessageRequest) {
+        if self == Self::V03Rest && !request.message.task_id.is_empty() {
+            // These clients may look for the context under its name in the schema, and make one up where they don't find it: the
+            // task's is meant.
+            request.message.context_id.clear();
+        }
+        if let Some(push) = request.configuration.as_mut().and_then(|c| c.task_push_notification_config.as_mut()) {
+            self.mean_push(push);
+        }
+    }
+
+    /// Before 1.0 a task had one push configuration at first, which had no name: the one without is still the same. An empty
+    /// `authentication` is none.
+    pub(crate) fn mean_push(self, config: &mut TaskPushNotificationConfig) {
         if self == Self::V10 {
             return;
         }
         if config.id.is_empty() {
             ONLY_CONFIG.clone_into(&mut config.id);
         }
-        config.authentication = config.authentication.take().filter(|shown| !shown.is_blank());
+        let shows = |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
+        config.authentication = config.authentication.take().filter(shows);
     }
 
     /// Tenants are 1.0's.
