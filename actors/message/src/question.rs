@@ -1,5 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::raw::raw_bodies;
@@ -57,7 +58,27 @@ pub enum Speaker {
     Assistant,
 }
 
+impl Answer {
+    /// Its body, as it is kept and travels.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        match self {
+            Self::Sample(answer) => answer.0.to_raw(),
+            Self::Elicit(answer) => answer.0.to_raw(),
+            Self::Roots(answer) => answer.0.to_raw(),
+        }
+    }
+}
+
 impl Question {
+    /// The answer to it whose body that is.
+    pub fn answered(&self, body: RawObject) -> Answer {
+        match self {
+            Self::Sample(_) => Answer::Sample(SampleAnswer(body)),
+            Self::Elicit(_) => Answer::Elicit(ElicitAnswer(body)),
+            Self::Roots(_) => Answer::Roots(RootsAnswer(body)),
+        }
+    }
+
     /// A form for a person: what it reads, and the JSON Schema of the answer (MCP's flat subset).
     pub fn elicit(message: impl Into<String>, schema: Value) -> Self {
         Self::Elicit(Elicitation::form(message, schema))

@@ -97,9 +97,9 @@ pub use task::{
     Begun, By, CANCELLED_WHY, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, LeaseView, MEMORY_TASKS_MAX_DEFAULT,
     MemoryTasks, NewTask, OnRestart, OpenQuestion, RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT,
     Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY, TASK_DEPTH_MAX,
-    TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_RENEW_EVERY,
-    TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOutcome, TaskOwner,
-    TaskPage, TaskRunner, TaskStep, Tasks, follow,
+    TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_QUESTIONS_MAX,
+    TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId,
+    TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks, follow, live,
 };
 pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};

@@ -3,6 +3,7 @@
 mod error;
 mod follow;
 mod id;
+pub mod live;
 mod memory;
 mod new;
 mod record;
@@ -21,6 +22,7 @@ use crate::journal::JournalError;
 pub use error::TaskError;
 pub use follow::{FOLLOW_LOOK_EVERY, follow};
 pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
+pub use live::TASK_QUESTIONS_MAX;
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
 pub use new::{NewTask, OnRestart};
 pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use callboard_a2a::inbound::{
     A2aOptions, A2aServer, ListenOptions, PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX,
-    PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX,
+    PUSH_RETRIES_MAX, PUSH_SECRET_BYTES_MAX, PUSH_URL_BYTES_MAX, PUSH_WORKERS_MAX,
 };
 use callboard_runtime::{AuditEntry, MemoryAudit, Store};
 use serde_json::{Value, json};
 
 use crate::kit::{Peer, SOON, Seen, Served, given, options, said, soon};
-use crate::receiver::{Post, Receiver};
+use crate::receiver::{Answers, Post, Receiver};
 
 /// Lets posts go to this machine, and tries again soon.
 fn here(options: &mut A2aOptions) {
@@ -310,5 +310,38 @@ async fn deleted_is_deleted() {
     };
     until(is_over).await;
     assert_eq!(receiver.waiting(), 0);
+    served.stop().await;
+}
+
+/// Goal: so many configurations are worked on at once, and no more; room that becomes free is given out. Method: tasks that
+/// wait, each with as many as it may have, to a receiver that can't be looked up.
+#[tokio::test]
+async fn workers_are_bounded() {
+    let mut served = Served::with(|options| {
+        options.push.lookup = Some(Answers::new(&[None]));
+        options.push.retry_after = SOON * 10;
+    })
+    .await;
+    let peer = served.client();
+    let mut tasks = Vec::new();
+    for n in 0..=PUSH_WORKERS_MAX / PUSH_CONFIGS_MAX {
+        let message = given(&format!("m-{n}"), json!({}), "linger");
+        let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
+        tasks.push(peer.result("SendMessage", params).await["task"]["id"].clone());
+        assert_eq!(served.watched.event().await, Seen::Began);
+    }
+    let last = tasks.pop().unwrap();
+    let config = |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
+    for task in &tasks {
+        for n in 0..PUSH_CONFIGS_MAX {
+            peer.result("CreateTaskPushNotificationConfig", config(task, n)).await;
+        }
+    }
+    let over = peer.rpc("CreateTaskPushNotificationConfig", config(&last, 0)).await;
+    assert_eq!(over["error"]["data"][0]["reason"], "OVERLOADED", "{over}");
+    // One of those that are there may be replaced.
+    peer.result("CreateTaskPushNotificationConfig", config(&tasks[0], 0)).await;
+    peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0)).await;
+    peer.result("CreateTaskPushNotificationConfig", config(&last, 0)).await;
     served.stop().await;
 }

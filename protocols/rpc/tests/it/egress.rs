@@ -222,3 +222,35 @@ fn https_only() {
     assert_eq!(Egress::public().https_only().read("http://localhost/"), Err(EgressError::Loopback));
     assert!(!format!("{egress:?}").is_empty());
 }
+
+/// Goal: what a name leads to can be told before anybody connects, by the same rules. Method: allowed, mixed and closed
+/// answers, none, addresses, and who may go nowhere but to one network.
+#[tokio::test]
+async fn a_name_can_be_looked_up() {
+    let with = |egress: Egress, answer| egress.with_lookup(Answers::new([answer]));
+    let look_up = async |egress: &Egress, url: &str| egress.look_up(&url.parse().unwrap()).await;
+    let ips = |ips: &str| -> Vec<IpAddr> { ips.split(' ').map(|ip| ip.parse().unwrap()).collect() };
+    let url = "https://a.example/";
+    for (egress, answer, expected) in [
+        (Egress::public(), "1.1.1.1 10.0.0.1 2606:4700::1111", Ok(ips("1.1.1.1 2606:4700::1111"))),
+        (Egress::public(), "10.0.0.1 127.0.0.1", Err(EgressError::Name)),
+        (Egress::public().with_network("10.0.0.0/8".parse().unwrap()), "10.0.0.1", Ok(ips("10.0.0.1"))),
+        (Egress::nowhere().with_network("10.0.0.0/8".parse().unwrap()), "1.1.1.1 10.0.0.1", Ok(ips("10.0.0.1"))),
+        (Egress::nowhere(), "1.1.1.1 10.0.0.1 127.0.0.1", Err(EgressError::Name)),
+    ] {
+        assert_eq!(look_up(&with(egress, answer), url).await, expected, "{answer}");
+    }
+    assert_eq!(look_up(&Egress::public(), "http://1.1.1.1/").await, Ok(ips("1.1.1.1")));
+    assert_eq!(look_up(&Egress::public(), "http://127.0.0.1/").await, Err(EgressError::Loopback));
+    let public: IpAddr = [1, 1, 1, 1].into();
+    assert_eq!(look_up(&Egress::nowhere(), "http://1.1.1.1/").await, Err(EgressError::Address(public)));
+    assert_eq!(look_up(&Egress::public(), "ftp://a.example/").await, Err(EgressError::Scheme));
+    // Nobody asked by that name service knows anything.
+    struct Silent;
+    impl Resolve for Silent {
+        fn resolve(&self, _: Name) -> Resolving {
+            Box::pin(async { Err(std::io::Error::other("no answer").into()) })
+        }
+    }
+    assert_eq!(look_up(&Egress::public().with_lookup(Arc::new(Silent)), url).await, Err(EgressError::Lookup));
+}

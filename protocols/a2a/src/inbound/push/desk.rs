@@ -236,7 +236,9 @@ impl Desk {
         let stopped = self.stopped.child_token();
         {
             let mut workers = self.workers();
-            if workers.get(&key).is_some_and(|worker| worker.since >= version) {
+            let known = workers.get(&key).map(|worker| worker.since);
+            // Where there is no room after all, it is found when there is.
+            if known.is_some_and(|since| since >= version) || (known.is_none() && workers.len() >= PUSH_WORKERS_MAX) {
                 return;
             }
             let before = workers.insert(key.clone(), Worker { since: version, stopped: stopped.clone() });

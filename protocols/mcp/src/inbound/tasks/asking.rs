@@ -1,6 +1,6 @@
 //! Questions of a task, and what comes back.
 
-use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer};
+use callboard_message::{Answer, Failure, FailureKind, Question, RawObject};
 use serde_json::value::RawValue;
 
 /// MCP's request for a question; `None` where MCP has none.
@@ -23,30 +23,12 @@ pub(super) fn answer(question: &Question, result: &RawValue) -> Result<Answer, F
         true => Ok(()),
         false => Err(Failure::invalid(format!("the client's answer has no `{member}`"))),
     };
-    Ok(match question {
-        Question::Sample(_) => {
-            fits("content")?;
-            Answer::Sample(SampleAnswer(result))
-        }
-        Question::Elicit(_) => {
-            fits("action")?;
-            Answer::Elicit(ElicitAnswer(result))
-        }
-        _ => {
-            fits("roots")?;
-            Answer::Roots(RootsAnswer(result))
-        }
-    })
-}
-
-/// What an answer was made of.
-pub(super) fn raw(answer: &Answer) -> Box<RawValue> {
-    match answer {
-        Answer::Sample(sample) => sample.0.to_raw(),
-        Answer::Elicit(elicited) => elicited.0.to_raw(),
-        Answer::Roots(roots) => roots.0.to_raw(),
-        _ => RawObject::new().to_raw(),
+    match question {
+        Question::Sample(_) => fits("content")?,
+        Question::Elicit(_) => fits("action")?,
+        _ => fits("roots")?,
     }
+    Ok(question.answered(result))
 }
 
 /// The same question, with a member more in its `_meta`.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use callboard_message::{Answer, Failure};
 use callboard_rpc::{RpcError, code};
+use callboard_runtime::live::{Delivering, LiveTask};
 use callboard_runtime::{By, FOLLOW_LOOK_EVERY, Task, TaskError, TaskId, TaskOwner, TaskStep, Tasks};
 use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 
-use super::live::{Delivering, Live};
 use super::record::{left, refused};
-use super::{TaskRequest, TaskState, asking};
+use super::{TaskRequest, TaskState};
 
 /// How long somebody who cancels a task of another node waits for it to be cancelled; then it is told how it stands.
 const CANCEL_SEEN_IN: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ pub(super) struct Found {
     /// Questions that are being put to somebody right now.
     pub(super) delivering: Arc<watch::Sender<HashSet<String>>>,
     /// While it runs here.
-    live: Option<Live>,
+    live: Option<LiveTask>,
     store: Arc<dyn Tasks>,
     changes: watch::Receiver<u64>,
 }
@@ -41,17 +41,21 @@ impl TaskState {
 
     pub(super) async fn find_of(&self, owner: &TaskOwner, id: &str) -> Result<Found, RpcError> {
         let id = TaskId::new(id).map_err(|_| unknown())?;
-        let live = self.live().get(&id).cloned();
-        let changes = self.store.changes();
+        let live = self.live.get(&id);
+        let changes = self.live.tasks.changes();
         let task = match &live {
             Some(live) => Some(live.seen.borrow().clone()),
-            None => {
-                self.store.get(&id).await.map_err(|error| refused(error.into()))?.filter(|task| !left(task).is_zero())
-            }
+            None => self
+                .live
+                .tasks
+                .get(&id)
+                .await
+                .map_err(|error| refused(error.into()))?
+                .filter(|task| !left(task).is_zero()),
         };
-        let task = task.filter(|task| task.owner == *owner && task.scope == self.scope).ok_or_else(unknown)?;
+        let task = task.filter(|task| task.owner == *owner && task.scope == self.live.scope).ok_or_else(unknown)?;
         let delivering = live.as_ref().map(|live| live.delivering.clone()).unwrap_or_default();
-        Ok(Found { task, delivering, live, store: self.store.clone(), changes })
+        Ok(Found { task, delivering, live, store: self.live.tasks.clone(), changes })
     }
 }
 
@@ -107,13 +111,17 @@ impl Found {
     /// # Errors
     /// The store's: the question still waits.
     pub(super) async fn answer(&mut self, key: String, answer: Result<Answer, Failure>) -> Result<(), RpcError> {
-        if let Some(live) = &self.live {
-            return live.answer(key, answer).await;
-        }
-        // That somebody couldn't answer is no answer: only its worker gives a question up.
-        let Ok(answer) = answer else { return Ok(()) };
-        let step = TaskStep::Answered { key, answer: asking::raw(&answer) };
-        match self.store.step(&self.task.id, By::Owner(&self.task.owner), vec![step]).await {
+        let taken = match (&self.live, answer) {
+            (Some(live), Ok(answer)) => live.tell(Vec::new(), Some((key, answer))).await,
+            (Some(live), Err(why)) => live.give_up(key, why).await,
+            // That somebody couldn't answer is no answer: only its worker gives a question up.
+            (None, Err(_)) => return Ok(()),
+            (None, Ok(answer)) => {
+                let step = TaskStep::Answered { key, answer: answer.to_raw() };
+                self.store.step(&self.task.id, By::Owner(&self.task.owner), vec![step]).await
+            }
+        };
+        match taken {
             Ok(task) => {
                 self.task = task;
                 Ok(())
@@ -129,9 +137,10 @@ impl Found {
     /// The store's.
     pub(super) async fn cancel(&mut self) -> Result<(), RpcError> {
         if let Some(live) = &self.live {
-            live.cancel().await?;
+            let cancelled = live.cancel().await;
             self.refresh();
-            return Ok(());
+            // Ended otherwise is ended.
+            return if self.task.state.is_terminal() { Ok(()) } else { cancelled.map(drop).map_err(refused) };
         }
         if self.task.state.is_terminal() {
             return Ok(());

@@ -7,12 +7,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
 use callboard_rpc::{RpcError, code, encode_notification};
+use callboard_runtime::live::{Delivering, LiveTask};
 use callboard_runtime::{OpenQuestion, Task, TaskFilter};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 
-use super::live::{Delivering, Live};
 use super::record::{outcome, refused};
 use super::view::{self, RELATED_TASK};
 use super::{TaskRequest, asking};
@@ -74,7 +74,7 @@ async fn begin(
 }
 
 /// Tells the client of the steps of a task, as far as it keeps up, until its end.
-async fn tell_steps(mut task: Live, link: Arc<dyn Link>, poll: Duration) {
+async fn tell_steps(mut task: LiveTask, link: Arc<dyn Link>, poll: Duration) {
     let mut told = TaskState::Working;
     while task.seen.changed().await.is_ok() {
         let now = task.seen.borrow_and_update().clone();
@@ -129,8 +129,8 @@ async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box
     let after = object(request.params)?.get("cursor").filter(|raw| raw.get() != "null").map(after).transpose()?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = endpoint.options.page_items_max.max(1);
-    let theirs = TaskFilter { scope: Some(tasks.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
-    let page = tasks.store.list(theirs, after.unwrap_or(0), items_max).await;
+    let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
+    let page = tasks.live.tasks.list(theirs, after.unwrap_or(0), items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
     let seen: Vec<_> = page.iter().map(|task| view::legacy(task, tasks.options.poll_interval)).collect();
     let mut result = RawObject::new().with("tasks", seen);

@@ -6,7 +6,6 @@
 mod asking;
 mod found;
 mod legacy;
-mod live;
 mod modern;
 mod options;
 mod record;
@@ -17,15 +16,13 @@ mod restart_tests;
 mod tests;
 mod view;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::RpcError;
-use callboard_runtime::{
-    Begun, CallMeta, Caller, JournalError, Lease, NewTask, Released, Task, TaskError, TaskId, TaskOwner, Tasks,
-};
+use callboard_runtime::live::{BeginWork, Ending, LiveOptions, LiveTask, LiveTasks, Run};
+use callboard_runtime::{Begun, CallMeta, Caller, NewTask, Task, TaskOwner};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
@@ -34,18 +31,14 @@ use super::link::Link;
 use super::options::InboundOptions;
 use super::surface::tool_name;
 use crate::wire::{Era, Revision};
-use live::{Begin, Live, Work};
-use record::Extra;
+use record::{Extra, Outcome, ended};
 
 pub(crate) use modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
 pub use options::{
-    TASK_POLL_INTERVAL_DEFAULT, TASK_QUESTIONS_MAX, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN,
-    TASKS_MAX_DEFAULT, TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions, TaskStore,
+    TASK_POLL_INTERVAL_DEFAULT, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN, TASKS_MAX_DEFAULT,
+    TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions, TaskStore,
 };
 pub(crate) use recover::start;
-
-/// How often a beginning whose outcome is unknown is tried again.
-const BEGIN_TRIES_MAX: usize = 3;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
@@ -100,17 +93,10 @@ pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'s
 /// The tasks of an endpoint.
 pub(crate) struct TaskState {
     options: TaskOptions,
-    store: Arc<dyn Tasks>,
     /// This run of the process.
     run: Arc<str>,
-    /// The store is others' too, and outlives the endpoint: see [`recover`].
-    is_shared: bool,
-    /// What its tasks are kept under.
-    scope: String,
-    /// Those that run here.
-    live: Mutex<HashMap<TaskId, Live>>,
-    keeper: OnceLock<()>,
-    stopped: CancellationToken,
+    /// Those that run here, and the store.
+    live: Arc<LiveTasks>,
 }
 
 /// What becomes a task.
@@ -123,12 +109,11 @@ struct Beginning<'a> {
     params: Option<&'a RawValue>,
     ttl: Option<Duration>,
     told: Option<Arc<dyn Caller>>,
-    /// See [`Begin::work`].
-    work: Box<dyn FnOnce(Arc<dyn Caller>, tokio::time::Instant) -> Work + Send + 'a>,
+    work: BeginWork<'a>,
 }
 
 /// A task that was begun, and its handle where it runs here.
-type Started = (Arc<Task>, Option<Live>);
+type Started = (Arc<Task>, Option<LiveTask>);
 
 impl TaskState {
     pub(crate) fn new(options: &InboundOptions) -> Self {
@@ -137,17 +122,13 @@ impl TaskState {
         let is_shared = options.store.is_some();
         let TaskStore { tasks: store, run } =
             options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
-        let (live, keeper, stopped) = (Mutex::default(), OnceLock::new(), CancellationToken::new());
-        Self { options, store, run, is_shared, scope, live, keeper, stopped }
+        let live = LiveOptions { is_shared, stays: true, artifacts: None };
+        Self { options, run, live: LiveTasks::new(store, scope, live) }
     }
 
     /// Cancels all that run. What is kept elsewhere stays there, for whoever serves next.
     pub(crate) fn stop(&self) {
-        self.stopped.cancel();
-    }
-
-    fn stopped(&self) -> CancellationToken {
-        self.stopped.clone()
+        self.live.stop();
     }
 
     /// How long a task is kept whose client wants `wanted`.
@@ -195,7 +176,7 @@ impl TaskState {
         let tool = tool_name(params).unwrap_or_default();
         let expires = SystemTime::now() + left;
         let new = NewTask {
-            scope: self.scope.clone(),
+            scope: self.live.scope.clone(),
             owner: self.owner(principal, session),
             key: record::key(params)?,
             request: record::request(params),
@@ -207,78 +188,16 @@ impl TaskState {
             owner_tasks_max: Some(self.options.of_owner_max),
             ..NewTask::new(principal.clone(), endpoint.options.info.name.clone(), tool, expires)
         };
-        match self.keep(new).await.map_err(record::refused)? {
+        match self.live.keep(new).await.map_err(record::refused)? {
             Begun::Again(task) => {
-                let live = self.live().get(&task.id).cloned();
+                let live = self.live.get(&task.id);
                 Ok((task, live))
             }
             Begun::New(task, lease) => {
-                let begin = Begin {
-                    endpoint: endpoint.clone(),
-                    task: task.clone(),
-                    lease,
-                    is_resumed: false,
-                    left,
-                    abilities: extra.client,
-                    told,
-                    work,
-                };
-                Ok((task, Some(self.go(begin))))
+                let run = Run { task: task.clone(), lease, is_resumed: false, abilities: extra.client, told, work };
+                Ok((task, Some(self.live.run(run))))
             }
         }
-    }
-
-    /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to [`recover`], as one that nobody began.
-    async fn keep(&self, new: NewTask) -> Result<Begun, TaskError> {
-        if !self.is_shared {
-            // In memory it is done at once.
-            return self.store.begin(new).await;
-        }
-        let (store, (begun, was_begun)) = (self.store.clone(), tokio::sync::oneshot::channel());
-        tokio::spawn(async move {
-            if let Err(Ok(Begun::New(_, lease))) = begun.send(begin_surely(&*store, new).await)
-                && let Err(error) = store.release(&lease, Released::Waits).await
-            {
-                tracing::warn!(task = %lease.task, %error, "a task that nobody waits for wasn't let go of");
-            }
-        });
-        was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
-    }
-
-    /// Has a task run here.
-    fn go(&self, begin: Begin<'_>) -> Live {
-        // Locked before it runs: it takes itself out when it ends.
-        let mut live = self.live();
-        let id = begin.task.id.clone();
-        let begun = live::begin(begin);
-        live.insert(id, begun.clone());
-        begun
-    }
-
-    async fn forget(&self, id: &TaskId) {
-        if let Err(error) = self.store.forget(id).await {
-            // It has expired: the store's retention forgets it too.
-            tracing::warn!(task = %id, %error, "a task whose time is over wasn't forgotten");
-        }
-    }
-
-    async fn release(&self, lease: &Lease, why: Released) {
-        if let Err(error) = self.store.release(lease, why).await {
-            // Its lease runs out.
-            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
-        }
-    }
-
-    /// A task runs here no more.
-    fn is_gone(&self, lease: &Lease) {
-        let mut live = self.live();
-        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
-            live.remove(&lease.task);
-        }
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -288,33 +207,17 @@ fn perform(
     params: Option<&RawValue>,
     revision: Revision,
     call: CallMeta,
-) -> Box<dyn FnOnce(Arc<dyn Caller>, tokio::time::Instant) -> Work + Send> {
+) -> BeginWork<'static> {
     let (endpoint, params) = (endpoint.clone(), params.map(RawValue::to_owned));
     Box::new(move |caller, expiry| {
         let call = call.with_caller(caller).until(expiry);
-        Box::pin(async move { endpoint.surface().perform("tools/call", params.as_deref(), revision, call).await })
+        Box::pin(
+            async move { ending(endpoint.surface().perform("tools/call", params.as_deref(), revision, call).await) },
+        )
     })
 }
 
-/// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
-async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskError> {
-    let id = new.id.clone();
-    let mut tried = 1;
-    loop {
-        return match store.begin(new.clone()).await {
-            Err(TaskError::Journal(JournalError::Unknown(_))) if tried < BEGIN_TRIES_MAX => {
-                tried += 1;
-                continue;
-            }
-            // It was kept before, and its worker is this process.
-            Ok(Begun::Again(task)) if task.id == id => match &task.lease {
-                Some(view) if view.by == store.worker() => {
-                    let lease = Lease { task: id, by: view.by.clone(), epoch: view.epoch };
-                    Ok(Begun::New(task, lease))
-                }
-                _ => Ok(Begun::Again(task)),
-            },
-            other => other,
-        };
-    }
+/// How a task ends whose call came to this.
+fn ending(outcome: Outcome) -> Ending {
+    Box::new(move |_| vec![ended(outcome)])
 }

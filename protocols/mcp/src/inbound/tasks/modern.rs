@@ -5,12 +5,12 @@ use std::sync::Arc;
 use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{Caller, Task};
-use futures::future::ready;
+use futures::future::{BoxFuture, ready};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::live::Work;
-use super::{Beginning, TaskRequest, asking, view};
+use super::record::Outcome;
+use super::{Beginning, TaskRequest, asking, ending, view};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::{object, tool_name};
 use crate::inbound::tools::TaskSupport;
@@ -81,7 +81,7 @@ pub(crate) struct Adoption<'a> {
     /// Of the `tools/call`.
     pub(crate) params: Option<&'a RawValue>,
     /// The call. It keeps its own deadline.
-    pub(crate) work: Work,
+    pub(crate) work: BoxFuture<'static, Outcome>,
     /// Puts somebody in the place of its caller.
     pub(crate) hand_over: Box<dyn FnOnce(Arc<dyn Caller>) + Send + 'a>,
 }
@@ -104,7 +104,7 @@ pub(crate) async fn adopt(endpoint: &Arc<Endpoint>, adoption: Adoption<'_>) -> R
             told: None,
             work: Box::new(|caller, _| {
                 hand_over(caller);
-                work
+                Box::pin(async move { ending(work.await) })
             }),
         },
     );

@@ -18,8 +18,6 @@ pub const TASK_POLL_INTERVAL_DEFAULT: Duration = Duration::from_secs(1);
 pub const TASKS_MAX_DEFAULT: usize = 1_024;
 /// Most of them that belong to one owner, by default.
 pub const TASKS_OF_OWNER_MAX_DEFAULT: usize = 128;
-/// Most questions of one task that wait for an answer.
-pub const TASK_QUESTIONS_MAX: usize = 64;
 
 /// How calls run as tasks.
 #[derive(Debug, Clone)]

@@ -120,10 +120,3 @@ pub(super) fn refused(error: TaskError) -> RpcError {
     };
     RpcError::new(code, said)
 }
-
-/// Whether a step that the store didn't take may be taken if it is tried again.
-pub(super) fn may_be_tried_again(error: &TaskError) -> bool {
-    use JournalError::{NoSpace, Overloaded, SizeLimit, Unavailable, Unknown};
-    let TaskError::Journal(error) = error else { return false };
-    matches!(error, Unavailable(_) | Unknown(_) | Overloaded { .. } | NoSpace | SizeLimit { .. })
-}

@@ -1,0 +1,153 @@
+//! A task as its agent sees it: somebody who may be asked, and answers when they look in.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Question};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use super::handle::Event;
+use crate::call::{Caller, nobody};
+use crate::task::TASK_BYTES_MAX_DEFAULT;
+
+/// Reports and artifacts that wait to be kept; then reports are left out, and artifacts are missed.
+const TOLD_WAITING_MAX: usize = 1_024;
+/// Reports that wait to be kept: how far a call came isn't worth more.
+const REPORTS_WAITING_MAX: usize = 64;
+
+/// What a call tells without waiting.
+pub(super) enum Told {
+    Said(String),
+    Made(Artifact),
+}
+
+/// What a call told and its task has not kept yet, in order.
+#[derive(Default)]
+pub(super) struct Telling {
+    waiting: Mutex<Waiting>,
+    /// An artifact was missed: the reply must hold all.
+    missed: AtomicBool,
+    /// One was given.
+    any: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    told: VecDeque<Told>,
+    reports: usize,
+    bytes: usize,
+}
+
+impl Telling {
+    /// Whether it is new that something waits.
+    fn tell(&self, told: Told) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, is_artifact) = match &told {
+            Told::Said(_) => (0, false),
+            Told::Made(artifact) => (artifact.0.iter().map(|(_, value)| value.get().len()).sum(), true),
+        };
+        if is_artifact {
+            self.any.store(true, Ordering::Release);
+        }
+        let is_full = waiting.told.len() >= TOLD_WAITING_MAX
+            || (is_artifact && waiting.bytes + bytes > TASK_BYTES_MAX_DEFAULT)
+            || (!is_artifact && waiting.reports >= REPORTS_WAITING_MAX);
+        if is_full {
+            if is_artifact {
+                self.miss();
+            }
+            return false;
+        }
+        waiting.bytes += bytes;
+        waiting.reports += usize::from(!is_artifact);
+        waiting.told.push_back(told);
+        waiting.told.len() == 1
+    }
+
+    /// What waits.
+    pub(super) fn take(&self) -> VecDeque<Told> {
+        mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)).told
+    }
+
+    /// An artifact isn't kept.
+    pub(super) fn miss(&self) {
+        self.missed.store(true, Ordering::Release);
+    }
+
+    /// Whether artifacts were given, and all of them are kept.
+    pub(super) fn has_all(&self) -> bool {
+        self.any.load(Ordering::Acquire) && !self.missed.load(Ordering::Acquire)
+    }
+}
+
+/// The caller of a task's call.
+pub(super) struct TaskCaller {
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) telling: Arc<Telling>,
+    pub(super) abilities: Abilities,
+    /// Who is told of progress and log lines as they come.
+    pub(super) told: Option<Arc<dyn Caller>>,
+    /// Whether artifacts are kept as they come.
+    pub(super) keeps_artifacts: bool,
+}
+
+impl TaskCaller {
+    fn tell(&self, told: Told) {
+        if self.telling.tell(told) {
+            // In a queue that is full there are events that make the task look.
+            let _ = self.events.try_send(Event::Look);
+        }
+    }
+}
+
+impl Caller for TaskCaller {
+    fn progress(&self, progress: Progress) {
+        if let Some(message) = progress.message.as_ref().filter(|message| !message.is_empty()) {
+            self.tell(Told::Said(message.clone()));
+        }
+        if let Some(told) = &self.told {
+            told.progress(progress);
+        }
+    }
+
+    fn log(&self, line: Log) {
+        if let Some(told) = &self.told {
+            told.log(line);
+        }
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        if self.keeps_artifacts {
+            self.tell(Told::Made(artifact));
+        }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities.clone()
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            if !self.abilities.can_answer(&question) {
+                return Err(nobody());
+            }
+            let (answer, answered) = oneshot::channel();
+            self.events.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
+            // Dropped before it is answered, the question is taken back.
+            let _given_up = Look(&self.events);
+            answered.await.map_err(|_| nobody())?
+        })
+    }
+}
+
+/// Makes the task look at its questions when this is dropped.
+struct Look<'a>(&'a mpsc::Sender<Event>);
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.try_send(Event::Look);
+    }
+}

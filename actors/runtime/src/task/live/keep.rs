@@ -1,0 +1,177 @@
+//! What a server does for its tasks in a store that others write to as well: it keeps its leases, goes on with what an earlier
+//! process or another node left, and hears what others want of the tasks that run here.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use callboard_message::{Failure, FailureKind};
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::handle::Event;
+use super::{LiveTask, LiveTasks, left};
+use crate::task::{
+    By, Claim, Lease, LeaseView, TASK_CANCELS_EVERY, TASK_LEASE, TASK_RENEW_EVERY, Task, TaskError, TaskStep,
+};
+
+/// How often a server looks for tasks that nobody works on any more.
+pub const TASKS_RECOVERED_EVERY: Duration = Duration::from_secs(30);
+/// Tasks that are taken at once.
+const CLAIMED_AT_ONCE_MAX: usize = 64;
+
+/// Whoever serves tasks, as far as those need to know it that were left.
+pub trait TaskHost: Send + Sync + 'static {
+    /// Its tasks.
+    fn live(&self) -> &Arc<LiveTasks>;
+
+    /// Whether it could go on with a task that was left. It is asked again each time.
+    fn can_resume(&self) -> bool {
+        true
+    }
+
+    /// Goes on with a task that was left: has it run, or answers why it can't go on.
+    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>>;
+}
+
+/// Why a task that was left doesn't go on.
+#[derive(Debug)]
+pub enum CannotResume {
+    /// It fails with that.
+    Fails(Failure),
+    /// It fails and is forgotten: nobody can ask for it any more.
+    IsForgotten(Failure),
+}
+
+impl LiveTasks {
+    /// Begins to keep a host's tasks, where that is needed and has not begun. Within a tokio runtime; outside of one it does
+    /// nothing, and the first request begins it.
+    pub fn start(&self, host: &Arc<impl TaskHost>) {
+        if self.options.is_shared
+            && self.keeper.get().is_none()
+            && let Ok(runtime) = Handle::try_current()
+            && self.keeper.set(()).is_ok()
+        {
+            runtime.spawn(keep(Arc::downgrade(host)));
+        }
+    }
+
+    /// Takes what is ready, and goes on with it.
+    async fn recover(&self, host: &Arc<impl TaskHost>) {
+        while !self.stopped.is_cancelled() && host.can_resume() {
+            let claim = Claim {
+                scope: self.scope.clone(),
+                by: self.tasks.worker().to_owned(),
+                tasks_max: CLAIMED_AT_ONCE_MAX,
+                lease: TASK_LEASE,
+            };
+            match self.tasks.claim(claim).await {
+                Ok(claimed) if claimed.is_empty() => return,
+                Ok(claimed) => {
+                    for (task, lease) in claimed {
+                        self.resume(host, task, lease).await;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no look at tasks that were left");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn resume(&self, host: &Arc<impl TaskHost>, task: Arc<Task>, lease: Lease) {
+        let id = task.id.clone();
+        let resumed = if left(&task).is_zero() {
+            Err(CannotResume::IsForgotten(Failure::new(FailureKind::Unavailable, "its time is over")))
+        } else {
+            host.clone().resume(task, lease.clone()).await
+        };
+        match resumed {
+            Ok(()) => tracing::info!(task = %id, "a task goes on that an earlier process left"),
+            Err(CannotResume::Fails(why)) => self.give_up(&lease, why).await,
+            Err(CannotResume::IsForgotten(why)) => {
+                self.give_up(&lease, why).await;
+                self.forget(&id).await;
+            }
+        }
+    }
+
+    async fn give_up(&self, lease: &Lease, why: Failure) {
+        match self.tasks.step(&lease.task, By::Worker(lease), vec![TaskStep::Failed(why)]).await {
+            Ok(_) | Err(TaskError::HasEnded(_)) => {}
+            // It will be found again.
+            Err(error) => tracing::warn!(task = %lease.task, %error, "a task that can't go on wasn't ended"),
+        }
+    }
+
+    /// Ends the work on tasks that another took.
+    async fn lose_those_of_others(&self, running: &[LiveTask]) {
+        for live in running {
+            let Ok(Some(task)) = self.tasks.get(&live.lease.task).await else { continue };
+            let has = |view: &LeaseView| view.by == live.lease.by && view.epoch == live.lease.epoch;
+            if !task.state.is_terminal() && !task.lease.as_ref().is_some_and(has) {
+                live.hint(Event::Lost);
+            }
+        }
+    }
+
+    /// Hears what others want of the tasks that run here: to end them, or to answer.
+    async fn hear(&self, running: &[LiveTask]) {
+        match self.tasks.cancels(self.tasks.worker()).await {
+            Ok(wanted) => {
+                let is_wanted = |live: &&LiveTask| wanted.contains(&live.lease.task);
+                running.iter().filter(is_wanted).for_each(|live| live.hint(Event::CancelSoon));
+            }
+            Err(error) => tracing::warn!(%error, "no look at which tasks somebody wants ended"),
+        }
+        for live in running {
+            let asks = !live.seen.borrow().open.is_empty();
+            if asks && let Ok(Some(task)) = self.tasks.get(&live.lease.task).await {
+                let known = live.seen.borrow().last_event;
+                if task.last_event > known {
+                    live.hint(Event::CatchUp);
+                }
+            }
+        }
+    }
+}
+
+async fn keep(host: Weak<impl TaskHost>) {
+    let Some(stopped) = host.upgrade().map(|host| host.live().stopped.clone()) else { return };
+    let mut looks = interval(TASK_CANCELS_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut renewed, mut renew_at, mut recover_at) = (Instant::now(), Instant::now(), Instant::now());
+    loop {
+        tokio::select! {
+            () = stopped.cancelled() => return,
+            _ = looks.tick() => {}
+        }
+        let Some(host) = host.upgrade() else { return };
+        let (all, began) = (host.live(), Instant::now());
+        let running = all.running();
+        if running.is_empty() {
+            renewed = began;
+        } else if began >= renew_at {
+            match all.tasks.renew(all.tasks.worker(), TASK_LEASE).await {
+                Ok(_) => {
+                    (renewed, renew_at) = (began, began + TASK_RENEW_EVERY);
+                    all.lose_those_of_others(&running).await;
+                }
+                Err(error) => tracing::warn!(%error, "the leases of tasks weren't renewed"),
+            }
+        }
+        if renewed.elapsed() >= TASK_LEASE {
+            // Others may have taken them by now, and do the same again.
+            running.iter().for_each(|live| live.hint(Event::Lost));
+        }
+        if began >= recover_at && host.can_resume() {
+            recover_at = began + TASKS_RECOVERED_EVERY;
+            all.recover(&host).await;
+        }
+        // Looking would cost an idle server reads for nothing.
+        if !running.is_empty() {
+            all.hear(&running).await;
+        }
+    }
+}

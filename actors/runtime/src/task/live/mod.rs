@@ -1,0 +1,237 @@
+//! Tasks that run here, for whoever serves them by a protocol: one task, one call, one place that takes its steps.
+
+mod caller;
+mod handle;
+mod keep;
+mod worker;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use callboard_message::{Abilities, Artifact, RawObject};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::caller::{TaskCaller, Telling};
+use self::worker::{Done, Worker};
+use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskId, TaskStep, Tasks};
+use crate::call::Caller;
+use crate::journal::JournalError;
+
+pub use handle::{Delivering, LiveTask};
+pub use keep::{CannotResume, TASKS_RECOVERED_EVERY, TaskHost};
+
+/// Most questions of one task that wait for an answer.
+pub const TASK_QUESTIONS_MAX: usize = 64;
+
+/// Events that wait for a task to take them; then whoever has one waits.
+const EVENTS_WAITING_MAX: usize = 64;
+/// How often a beginning whose outcome is unknown is tried again.
+const BEGIN_TRIES_MAX: usize = 3;
+/// How long a stop waits for tasks to be let go of.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// The steps that end a task, the last of them its end. Told whether artifacts were given in mid-call, and all are kept.
+pub type Ending = Box<dyn FnOnce(bool) -> Vec<TaskStep> + Send>;
+/// The call of a task, until it ends. Dropped, it is cancelled.
+pub type Work = BoxFuture<'static, Ending>;
+/// Begins the call, or goes on with it: it gets its caller, and until when it may take.
+pub type BeginWork<'a> = Box<dyn FnOnce(Arc<dyn Caller>, Instant) -> Work + Send + 'a>;
+/// What an artifact is kept as.
+pub type Artifacts = fn(&Artifact) -> RawObject;
+
+/// What a task that begins to run here is made of.
+pub struct Run<'a> {
+    /// As the store has it.
+    pub task: Arc<Task>,
+    /// The right to work on it.
+    pub lease: Lease,
+    /// It goes on after its process ended.
+    pub is_resumed: bool,
+    /// What whoever looks in can answer.
+    pub abilities: Abilities,
+    /// Who is told of progress and log lines as they come.
+    pub told: Option<Arc<dyn Caller>>,
+    /// See [`BeginWork`].
+    pub work: BeginWork<'a>,
+}
+
+/// The tasks of one scope that run in this process.
+pub struct LiveTasks {
+    /// The store.
+    pub tasks: Arc<dyn Tasks>,
+    /// What the tasks are kept under.
+    pub scope: String,
+    options: LiveOptions,
+    live: Mutex<HashMap<TaskId, LiveTask>>,
+    /// Another number each time that one of them runs here no more.
+    gone: watch::Sender<u64>,
+    keeper: OnceLock<()>,
+    stopped: CancellationToken,
+}
+
+/// How tasks are kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LiveOptions {
+    /// The store is others' too, and outlives its server: leases are renewed, and what was left is gone on with.
+    pub is_shared: bool,
+    /// A task that has ended stays at hand until its time is over, and is forgotten then.
+    pub stays: bool,
+    /// How artifacts of mid-call are kept. Without it they are dropped: the reply holds all.
+    pub artifacts: Option<Artifacts>,
+}
+
+impl LiveTasks {
+    /// None run yet.
+    pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
+        let (live, gone, keeper) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
+        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped: CancellationToken::new() })
+    }
+
+    /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
+    /// began.
+    ///
+    /// # Errors
+    /// As of [`Tasks::begin`].
+    pub async fn keep(&self, new: NewTask) -> Result<Begun, TaskError> {
+        if !self.options.is_shared {
+            // In memory it is done at once.
+            return self.tasks.begin(new).await;
+        }
+        let (store, (begun, was_begun)) = (self.tasks.clone(), oneshot::channel());
+        tokio::spawn(async move {
+            if let Err(Ok(Begun::New(_, lease))) = begun.send(begin_surely(&*store, new).await)
+                && let Err(error) = store.release(&lease, Released::Waits).await
+            {
+                tracing::warn!(task = %lease.task, %error, "a task that nobody waits for wasn't let go of");
+            }
+        });
+        was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
+    }
+
+    /// Has a task run here, in a tokio task of its own.
+    pub fn run(self: &Arc<Self>, run: Run<'_>) -> LiveTask {
+        let Run { task, lease, is_resumed, abilities, told, work } = run;
+        let (events, happening) = mpsc::channel(EVENTS_WAITING_MAX);
+        let expiry = Instant::now() + left(&task);
+        let telling = Arc::new(Telling::default());
+        let keeps_artifacts = self.options.artifacts.is_some();
+        let caller = TaskCaller { events: events.clone(), telling: telling.clone(), abilities, told, keeps_artifacts };
+        let work = work(Arc::new(caller), expiry);
+        let id = task.id.clone();
+        let (seen, watched) = watch::channel(task);
+        let artifacts = self.options.artifacts;
+        let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, telling, artifacts);
+        let delivering = Arc::new(watch::Sender::new(HashSet::new()));
+        let handle = LiveTask { events, seen: watched, lease: lease.clone(), delivering };
+        // Locked before it runs: it takes itself out when it ends.
+        let mut live = self.live();
+        let all = self.clone();
+        tokio::spawn(async move {
+            let done = worker.run(happening, work, expiry, &all.stopped).await;
+            // Whoever still waits for an answer hears that there is none; the task stays in sight as long as it is here.
+            let _seen = worker.into_seen();
+            all.after(done, &lease, expiry).await;
+            all.is_gone(&lease);
+        });
+        live.insert(id, handle.clone());
+        handle
+    }
+
+    /// What is left to do for a task whose call is over.
+    async fn after(&self, done: Done, lease: &Lease, expiry: Instant) {
+        match done {
+            Done::Expired => self.forget(&lease.task).await,
+            Done::Stopped => self.release(lease, Released::Interrupted).await,
+            Done::Ended if self.options.stays => tokio::select! {
+                () = sleep_until(expiry) => self.forget(&lease.task).await,
+                () = self.stopped.cancelled() => {}
+            },
+            Done::Ended | Done::Lost => {}
+        }
+    }
+
+    /// One that runs here, or stays at hand.
+    pub fn get(&self, id: &TaskId) -> Option<LiveTask> {
+        self.live().get(id).cloned()
+    }
+
+    /// Those that have not ended.
+    pub fn running(&self) -> Vec<LiveTask> {
+        self.live().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
+    }
+
+    /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
+    pub fn stop(&self) {
+        self.stopped.cancel();
+    }
+
+    /// Ends when all are let go of after [`Self::stop`], or [`STOP_WAIT`] is over.
+    pub async fn stopped(&self) {
+        let mut gone = self.gone.subscribe();
+        let all_gone = async { while !self.live().is_empty() && gone.changed().await.is_ok() {} };
+        if timeout(STOP_WAIT, all_gone).await.is_err() {
+            tracing::warn!(scope = self.scope, "tasks weren't let go of in time");
+        }
+    }
+
+    /// Has the store forget a task.
+    pub async fn forget(&self, id: &TaskId) {
+        if let Err(error) = self.tasks.forget(id).await {
+            // The store's retention forgets it too, when its time is over.
+            tracing::warn!(task = %id, %error, "a task wasn't forgotten");
+        }
+    }
+
+    async fn release(&self, lease: &Lease, why: Released) {
+        if let Err(error) = self.tasks.release(lease, why).await {
+            // Its lease runs out.
+            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
+        }
+    }
+
+    /// A task runs here no more.
+    fn is_gone(&self, lease: &Lease) {
+        let mut live = self.live();
+        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
+            live.remove(&lease.task);
+        }
+        drop(live);
+        self.gone.send_modify(|number| *number += 1);
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, LiveTask>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For how long a task is kept, from now on.
+pub(super) fn left(task: &Task) -> Duration {
+    task.expires.duration_since(SystemTime::now()).unwrap_or_default()
+}
+
+/// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
+async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskError> {
+    let id = new.id.clone();
+    let mut tried = 1;
+    loop {
+        return match store.begin(new.clone()).await {
+            Err(TaskError::Journal(JournalError::Unknown(_))) if tried < BEGIN_TRIES_MAX => {
+                tried += 1;
+                continue;
+            }
+            // It was kept before, and its worker is this process.
+            Ok(Begun::Again(task)) if tried > 1 && task.id == id => match &task.lease {
+                Some(view) if view.by == store.worker() => {
+                    let lease = Lease { task: id, by: view.by.clone(), epoch: view.epoch };
+                    Ok(Begun::New(task, lease))
+                }
+                _ => Ok(Begun::Again(task)),
+            },
+            other => other,
+        };
+    }
+}
