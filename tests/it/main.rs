@@ -3,6 +3,8 @@
 // The binary in a home of its own, guards that end its processes, clinics to ask.
 mod kit;
 
+// Tasks over A2A outlive the process that they were begun in.
+mod a2a_restart;
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
 // `callboard check`: every mistake of a topology, with its place.
