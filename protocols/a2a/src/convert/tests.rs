@@ -40,8 +40,12 @@ fn part() -> impl Strategy<Value = Part> {
         prop_oneof![Just(json!({ "a": [1, null] })), Just(json!("text")), Just(json!(1.5)), Just(Value::Null)]
             .prop_map(|value| Part::data(to_raw_value(&value).unwrap())),
     ];
-    (content, metadata(), word(), media_type())
-        .prop_map(|(part, metadata, filename, media_type)| Part { metadata, filename, media_type, ..part })
+    (content, metadata(), word(), media_type()).prop_map(|(part, metadata, filename, media_type)| Part {
+        metadata,
+        filename,
+        media_type,
+        ..part
+    })
 }
 
 /// A block of any kind, with what every kind may have besides.
@@ -51,7 +55,11 @@ fn block() -> impl Strategy<Value = Content> {
         word().prop_map(Content::text),
         (bytes(), media_type()).prop_map(|(bytes, kind)| Content::image(&bytes, &kind)),
         (bytes(), media_type()).prop_map(|(bytes, kind)| Content::audio(&bytes, &kind)),
-        (word(), media_type()).prop_map(|(text, kind)| Content::resource(ResourceContent::text("file:///a", &kind, text))),
+        (word(), media_type()).prop_map(|(text, kind)| Content::resource(ResourceContent::text(
+            "file:///a",
+            &kind,
+            text
+        ))),
         (bytes(), word()).prop_map(|(bytes, uri)| Content::resource(ResourceContent::blob(&uri, "a/b", &bytes))),
         (word(), word()).prop_map(|(uri, name)| Content::resource_link(&uri, &name)),
         word().prop_map(|word| Content(object(json!({ "type": "tool_use", "id": word, "input": {} })))),
@@ -177,14 +185,26 @@ fn answers_to_forms() {
         (one(json!({ "type": "boolean" })), text("Yes"), Ok((Accept, json!({ "x": true })))),
         (one(json!({ "type": "boolean" })), text("maybe"), needs(&["x"])),
         (one(json!({ "type": "string", "enum": ["a", "b"] })), text("B"), Ok((Accept, json!({ "x": "b" })))),
-        (one(json!({ "type": "string", "enum": ["a"], "enumNames": ["Anna"] })), text("anna"), Ok((Accept, json!({ "x": "a" })))),
-        (one(json!({ "type": "string", "oneOf": [{ "const": "a", "title": "Anna" }] })), text("Anna"), Ok((Accept, json!({ "x": "a" })))),
+        (
+            one(json!({ "type": "string", "enum": ["a"], "enumNames": ["Anna"] })),
+            text("anna"),
+            Ok((Accept, json!({ "x": "a" }))),
+        ),
+        (
+            one(json!({ "type": "string", "oneOf": [{ "const": "a", "title": "Anna" }] })),
+            text("Anna"),
+            Ok((Accept, json!({ "x": "a" }))),
+        ),
         (one(json!({ "type": "string", "enum": ["a", "b"] })), text("c"), needs(&["x"])),
         (one(string.clone()), text("DECLINE"), Ok((Decline, Value::Null))),
         (one(string.clone()), text("cancel"), Ok((Cancel, Value::Null))),
         (one(string.clone()), text("I decline"), Ok((Accept, json!({ "x": "I decline" })))),
         (one(string.clone()), data(json!({ "action": "decline" })), Ok((Decline, Value::Null))),
-        (one(string.clone()), data(json!({ "action": "accept", "content": { "x": "a" } })), Ok((Accept, json!({ "x": "a" })))),
+        (
+            one(string.clone()),
+            data(json!({ "action": "accept", "content": { "x": "a" } })),
+            Ok((Accept, json!({ "x": "a" }))),
+        ),
         (one(string.clone()), data(json!({ "x": "a" })), Ok((Accept, json!({ "x": "a" })))),
         (one(string.clone()), data(json!({ "y": "a" })), needs(&["x"])),
         (one(string.clone()), text(r#"{"x":"a"}"#), Ok((Accept, json!({ "x": "a" })))),
@@ -213,7 +233,9 @@ fn other_answers() {
     let said = sample.0.object("_meta").unwrap().object(SAID).unwrap();
     assert_eq!(value(&said), json!({ "key": "m7", "content": [{ "type": "text", "text": "hm" }] }));
     let roots = Part::data(to_raw_value(&json!({ "roots": [{ "uri": "file:///a" }] })).unwrap());
-    let Fit::Answer(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else { panic!("no roots") };
+    let Fit::Answer(Answer::Roots(roots)) = answered(&Question::roots(), &says(vec![roots])) else {
+        panic!("no roots")
+    };
     assert_eq!(roots.roots().len(), 1);
     assert!(matches!(answered(&Question::roots(), &says(vec![Part::text("/a")])), Fit::Lacks(_)));
 }
@@ -260,9 +282,21 @@ fn replies() {
         (Ok(Value::Null), false, false, texts(&[]), "completed"),
         (result(ToolResult::text("hi")), true, false, texts(&["hi"]), "completed"),
         (result(ToolResult::of([])), true, false, texts(&[]), "completed"),
-        (result(ToolResult::text("hi").structured(json!({ "a": 1 }))), true, false, texts(&["hi", "data {\"a\":1}"]), "completed"),
+        (
+            result(ToolResult::text("hi").structured(json!({ "a": 1 }))),
+            true,
+            false,
+            texts(&["hi", "data {\"a\":1}"]),
+            "completed",
+        ),
         // The text that repeats the value isn't told twice.
-        (result(ToolResult::text("{\"a\": 1}").structured(json!({ "a": 1 }))), true, false, texts(&["data {\"a\":1}"]), "completed"),
+        (
+            result(ToolResult::text("{\"a\": 1}").structured(json!({ "a": 1 }))),
+            true,
+            false,
+            texts(&["data {\"a\":1}"]),
+            "completed",
+        ),
         (marked(SHOWN), true, true, texts(&[]), "completed"),
         // An artifact was missed: the reply tells it all.
         (marked(SHOWN), true, false, texts(&["hi"]), "completed"),
@@ -285,6 +319,8 @@ fn replies() {
     assert!(is_said_at_once(&said).is_some());
     let quoted = raw(json!({ "content": [{ "type": "text", "text": SAID_AT_ONCE }] }));
     assert!(is_said_at_once(&quoted).is_none());
-    let Ended { step: TaskStep::Failed(why), .. } = ended(failed_as("failed").map(raw), "s", true, false) else { panic!() };
+    let Ended { step: TaskStep::Failed(why), .. } = ended(failed_as("failed").map(raw), "s", true, false) else {
+        panic!()
+    };
     assert_eq!((&*why.message, TaskState::Failed.as_str()), ("why", "failed"));
 }

@@ -46,6 +46,8 @@ pub(super) struct Sent {
     pub(super) live: Option<Live>,
     /// The message began it.
     pub(super) is_new: bool,
+    /// The message had begun it before: it has the same key.
+    pub(super) begun_before: bool,
     /// There is nothing to wait for: the task had the message before.
     pub(super) is_again: bool,
 }
@@ -89,7 +91,7 @@ impl Core {
         match self.keep(new).await.map_err(|error| of_tasks(&error))? {
             Begun::Again(task) => {
                 let live = self.live().get(&task.id).cloned();
-                Ok(Sent { task, live, is_new: false, is_again: true })
+                Ok(Sent { task, live, is_new: false, begun_before: true, is_again: false })
             }
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
@@ -97,7 +99,7 @@ impl Core {
                 let work = work(callee, &task, picked.arguments, call);
                 let left = options.ttl;
                 let begun = Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
-                Ok(Sent { live: Some(self.go(begun)), task, is_new: true, is_again: false })
+                Ok(Sent { live: Some(self.go(begun)), task, is_new: true, begun_before: false, is_again: false })
             }
         }
     }

@@ -26,7 +26,7 @@ impl Core {
             return Err(A2aError::new(ErrorKind::InvalidParams, "the task belongs to another `contextId`"));
         }
         if self.has(&task, &message.message_id).await? {
-            return Ok(Sent { task, live, is_new: false, is_again: true });
+            return Ok(Sent { task, live, is_new: false, begun_before: false, is_again: true });
         }
         if task.state.is_terminal() {
             return Err(ended(&task));
@@ -62,7 +62,7 @@ impl Core {
             }
         };
         match told {
-            Ok(task) => Ok(Sent { task, live, is_new: false, is_again: false }),
+            Ok(task) => Ok(Sent { task, live, is_new: false, begun_before: false, is_again: false }),
             Err(TaskError::Illegal { .. }) => Err(asks_nothing(&task)),
             Err(TaskError::HasEnded(_)) => Err(ended(&task)),
             Err(error) => Err(of_tasks(&error)),

@@ -157,7 +157,7 @@ impl Calls {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
-        let Sent { task, live, is_new, is_again } = self.0.take(who, request).await?;
+        let Sent { task, live, is_new, is_again, .. } = self.0.take(who, request).await?;
         let mut found = self.0.found(task, live);
         if is_blocking && !is_again {
             found.settled(Instant::now() + self.0.options.call_deadline).await?;

@@ -1,5 +1,6 @@
 //! Tasks of an owner, page by page.
 
+use std::cmp::Reverse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -40,7 +41,7 @@ impl Core {
             token => Some(read_token(token).ok_or_else(invalid_token)?),
         };
         let mut heads = self.heads(who, &request).await?;
-        heads.sort_unstable_by(|a, b| b.place.cmp(&a.place));
+        heads.sort_unstable_by_key(|head| Reverse(head.place));
         let total = heads.len();
         let rest = heads.into_iter().filter(|head| after.is_none_or(|after| head.place < after));
         let mut page: Vec<Head> = rest.take(usize::try_from(page_size).unwrap_or_default() + 1).collect();

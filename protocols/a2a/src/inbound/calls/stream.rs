@@ -50,7 +50,12 @@ impl Core {
                 return Ok(stream::iter([Ok(Numbered { number: task.last_event, event, ends: true })]).boxed());
             }
         }
-        self.from(sent.task, messages_max, Until::EndOrQuestion).await
+        let task = match sent.begun_before {
+            // As it would have been told then.
+            true => Arc::new(self.as_of(&sent.task, 1).await?),
+            false => sent.task,
+        };
+        self.from(task, messages_max, Until::EndOrQuestion).await
     }
 
     /// A task as it is, and what happens to it from then on.
