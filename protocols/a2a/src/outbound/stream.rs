@@ -22,7 +22,7 @@ pub struct Events {
 }
 
 enum Source {
-    Stream(EventStream),
+    Stream(Box<EventStream>),
     /// An agent that has no stream after all answered in one piece.
     Whole(Option<Box<RawValue>>),
 }
@@ -44,7 +44,7 @@ impl Events {
         };
         let dialect = connection.to.dialect();
         let source = match response.status().is_success() && response.is_event_stream() {
-            true => Source::Stream(jsonrpc::events(response, limits)),
+            true => Source::Stream(Box::new(jsonrpc::events(response, limits))),
             false => Source::Whole(Some(Self::whole(response, id.as_ref(), limits).await?)),
         };
         Ok(Self { source, dialect, id, limits: *limits })
