@@ -39,6 +39,8 @@ pub(super) struct Head {
     trace: TraceContext,
     /// Where a stream goes on.
     pub(super) last_event: Option<u64>,
+    /// Whether it reads event streams by name, and JSON not at all.
+    pub(super) reads_events_only: bool,
     /// Whether what it says of versions and extensions can be served.
     pub(super) agreed: Result<(), A2aError>,
 }
@@ -56,6 +58,7 @@ impl Head {
             principal,
             trace: trace.as_ref().map_or_else(TraceContext::root, TraceContext::child),
             last_event: word(&LAST_EVENT_ID).and_then(|id| id.parse().ok()),
+            reads_events_only: reads_events_only(headers),
             agreed: agree(request, options),
         })
     }
@@ -131,6 +134,15 @@ pub(super) fn wants_a2a_json(headers: &HeaderMap) -> bool {
         plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes()) || kind.eq_ignore_ascii_case(b"application/*");
     });
     own && !plain
+}
+
+fn reads_events_only(headers: &HeaderMap) -> bool {
+    let (mut events, mut other) = (false, false);
+    accept::each_range(headers, |kind| match kind.eq_ignore_ascii_case(b"text/event-stream") {
+        true => events = true,
+        false => other = true,
+    });
+    events && !other
 }
 
 /// The body of a request that may have one.

@@ -332,12 +332,16 @@ impl Exchange<'_> {
                 sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
             }
             (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
-            (Err(error), _) => {
+            (Err(error), room) => {
                 if error.kind == ErrorKind::Internal {
                     // Without its message, which may quote data.
                     tracing::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
                 }
-                binding.error(&error, dialect)
+                // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
+                match matches!(dialect, Dialect::V03 | Dialect::V01) && room.is_some() && head.reads_events_only {
+                    true => binding.error_event(&error, dialect),
+                    false => binding.error(&error, dialect),
+                }
             }
         }
     }
