@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn own_machines_have_names() {
         let trusted = |base: &str, url: &str| {
-            let card = AgentCard { supported_interfaces: vec![interface("JSONRPC", "1.0", url)], ..AgentCard::default() };
+            let card =
+                AgentCard { supported_interfaces: vec![interface("JSONRPC", "1.0", url)], ..AgentCard::default() };
             let found = candidates(&card, &base.parse().unwrap(), &RemoteOptions::default());
             found.first().map(|candidate| (candidate.url.to_string(), candidate.is_trusted)).unwrap()
         };
