@@ -6,6 +6,9 @@ use serde_json::value::RawValue;
 use crate::wire::*;
 use crate::{A2aError, Dialect, limits, v01, v03};
 
+/// The push configuration of clients that name none.
+const ONLY_CONFIG: &str = "default";
+
 /// What stands in for parameters that were left out.
 fn read<T: Wire>(params: Option<&RawValue>) -> Result<T, A2aError> {
     match params {
@@ -223,6 +226,31 @@ impl Dialect {
     /// Parameters of `GetExtendedAgentCard`; 0.3 has none.
     pub fn write_extended_card(self, request: &GetExtendedAgentCardRequest) -> Option<Box<RawValue>> {
         (self == Self::V10).then(|| request.to_raw())
+    }
+
+    /// What a client means by what it leaves out or makes up, for servers: see [`Dialect::mean_push`].
+    pub(crate) fn mean_send(self, request: &mut SendMessageRequest) {
+        if self == Self::V03Rest && !request.message.task_id.is_empty() {
+            // These clients may look for the context under its name in the schema, and make one up where they don't find it: the
+            // task's is meant.
+            request.message.context_id.clear();
+        }
+        if let Some(push) = request.configuration.as_mut().and_then(|c| c.task_push_notification_config.as_mut()) {
+            self.mean_push(push);
+        }
+    }
+
+    /// Before 1.0 a task had one push configuration at first, which had no name: the one without is still the same. An empty
+    /// `authentication` is none.
+    pub(crate) fn mean_push(self, config: &mut TaskPushNotificationConfig) {
+        if self == Self::V10 {
+            return;
+        }
+        if config.id.is_empty() {
+            ONLY_CONFIG.clone_into(&mut config.id);
+        }
+        let shows = |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
+        config.authentication = config.authentication.take().filter(shows);
     }
 
     /// Tenants are 1.0's.

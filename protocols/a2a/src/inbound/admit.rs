@@ -39,6 +39,8 @@ pub(super) struct Head {
     trace: TraceContext,
     /// Where a stream goes on.
     pub(super) last_event: Option<u64>,
+    /// Whether it reads event streams by name, and JSON not at all.
+    pub(super) reads_events_only: bool,
     /// Whether what it says of versions and extensions can be served.
     pub(super) agreed: Result<(), A2aError>,
 }
@@ -56,6 +58,7 @@ impl Head {
             principal,
             trace: trace.as_ref().map_or_else(TraceContext::root, TraceContext::child),
             last_event: word(&LAST_EVENT_ID).and_then(|id| id.parse().ok()),
+            reads_events_only: reads_events_only(headers),
             agreed: agree(request, options),
         })
     }
@@ -99,10 +102,16 @@ fn agree(request: &HttpRequest, options: &A2aOptions) -> Result<(), A2aError> {
     if !Dialect::is_served(&version(request)) {
         return Err(A2aError::new(ErrorKind::VersionNotSupported, "versions 1.0, 0.3 and 0.1 are spoken here"));
     }
-    let required = options.extensions.iter().find(|extension| {
-        extension.required && !names(request.headers()).any(|name| name.eq_ignore_ascii_case(&extension.uri))
-    });
-    match required {
+    knows_required(options, || names(request.headers()))
+}
+
+/// Whether a client that wants these extensions knows all that it must.
+pub(super) fn knows_required<'a, N: Iterator<Item = &'a str>>(
+    options: &A2aOptions,
+    names: impl Fn() -> N,
+) -> Result<(), A2aError> {
+    let is_known = |uri: &str| names().any(|name| name.eq_ignore_ascii_case(uri));
+    match options.extensions.iter().find(|extension| extension.required && !is_known(&extension.uri)) {
         Some(extension) => Err(A2aError::new(
             ErrorKind::ExtensionSupportRequired,
             format!("the extension {} is required: name it in `A2A-Extensions`", extension.uri),
@@ -125,6 +134,15 @@ pub(super) fn wants_a2a_json(headers: &HeaderMap) -> bool {
         plain |= kind.eq_ignore_ascii_case(guard::JSON.as_bytes()) || kind.eq_ignore_ascii_case(b"application/*");
     });
     own && !plain
+}
+
+fn reads_events_only(headers: &HeaderMap) -> bool {
+    let (mut events, mut other) = (false, false);
+    accept::each_range(headers, |kind| match kind.eq_ignore_ascii_case(b"text/event-stream") {
+        true => events = true,
+        false => other = true,
+    });
+    events && !other
 }
 
 /// The body of a request that may have one.

@@ -41,6 +41,16 @@ impl Asked {
     /// # Errors
     /// `InvalidParams`.
     pub(super) fn read(dialect: Dialect, operation: Operation, params: Option<&RawValue>) -> Result<Self, A2aError> {
+        let mut asked = Self::read_as_written(dialect, operation, params)?;
+        match &mut asked {
+            Self::Send(asked) | Self::Stream(asked) => dialect.mean_send(asked),
+            Self::CreateConfig(asked) => dialect.mean_push(asked),
+            _ => {}
+        }
+        Ok(asked)
+    }
+
+    fn read_as_written(dialect: Dialect, operation: Operation, params: Option<&RawValue>) -> Result<Self, A2aError> {
         Ok(match operation {
             Operation::SendMessage => Self::Send(dialect.read_send(params)?),
             Operation::SendStreamingMessage => Self::Stream(dialect.read_send(params)?),
@@ -74,7 +84,9 @@ impl Asked {
         let of_config = || said(&[("taskId", task), ("id", config)]);
         let mut asked = match operation {
             Operation::CreateTaskPushNotificationConfig => {
-                Self::CreateConfig(dialect.read_push_create(body, Some(task))?)
+                let mut config = dialect.read_push_create(body, Some(task))?;
+                dialect.mean_push(&mut config);
+                Self::CreateConfig(config)
             }
             Operation::SendMessage | Operation::SendStreamingMessage => Self::read(*dialect, *operation, body)?,
             Operation::CancelTask => {

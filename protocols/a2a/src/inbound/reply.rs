@@ -5,10 +5,11 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use callboard_message::RawObject;
 use callboard_rpc::serve::guard::{JSON, Refused};
-use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use callboard_rpc::{Id, Nulls, RpcError, SseEvent, code, encode_response};
 use serde_json::value::RawValue;
 
 use super::admit::A2A_JSON;
+use super::sse;
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// How long a client that was turned away for want of room should wait.
@@ -30,6 +31,11 @@ impl Binding {
     /// An answer.
     pub(super) fn answer(&self, result: &RawValue) -> HttpResponse {
         json(StatusCode::OK, self.content_type(), self.wrap(result))
+    }
+
+    /// Why there is no answer, to who reads nothing but an event stream.
+    pub(super) fn error_event(&self, error: &A2aError, dialect: Dialect) -> HttpResponse {
+        sse::once(&SseEvent::message(self.wrap_error(error, dialect)))
     }
 
     /// Why there is no answer.
@@ -67,16 +73,22 @@ impl Binding {
 
     /// A request that never became a call.
     pub(super) fn refuse(&self, refused: Refused) -> HttpResponse {
-        let body = match self {
-            Self::Rpc(_) => {
+        let of_type = (refused.status == StatusCode::UNSUPPORTED_MEDIA_TYPE)
+            .then(|| A2aError::new(ErrorKind::ContentTypeNotSupported, refused.message));
+        let body = match (self, of_type) {
+            (Self::Rpc(_), Some(error)) => self.wrap_error(&error, Dialect::V10),
+            (Self::Rpc(_), None) => {
                 let error = RpcError::new(code::INVALID_REQUEST, refused.message);
                 encode_response(None, Err(&error), Nulls::Omit)
             }
-            Self::Rest { .. } => {
-                let error = RawObject::new()
+            (Self::Rest { .. }, of_type) => {
+                let mut error = RawObject::new()
                     .with("code", refused.status.as_u16())
                     .with("status", grpc_name(refused.status))
                     .with("message", refused.message);
+                if let Some(of_type) = of_type {
+                    error.set("details", of_type.all_details());
+                }
                 RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
             }
         };

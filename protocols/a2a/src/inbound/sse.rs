@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::Bytes;
 use callboard_rpc::serve::Permit;
 use callboard_rpc::serve::guard::{Refused, refused};
@@ -80,14 +80,24 @@ pub(super) fn respond(
     held: (Busy, Room),
 ) -> HttpResponse {
     let quiet = Box::pin(sleep(keep_alive));
-    let body =
-        Body { events, binding, dialect, writer: dialect.events(), keep_alive, quiet, has_ended: false, _held: held };
-    HttpResponse::Ok()
+    let writer = dialect.events();
+    let body = Body { events, binding, dialect, writer, keep_alive, quiet, has_ended: false, _held: held };
+    stream().streaming(body)
+}
+
+/// A stream of one event.
+pub(super) fn once(event: &SseEvent) -> HttpResponse {
+    stream().body(encode_event(event))
+}
+
+fn stream() -> HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    response
         .insert_header((CONTENT_TYPE, "text/event-stream"))
         .insert_header((CACHE_CONTROL, "no-store"))
         // Proxies that collect a response before they pass it on would hold back every event.
-        .insert_header(("x-accel-buffering", "no"))
-        .streaming(body)
+        .insert_header(("x-accel-buffering", "no"));
+    response
 }
 
 /// A task's events as the body of a response: nothing is taken before the client has room for it.

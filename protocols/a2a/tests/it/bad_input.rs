@@ -59,6 +59,8 @@ async fn envelopes() {
         (get(r#""id":{},"#), Value::Null, -32_600),
         (get(r#""id":true,"#), Value::Null, -32_600),
         (get(""), Value::Null, -32_600),
+        (r#"{"jsonrpc":"2.0","method":"message/ssend","params":{}}"#.into(), Value::Null, -32_601),
+        (r#"{"jsonrpc":"2.0","method":"message/send","params":{}}"#.into(), Value::Null, -32_602),
         (get(r#""id":"a","#), json!("a"), -32_001),
         (get(r#""id":-1,"#), json!(-1), -32_001),
         // A8, A10

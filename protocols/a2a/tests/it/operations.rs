@@ -136,6 +136,57 @@ async fn silent_streams() {
     served.stop().await;
 }
 
+/// Goal: what can't be streamed is JSON; clients of old versions who read event streams only are told in one. Method: a task
+/// of nobody's, by what a client reads, in every version over JSON-RPC.
+#[tokio::test]
+async fn errors_of_streams() {
+    let served = Served::start().await;
+    for tongue in [Tongue::Rpc10, Tongue::Rpc03, Tongue::Rpc01] {
+        for (accept, only_events) in
+            [("text/event-stream", true), ("application/json, text/event-stream", false), ("*/*", false)]
+        {
+            let peer = served.client().with("Accept", accept);
+            let about = About { task: "none", ..About::default() };
+            let response = soon(tongue.request(&peer, Op::SubscribeToTask, about).send()).await.unwrap();
+            let error = if only_events && tongue != Tongue::Rpc10 {
+                let mut stream = Stream::of(response);
+                let event = stream.event().await.unwrap();
+                assert!(stream.next().await.is_none());
+                event
+            } else {
+                assert_eq!(response.headers()["content-type"], "application/json");
+                serde_json::from_slice(&soon(response.bytes()).await.unwrap()).unwrap()
+            };
+            assert_eq!((&error["id"], &error["error"]["code"]), (&json!(1), &json!(-32_001)), "{tongue:?} {accept}");
+        }
+    }
+    served.stop().await;
+}
+
+/// Goal: clients of 0.3 that name no push configuration have one, which the next replaces; an empty authentication is none.
+/// Method: set twice, over both bindings.
+#[tokio::test]
+async fn the_only_push_configuration() {
+    let served = Served::with(|options| options.push.allow = vec!["127.0.0.0/8".parse().unwrap()]).await;
+    let peer = served.client();
+    let id = begun(Tongue::Rpc03, &peer, About { skill: "linger", ..About::default() }).await;
+    let set = |url: &str| json!({ "taskId": id, "pushNotificationConfig": { "url": url, "authentication": {} } });
+    peer.result("tasks/pushNotificationConfig/set", set(HOOK)).await;
+    let (status, made) = peer
+        .rest(
+            reqwest::Method::POST,
+            &format!("/v1/tasks/{id}/pushNotificationConfigs"),
+            Some(json!({
+        "config": { "pushNotificationConfig": { "url": format!("{HOOK}2"), "token": "", "authentication": {} } } })),
+        )
+        .await;
+    assert_eq!(status, 200, "{made}");
+    let all = peer.result("tasks/pushNotificationConfig/list", json!({ "id": id })).await;
+    let urls: Vec<_> = all.as_array().unwrap().iter().map(|c| c["pushNotificationConfig"]["url"].clone()).collect();
+    assert_eq!(urls, [format!("{HOOK}2")]);
+    served.stop().await;
+}
+
 /// Goal: push configurations are kept, read, listed and taken away. Method: every version and binding that has it.
 #[tokio::test]
 async fn push_configurations() {

@@ -101,7 +101,13 @@ async fn types() {
         for tail in ["", "/message:send"] {
             let body = if tail.is_empty() { rpc(echo()) } else { echo() };
             let request = peer.request(Method::POST, tail).header("Content-Type", sent).body(body.to_string());
-            assert_eq!(soon(request.send()).await.unwrap().status(), status, "{sent} {tail}");
+            let response = soon(request.send()).await.unwrap();
+            assert_eq!(response.status(), status, "{sent} {tail}");
+            let answer: Value = serde_json::from_slice(&soon(response.bytes()).await.unwrap()).unwrap();
+            let details = if tail.is_empty() { &answer["error"]["data"] } else { &answer["error"]["details"] };
+            let refused = status == 415;
+            assert_eq!(details[0]["reason"] == "CONTENT_TYPE_NOT_SUPPORTED", refused, "{sent}: {answer}");
+            assert_eq!(answer["error"]["code"] == json!(if tail.is_empty() { -32_005 } else { 415 }), refused);
         }
     }
     for (accept, given) in [
