@@ -133,7 +133,6 @@ async fn twenty_cuts() {
             }
         };
         let Ok(response) = soon(asked.header("Content-Type", "application/json").send()).await else { continue };
-        eprintln!("{} {:?} cut {} last {:?}", response.status(), response.headers().get("content-type"), way.cut.load(Ordering::SeqCst), told.last);
         told.read(response).await;
         id = told.events.values().find_map(|told| told["task"]["id"].as_str()).map(str::to_owned);
         assert!(told.connections <= 2 * CUTS, "it doesn't get on: {:?}", told.last);
