@@ -331,7 +331,8 @@ async fn workers_are_bounded() {
         assert_eq!(served.watched.event().await, Seen::Began);
     }
     let last = tasks.pop().unwrap();
-    let config = |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
+    let config =
+        |task: &Value, n: usize| json!({ "taskId": task, "id": n.to_string(), "url": "https://hook.invalid/" });
     for task in &tasks {
         for n in 0..PUSH_CONFIGS_MAX {
             peer.result("CreateTaskPushNotificationConfig", config(task, n)).await;

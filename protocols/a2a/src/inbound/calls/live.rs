@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::caller::{TaskCaller, Telling, Told};
+use super::let_go::LetGo;
 use super::{Core, view};
 use crate::convert::{Ended, parts_of};
 use crate::wire::Artifact;
@@ -173,6 +174,7 @@ struct Worker {
 impl Worker {
     async fn live(mut self, mut happening: mpsc::Receiver<Event>, work: Work, expiry: Instant) {
         let core = self.core.clone();
+        let let_go = LetGo::of(&core, &self.lease);
         let mut has_expired = false;
         {
             let mut work = work;
@@ -201,7 +203,7 @@ impl Worker {
         } else if !self.is_over() {
             core.release(&self.lease, Released::Interrupted).await;
         }
-        core.is_gone(&self.lease);
+        let_go.done();
     }
 
     fn is_over(&self) -> bool {

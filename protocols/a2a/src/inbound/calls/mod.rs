@@ -8,6 +8,7 @@ mod begin;
 mod caller;
 mod follow_up;
 mod history;
+mod let_go;
 mod live;
 mod owner;
 mod page;
@@ -30,6 +31,7 @@ use callboard_message::{Message as _, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +92,8 @@ struct Core {
     gone: watch::Sender<u64>,
     keeper: OnceLock<()>,
     stopped: CancellationToken,
+    /// Where the server was made: work that is dropped elsewhere is let go of there.
+    home: Option<Handle>,
 }
 
 impl Calls {
@@ -105,6 +109,7 @@ impl Calls {
             gone: watch::Sender::new(0),
             keeper: OnceLock::new(),
             stopped: CancellationToken::new(),
+            home: Handle::try_current().ok(),
             options,
         });
         recover::start(&core);
