@@ -8,6 +8,8 @@ mod process;
 #[path = "../http/response.rs"]
 mod response;
 mod table;
+#[path = "../usage.rs"]
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

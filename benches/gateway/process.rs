@@ -15,13 +15,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::Era;
 use crate::load::Endpoint;
+use crate::{Era, usage};
 
 /// How long a process may take until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
-/// What `/proc` counts CPU time in: 1/100 s on every Linux.
-const TICK: Duration = Duration::from_millis(10);
 
 /// A process that serves, ended when it is dropped.
 pub struct Process {
@@ -112,27 +110,12 @@ impl Process {
 
     /// The CPU time that it has used so far, of all its threads.
     pub fn cpu_time(&self) -> Result<Duration, String> {
-        let stat = self.proc("stat")?;
-        // The program's name, in brackets, may have spaces in it.
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>());
-        let ticks = |at: usize| fields.as_ref()?.get(at)?.parse::<u32>().ok();
-        match (ticks(11), ticks(12)) {
-            (Some(user), Some(system)) => Ok(TICK * (user + system)),
-            _ => Err(format!("no CPU time in {stat:?}")),
-        }
+        usage::cpu_time(self.child.id())
     }
 
     /// What it has in memory.
     pub fn resident(&self) -> Result<Bytes, String> {
-        let status = self.proc("status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-        kib.map(|kib| kib * 1024).ok_or_else(|| "no VmRSS".to_owned())
-    }
-
-    fn proc(&self, file: &str) -> Result<String, String> {
-        let path = format!("/proc/{}/{file}", self.child.id());
-        fs::read_to_string(&path).map_err(|e| format!("{path} can't be read: {e}"))
+        usage::resident(self.child.id())
     }
 }
 

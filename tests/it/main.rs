@@ -3,6 +3,10 @@
 // The binary in a home of its own, guards that end its processes, clinics to ask.
 mod kit;
 
+// Every MCP client before every A2A agent, every A2A client before every MCP server.
+mod a2a_matrix;
+// `callboard a2a`: a client for people; what is shown, asked and told, and the exit codes.
+mod a2a;
 // Tasks over A2A outlive the process that they were begun in.
 mod a2a_restart;
 // `callboard ask`: what is printed where, and the exit codes.

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-fuzz", &["callboard-a2a", "callboard-rpc"]),
+    ("a2a-rust-peer", &[]),
     ("sqlite-direct", &[]),
     ("xtask", &[]),
 ];

@@ -7,7 +7,7 @@ mod convert;
 mod dialect;
 mod error;
 #[cfg(feature = "grpc")]
-mod grpc;
+pub mod grpc;
 pub mod inbound;
 pub mod limits;
 pub mod outbound;

@@ -32,7 +32,7 @@ pub(super) fn card(options: &A2aOptions, skills: &Skills) -> AgentCard {
     AgentCard {
         name: info.name.clone(),
         description: info.description.clone(),
-        supported_interfaces: interfaces(options.base_url.as_str()),
+        supported_interfaces: interfaces(options),
         provider: info.provider.clone(),
         version: info.version.clone(),
         documentation_url: info.documentation_url.clone(),
@@ -53,8 +53,8 @@ pub(super) fn card(options: &A2aOptions, skills: &Skills) -> AgentCard {
 }
 
 /// Newest first, JSON-RPC first: a client takes the first that it knows.
-fn interfaces(base_url: &str) -> Vec<AgentInterface> {
-    let url = format!("{}/a2a", base_url.trim_end_matches('/'));
+fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
+    let url = format!("{}/a2a", options.base_url.as_str().trim_end_matches('/'));
     // Clients of 0.3 put `v1/…` behind the URL, some by the rules for relative ones.
     let with_slash = format!("{url}/");
     let interface = |url: &str, binding: &str, version: &str| AgentInterface {
@@ -63,13 +63,14 @@ fn interfaces(base_url: &str) -> Vec<AgentInterface> {
         protocol_version: version.to_owned(),
         tenant: String::new(),
     };
-    vec![
-        interface(&url, "JSONRPC", "1.0"),
-        interface(&url, "HTTP+JSON", "1.0"),
+    let grpc = options.grpc_url.as_ref().map(|url| interface(url.as_str().trim_end_matches('/'), "GRPC", "1.0"));
+    let newest = [interface(&url, "JSONRPC", "1.0"), interface(&url, "HTTP+JSON", "1.0")];
+    let older = [
         interface(&url, "JSONRPC", "0.3"),
         interface(&with_slash, "HTTP+JSON", "0.3"),
         interface(&url, "JSONRPC", "0.1"),
-    ]
+    ];
+    newest.into_iter().chain(grpc).chain(older).collect()
 }
 
 /// How to show who one is: by a key, in either header.

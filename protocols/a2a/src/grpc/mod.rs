@@ -1,4 +1,88 @@
-//! The gRPC binding.
+//! The gRPC binding of 1.0 (specification, section 10; feature `grpc`).
+//!
+//! Messages cross as the generated types of `a2a-pb`, and become the canonical ones by way of ProtoJSON: one reader, and
+//! one set of rules, for all bindings.
 
 mod convert;
+mod incoming;
 mod service;
+mod status;
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use a2a_pb::proto::a2a_service_server::A2aServiceServer;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+
+use crate::inbound::direct::Direct;
+use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError};
+use incoming::incoming;
+use service::Service;
+
+/// Most calls of one connection that are under way at once.
+pub const GRPC_STREAMS_MAX: u32 = 128;
+/// Largest headers of a call, in bytes.
+pub const GRPC_HEADERS_BYTES_MAX: u32 = 16 * 1024;
+/// How often a silent connection is asked whether it lives, and how long it may take to say so.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+/// A gRPC server that runs. Dropped, it goes on.
+pub struct GrpcServing {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stopped: CancellationToken,
+    running: JoinHandle<()>,
+    drain_timeout: Duration,
+}
+
+impl GrpcServing {
+    /// Takes no more calls, and waits for those that run, as long as its options say.
+    pub async fn stop(self) {
+        self.stopped.cancel();
+        let abort = self.running.abort_handle();
+        if tokio::time::timeout(self.drain_timeout, self.running).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+/// Serves agents over gRPC on one bound listener: `all` of them as one, and those of `named` as its tenants. Call it within
+/// a tokio runtime.
+///
+/// # Errors
+/// See [`ServeError`].
+pub fn serve(
+    listener: TcpListener,
+    all: A2aServer,
+    named: NamedAgents,
+    listen: &ListenOptions,
+) -> Result<GrpcServing, ServeError> {
+    let address = listener.local_addr()?;
+    let direct = Direct::new(all, named);
+    if !direct.may_listen_on(address.ip()) {
+        return Err(ServeError::OpenBeyondLoopback { address });
+    }
+    listener.set_nonblocking(true)?;
+    let connections = incoming(tokio::net::TcpListener::from_std(listener)?, listen.connections_max);
+    let options = direct.options();
+    let (bytes_max, time_max) = (options.limits.body_bytes_max, options.call_deadline + options.body_timeout);
+    let service = A2aServiceServer::new(Service::new(direct)).max_decoding_message_size(bytes_max);
+    let server = Server::builder()
+        .timeout(time_max)
+        .max_concurrent_streams(GRPC_STREAMS_MAX)
+        .http2_max_header_list_size(GRPC_HEADERS_BYTES_MAX)
+        .http2_keepalive_interval(Some(PING.0))
+        .http2_keepalive_timeout(Some(PING.1))
+        .add_service(service);
+    let stopped = CancellationToken::new();
+    let until = stopped.clone();
+    let running = tokio::spawn(async move {
+        let served = server.serve_with_incoming_shutdown(connections, until.cancelled_owned()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "the gRPC listener failed");
+        }
+    });
+    Ok(GrpcServing { address, stopped, running, drain_timeout: listen.drain_timeout })
+}

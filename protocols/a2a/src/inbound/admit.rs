@@ -102,10 +102,16 @@ fn agree(request: &HttpRequest, options: &A2aOptions) -> Result<(), A2aError> {
     if !Dialect::is_served(&version(request)) {
         return Err(A2aError::new(ErrorKind::VersionNotSupported, "versions 1.0, 0.3 and 0.1 are spoken here"));
     }
-    let required = options.extensions.iter().find(|extension| {
-        extension.required && !names(request.headers()).any(|name| name.eq_ignore_ascii_case(&extension.uri))
-    });
-    match required {
+    knows_required(options, || names(request.headers()))
+}
+
+/// Whether a client that wants these extensions knows all that it must.
+pub(super) fn knows_required<'a, N: Iterator<Item = &'a str>>(
+    options: &A2aOptions,
+    names: impl Fn() -> N,
+) -> Result<(), A2aError> {
+    let is_known = |uri: &str| names().any(|name| name.eq_ignore_ascii_case(uri));
+    match options.extensions.iter().find(|extension| extension.required && !is_known(&extension.uri)) {
         Some(extension) => Err(A2aError::new(
             ErrorKind::ExtensionSupportRequired,
             format!("the extension {} is required: name it in `A2A-Extensions`", extension.uri),

@@ -2,6 +2,8 @@
 
 mod admit;
 pub(crate) mod calls;
+#[cfg(feature = "grpc")]
+pub(crate) mod direct;
 mod jsonrpc;
 mod operations;
 pub(crate) mod options;

@@ -47,7 +47,7 @@ pub(super) struct Server {
     pub(super) calls: Calls,
     pub(super) desk: PushDesk,
     pub(super) cards: Cards,
-    streams: Streams,
+    pub(super) streams: Streams,
 }
 
 impl A2aServer {
@@ -113,7 +113,7 @@ impl NamedAgents {
         catalog(base_url, all)
     }
 
-    fn may_listen_on(&self, address: IpAddr) -> bool {
+    pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
         servers.values().all(|server| server.server.options.access.may_listen_on(address))
     }
@@ -166,7 +166,7 @@ pub(super) struct Front {
 pub(super) struct Door {
     pub(super) server: Arc<Server>,
     /// Those that a tenant may name, and this address' own name.
-    others: Result<NamedAgents, String>,
+    pub(super) others: Result<NamedAgents, String>,
 }
 
 fn configure(front: &Front, config: &mut ServiceConfig) {
@@ -268,7 +268,7 @@ impl Door {
     }
 
     /// Who serves a tenant.
-    fn of(&self, tenant: &str) -> Result<Arc<Server>, A2aError> {
+    pub(super) fn of(&self, tenant: &str) -> Result<Arc<Server>, A2aError> {
         let unknown = || A2aError::invalid("tenant", "is not served at this address");
         match &self.others {
             _ if tenant.is_empty() => Ok(self.server.clone()),

@@ -86,6 +86,10 @@ impl RemoteA2a {
         Ok((card, book))
     }
 
+    fn traced(&self, cx: &Cx) -> Peer {
+        cx.call().map_or_else(|| self.peer.clone(), |call| self.peer.traced(&call.trace))
+    }
+
     async fn answer(&self, message: Named, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         match Errand::read(message)? {
             Errand::Describe => Ok(about(&*self.card().await?).to_raw()),
@@ -104,7 +108,7 @@ impl RemoteA2a {
     }
 
     async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let result = match converse(&self.peer, caller_of(cx), opening).await? {
+        let result = match converse(&self.traced(cx), caller_of(cx), opening).await? {
             Ended::Told(story) => result(&story)?,
             Ended::Refused(error) => refused(error),
         };
@@ -112,7 +116,7 @@ impl RemoteA2a {
     }
 
     async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        match converse(&self.peer, caller_of(cx), opening).await? {
+        match converse(&self.traced(cx), caller_of(cx), opening).await? {
             Ended::Told(story) => value(&story, Some(skill)),
             Ended::Refused(error) => Err(super::error::PeerError::Agent(error).into()),
         }

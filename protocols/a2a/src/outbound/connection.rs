@@ -19,7 +19,9 @@ use super::options::{RemoteError, RemoteOptions, Version};
 use crate::wire::AgentCard;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// W3C Trace Context.
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -73,7 +75,16 @@ pub(super) struct Sent<'a> {
     pub(super) tail: &'a str,
     pub(super) body: Bytes,
     pub(super) streams: bool,
+    pub(super) beside: Beside<'a>,
+}
+
+/// What a request says beside what it asks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside<'a> {
+    /// Where a stream is taken up.
     pub(super) last_event_id: Option<&'a str>,
+    /// The call's place in a trace.
+    pub(super) trace: Option<&'a HeaderValue>,
 }
 
 impl Connection {
@@ -117,8 +128,11 @@ impl Connection {
         if self.to.version != Version::V01 {
             headers.insert(VERSION, HeaderValue::from_static(self.to.dialect().version()));
         }
-        if let Some(id) = sent.last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
+        if let Some(id) = sent.beside.last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(LAST_EVENT_ID, id);
+        }
+        if let Some(trace) = sent.beside.trace {
+            headers.insert(TRACE_PARENT, trace.clone());
         }
         let url = self.url(sent.tail, slash);
         self.door.send(&url, self.to.is_trusted, sent.method.clone(), headers, sent.body.clone()).await

@@ -37,7 +37,7 @@ pub(super) struct Opening {
 /// How it ended.
 pub(super) enum Ended {
     /// With an answer, or with the task's end.
-    Told(Story),
+    Told(Box<Story>),
     /// The agent refused what was said.
     Refused(AgentError),
 }
@@ -60,7 +60,7 @@ type Tap<'a> = &'a (dyn Fn(&StreamResponse) + Sync);
 pub(super) async fn converse(peer: &Peer, caller: Option<&dyn Caller>, opening: Opening) -> Result<Ended, Failure> {
     let mut talk = Talk::of(peer, caller, &opening.message, &|_| {}).await?;
     match talk.through(opening).await {
-        Ok(()) => Ok(Ended::Told(talk.story)),
+        Ok(()) => Ok(Ended::Told(Box::new(talk.story))),
         Err(Stopped::Peer(PeerError::Agent(error))) => Ok(Ended::Refused(error)),
         Err(Stopped::Peer(error)) => Err(error.into()),
         Err(Stopped::Failed(failure)) => Err(failure),

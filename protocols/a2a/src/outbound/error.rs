@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::card::VerifyError;
 use crate::{A2aError, ErrorKind};
 
-/// Most of an agent's words in an error that are kept, in bytes.
-const MESSAGE_BYTES_MAX: usize = 2_048;
+/// Most of an agent's words in an error that are kept, in characters.
+const MESSAGE_CHARS_MAX: usize = 2_048;
 
 /// An error that an agent answered with.
 #[derive(Clone)]
@@ -28,8 +28,7 @@ pub struct AgentError {
 impl AgentError {
     /// `code`: as the agent wrote it, where it wrote one.
     pub(super) fn new(error: A2aError, code: Option<i64>) -> Self {
-        let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
-        let message = error.message.get(..end).unwrap_or_default().to_owned();
+        let message = error.message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self { code: code.unwrap_or_else(|| error.kind.code()), kind: error.kind, message }
     }
 }

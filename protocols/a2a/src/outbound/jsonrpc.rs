@@ -9,17 +9,17 @@ use reqwest::Method;
 use serde_json::value::RawValue;
 
 use super::asks::Ask;
-use super::connection::{Connection, Sent, is_json};
+use super::connection::{Beside, Connection, Sent, is_json};
 use super::error::{AgentError, PeerError};
 use crate::Dialect;
 
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
-/// Sends a request. `last_event_id`: where its stream is taken up.
+/// Sends a request.
 pub(super) async fn send<A: Ask>(
     connection: &Connection,
     ask: &A,
-    last_event_id: Option<&str>,
+    beside: Beside<'_>,
 ) -> Result<(Response, Id), PeerError> {
     let dialect = connection.to.dialect();
     let method = dialect.method(A::OPERATION).ok_or(PeerError::NotInVersion)?;
@@ -29,7 +29,7 @@ pub(super) async fn send<A: Ask>(
         tail: "",
         body: encode_request(&id, method, &ask.write(dialect)).into(),
         streams: A::OPERATION.is_stream(),
-        last_event_id,
+        beside,
     };
     Ok((connection.send(&sent).await?, id))
 }
@@ -78,7 +78,7 @@ pub(super) fn read(body: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue
 
 /// The result in an event: a response, or, as some write it, the bare result.
 pub(super) fn read_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let text = check(data, limits).map_err(|error| PeerError::Protocol(format!("an event {error}")))?;
+    let text = check(data, limits).map_err(|error| PeerError::Protocol(format!("an event can't be read: {error}")))?;
     let no_object = || PeerError::Protocol("an event is no object".into());
     let raw: &RawValue = serde_json::from_str(text).map_err(|_| no_object())?;
     let event = RawObject::parse(raw).map_err(|_| no_object())?;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use callboard_message::TraceContext;
+use reqwest::header::HeaderValue;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -11,7 +13,7 @@ use url::Url;
 use super::asks::{Ask, Streamed, is_essential};
 use super::auth::Badge;
 use super::choose::{Candidate, candidates};
-use super::connection::{Connection, Door, within};
+use super::connection::{Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::options::{
     ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url,
@@ -27,7 +29,11 @@ use crate::wire::{
 /// A remote agent, spoken to in A2A's own words. It looks for the card when it is first asked, and speaks to the best of
 /// its interfaces; its clones are one.
 #[derive(Clone)]
-pub struct Peer(Arc<Inner>);
+pub struct Peer {
+    inner: Arc<Inner>,
+    /// Sent with every request: the place of a call in a trace.
+    trace: Option<HeaderValue>,
+}
 
 struct Inner {
     url: Url,
@@ -62,7 +68,7 @@ impl Peer {
             return Err(RemoteError::NothingSpoken);
         }
         let (door, badge) = (Arc::new(Door::new(&options)?), Badge::new(&options.auth, &options.headers)?);
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             url,
             options,
             door,
@@ -71,16 +77,26 @@ impl Peer {
             farewells: TaskTracker::new(),
             runtime: Mutex::default(),
             passed_over: Mutex::default(),
-        })))
+        });
+        Ok(Self { inner, trace: None })
     }
 
     /// Where it was said to be.
     pub fn url(&self) -> &Url {
-        &self.0.url
+        &self.inner.url
+    }
+
+    /// The same agent, asked as part of a trace.
+    pub fn traced(&self, trace: &TraceContext) -> Self {
+        Self { trace: HeaderValue::from_str(&trace.to_string()).ok(), ..self.clone() }
+    }
+
+    fn beside<'a>(&'a self, last_event_id: Option<&'a str>) -> Beside<'a> {
+        Beside { last_event_id, trace: self.trace.as_ref() }
     }
 
     pub(super) fn options(&self) -> &RemoteOptions {
-        &self.0.options
+        &self.inner.options
     }
 
     /// Its card: the one for those who are known, where there is one and we are.
@@ -107,7 +123,7 @@ impl Peer {
     pub async fn extended_card(&self) -> Result<AgentCard, PeerError> {
         let known = self.known().await?;
         let asked = self.ask_of(&known.interfaces, GetExtendedAgentCardRequest::default());
-        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.0.options).await }).await
+        within(ASIDE_TIMEOUT, async { believe(asked.await?, &self.inner.options).await }).await
     }
 
     /// Sends a message.
@@ -167,29 +183,29 @@ impl Peer {
 
     /// Ends when all that was left to be said has been: to tasks of calls that were given up.
     pub async fn said_goodbye(&self) {
-        self.0.farewells.close();
-        self.0.farewells.wait().await;
+        self.inner.farewells.close();
+        self.inner.farewells.wait().await;
     }
 
     /// From here on farewells are said by this runtime, where there is one: whoever's calls they are may be gone by then.
     pub(super) fn live_here(&self) {
-        *lock(&self.0.runtime) = Handle::try_current().ok();
+        *lock(&self.inner.runtime) = Handle::try_current().ok();
     }
 
     /// Says a farewell that nobody waits for.
     pub(super) fn leave(&self, farewell: impl Future<Output = ()> + Send + 'static) {
-        let kept = lock(&self.0.runtime).clone();
+        let kept = lock(&self.inner.runtime).clone();
         if let Some(runtime) = kept.or_else(|| Handle::try_current().ok()) {
-            self.0.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
+            self.inner.farewells.spawn_on(timeout(CANCEL_TIMEOUT, farewell), &runtime);
         }
     }
 
     async fn known(&self) -> Result<Known, PeerError> {
-        let mut known = self.0.known.lock().await;
+        let mut known = self.inner.known.lock().await;
         if let Some(known) = known.as_ref().filter(|known| Instant::now() < known.kept.until) {
             return Ok(known.clone());
         }
-        let Inner { url, options, door, badge, .. } = &*self.0;
+        let Inner { url, options, door, badge, .. } = &*self.inner;
         let before = known.as_ref().map(|known| &known.kept);
         let kept = match find(url, before, door, badge, options).await {
             Ok(kept) => kept,
@@ -212,7 +228,7 @@ impl Peer {
     }
 
     async fn learn(&self, kept: Kept) -> Known {
-        let Inner { options, door, badge, .. } = &*self.0;
+        let Inner { options, door, badge, .. } = &*self.inner;
         let card = kept.found.card.clone();
         let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
         let interfaces: Arc<[Connection]> =
@@ -231,7 +247,7 @@ impl Peer {
 
     /// Interfaces to try: those that work, as far as is known; else all.
     fn in_turn<'a>(&self, interfaces: &'a [Connection]) -> Vec<&'a Connection> {
-        let mut passed_over = lock(&self.0.passed_over);
+        let mut passed_over = lock(&self.inner.passed_over);
         passed_over.retain(|(_, since)| since.elapsed() < PASSED_OVER);
         let works = |connection: &&Connection| !passed_over.iter().any(|(to, _)| *to == connection.to);
         let working: Vec<_> = interfaces.iter().filter(works).collect();
@@ -243,7 +259,7 @@ impl Peer {
         if matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
             return;
         }
-        let mut passed_over = lock(&self.0.passed_over);
+        let mut passed_over = lock(&self.inner.passed_over);
         passed_over.retain(|(to, _)| *to != connection.to);
         passed_over.push((connection.to.clone(), Instant::now()));
     }
@@ -269,13 +285,13 @@ impl Peer {
     }
 
     async fn exchange<A: Ask>(&self, connection: &Connection, ask: &A) -> Result<A::Reply, PeerError> {
-        let limits = &self.0.options.limits;
+        let limits = &self.inner.options.limits;
         let raw = match connection.to.binding {
             Binding::JsonRpc => {
-                let (response, id) = jsonrpc::send(connection, ask, None).await?;
+                let (response, id) = jsonrpc::send(connection, ask, self.beside(None)).await?;
                 jsonrpc::result(response, &id, limits).await?
             }
-            Binding::HttpJson => rest::result(rest::send(connection, ask, None).await?, limits).await?,
+            Binding::HttpJson => rest::result(rest::send(connection, ask, self.beside(None)).await?, limits).await?,
         };
         A::read(connection.to.dialect(), &raw).map_err(unreadable)
     }
@@ -289,7 +305,7 @@ impl Peer {
         let mut why = PeerError::NothingInCommon;
         for connection in self.in_turn(&known.interfaces) {
             ask.fit(&connection.to);
-            match Events::open(connection, &ask, last_event_id, &self.0.options.limits).await {
+            match Events::open(connection, &ask, self.beside(last_event_id), &self.inner.options.limits).await {
                 Err(error) if error.is_of_interface(false) => {
                     self.pass_over(connection, &error);
                     why = error;
@@ -308,6 +324,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("url", &self.0.url.as_str()).finish_non_exhaustive()
+        f.debug_struct("Peer").field("url", &self.inner.url.as_str()).finish_non_exhaustive()
     }
 }

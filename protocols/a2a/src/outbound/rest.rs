@@ -7,18 +7,14 @@ use reqwest::Method;
 use serde_json::value::RawValue;
 
 use super::asks::{Ask, segment};
-use super::connection::{Connection, Sent, is_json};
+use super::connection::{Beside, Connection, Sent, is_json};
 use super::error::{AgentError, PeerError};
 use super::jsonrpc::kind_of;
 use super::options::Version;
 use crate::Dialect;
 
-/// Sends a request. `last_event_id`: where its stream is taken up.
-pub(super) async fn send<A: Ask>(
-    connection: &Connection,
-    ask: &A,
-    last_event_id: Option<&str>,
-) -> Result<Response, PeerError> {
+/// Sends a request.
+pub(super) async fn send<A: Ask>(connection: &Connection, ask: &A, beside: Beside<'_>) -> Result<Response, PeerError> {
     let (method, place) = ask.place();
     let to = &connection.to;
     let tail = match to.version {
@@ -32,7 +28,7 @@ pub(super) async fn send<A: Ask>(
         true => body_of(ask, connection).get().to_owned().into(),
         false => bytes::Bytes::new(),
     };
-    let sent = Sent { method, tail: &tail, body, streams: A::OPERATION.is_stream(), last_event_id };
+    let sent = Sent { method, tail: &tail, body, streams: A::OPERATION.is_stream(), beside };
     connection.send(&sent).await
 }
 
@@ -77,9 +73,9 @@ pub(super) async fn result(response: Response, limits: &Limits) -> Result<Box<Ra
 
 /// One JSON value.
 fn read(body: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let wrong = |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer {error}"));
+    let wrong = |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer can't be read: {error}"));
     let text = check(body, limits).map_err(|error| wrong(&error))?;
-    RawValue::from_string(text.to_owned()).map_err(|_| wrong(&"is no JSON"))
+    RawValue::from_string(text.to_owned()).map_err(|_| wrong(&"no JSON"))
 }
 
 /// The event in the data of an event stream.

@@ -5,7 +5,7 @@ use callboard_rpc::{Id, Limits};
 use serde_json::value::RawValue;
 
 use super::asks::Ask;
-use super::connection::{Connection, is_json};
+use super::connection::{Beside, Connection, is_json};
 use super::error::PeerError;
 use super::options::Binding;
 use super::{jsonrpc, rest};
@@ -22,29 +22,29 @@ pub struct Events {
 }
 
 enum Source {
-    Stream(EventStream),
+    Stream(Box<EventStream>),
     /// An agent that has no stream after all answered in one piece.
     Whole(Option<Box<RawValue>>),
 }
 
 impl Events {
-    /// Opens a stream. `last_event_id`: where an earlier one broke off.
+    /// Opens a stream.
     pub(super) async fn open<A: Ask<Reply = StreamResponse>>(
         connection: &Connection,
         ask: &A,
-        last_event_id: Option<&str>,
+        beside: Beside<'_>,
         limits: &Limits,
     ) -> Result<Self, PeerError> {
         let (response, id) = match connection.to.binding {
             Binding::JsonRpc => {
-                let (response, id) = jsonrpc::send(connection, ask, last_event_id).await?;
+                let (response, id) = jsonrpc::send(connection, ask, beside).await?;
                 (response, Some(id))
             }
-            Binding::HttpJson => (rest::send(connection, ask, last_event_id).await?, None),
+            Binding::HttpJson => (rest::send(connection, ask, beside).await?, None),
         };
         let dialect = connection.to.dialect();
         let source = match response.status().is_success() && response.is_event_stream() {
-            true => Source::Stream(jsonrpc::events(response, limits)),
+            true => Source::Stream(Box::new(jsonrpc::events(response, limits))),
             false => Source::Whole(Some(Self::whole(response, id.as_ref(), limits).await?)),
         };
         Ok(Self { source, dialect, id, limits: *limits })

@@ -166,8 +166,7 @@ fn unique(id: &str, before: &[Skill]) -> String {
     if is_free(&name) {
         return name;
     }
-    let numbered = (2..=SKILLS_MAX + 1).map(|n| format!("{name}-{n}"));
-    numbered.filter(is_free).next().unwrap_or(name)
+    (2..=SKILLS_MAX + 1).map(|n| format!("{name}-{n}")).find(is_free).unwrap_or(name)
 }
 
 fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {

@@ -1,7 +1,7 @@
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::v03::{settle_message, write_message, write_push_in};
+use crate::v03::{check_kinds, settle_message, write_message, write_push_in};
 use crate::wire::*;
 use crate::{A2aError, Dialect};
 
@@ -11,6 +11,7 @@ pub(crate) fn read_send(params: Option<&RawValue>) -> Result<SendMessageRequest,
     let params = params.ok_or_else(|| A2aError::invalid("id", "is missing"))?;
     let members = Members::of(params, &root)?;
     let mut message: Message = members.required("message", &[])?;
+    check_kinds(&members)?;
     settle_message(Dialect::V01, &mut message);
     message.task_id = members.required("id", &[])?;
     message.context_id = members.default("sessionId", &[])?;

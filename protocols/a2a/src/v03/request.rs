@@ -8,6 +8,7 @@ use crate::{A2aError, Dialect};
 pub(crate) fn read_send(dialect: Dialect, params: Option<&RawValue>) -> Result<SendMessageRequest, A2aError> {
     let params = params.ok_or_else(|| A2aError::invalid("message", "is missing"))?;
     let mut request = SendMessageRequest::from_raw(params)?;
+    check_kinds(&Members::of(params, &At::Root)?)?;
     settle_message(dialect, &mut request.message);
     if let Some(configuration) = &mut request.configuration {
         // Left out is blocking.
@@ -17,6 +18,23 @@ pub(crate) fn read_send(dialect: Dialect, params: Option<&RawValue>) -> Result<S
             .is_some_and(|blocking| !blocking);
     }
     Ok(request)
+}
+
+/// A part says what it is. What is of a kind that is yet to come isn't taken for something else.
+pub(crate) fn check_kinds(request: &Members<'_>) -> Result<(), ReadError> {
+    let message_at = request.at("message");
+    let Some(message) = request.find("message", &["request"])? else { return Ok(()) };
+    let message = Members::of(message, &message_at)?;
+    let parts_at = message.at("parts");
+    let parts = message.find("parts", &["content"])?.map(|raw| entries(raw, &parts_at)).transpose()?;
+    parts.iter().flatten().enumerate().try_for_each(|(nth, part)| {
+        let at = At::Entry(&parts_at, nth);
+        let kind: String = Members::of(part, &at)?.default("kind", &["type"])?;
+        match &*kind {
+            "" | "text" | "file" | "data" => Ok(()),
+            _ => Err(at.error("is of a kind that nobody knows: not text, file or data")),
+        }
+    })
 }
 
 pub(crate) fn write_send(dialect: Dialect, request: &SendMessageRequest) -> Box<RawValue> {

@@ -24,5 +24,6 @@ pub use request::*;
 pub use security::*;
 pub use stream::*;
 pub use task::*;
+pub(crate) use values::entries;
 pub use write::Writer;
 pub(crate) use write::{ObjectWriter, written};

@@ -185,14 +185,21 @@ pub(crate) fn constant<'a>(name: &str, prefix: &str) -> Cow<'a, str> {
     name.strip_prefix(prefix).map_or_else(|| name.clone(), str::to_owned).into()
 }
 
+/// A list's entries as they came. One that stands alone is a list of one.
+pub(crate) fn entries<'a>(raw: &'a RawValue, at: &At<'_>) -> Result<Vec<&'a RawValue>, ReadError> {
+    match raw.get().starts_with('[') {
+        true => serde_json::from_str(raw.get()).map_err(|_| at.error("must be a list")),
+        false => Ok(vec![raw]),
+    }
+}
+
 impl<T: Wire> Wire for Vec<T> {
-    // One that stands alone is a list of one.
     fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
+        // An error in one that stands alone names no place in a list.
         if !raw.get().starts_with('[') {
             return Ok(vec![T::read(raw, at)?]);
         }
-        let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| at.error("must be a list"))?;
-        entries.iter().enumerate().map(|(nth, raw)| T::read(raw, &At::Entry(at, nth))).collect()
+        entries(raw, at)?.iter().enumerate().map(|(nth, raw)| T::read(raw, &At::Entry(at, nth))).collect()
     }
 
     fn write(&self, out: &mut Writer<'_>) {

@@ -1,12 +1,14 @@
 //! A remote agent looks like any other, whatever version and binding it speaks: our own server stands for it.
 
-use callboard_a2a::outbound::{Auth, RemoteOptions, Version};
-use callboard_message::{Answer, ElicitAnswer, FailureKind, Principal, Question};
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_a2a::outbound::{Auth, PushInbox, RemoteOptions, Version};
+use callboard_message::{Answer, Content, ElicitAnswer, FailureKind, Principal, Question};
 use callboard_runtime::{CallEvent, CallMeta};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
-use crate::client_kit::{Remote, WAYS, joined, only, tool};
+use crate::client_kit::{Played, Remote, WAYS, joined, only, quick, task, tool};
 use crate::kit::{Add, Echo, Seen, Served, Sum, soon};
 
 async fn beside(served: &Served, options: RemoteOptions) -> Remote {
@@ -191,4 +193,76 @@ async fn keys_are_shown() {
         remote.stop().await;
     }
     served.stop().await;
+}
+
+/// Goal: a call has its place in a trace at a remote agent too. Method: what an agent is sent in the course of a call.
+#[tokio::test]
+async fn traces_go_on() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let call = CallMeta::new(Arc::new(Principal::local_operator()));
+    let trace = format!("{:032x}", call.trace.trace_id());
+    let asked = remote.ask_in("callboard.tools.call", tool("message", json!({ "text": "hi" })), call);
+    let card = peer.card("1.0", "/a2a", false);
+    peer.show(&card).await;
+    let hit = peer.expect("SendMessage").await;
+    assert_eq!(hit.header("traceparent").and_then(|said| said.split('-').nth(1)), Some(&*trace));
+    hit.result(task("t", "TASK_STATE_COMPLETED")).await;
+    joined(asked).await.unwrap();
+    remote.stop().await;
+}
+
+/// Goal: what is said in no skill's words arrives whole, and an answer without a task is one. Method: blocks, a key, a skill
+/// and metadata; an agent that answers with a message.
+#[tokio::test]
+async fn conversations_arrive_whole() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let image = Content::image(b"x", "image/png");
+    let said = json!({
+        "content": [Content::text("look"), image], "key": "k1", "context": "c1", "skill": "see", "metadata": { "m": 1 },
+    });
+    let asked = remote.asking("callboard.converse", said);
+    let card = peer.card("1.0", "/a2a", false);
+    peer.show(&card).await;
+    let hit = peer.expect("SendMessage").await;
+    let message = &hit.body["params"]["message"];
+    assert_eq!((&message["messageId"], &message["contextId"]), (&json!("k1"), &json!("c1")));
+    assert_eq!(message["metadata"], json!({ "m": 1, "skill": "see" }));
+    assert_eq!(message["parts"], json!([{ "text": "look" }, { "raw": "eA==", "mediaType": "image/png" }]));
+    let answer =
+        json!({ "messageId": "m", "role": "ROLE_AGENT", "parts": [{ "text": "a cat" }, { "data": { "n": 1 } }] });
+    hit.result(json!({ "message": answer })).await;
+    let result = joined(asked).await.unwrap();
+    assert_eq!((&result["content"][0]["text"], &result["structuredContent"]), (&json!("a cat"), &json!({ "n": 1 })));
+    assert_eq!(result["_meta"]["callboard/message"], true);
+    remote.stop().await;
+}
+
+/// Goal: where both sides can, a push says when to look, so that nobody looks all the time. Method: an agent that pushes, and
+/// a client that would look only after an hour.
+#[tokio::test]
+async fn pushes_are_reason_to_look() {
+    let mut peer = Played::start().await;
+    let inbox = PushInbox::new("https://here.example/a2a-push".parse().unwrap());
+    let hour = Duration::from_secs(3_600);
+    let options = RemoteOptions { push: Some(inbox.clone()), poll: (hour, hour), ..RemoteOptions::default() };
+    let remote = Remote::at(&peer.url, options);
+    let mut card = peer.card("1.0", "/a2a", false);
+    card["capabilities"]["pushNotifications"] = json!(true);
+    let asked = remote.asking("callboard.tools.call", tool("message", json!({ "text": "hi" })));
+    peer.show(&card).await;
+    peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
+    let hit = peer.expect("CreateTaskPushNotificationConfig").await;
+    let config = hit.body["params"].clone();
+    assert_eq!(config["taskId"], "t");
+    hit.result(config.clone()).await;
+    peer.expect("GetTask").await.result(task("t", "TASK_STATE_WORKING")["task"].clone()).await;
+    let id = config["url"].as_str().unwrap().rsplit('/').next().unwrap();
+    assert!(!inbox.deliver(id, Some("wrong")));
+    assert!(inbox.deliver(id, config["token"].as_str()));
+    peer.expect("GetTask").await.result(task("t", "TASK_STATE_COMPLETED")["task"].clone()).await;
+    joined(asked).await.unwrap();
+    assert!(!inbox.deliver(id, config["token"].as_str()), "nobody waits any more");
+    remote.stop().await;
 }

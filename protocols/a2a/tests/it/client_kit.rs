@@ -107,7 +107,6 @@ pub struct Played {
 
 /// One request that waits for the test's answer.
 pub struct Hit {
-    pub method: String,
     pub path: String,
     pub headers: HashMap<String, String>,
     pub body: Value,
@@ -186,8 +185,7 @@ impl Hit {
         };
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let mut lines = head.lines();
-        let mut first = lines.next()?.split(' ').map(str::to_owned);
-        let (method, path) = (first.next()?, first.next()?);
+        let path = lines.next()?.split(' ').nth(1)?.to_owned();
         let headers: HashMap<String, String> = lines
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
@@ -199,7 +197,7 @@ impl Hit {
             }
         }
         let body = serde_json::from_slice(&bytes[end..]).unwrap_or_default();
-        Some(Self { method, path, headers, body, stream })
+        Some(Self { path, headers, body, stream })
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -184,6 +184,13 @@ fn requests_must_say_what_they_mean() {
     ] {
         assert_eq!(refused(Dialect::V01, json).message, why);
     }
+    let odd =
+        r#"{"id":"t","message":{"messageId":"m","role":"user","parts":[{"text":"a"},{"type":"odd","text":"a"}]}}"#;
+    for dialect in [Dialect::V03, Dialect::V03Rest, Dialect::V01] {
+        assert!(refused(dialect, odd).message.starts_with("message.parts[1] is of a kind"), "{dialect:?}");
+    }
+    // In 1.0 these are nobody's members.
+    assert!(Dialect::V10.read_send(Some(&raw(odd))).is_ok());
     assert_eq!(Dialect::V10.read_send(None).unwrap_err().message, "message is missing");
     assert_eq!(Dialect::V10.read_get(None).unwrap_err().message, "id is missing");
     assert_eq!(Dialect::V03.read_push_get(None).unwrap_err().message, "id is missing");

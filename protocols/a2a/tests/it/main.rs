@@ -8,6 +8,8 @@ mod client;
 mod client_kit;
 mod follow_up;
 mod golden;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod kit;
 mod leniency;
 mod methods;

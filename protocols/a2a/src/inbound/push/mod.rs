@@ -1,11 +1,13 @@
 //! Push notifications: what happens to a task, posted to where its client wants it.
 //!
-//! A configuration is a note ([`config`]). As long as its task lives, a worker ([`desk`]) follows the task's events and has
-//! each one posted ([`sender`]), one after the other; how far it came is kept, so that another process goes on from there.
+//! A configuration is a note ([`config`]). As long as its task lives, a worker ([`work`]) of the desk's ([`desk`]) follows
+//! the task's events and has each one posted ([`sender`]), one after the other; how far it came is kept, so that another
+//! process goes on from there.
 
 mod config;
 mod desk;
 mod sender;
+mod work;
 
 pub(crate) use desk::PushDesk;
 

@@ -1,0 +1,129 @@
+//! The servers, each in a process of its own.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, PATH};
+use callboard::message::surface::Converse;
+use callboard::message::{Failure, ToolResult};
+use callboard::rpc::serve::ListenOptions;
+use callboard::{Agent, Cx, Handlers, SyncHandler, System};
+use callboard_rpc::{Access, Trust};
+
+/// How long a process may take until it listens.
+const START_MAX: Duration = Duration::from_secs(20);
+/// More tasks than a round has: all are kept, as the other does.
+const TASKS_MAX: usize = 1_000_000;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub enum Server<'a> {
+    /// The official Rust SDK's, by its program.
+    Other(&'a Path),
+    /// This program again.
+    Ours,
+}
+
+/// A process that serves, ended when it is dropped.
+pub struct Serving {
+    child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Server<'_> {
+    /// Where its JSON-RPC is.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Other(_) => "/",
+            Self::Ours => PATH,
+        }
+    }
+
+    /// Starts it, on as many threads as there are cores, and waits until it listens.
+    pub fn start(self) -> Result<Serving, String> {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let address = free.map_err(|e| e.to_string())?;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+        let port = address.port().to_string();
+        let mut command = match self {
+            Self::Other(program) => {
+                let mut command = Command::new(program);
+                command.args(["echo", &port, &threads]);
+                command
+            }
+            Self::Ours => {
+                let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
+                command.args(["--serve", &port, &threads]);
+                command
+            }
+        };
+        let child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("a server can't be started: {e}"))?;
+        let serving = Serving { child, address };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if began.elapsed() > START_MAX {
+                return Err("a server doesn't listen".to_owned());
+            }
+            // It says nothing when it listens: it has to be tried.
+            pause(Duration::from_millis(20));
+        }
+        Ok(serving)
+    }
+}
+
+impl Serving {
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Both fail only if it ended by itself in the meantime.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Echo;
+
+impl Agent for Echo {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Converse>();
+    }
+}
+
+impl SyncHandler<Converse> for Echo {
+    fn handle(&mut self, said: Converse, _: &mut Cx) -> Result<ToolResult, Failure> {
+        Ok(ToolResult::text(said.texts()))
+    }
+}
+
+/// Serves the echo until the process is ended.
+pub fn serve(port: &str, threads: &str) -> Result<(), String> {
+    let (port, workers): (u16, usize) = match (port.parse(), threads.parse()) {
+        (Ok(port), Ok(workers)) => (port, workers),
+        _ => return Err("usage: a2a --serve PORT THREADS".to_owned()),
+    };
+    actix_web::rt::System::new().block_on(async {
+        let system = System::start(1).map_err(|e| e.to_string())?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|e| e.to_string())?;
+        let base = format!("http://127.0.0.1:{port}").parse().map_err(|_| "no URL".to_owned())?;
+        let mut options = A2aOptions::at(base);
+        options.access = Access::Open(Trust::LoopbackOperator);
+        (options.tasks.tasks_max, options.tasks.owner_tasks_max) = (TASKS_MAX, TASKS_MAX);
+        let server = A2aServer::new(system.spawn(Echo), options);
+        let listen = ListenOptions { workers, ..ListenOptions::default() };
+        let serving = callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &listen);
+        serving.map_err(|e| e.to_string())?.server.await.map_err(|e| e.to_string())
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bounded wait for another's socket, outside what is measured")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}

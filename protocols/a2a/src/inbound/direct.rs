@@ -1,0 +1,110 @@
+//! The operations for a binding that isn't this module's own: what it reads and writes is 1.0's JSON.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use callboard_message::TraceContext;
+use callboard_rpc::{Credential, CredentialError, check};
+use futures::StreamExt;
+use serde_json::value::RawValue;
+
+use super::admit;
+use super::calls::{Events, Who};
+use super::operations::{self, Answer, Asked};
+use super::options::A2aOptions;
+use super::server::{A2aServer, Door, NamedAgents};
+use crate::{A2aError, Dialect, ErrorKind, Operation};
+
+/// A listener's agents, without its HTTP.
+#[derive(Clone)]
+pub(crate) struct Direct {
+    all: A2aServer,
+    named: NamedAgents,
+}
+
+impl Direct {
+    pub(crate) fn new(all: A2aServer, named: NamedAgents) -> Self {
+        Self { all, named }
+    }
+
+    pub(crate) fn options(&self) -> &A2aOptions {
+        &self.all.server.options
+    }
+
+    pub(crate) fn may_listen_on(&self, address: IpAddr) -> bool {
+        self.options().access.may_listen_on(address) && self.named.may_listen_on(address)
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// Nobody knows.
+    pub(crate) fn who(&self, shown: &Credential<'_>, trace: Option<TraceContext>) -> Result<Who, CredentialError> {
+        let principal = Arc::new(self.options().access.principal(shown)?);
+        let trace = trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
+        Ok(Who { trace, ..Who::new(principal, Dialect::V10) })
+    }
+
+    /// Whether what a client says of version and extensions can be served.
+    ///
+    /// # Errors
+    /// `VersionNotSupported`, `ExtensionSupportRequired`.
+    pub(crate) fn agree(&self, version: &str, extensions: &[&str]) -> Result<(), A2aError> {
+        if !version.is_empty() && Dialect::of_version(version) != Some(Dialect::V10) {
+            return Err(A2aError::new(ErrorKind::VersionNotSupported, "version 1.0 is spoken over this binding"));
+        }
+        admit::knows_required(self.options(), || extensions.iter().copied())
+    }
+
+    /// An operation that has one answer.
+    ///
+    /// # Errors
+    /// The operation's.
+    pub(crate) async fn answer(
+        &self,
+        who: Who,
+        operation: Operation,
+        params: &RawValue,
+    ) -> Result<Box<RawValue>, A2aError> {
+        match self.perform(who, operation, params).await? {
+            (Answer::Whole(answer), _) => Ok(answer),
+            (Answer::Events(_), _) => Err(A2aError::internal()),
+        }
+    }
+
+    /// An operation that has a stream of them.
+    ///
+    /// # Errors
+    /// The operation's; `Overloaded` where too many streams are open.
+    pub(crate) async fn events(&self, who: Who, operation: Operation, params: &RawValue) -> Result<Events, A2aError> {
+        match self.perform(who, operation, params).await? {
+            (Answer::Whole(_), _) => Err(A2aError::internal()),
+            (Answer::Events(events), room) => {
+                // The room is held as long as the stream is.
+                Ok(events.map(move |event| (event, &room).0).boxed())
+            }
+        }
+    }
+
+    async fn perform(
+        &self,
+        who: Who,
+        operation: Operation,
+        params: &RawValue,
+    ) -> Result<(Answer, Option<super::sse::Room>), A2aError> {
+        let over = |error: callboard_rpc::JsonError| A2aError::new(ErrorKind::InvalidRequest, error.to_string());
+        check(params.get().as_bytes(), &self.options().limits).map_err(over)?;
+        let mut asked = Asked::read(Dialect::V10, operation, Some(params))?;
+        let door = Door { server: self.all.server.clone(), others: Ok(self.named.clone()) };
+        let server = door.of(asked.tenant())?;
+        let who = operations::known(&server, who, &asked).await;
+        let full = |_| A2aError::new(ErrorKind::Overloaded, "there are too many open streams: end one first");
+        let room = match asked {
+            Asked::Stream(_) | Asked::Subscribe(_) => {
+                Some(server.streams.room(who.owner(), &server.options).map_err(full)?)
+            }
+            _ => None,
+        };
+        Ok((operations::perform(&server, &who, asked, None).await?, room))
+    }
+}

@@ -1,0 +1,241 @@
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
+
+use callboard::a2a::card::SigningKey;
+use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
+use callboard::message::{Artifact, Content, Elicitation, Progress};
+use callboard::rpc::Trust;
+use callboard::{Agent, ConcurrentHandler, Cx, Failure, FailureKind, Handlers, Message, System};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use crate::kit::{Finished, Home, soon};
+
+/// The example of RFC 8410, section 10.3.
+const KEY: &str = "-----BEGIN PRIVATE KEY-----
+MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC
+-----END PRIVATE KEY-----";
+
+/// Does as it is told: `greet`, `ask`, `fail`, `refuse`, `pieces`, or lingers.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, fallible)]
+struct Act {
+    text: String,
+}
+
+struct Actor;
+
+impl Agent for Actor {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Act>(16);
+    }
+}
+
+impl ConcurrentHandler<Act> for Actor {
+    fn handle(&mut self, Act { text }: Act, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        async move {
+            match &*text {
+                "ask" => {
+                    let form = json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
+                    let answer = cx.elicit(Elicitation::form("Who is it?\u{7}", form)).await?;
+                    Ok(format!("hello {}", answer.content().unwrap_or_default()["name"]))
+                }
+                "fail" => Err(Failure::unavailable("no disk")),
+                "refuse" => Err(Failure::new(FailureKind::Rejected, "not this")),
+                "pieces" => {
+                    cx.progress(Progress { done: 1.0, total: None, message: Some("cutting".into()) });
+                    cx.artifact(Artifact::new("cake", [Content::text("one,")]));
+                    cx.artifact(Artifact::new("cake", [Content::text("two")]).appended(true));
+                    Ok("eaten".into())
+                }
+                "linger" => {
+                    cx.cancelled().await;
+                    Ok(String::new())
+                }
+                _ => Ok(format!("you said {text}\u{1b}[31m")),
+            }
+        }
+    }
+}
+
+/// An agent that the commands talk to, as its URL.
+struct Served {
+    url: String,
+    system: System,
+}
+
+impl Served {
+    fn start(change: impl FnOnce(&mut A2aOptions)) -> Self {
+        let system = System::start(1).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let mut options = A2aOptions::at(base.parse().unwrap());
+        options.access = Trust::LoopbackOperator.into();
+        options.info.name = "actor".into();
+        change(&mut options);
+        let server = A2aServer::new(system.spawn(Actor), options);
+        let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
+        tokio::spawn(serving.server);
+        Self { url: format!("{base}/a2a"), system }
+    }
+
+    async fn stop(self) {
+        self.system.shutdown(Duration::ZERO).await;
+    }
+}
+
+async fn run(home: &Home, input: Option<&str>, arguments: &[&str]) -> Finished {
+    let mut command = home.callboard(&[&["a2a"], arguments].concat());
+    let mut child = command.stdin(input.map_or_else(Stdio::null, |_| Stdio::piped())).spawn().unwrap();
+    if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
+        pipe.write_all(text.as_bytes()).await.unwrap();
+    }
+    let output = soon("the end of a command", child.wait_with_output()).await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Finished { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The id of the task that a command says to go on with.
+fn task_of(ended: &Finished) -> String {
+    let line = ended.err.lines().find(|line| line.starts_with("continue with:")).unwrap_or_else(|| panic!("{ended:?}"));
+    line.split_whitespace().skip_while(|word| *word != "--task").nth(1).unwrap().to_owned()
+}
+
+/// Goal: a person sees what an agent is and who signed that; a program gets one object. Method: a card that nobody signed, one
+/// that is signed, checked by its key and by another.
+#[tokio::test]
+async fn cards_are_shown() {
+    let home = Home::new();
+    let served = Served::start(|_| {});
+    let shown = run(&home, None, &["card", &served.url]).await;
+    assert_eq!((shown.code, shown.err.as_str()), (Some(0), ""), "{shown:?}");
+    for line in [
+        "name actor",
+        "skill act: Does as it is told: `greet`, `ask`, `fail`, `refuse`, `pieces`, or lingers.",
+        "not signed",
+    ] {
+        assert!(shown.out.lines().any(|shown| shown == line), "{line}: {}", shown.out);
+    }
+    assert!(shown.out.contains(&format!("interface JSONRPC 1.0 {}", served.url)), "{}", shown.out);
+    let json = run(&home, None, &["card", &served.url, "--json"]).await;
+    let card: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((card["name"].as_str(), json.out.lines().count()), (Some("actor"), 1));
+    served.stop().await;
+    let key = SigningKey::from_pem(&KEY.into()).unwrap();
+    let (id, keys) = (key.id().to_owned(), home.write("keys.json", &serde_json::to_string(&key.jwks()).unwrap()));
+    let others = home.write("others.json", r#"{"keys":[]}"#);
+    let served = Served::start(|options| options.signer = Some(key));
+    for (keys, code, told) in [
+        (&keys, 0, format!("signed by {id}")),
+        (&others, 4, "BAD signature: no signature of the card is by a trusted key".to_owned()),
+    ] {
+        let shown = run(&home, None, &["card", &served.url, "--verify", keys]).await;
+        assert_eq!((shown.code, shown.out.lines().last()), (Some(code), Some(&*told)), "{shown:?}");
+    }
+    served.stop().await;
+}
+
+/// Goal: what an agent answers is printed, what it says about it stands aside, and how it ended is the exit code. Method: each
+/// end, in every version; what the command line gets wrong.
+#[tokio::test]
+async fn messages_are_answered() {
+    let home = Home::new();
+    let served = Served::start(|_| {});
+    for version in ["1.0", "0.3", "0.1"] {
+        let said = run(&home, None, &["send", &served.url, "hi", "--version", version]).await;
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "you said hi[31m\n"), "{version}: {said:?}");
+        for (text, code, told) in [("fail", 4, "failed: no disk"), ("refuse", 4, "not this")] {
+            let ended = run(&home, None, &["send", &served.url, text, "--version", version]).await;
+            assert_eq!(ended.code, Some(code), "{version}: {ended:?}");
+            assert!(ended.err.contains(told), "{version}: {ended:?}");
+        }
+    }
+    let said = run(&home, None, &["send", &served.url, "--data", r#"{"text":"x"}"#, "--skill", "act", "--json"]).await;
+    let answer: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], "you said x\u{1b}[31m");
+    assert_eq!(answer["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    for (arguments, code, why) in [
+        (vec!["send", &*served.url], 2, "say something"),
+        (vec!["send", &*served.url, "--data", "{"], 2, "--data must be JSON"),
+        (vec!["send", "nowhere", "hi"], 2, "URL"),
+        (vec!["send", "http://u:p@a.example/", "hi"], 2, "without user and password"),
+        (vec!["send", "http://127.0.0.1:9/", "hi"], 4, "can't connect"),
+        (vec!["send", &*served.url, "hi", "--skill", "none"], 4, "(code -32602)"),
+        (vec!["send", &*served.url, "hi", "--bearer-env", "NO_SUCH"], 2, "there is no variable NO_SUCH"),
+        (vec!["task", &*served.url, "none"], 4, "(code -32001)"),
+        (vec!["list", &*served.url, "--state", "done"], 2, "input_required"),
+    ] {
+        let ended = run(&home, None, &arguments).await;
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+        assert!(ended.err.contains(why), "{arguments:?}: {ended:?}");
+    }
+    served.stop().await;
+}
+
+/// Goal: a question is asked of whoever is there; else the command says how to go on, and going on works. Method: answers on
+/// standard input; nobody, then an answer to the task.
+#[tokio::test]
+async fn questions_are_asked_or_left() {
+    let home = Home::new();
+    let served = Served::start(|_| {});
+    let asked = run(&home, Some("Ann\n"), &["send", &served.url, "ask", "--ask"]).await;
+    assert_eq!((asked.code, asked.out.as_str()), (Some(0), "hello \"Ann\"\n"), "{asked:?}");
+    let left = run(&home, None, &["send", &served.url, "ask"]).await;
+    assert_eq!((left.code, left.out.as_str()), (Some(5), ""), "{left:?}");
+    assert!(left.err.contains("[input required] Who is it?\n"), "{left:?}");
+    let task = task_of(&left);
+    let shown = run(&home, None, &["task", &served.url, &task]).await;
+    assert_eq!(shown.code, Some(5), "{shown:?}");
+    assert!(shown.out.starts_with(&format!("{task}\tinput_required\t")), "{shown:?}");
+    let ended = run(&home, None, &["send", &served.url, "Bob", "--task", &task]).await;
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello \"Bob\"\n"), "{ended:?}");
+    let over = run(&home, None, &["send", &served.url, "Cid", "--task", &task]).await;
+    assert_eq!(over.code, Some(4), "{over:?}");
+    served.stop().await;
+}
+
+/// Goal: what an agent makes is printed as it comes, apart from where it stands. Method: a stream for people, and for programs.
+#[tokio::test]
+async fn streams_are_printed() {
+    let home = Home::new();
+    let served = Served::start(|_| {});
+    let shown = run(&home, None, &["stream", &served.url, "pieces"]).await;
+    assert_eq!((shown.code, shown.out.as_str()), (Some(0), "one,two\neaten\n"), "{shown:?}");
+    for line in ["working cutting", "completed"] {
+        assert!(shown.err.lines().any(|shown| shown == line), "{line}: {shown:?}");
+    }
+    let json = run(&home, None, &["stream", &served.url, "pieces", "--json"]).await;
+    let events: Vec<Value> = json.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events[0].get("task").is_some(), "{json:?}");
+    let last = &events[events.len() - 1]["statusUpdate"]["status"]["state"];
+    assert_eq!(last, "TASK_STATE_COMPLETED", "{json:?}");
+    served.stop().await;
+}
+
+/// Goal: tasks can be begun, listed, followed and ended by different commands. Method: one that lingers.
+#[tokio::test]
+async fn tasks_are_looked_after() {
+    let home = Home::new();
+    let served = Served::start(|_| {});
+    let begun = run(&home, None, &["send", &served.url, "linger", "--no-wait", "--json"]).await;
+    let answer: Value = serde_json::from_str(&begun.out).unwrap();
+    let (id, context) = (answer["task"]["id"].as_str().unwrap(), answer["task"]["contextId"].as_str().unwrap());
+    assert_eq!(begun.code, Some(0), "{begun:?}");
+    run(&home, None, &["send", &served.url, "hi"]).await;
+    let all = run(&home, None, &["list", &served.url]).await;
+    assert_eq!((all.code, all.out.lines().count()), (Some(0), 2), "{all:?}");
+    let working = run(&home, None, &["list", &served.url, "--state", "working"]).await;
+    let columns: Vec<&str> = working.out.trim_end().split('\t').collect();
+    assert_eq!((&columns[..3], columns.len()), (&[id, "working", context][..], 4), "{working:?}");
+    assert_eq!(run(&home, None, &["list", &served.url, "--limit", "1"]).await.out.lines().count(), 1);
+    let follower = home.callboard(&["a2a", "task", &served.url, id, "--follow"]).spawn().unwrap();
+    let cancelled = run(&home, None, &["cancel", &served.url, id]).await;
+    assert_eq!((cancelled.code, cancelled.out), (Some(0), format!("cancelled {id}\n")));
+    let followed = soon("the end of the task", follower.wait_with_output()).await.unwrap();
+    assert_eq!(followed.status.code(), Some(4), "{followed:?}");
+    assert_eq!(run(&home, None, &["cancel", &served.url, id]).await.code, Some(4));
+    served.stop().await;
+}
