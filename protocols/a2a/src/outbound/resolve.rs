@@ -98,9 +98,11 @@ pub(super) async fn find(
         let found = FoundCard { as_signed: card.clone(), card, signed_by: None, url: url.clone() };
         return Ok(Kept { found, etag: None, until: Instant::now() + CARD_AGE.1 });
     }
-    let places = before.map_or_else(|| places(url), |kept| vec![kept.found.url.clone()]);
+    let known = before.map(|kept| kept.found.url.clone());
+    let elsewhere = places(url).into_iter().filter(|place| Some(place) != known.as_ref());
     let mut why = PeerError::NoCard;
-    for place in places {
+    for place in known.iter().cloned().chain(elsewhere) {
+        let before = before.filter(|kept| kept.found.url == place);
         match within(ASIDE_TIMEOUT, look(&place, before, door, badge, options)).await {
             Ok(kept) => return Ok(kept),
             Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => {

@@ -152,7 +152,7 @@ impl Story {
     fn is_ours(&self, task: &str) -> bool {
         let is_ours = task.is_empty() || self.task.is_empty() || task == self.task;
         if !is_ours {
-            tracing::warn!("a remote agent spoke of a task that nobody asked about");
+            tracing::debug!("a remote agent spoke of a task that nobody asked about");
         }
         is_ours
     }

@@ -1,15 +1,19 @@
 //! A remote agent looks like any other, whatever version and binding it speaks: our own server stands for it.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_a2a::outbound::{Auth, PushInbox, RemoteOptions, Version};
-use callboard_message::{Answer, Content, ElicitAnswer, FailureKind, Principal, Question};
-use callboard_runtime::{CallEvent, CallMeta};
+use callboard_a2a::wire::AgentInterface;
+use callboard_message::{Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question};
+use callboard_runtime::{CallEvent, CallMeta, Caller};
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::client_kit::{Played, Remote, WAYS, joined, only, quick, task, tool};
 use crate::kit::{Add, Echo, Seen, Served, Sum, soon};
+use crate::streams::{CUTS, Cutting};
 
 async fn beside(served: &Served, options: RemoteOptions) -> Remote {
     Remote::at(&format!("http://{}/a2a", served.address), options)
@@ -265,4 +269,55 @@ async fn pushes_are_reason_to_look() {
     joined(asked).await.unwrap();
     assert!(!inbox.deliver(id, config["token"].as_str()), "nobody waits any more");
     remote.stop().await;
+}
+
+/// Keeps what it is given.
+#[derive(Default)]
+struct Keeps(Mutex<Vec<String>>);
+
+impl Caller for Keeps {
+    fn progress(&self, _: Progress) {}
+
+    fn artifact(&self, artifact: Artifact) {
+        self.0.lock().unwrap().extend(artifact.content().iter().filter_map(|block| block.as_text()));
+    }
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody")) })
+    }
+}
+
+/// Goal: a caller hears everything once, however often the connection to the agent is cut. Method: the proxy of the server's
+/// test, which cuts 20 times, the first in a response's head, before anybody knows of a task: that call fails, for whether the
+/// agent acted is unknown.
+#[tokio::test]
+async fn twenty_cuts_are_not_heard() {
+    const PIECES: u32 = 200;
+    let served = Served::start().await;
+    let way = Cutting::before(served.address).await;
+    let url = format!("http://{}/a2a", way.address);
+    let interface = AgentInterface {
+        url: url.clone(),
+        protocol_binding: "JSONRPC".into(),
+        protocol_version: "1.0".into(),
+        ..AgentInterface::default()
+    };
+    let remote = Remote::at(&url, RemoteOptions { interface: Some(interface), ..quick() });
+    let ask = |caller: &Arc<Keeps>| {
+        let call = CallMeta::new(Arc::new(Principal::local_operator())).with_caller(caller.clone());
+        let said = json!({ "content": [json!({ "type": "text", "text": format!("{{\"count\":{PIECES}}}") })], "skill": "pieces" });
+        remote.ask_in("callboard.converse", said, call)
+    };
+    let lost = joined(ask(&Arc::default())).await.unwrap_err();
+    assert_eq!(lost.kind, FailureKind::Unavailable);
+    let caller = Arc::<Keeps>::default();
+    let result = joined(ask(&caller)).await.unwrap();
+    assert!(way.cut.load(SeqCst) >= CUTS, "cut {} times", way.cut.load(SeqCst));
+    let mut expected: Vec<String> = (1..=PIECES).map(|piece| piece.to_string()).collect();
+    expected.push("done".into());
+    assert_eq!(*caller.0.lock().unwrap(), expected);
+    let texts: Vec<_> = result["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
+    assert_eq!(texts, expected);
+    remote.stop().await;
+    served.stop().await;
 }

@@ -13,18 +13,18 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::kit::{Peer, Served, given, soon};
 
 /// How often the connection is cut.
-const CUTS: usize = 20;
+pub const CUTS: usize = 20;
 /// Pieces of the artifact: with the task, the result and the end, events 1 to 203.
 const PIECES: u64 = 200;
 
 /// A way to a server that closes each connection after so many bytes of its answer; after [`CUTS`] of them no more.
-struct Cutting {
-    address: SocketAddr,
-    cut: Arc<AtomicUsize>,
+pub struct Cutting {
+    pub address: SocketAddr,
+    pub cut: Arc<AtomicUsize>,
 }
 
 impl Cutting {
-    async fn before(server: SocketAddr) -> Self {
+    pub async fn before(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, cut) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
         let count = cut.clone();

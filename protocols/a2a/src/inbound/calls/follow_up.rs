@@ -5,7 +5,6 @@ use std::sync::Arc;
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskStep};
 
 use super::begin::Sent;
-use super::live::raw;
 use super::view::{NEEDED, context};
 use super::wait::Found;
 use super::{Core, history};
@@ -53,7 +52,7 @@ impl Core {
             (Some(live), answer) => live.tell(steps, answer).await,
             // Others than its worker may answer, and nothing else. The answer tells of its message.
             (None, Some((key, answer))) => {
-                let step = TaskStep::Answered { key, answer: raw(&answer) };
+                let step = TaskStep::Answered { key, answer: answer.to_raw() };
                 self.store.tasks.step(&task.id, By::Owner(&task.owner), vec![step]).await
             }
             (None, None) => {
