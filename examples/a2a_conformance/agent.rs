@@ -14,6 +14,8 @@ use crate::script::Part;
 const AT_ONCE_MAX: u32 = 1024;
 /// How long it works before it asks, where nothing else is wanted: long enough to be seen working.
 const WORK: Duration = Duration::from_secs(3);
+/// Twice as long as the kit waits for an event.
+const LONG: Duration = Duration::from_secs(4);
 
 pub struct Conversing;
 
@@ -27,14 +29,14 @@ impl ConcurrentHandler<Converse> for Conversing {
     fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         async move {
             let mut part = Part::of(&said.key());
-            if part == Part::Work {
+            if matches!(part, Part::Work | Part::Linger) {
                 working(&cx);
-                tokio::time::sleep(WORK).await;
+                tokio::time::sleep(if part == Part::Work { WORK } else { LONG }).await;
             }
             loop {
                 match part {
                     Part::Ask | Part::Work => part = Part::of(&answered(&cx).await?),
-                    part => return play(part, &cx).await,
+                    part => return play(part, &cx),
                 }
             }
         }

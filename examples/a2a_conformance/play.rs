@@ -1,7 +1,5 @@
 //! The parts, played.
 
-use std::time::Duration;
-
 use callboard::Cx;
 use callboard::message::{Artifact, Content, Failure, FailureKind, ResourceContent, ToolResult};
 use callboard::message::{SAID_AT_ONCE, SHOWN};
@@ -10,11 +8,10 @@ use serde_json::json;
 use crate::agent::working;
 use crate::script::Part;
 
-/// Twice as long as the kit waits for an event.
-const LONG: Duration = Duration::from_secs(4);
+const TYPE: &str = "text/plain";
 
 /// Plays a part to its end.
-pub async fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
+pub fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
     Ok(match part {
         Part::Reject => return Err(Failure::new(FailureKind::Rejected, "rejected")),
         Part::Answer(text) => noted(ToolResult::text(text), SAID_AT_ONCE),
@@ -28,12 +25,7 @@ pub async fn play(part: Part, cx: &Cx) -> Result<ToolResult, Failure> {
             let piece = |text, last| Artifact::new("shown", [Content::text(text)]).appended(last);
             show(cx, [piece("chunk-1 ", false), piece("chunk-2", true)])
         }
-        Part::Linger => {
-            working(cx);
-            tokio::time::sleep(LONG).await;
-            ToolResult::of([])
-        }
-        Part::Work | Part::Ask | Part::End => ToolResult::of([]),
+        Part::Work | Part::Linger | Part::Ask | Part::End => ToolResult::of([]),
     })
 }
 
@@ -48,10 +40,14 @@ fn noted(ToolResult(body): ToolResult, what: &str) -> ToolResult {
 }
 
 fn file() -> Content {
-    let resource = ResourceContent::blob("file:///output.txt", "text/plain", b"Generated file content");
-    Content(Content::resource(resource).0.with("_meta", json!({ "a2a/part": { "filename": "output.txt" } })))
+    let resource = ResourceContent::blob("file:///output.txt", TYPE, b"Generated file content");
+    Content(
+        Content::resource(resource)
+            .0
+            .with("_meta", json!({ "a2a/part": { "filename": "output.txt", "mediaType": TYPE } })),
+    )
 }
 
 fn link() -> Content {
-    Content(Content::resource_link("https://example.com/output.txt", "output.txt").0.with("mimeType", "text/plain"))
+    Content(Content::resource_link("https://example.com/output.txt", "output.txt").0.with("mimeType", TYPE))
 }

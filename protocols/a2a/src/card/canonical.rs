@@ -12,9 +12,14 @@ pub(crate) const CANONICAL_DEPTH_MAX: usize = 64;
 pub(super) enum Form {
     /// The JSON Canonicalization Scheme (RFC 8785), which A2A prescribes (specification 1.0, section 8.4.1).
     Jcs,
-    /// What the Python SDK signs and verifies: empty texts, lists and objects left out at every depth, all but ASCII
-    /// escaped.
-    Python,
+    /// What the Python SDK signs and verifies since 1.3: the same, without empty texts, lists and objects at every depth.
+    Lean,
+    /// What it did before: that, with all but ASCII escaped, keys by code points and numbers as Python writes them.
+    LeanAscii,
+}
+
+impl Form {
+    pub(super) const ALL: [Self; 3] = [Self::Jcs, Self::Lean, Self::LeanAscii];
 }
 
 /// It is nested too deeply, or no JSON.
@@ -37,7 +42,7 @@ fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(
         Some(b'[') => array(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
         Some(b'"') => {
             let read: String = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-            if !(read.is_empty() && form == Form::Python) {
+            if !read.is_empty() || form == Form::Jcs {
                 string(&read, form, out);
             }
             Ok(())
@@ -54,8 +59,8 @@ fn object(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), 
     let members: Members = serde_json::from_str(text).map_err(|_| NotCanonical)?;
     let mut members = members.0;
     match form {
-        Form::Jcs => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
-        Form::Python => members.sort_by(|(a, _), (b, _)| a.cmp(b)),
+        Form::Jcs | Form::Lean => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
+        Form::LeanAscii => members.sort_by(|(a, _), (b, _)| a.cmp(b)),
     }
     list(members.len(), ['{', '}'], form, out, |nth, out| {
         let Some((name, member)) = members.get(nth) else { return Ok(()) };
@@ -100,7 +105,7 @@ fn list(
             out.truncate(before);
         }
     }
-    match out.len() == begins + 1 && form == Form::Python {
+    match out.len() == begins + 1 && form != Form::Jcs {
         true => out.truncate(begins),
         false => out.push(close),
     }
@@ -110,7 +115,7 @@ fn list(
 /// As ECMAScript's `JSON.stringify` writes it, which serde_json does too.
 fn string(text: &str, form: Form, out: &mut String) {
     let quoted = serde_json::to_string(text).unwrap_or_default();
-    if form == Form::Jcs {
+    if form != Form::LeanAscii {
         out.push_str(&quoted);
         return;
     }
@@ -132,18 +137,22 @@ fn number(text: &str, form: Form, out: &mut String) -> Result<(), NotCanonical> 
     if !number.is_finite() {
         return Err(NotCanonical);
     }
-    // Writing to a String never fails.
-    let _ = match form {
-        Form::Python if number.fract() == 0.0 => write!(out, "{number:.0}"),
-        // Python has two digits of an exponent at least, and begins with them earlier.
-        Form::Python if number.abs() < 1e-4 => {
-            let written = format!("{number:e}");
-            let (digits, exponent) = written.split_once("e-").unwrap_or((&written, "0"));
-            write!(out, "{digits}e-{exponent:0>2}")
-        }
-        _ => write!(out, "{}", ryu_js::Buffer::new().format_finite(number)),
-    };
+    match form {
+        Form::Jcs | Form::Lean => out.push_str(ryu_js::Buffer::new().format_finite(number)),
+        Form::LeanAscii => out.push_str(&pythons(number)),
+    }
     Ok(())
+}
+
+/// As Python writes it; a card's numbers are all floating there.
+fn pythons(number: f64) -> String {
+    if number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
+        return format!("{number:?}");
+    }
+    let written = format!("{number:e}");
+    let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 /// The members of an object.
@@ -219,21 +228,35 @@ mod tests {
         }
     }
 
-    /// Goal: the Python SDK's form leaves out what is empty, at every depth, and escapes all but ASCII. Method: rows, whose
-    /// right sides Python's `json.dumps(clean, sort_keys=True, separators=(",", ":"))` wrote.
+    /// Goal: the Python SDK's forms leave out what is empty, at every depth, and the older one writes as Python does. Method:
+    /// rows, whose right sides its `canonicalize` (1.3) and `json.dumps` (before) wrote.
     #[test]
-    fn pythons_form() {
-        for (written, expected) in [
-            (r#"{"b":"","a":[],"c":{"d":{}},"e":[{"f":""},""]}"#, "null"),
+    fn pythons_forms() {
+        for (written, lean, ascii) in [
+            (r#"{"b":"","a":[],"c":{"d":{}},"e":[{"f":""},""]}"#, "null", "null"),
             (
-                r#"{"b":"x","a":["",{"c":[]},"y"],"d":false,"e":null,"f":0}"#,
+                r#"{"b":"x","a":["",{"c":[]},"y"],"d":false,"e":null,"f":0.0}"#,
                 r#"{"a":["y"],"b":"x","d":false,"e":null,"f":0}"#,
+                r#"{"a":["y"],"b":"x","d":false,"e":null,"f":0.0}"#,
             ),
-            ("{\"ö\":\"€😀\\u007f\\b\\f\\n\"}", r#"{"\u00f6":"\u20ac\ud83d\ude00\u007f\b\f\n"}"#),
-            ("[1.0,1e16,0.5,1e-5,1.5e-7,0.001]", "[1,10000000000000000,0.5,1e-05,1.5e-07,0.001]"),
-            (r#"{"\ud83d\ude00":1,"\ufb33":2}"#, r#"{"\ufb33":2,"\ud83d\ude00":1}"#),
+            (
+                r#"{"\u00f6":"\u20ac\ud83d\ude00\u007f\b\f\n"}"#,
+                "{\"ö\":\"€😀\u{7f}\\b\\f\\n\"}",
+                r#"{"\u00f6":"\u20ac\ud83d\ude00\u007f\b\f\n"}"#,
+            ),
+            (
+                "[1.0,-3.0,1e16,0.5,1e-5,1.5e-7,0.001,1e22,-0.0001,123456789012345.6]",
+                "[1,-3,10000000000000000,0.5,0.00001,1.5e-7,0.001,1e+22,-0.0001,123456789012345.6]",
+                "[1.0,-3.0,1e+16,0.5,1e-05,1.5e-07,0.001,1e+22,-0.0001,123456789012345.6]",
+            ),
+            (
+                r#"{"\ud83d\ude00":1.0,"\ufb33":2.0}"#,
+                "{\"😀\":1,\"\u{fb33}\":2}",
+                r#"{"\ufb33":2.0,"\ud83d\ude00":1.0}"#,
+            ),
         ] {
-            assert_eq!(of(written, Form::Python), expected, "{written}");
+            assert_eq!(of(written, Form::Lean), lean, "{written}");
+            assert_eq!(of(written, Form::LeanAscii), ascii, "{written}");
         }
     }
 

@@ -22,8 +22,8 @@ pub(super) const FORM: &str = "callboard/form";
 
 /// Signs a card in the place of the signatures that it has. `jku` is where the key's set can be had.
 ///
-/// The signature is over the specification's form. The Python SDK takes another; where that differs, a second signature is
-/// over it, so that its users can verify the card too.
+/// The signature is over the specification's form. The Python SDK takes another (its 1.3 at least); where that differs, a
+/// second signature is over it, so that its users can verify the card too.
 ///
 /// # Errors
 /// [`KeyPairError`] where the system gives no random numbers, or the card is nested too deeply.
@@ -40,7 +40,7 @@ pub fn sign(card: &mut AgentCard, key: &SigningKey, jku: Option<&Url>) -> Result
         Ok(AgentCardSignature { protected, signature, header: None })
     };
     let payload = |form| payload(card, form).map_err(|_| KeyPairError);
-    let (own, pythons) = (payload(Form::Jcs)?, payload(Form::Python)?);
+    let (own, pythons) = (payload(Form::Jcs)?, payload(Form::Lean)?);
     let mut signatures = vec![signed(&header, &own)?];
     if pythons != own {
         signatures.push(signed(&header.with(FORM, "a2a-python"), &pythons)?);

@@ -145,7 +145,7 @@ fn verify_at(card: &AgentCard, keys: &Jwks, now: f64) -> Result<SignedBy, Verify
     if card.signatures.is_empty() {
         return Err(VerifyError::NotSigned);
     }
-    let payloads = [Form::Jcs, Form::Python].map(|form| payload(card, form));
+    let payloads = Form::ALL.map(|form| payload(card, form));
     let payloads = payloads.into_iter().collect::<Result<Vec<_>, NotCanonical>>();
     let payloads = payloads.map_err(|_| VerifyError::Unsupported)?;
     let mut nearest = VerifyError::Unsupported;

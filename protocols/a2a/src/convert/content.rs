@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 
 use crate::wire::{Part, PartContent};
 
-/// Member of a block's `_meta`: `filename`, `mediaType` and `metadata` of the part that it was, as far as there were any.
+/// Member of a block's `_meta`: `filename`, `mediaType` and `metadata` of the part that it was, or is to be, as far as the block says
+/// otherwise. A resource with it has no address of its own.
 const PART: &str = "a2a/part";
 /// Member of a text block's `_meta`, `true` where its text is the JSON of a data part.
 const DATA: &str = "callboard/data";
@@ -46,8 +47,8 @@ pub(crate) fn part_of(block: &Content) -> Part {
     let Some(Made { content, filename, media_type }) = made else { return unknown_block(block) };
     let mut part = Part { content, metadata: None, filename, media_type };
     if let Some(stated) = stated {
-        part.filename = stated.text("filename").unwrap_or_default();
-        part.media_type = stated.text("mediaType").unwrap_or_default();
+        part.filename = stated.text("filename").unwrap_or(part.filename);
+        part.media_type = stated.text("mediaType").unwrap_or(part.media_type);
         part.metadata = stated.object("metadata");
     }
     if !rest.is_empty() {
@@ -172,10 +173,10 @@ pub(crate) fn block_of(part: &Part) -> Content {
     let is_made_up = !is_block && block.text("type").as_deref() == Some("resource");
     if !says_name || !says_type || metadata.is_some() || is_made_up {
         let mut stated = RawObject::new();
-        if !filename.is_empty() {
+        if !says_name {
             stated.set("filename", filename);
         }
-        if !media_type.is_empty() {
+        if !says_type {
             stated.set("mediaType", media_type);
         }
         if let Some(metadata) = metadata {

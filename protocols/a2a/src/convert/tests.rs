@@ -114,7 +114,7 @@ fn forms() {
             json!({
                 "type": "resource",
                 "resource": { "uri": "attachment:a%20b", "mimeType": "application/x", "blob": "cG5n" },
-                "_meta": { "a2a/part": { "filename": "a b", "mediaType": "application/x" } },
+                "_meta": { "a2a/part": { "filename": "a b" } },
             }),
         ),
     ];

@@ -105,7 +105,8 @@ impl Story {
             StreamResponse::Task(task) => self.adopt(task),
             StreamResponse::StatusUpdate(update) if self.is_ours(&update.task_id) && self.is_new(&update.metadata) => {
                 self.know(&update.task_id, &update.context_id);
-                Ok(self.status(&update.status))
+                // A number tells it from the one before, were they alike in all else.
+                Ok(self.status(&update.status, number(&update.metadata).is_some()))
             }
             StreamResponse::ArtifactUpdate(update)
                 if self.is_ours(&update.task_id) && self.is_new(&update.metadata) && !self.has_ended() =>
@@ -132,7 +133,7 @@ impl Story {
         for artifact in task.artifacts.iter().flatten() {
             news.extend(self.reconcile(artifact)?);
         }
-        let status = self.status(&task.status);
+        let status = self.status(&task.status, false);
         let is_news = status.is_some() || !news.is_empty();
         news.extend(status.into_iter().flatten());
         Ok(is_news.then_some(news))
@@ -175,7 +176,7 @@ impl Story {
         is_new
     }
 
-    fn status(&mut self, status: &TaskStatus) -> Option<Vec<News>> {
+    fn status(&mut self, status: &TaskStatus, is_another: bool) -> Option<Vec<News>> {
         if self.has_ended() {
             return None;
         }
@@ -183,7 +184,7 @@ impl Story {
         let text = status.message.as_ref().map(text_of).unwrap_or_default();
         let key = StatusKey { state: status.state, since: status.timestamp, message, text: text.clone() };
         self.state = Some(status.state);
-        if self.status.as_ref() == Some(&key) {
+        if !is_another && self.status.as_ref() == Some(&key) {
             return None;
         }
         self.status = Some(key);

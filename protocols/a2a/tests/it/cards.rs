@@ -241,21 +241,36 @@ fn bad_signatures_are_refused() {
     assert_eq!(verify(&AgentCard { signatures: vec![empty], ..a_card() }, &trusted), Err(VerifyError::Wrong));
 }
 
-/// Goal: cards of the Python SDK verify, and it can verify ours. Method: a signature over what its canonicalisation makes of
-/// the card (its `json.dumps` wrote the text); the second signature of ours is over the same.
+/// What the Python SDK 1.3.0 signed (`create_agent_card_signer`), and its key.
+const PYTHONS_CARD: &str = r#"{"name":"Ünïcode 😀","supportedInterfaces":[{"url":"https://a.example/a2a","protocolBinding":"JSONRPC","protocolVersion":"1.0"}],"version":"1","capabilities":{"streaming":false,"extensions":[{"uri":"urn:x","params":{"half":0.5,"n":3.0,"big":1e+16,"text":"","list":[],"small":1e-05}}]},"securitySchemes":{"bearer":{"httpAuthSecurityScheme":{"scheme":"Bearer"}}},"securityRequirements":[{"schemes":{"bearer":{}}}],"defaultInputModes":["text/plain"],"skills":[{"id":"s","name":"s","description":"d"}],"signatures":[{"protected":"eyJhbGciOiJFUzI1NiIsImprdSI6bnVsbCwia2lkIjoiazEiLCJ0eXAiOiJKT1NFIn0","signature":"HSuEjqKUkMQSgQsSfV51NlbPWVhF9FfBzWID_WQq42HwO37S3nn9ghlzqkWQ0gFWFHdjzE_-0sIcPtb5mIhNVw"}]}"#;
+const PYTHONS_KEYS: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","x":"V3E-xwEI9c9mlH6RjmqAtQ5lzvl9pOXNU6K-eugINok","y":"G4KDbS_PQaCuR0h1F0l4wyUkWLVQMXD3lZmHj8uKIa0","kid":"k1"}]}"#;
+
+/// Goal: cards of the Python SDK verify, and it can verify ours. Method: one that its 1.3.0 signed; a signature over the text
+/// that its canonicalisation before made of a card (its `json.dumps` wrote it); the second signature of ours is over the text
+/// that 1.3.0 makes of it.
 #[test]
 fn pythons_signatures_count() {
-    let payload = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"small":1e-05},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"\u00dcn\u00efcode \ud83d\ude00","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
+    let theirs = AgentCard::from_raw(serde_json::from_str(PYTHONS_CARD).unwrap()).unwrap();
+    let trusted = Jwks::parse(PYTHONS_KEYS.as_bytes()).unwrap();
+    assert_eq!(verify(&theirs, &trusted).unwrap().key_id.as_deref(), Some("k1"));
+    let mut altered = theirs.clone();
+    altered.skills[0].description.push('x');
+    assert_eq!(verify(&altered, &trusted), Err(VerifyError::Wrong));
+
+    let older = r#"{"capabilities":{"extensions":[{"params":{"big":1e+16,"small":1e-05},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"\u00dcn\u00efcode \ud83d\ude00","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
+    let newer = r#"{"capabilities":{"extensions":[{"params":{"big":10000000000000000,"small":0.00001},"uri":"urn:x"}],"streaming":false},"defaultInputModes":["text/plain"],"name":"Ünïcode 😀","skills":[{"description":"d","id":"s","name":"s"}],"supportedInterfaces":[{"protocolBinding":"JSONRPC","protocolVersion":"1.0","url":"https://a.example/a2a"}],"version":"1"}"#;
     let der = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
     let pair = Ed25519KeyPair::from_pkcs8(der.as_ref()).unwrap();
     let key = SigningKey::from_pem(&pem(der.as_ref()).into()).unwrap();
     let x = URL_SAFE_NO_PAD.encode(pair.public_key().as_ref());
     assert_eq!(key.jwks().to_raw().get().matches(&x).count(), 1);
-    let message = |protected: &str| format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+    let signed = |protected: &str, payload: &str| {
+        let message = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+        URL_SAFE_NO_PAD.encode(pair.sign(message.as_bytes()))
+    };
     let protected = URL_SAFE_NO_PAD.encode(r#"{"kid": "k", "alg": "EdDSA", "jku": null, "typ": "JOSE"}"#);
-    let signature = URL_SAFE_NO_PAD.encode(pair.sign(message(&protected).as_bytes()));
-    let signatures = vec![AgentCardSignature { protected, signature, header: None }];
-    let theirs = AgentCard { signatures, ..a_card() };
+    let signature = signed(&protected, older);
+    let theirs = AgentCard { signatures: vec![AgentCardSignature { protected, signature, header: None }], ..a_card() };
     let trusted = format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","x":"{x}"}}]}}"#);
     assert!(verify(&theirs, &Jwks::parse(trusted.as_bytes()).unwrap()).is_ok());
     let mut ours = a_card();
@@ -265,7 +280,7 @@ fn pythons_signatures_count() {
     let alone = AgentCard { signatures: vec![second.clone()], ..ours.clone() };
     assert_eq!(verify(&alone, &keys(&key)), Err(VerifyError::Unsupported));
     // Ed25519 signs the same alike.
-    assert_eq!(second.signature, URL_SAFE_NO_PAD.encode(pair.sign(message(&second.protected).as_bytes())));
+    assert_eq!(second.signature, signed(&second.protected, newer));
 }
 
 /// Goal: a key set that a signature names is fetched only from a host that is trusted for it, and only where connections may

@@ -50,7 +50,7 @@ impl LiveTasks {
         if self.options.is_shared
             && self.keeper.get().is_none()
             && let Ok(runtime) = Handle::try_current()
-            && self.keeper.set(()).is_ok()
+            && self.keeper.set(runtime.clone()).is_ok()
         {
             runtime.spawn(keep(Arc::downgrade(host)));
         }

@@ -3,21 +3,24 @@
 mod caller;
 mod handle;
 mod keep;
+mod let_go;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Artifact, RawObject};
+use callboard_message::{Abilities, Artifact, RawObject, TaskState};
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::caller::{TaskCaller, Telling};
+use self::let_go::LetGo;
 use self::worker::{Done, Worker};
-use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskId, TaskStep, Tasks};
+use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
 use crate::journal::JournalError;
 
@@ -31,6 +34,8 @@ pub const TASK_QUESTIONS_MAX: usize = 64;
 const EVENTS_WAITING_MAX: usize = 64;
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
+/// Ended tasks that are forgotten at once to make room.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// How long a stop waits for tasks to be let go of.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
@@ -69,8 +74,11 @@ pub struct LiveTasks {
     live: Mutex<HashMap<TaskId, LiveTask>>,
     /// Another number each time that one of them runs here no more.
     gone: watch::Sender<u64>,
-    keeper: OnceLock<()>,
+    /// Where they are looked after, once they are.
+    keeper: OnceLock<tokio::runtime::Handle>,
     stopped: CancellationToken,
+    /// Where this was made: work that is dropped elsewhere is let go of there.
+    home: Option<Handle>,
 }
 
 /// How tasks are kept.
@@ -80,6 +88,8 @@ pub struct LiveOptions {
     pub is_shared: bool,
     /// A task that has ended stays at hand until its time is over, and is forgotten then.
     pub stays: bool,
+    /// Where too many are kept, a new task takes the place of its owner's oldest that have ended.
+    pub makes_room: bool,
     /// How artifacts of mid-call are kept. Without it they are dropped: the reply holds all.
     pub artifacts: Option<Artifacts>,
 }
@@ -88,7 +98,8 @@ impl LiveTasks {
     /// None run yet.
     pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
         let (live, gone, keeper) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
-        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped: CancellationToken::new() })
+        let (stopped, home) = (CancellationToken::new(), Handle::try_current().ok());
+        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped, home })
     }
 
     /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
@@ -96,20 +107,53 @@ impl LiveTasks {
     ///
     /// # Errors
     /// As of [`Tasks::begin`].
-    pub async fn keep(&self, new: NewTask) -> Result<Begun, TaskError> {
+    pub async fn keep(self: &Arc<Self>, new: NewTask) -> Result<Begun, TaskError> {
         if !self.options.is_shared {
             // In memory it is done at once.
-            return self.tasks.begin(new).await;
+            return self.begin(new).await;
         }
-        let (store, (begun, was_begun)) = (self.tasks.clone(), oneshot::channel());
+        let (all, (begun, was_begun)) = (self.clone(), oneshot::channel());
         tokio::spawn(async move {
-            if let Err(Ok(Begun::New(_, lease))) = begun.send(begin_surely(&*store, new).await)
-                && let Err(error) = store.release(&lease, Released::Waits).await
-            {
-                tracing::warn!(task = %lease.task, %error, "a task that nobody waits for wasn't let go of");
+            if let Err(Ok(Begun::New(_, lease))) = begun.send(all.begin(new).await) {
+                all.release(&lease, Released::Waits).await;
             }
         });
         was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
+    }
+
+    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
+        if !self.options.makes_room {
+            return begin_surely(&*self.tasks, new).await;
+        }
+        let owner = new.owner.clone();
+        match begin_surely(&*self.tasks, new.clone()).await {
+            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. }))) => {
+                if self.make_room(owner).await == 0 {
+                    return Err(error);
+                }
+                begin_surely(&*self.tasks, new).await
+            }
+            other => other,
+        }
+    }
+
+    /// Forgets the oldest ended tasks of an owner, and answers how many those were.
+    async fn make_room(&self, owner: TaskOwner) -> usize {
+        let states = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
+        let ended =
+            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
+        match self.tasks.list(ended, 0, FORGOTTEN_AT_ONCE).await {
+            Ok((tasks, _)) => {
+                for task in &tasks {
+                    self.forget(&task.id).await;
+                }
+                tasks.len()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no look at which tasks could make room");
+                0
+            }
+        }
     }
 
     /// Has a task run here, in a tokio task of its own.
@@ -127,17 +171,17 @@ impl LiveTasks {
         let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, telling, artifacts);
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
         let handle = LiveTask { events, seen: watched, lease: lease.clone(), delivering };
-        // Locked before it runs: it takes itself out when it ends.
-        let mut live = self.live();
-        let all = self.clone();
+        // Before it runs: it takes itself out when it ends.
+        self.live().insert(id, handle.clone());
+        let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };
         tokio::spawn(async move {
-            let done = worker.run(happening, work, expiry, &all.stopped).await;
+            let done = worker.run(happening, work, expiry, &here.all.stopped).await;
             // Whoever still waits for an answer hears that there is none; the task stays in sight as long as it is here.
             let _seen = worker.into_seen();
-            all.after(done, &lease, expiry).await;
-            all.is_gone(&lease);
+            here.all.after(done, &lease, expiry).await;
+            here.lease = None;
+            here.all.is_gone(&lease);
         });
-        live.insert(id, handle.clone());
         handle
     }
 
@@ -205,6 +249,27 @@ impl LiveTasks {
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, LiveTask>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task is here. Dropped with it, the work on it is let go of: its thread ends, because the server does that it belongs to.
+struct Here {
+    all: Arc<LiveTasks>,
+    lease: Option<Lease>,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let all = self.all.clone();
+        match all.keeper.get().cloned() {
+            Some(elsewhere) => drop(elsewhere.spawn(async move {
+                all.release(&lease, Released::Interrupted).await;
+                all.is_gone(&lease);
+            })),
+            // The store is this server's only: nobody goes on.
+            None => all.is_gone(&lease),
+        }
     }
 }
 

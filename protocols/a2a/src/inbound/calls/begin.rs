@@ -3,21 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{RawObject, TaskState};
-use callboard_runtime::{
-    Begun, CallMeta, JournalError, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, Tasks,
-};
+use callboard_message::{Abilities, RawObject};
+use callboard_runtime::live::{BeginWork, Ending, LiveTask, Run};
+use callboard_runtime::{Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep};
 use serde_json::value::RawValue;
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::history::{MESSAGE, first};
-use super::live::{self, Begin, Live, Work};
 use super::pick::{Picked, pick};
 use super::skills::{Callee, Route};
-use super::view::{CONTEXT, context};
+use super::view::{self, CONTEXT, context};
 use super::{Core, Who};
-use crate::convert::{ended, of_failure, of_tasks};
+use crate::convert::{Ended, ended, of_failure, of_tasks};
 use crate::limits::ID_BYTES_MAX;
 use crate::wire::{Message, SendMessageRequest, TaskPushNotificationConfig, Wire as _};
 use crate::{A2aError, Dialect, ErrorKind};
@@ -33,17 +30,13 @@ const DIALECT: &str = "dialect";
 pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
     Dialect::of_version(&task.extra.text(DIALECT)?)
 }
-/// How often a beginning whose outcome is unknown is tried again.
-const BEGIN_TRIES_MAX: usize = 3;
-/// Ended tasks that are forgotten at once to make room.
-const FORGOTTEN_AT_ONCE: usize = 64;
 
 /// What became of a message.
 pub(super) struct Sent {
     /// The task, right after it took the message.
     pub(super) task: Arc<Task>,
     /// While it runs here.
-    pub(super) live: Option<Live>,
+    pub(super) live: Option<LiveTask>,
     /// The message began it.
     pub(super) is_new: bool,
     /// The message had begun it before: it has the same key.
@@ -71,7 +64,7 @@ impl Core {
         let expires = SystemTime::now() + options.ttl;
         let new = NewTask {
             id,
-            scope: self.scope.clone(),
+            scope: self.live.scope.clone(),
             owner: who.owner(),
             key: key_of(&request.message)?,
             request: Some(request_of(&request.message, &picked)),
@@ -88,18 +81,17 @@ impl Core {
                 expires,
             )
         };
-        match self.keep(new).await.map_err(|error| of_tasks(&error))? {
+        match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
             Begun::Again(task) => {
-                let live = self.live().get(&task.id).cloned();
+                let live = self.live.get(&task.id);
                 Ok(Sent { task, live, is_new: false, begun_before: true, is_again: false })
             }
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
                 let work = work(callee, &task, picked.arguments, call);
-                let left = options.ttl;
-                let begun = Begin { core: self.clone(), task: task.clone(), lease, is_resumed: false, left, work };
-                Ok(Sent { live: Some(self.go(begun)), task, is_new: true, begun_before: false, is_again: false })
+                let live = self.run(task.clone(), lease, false, work);
+                Ok(Sent { live: Some(live), task, is_new: true, begun_before: false, is_again: false })
             }
         }
     }
@@ -115,7 +107,7 @@ impl Core {
         let Some(config) = config else { return Ok(()) };
         let kept = self.keep_push(who, task, config).await;
         if kept.is_err() {
-            self.forget(&lease.task).await;
+            self.live.forget(&lease.task).await;
         }
         kept
     }
@@ -132,62 +124,9 @@ impl Core {
         }
     }
 
-    /// Keeps a task. Whoever wants it may go away meanwhile: then it is left as one that nobody began.
-    async fn keep(self: &Arc<Self>, new: NewTask) -> Result<Begun, TaskError> {
-        if !self.is_shared {
-            // In memory it is done at once.
-            return self.keep_somehow(new).await;
-        }
-        let (core, (begun, was_begun)) = (self.clone(), oneshot::channel());
-        tokio::spawn(async move {
-            if let Err(Ok(Begun::New(_, lease))) = begun.send(core.keep_somehow(new).await) {
-                core.release(&lease, Released::Waits).await;
-            }
-        });
-        was_begun.await.unwrap_or_else(|_| Err(JournalError::Unavailable("it is closing".to_owned()).into()))
-    }
-
-    /// Keeps a task; where too many are kept, in place of its owner's oldest that have ended.
-    async fn keep_somehow(&self, new: NewTask) -> Result<Begun, TaskError> {
-        let owner = new.owner.clone();
-        match begin_surely(&*self.store.tasks, new.clone()).await {
-            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. }))) => {
-                if self.make_room(owner).await == 0 {
-                    return Err(error);
-                }
-                begin_surely(&*self.store.tasks, new).await
-            }
-            other => other,
-        }
-    }
-
-    /// Forgets the oldest ended tasks of an owner, and answers how many those were.
-    async fn make_room(&self, owner: TaskOwner) -> usize {
-        let ended = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let of_owner =
-            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states: ended, ..TaskFilter::default() };
-        match self.store.tasks.list(of_owner, 0, FORGOTTEN_AT_ONCE).await {
-            Ok((tasks, _)) => {
-                for task in &tasks {
-                    self.forget(&task.id).await;
-                }
-                tasks.len()
-            }
-            Err(error) => {
-                tracing::warn!(%error, "no look at which tasks could make room");
-                0
-            }
-        }
-    }
-
-    /// Has a task run here.
-    pub(super) fn go(&self, begin: Begin) -> Live {
-        // Locked before it runs: it takes itself out when it ends.
-        let mut live = self.live();
-        let id = begin.task.id.clone();
-        let begun = live::begin(begin);
-        live.insert(id, begun.clone());
-        begun
+    /// Has a task run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
+    pub(super) fn run(&self, task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> LiveTask {
+        self.live.run(Run { task, lease, is_resumed, abilities: Abilities::all(), told: None, work })
     }
 }
 
@@ -197,7 +136,7 @@ pub(super) fn work(
     task: &Task,
     arguments: Box<RawValue>,
     call: CallMeta,
-) -> Box<dyn FnOnce(Arc<dyn callboard_runtime::Caller>, tokio::time::Instant) -> Work + Send> {
+) -> BeginWork<'static> {
     let skill = task.message.clone();
     // Whoever converses knows which conversation it is.
     let arguments = match (callee.route(&skill), RawObject::parse(&arguments)) {
@@ -209,8 +148,11 @@ pub(super) fn work(
         Box::pin(async move {
             let reply = callee.ask(&skill, &arguments, call).await;
             let is_result = callee.answers_result(&skill);
-            let became: Box<dyn FnOnce(bool) -> _ + Send> =
-                Box::new(move |has_all| ended(reply, &skill, is_result, has_all));
+            let became: Ending = Box::new(move |has_all| {
+                let Ended { artifact, step } = ended(reply, &skill, is_result, has_all);
+                let made = artifact.map(|artifact| TaskStep::Artifact(view::kept(&artifact, false, true)));
+                made.into_iter().chain([step]).collect()
+            });
             became
         })
     })
@@ -253,27 +195,4 @@ fn key_of(message: &Message) -> Result<Option<String>, A2aError> {
 /// Whether a task was begun by a message of that id.
 pub(super) fn was_begun_by(task: &Task, message_id: &str) -> bool {
     first(task).is_some_and(|message| message.message_id == message_id)
-}
-
-/// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
-async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskError> {
-    let id = new.id.clone();
-    let mut tried = 1;
-    loop {
-        return match store.begin(new.clone()).await {
-            Err(TaskError::Journal(JournalError::Unknown(_))) if tried < BEGIN_TRIES_MAX => {
-                tried += 1;
-                continue;
-            }
-            // It was kept before, and its worker is this process.
-            Ok(Begun::Again(task)) if tried > 1 && task.id == id => match &task.lease {
-                Some(view) if view.by == store.worker() => {
-                    let lease = Lease { task: id, by: view.by.clone(), epoch: view.epoch };
-                    Ok(Begun::New(task, lease))
-                }
-                _ => Ok(Begun::Again(task)),
-            },
-            other => other,
-        };
-    }
 }

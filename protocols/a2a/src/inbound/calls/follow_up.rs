@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskStep};
 
-use super::begin::{Sent, was_begun_by};
-use super::live::raw;
+use super::begin::Sent;
 use super::view::{NEEDED, context};
 use super::wait::Found;
 use super::{Core, history};
@@ -25,7 +24,7 @@ impl Core {
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(A2aError::new(ErrorKind::InvalidParams, "the task belongs to another `contextId`"));
         }
-        if self.has(&task, &message.message_id).await? {
+        if self.has(&task, &message).await? {
             return Ok(Sent { task, live, is_new: false, begun_before: false, is_again: true });
         }
         if task.state.is_terminal() {
@@ -53,7 +52,7 @@ impl Core {
             (Some(live), answer) => live.tell(steps, answer).await,
             // Others than its worker may answer, and nothing else. The answer tells of its message.
             (None, Some((key, answer))) => {
-                let step = TaskStep::Answered { key, answer: raw(&answer) };
+                let step = TaskStep::Answered { key, answer: answer.to_raw() };
                 self.store.tasks.step(&task.id, By::Owner(&task.owner), vec![step]).await
             }
             (None, None) => {
@@ -69,13 +68,11 @@ impl Core {
         }
     }
 
-    /// Whether a task has taken a message of that id before.
-    async fn has(&self, task: &Task, message_id: &str) -> Result<bool, A2aError> {
-        if was_begun_by(task, message_id) {
-            return Ok(true);
-        }
+    /// Whether a task has taken this message before. There are clients that give all of a conversation one id: what is said must
+    /// be the same too.
+    async fn has(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
         let said = history::of(&*self.store.tasks, task, None).await.map_err(|error| of_store(&error))?;
-        Ok(said.into_iter().flatten().any(|said| said.message_id == message_id))
+        Ok(said.into_iter().flatten().any(|said| is_same(&said, message)))
     }
 
     /// The question that a message answers: the one that it names, or the one that waits longest.
@@ -87,6 +84,11 @@ impl Core {
         }
         .ok_or_else(|| asks_nothing(task))
     }
+}
+
+fn is_same(said: &Message, message: &Message) -> bool {
+    let parts = |message: &Message| message.parts.iter().map(|part| part.to_raw().get().to_owned()).collect::<Vec<_>>();
+    said.message_id == message.message_id && parts(said) == parts(message)
 }
 
 fn ended(task: &Task) -> A2aError {

@@ -1,14 +1,12 @@
 //! Messages become calls, calls are seen as tasks.
 //!
-//! A message begins a task in the store before its agent is asked ([`begin`]); [`live`] is the one place that takes the steps of a
-//! task that runs here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
+//! A message begins a task in the store before its agent is asked ([`begin`]); the runtime's [`LiveTasks`] take the steps of those
+//! that run here. Whoever looks at it sees what the store has ([`view`], [`history`]), waits for it ([`wait`]) or
 //! goes along with its events ([`stream`]); who sends to it answers what it asks ([`follow_up`]).
 
 mod begin;
-mod caller;
 mod follow_up;
 mod history;
-mod live;
 mod owner;
 mod page;
 mod pick;
@@ -21,18 +19,15 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use callboard_message::surface::ListTools;
 use callboard_message::{Message as _, RawObject};
-use callboard_runtime::{AgentRef, CallMeta, Lease, Released, Store, Task, TaskError, TaskId};
+use callboard_runtime::live::{LiveOptions, LiveTasks};
+use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::options::A2aOptions;
 use crate::convert::{of_failure, of_store};
@@ -42,16 +37,12 @@ use crate::wire::{
 };
 use crate::{A2aError, Dialect, ErrorKind};
 use begin::Sent;
-use live::Live;
 use skills::Callee;
 use stream::Until;
 
 pub(crate) use begin::dialect_of;
 pub(crate) use owner::Who;
 pub(crate) use skills::{Skill, Skills};
-
-/// How long a server that stops waits for its tasks to be let go of.
-const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// What a stream tells, in the canonical model, and its place among the task's events.
 #[derive(Debug, Clone)]
@@ -77,37 +68,31 @@ pub(crate) struct Calls(Arc<Core>);
 struct Core {
     options: Arc<A2aOptions>,
     store: Store,
-    /// The store is others' too, and outlives the server: see [`recover`].
-    is_shared: bool,
-    /// What its tasks are kept under.
-    scope: String,
     /// Who is served now. What a message began with one goes on with it.
     callee: RwLock<Arc<Callee>>,
     push: OnceLock<Arc<KeepPush>>,
-    /// Tasks that run here.
-    live: Mutex<HashMap<TaskId, Live>>,
-    /// Another number each time that one of them runs here no more.
-    gone: watch::Sender<u64>,
-    keeper: OnceLock<()>,
-    stopped: CancellationToken,
+    /// Those that run here.
+    live: Arc<LiveTasks>,
 }
 
 impl Calls {
     /// Within a tokio runtime it begins to look after the store's tasks; outside of one the first request does.
     pub(crate) fn new(agent: AgentRef, options: Arc<A2aOptions>) -> Self {
-        let core = Arc::new(Core {
-            store: options.tasks.store(),
+        let store = options.tasks.store();
+        let live = LiveOptions {
             is_shared: options.tasks.store.is_some(),
-            scope: options.scope(),
+            makes_room: true,
+            artifacts: Some(view::made),
+            ..LiveOptions::default()
+        };
+        let core = Arc::new(Core {
+            live: LiveTasks::new(store.tasks.clone(), options.scope(), live),
+            store,
             callee: RwLock::new(Arc::new(Callee::new(agent))),
             push: OnceLock::new(),
-            live: Mutex::default(),
-            gone: watch::Sender::new(0),
-            keeper: OnceLock::new(),
-            stopped: CancellationToken::new(),
             options,
         });
-        recover::start(&core);
+        core.live.start(&core);
         Self(core)
     }
 
@@ -129,12 +114,8 @@ impl Calls {
 
     /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
     pub(crate) async fn stop(&self) {
-        self.0.stopped.cancel();
-        let mut gone = self.0.gone.subscribe();
-        let all_gone = async { while !self.0.live().is_empty() && gone.changed().await.is_ok() {} };
-        if timeout(STOP_WAIT, all_gone).await.is_err() {
-            tracing::warn!(scope = self.0.scope, "tasks weren't let go of in time");
-        }
+        self.0.live.stop();
+        self.0.live.stopped().await;
     }
 
     /// What the agent can do, as `call`'s principal may know.
@@ -257,18 +238,9 @@ impl Core {
         self.callee.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<TaskId, Live>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Those that run here.
-    fn running(&self) -> Vec<Live> {
-        self.live().values().filter(|live| !live.seen.borrow().state.is_terminal()).cloned().collect()
-    }
-
     /// A message begins a task, or goes to the one that it names.
     async fn take(self: &Arc<Self>, who: &Who, mut request: SendMessageRequest) -> Result<Sent, A2aError> {
-        recover::start(self);
+        self.live.start(self);
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
             return self.begin(who, request, None).await;
@@ -312,32 +284,8 @@ impl Core {
     /// What a call said at once and nothing else: then there need be no task.
     async fn said_at_once(&self, task: &Task) -> Option<Message> {
         let message = view::message(task).filter(|_| is_untold(task))?;
-        self.forget(&task.id).await;
+        self.live.forget(&task.id).await;
         Some(message)
-    }
-
-    async fn forget(&self, id: &TaskId) {
-        if let Err(error) = self.store.tasks.forget(id).await {
-            // The store's retention forgets it too, when its time is over.
-            tracing::warn!(task = %id, %error, "a task wasn't forgotten");
-        }
-    }
-
-    async fn release(&self, lease: &Lease, why: Released) {
-        if let Err(error) = self.store.tasks.release(lease, why).await {
-            // Its lease runs out.
-            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
-        }
-    }
-
-    /// A task runs here no more.
-    fn is_gone(&self, lease: &Lease) {
-        let mut live = self.live();
-        if live.get(&lease.task).is_some_and(|live| live.lease == *lease) {
-            live.remove(&lease.task);
-        }
-        drop(live);
-        self.gone.send_modify(|number| *number += 1);
     }
 }
 

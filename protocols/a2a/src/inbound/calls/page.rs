@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::TaskState;
+use callboard_message::{PrincipalKind, TaskState};
 use callboard_runtime::{Task, TaskFilter, TaskId};
 
 use super::begin::left;
@@ -68,8 +68,12 @@ impl Core {
 
     /// Those that the request leaves, in the order in which they began.
     async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
+        if who.principal.kind == PrincipalKind::Anonymous {
+            // Whoever they are, they know the ids of their own.
+            return Ok(Vec::new());
+        }
         let filter = TaskFilter {
-            scope: Some(self.scope.clone()),
+            scope: Some(self.live.scope.clone()),
             owner: Some(who.owner()),
             states: request.status.map(kept_as).unwrap_or_default(),
             since: request.status_timestamp_after,

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 /// How long a list of tools is believed of an agent that doesn't tell of changes.
 const LIST_KEPT_FOR: Duration = Duration::from_secs(60);
+/// How long an agent may take for its list of tools.
+const LIST_WAIT: Duration = Duration::from_secs(30);
 /// Most tools that are read of one list.
 const LIST_SKILLS_MAX: usize = 4_096;
 /// What a skill takes that doesn't say otherwise.
@@ -77,6 +79,8 @@ pub(super) struct Callee {
     lists: Option<Listed>,
     /// Of message types; of an agent that lists its tools whether it converses.
     own: Arc<Skills>,
+    /// What becomes of a conversation where the process ends in the midst of it.
+    converse: OnRestart,
 }
 
 /// The tools that an agent lists, as far as they are known.
@@ -91,11 +95,17 @@ impl Callee {
     pub(super) fn new(agent: AgentRef) -> Self {
         let specs = agent.specs();
         let handles = |name: &str| specs.iter().any(|spec| spec.name == name);
-        let converses = handles(Converse::NAME);
+        let converse = specs.iter().find(|spec| spec.name == Converse::NAME).map(OnRestart::of);
         let lists = (agent.is_outside() || handles(ListTools::NAME)).then(|| Listed::of(&agent));
         let own = |spec: &MessageSpec| lists.is_none() && !spec.name.starts_with(RESERVED_PREFIX);
         let all = specs.into_iter().filter(own).map(Skill::new).collect();
-        Self { name: agent.to_string(), lists, own: Arc::new(Skills { all, converses }), agent }
+        Self {
+            name: agent.to_string(),
+            lists,
+            own: Arc::new(Skills { all, converses: converse.is_some() }),
+            converse: converse.unwrap_or(OnRestart::Fail),
+            agent,
+        }
     }
 
     /// What it can do, as far as that is known by now. `call` asks it where it has to be asked.
@@ -113,13 +123,14 @@ impl Callee {
     }
 
     async fn list(&self, call: &CallMeta) -> Result<Vec<Skill>, Failure> {
+        let call = Arc::new(call.clone().until(Instant::now() + LIST_WAIT));
         let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
         loop {
             let mut params = RawObject::new();
             if let Some(cursor) = cursor {
                 params.set_raw("cursor", cursor);
             }
-            let page = self.agent.ask_named(ListTools::NAME, params.to_raw(), Some(Arc::new(call.clone()))).await?;
+            let page = self.agent.ask_named(ListTools::NAME, params.to_raw(), Some(call.clone())).await?;
             let mut page = RawObject::parse(&page).map_err(|_| Failure::internal("a list of tools can't be read"))?;
             let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
             all.extend(tools.into_iter().filter_map(spec_of).map(Skill::new));
@@ -150,8 +161,7 @@ impl Callee {
     /// What becomes of a task where the process ends in the midst of it.
     pub(super) fn on_restart(&self, skills: &Skills, skill: &str) -> OnRestart {
         if skill == Converse::NAME {
-            let converse = self.agent.specs().into_iter().find(|spec| spec.name == skill);
-            return converse.map_or(OnRestart::Fail, |spec| OnRestart::of(&spec));
+            return self.converse;
         }
         skills.get(skill).map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
     }

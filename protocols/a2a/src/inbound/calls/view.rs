@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::{Task, TaskOutcome};
 
-use crate::convert::{EVENT, QUESTION, is_address, is_said_at_once, question_parts, said_by_agent, said_parts};
+use crate::convert::{
+    EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_by_agent, said_parts,
+};
 use crate::wire::{self, Artifact, Message, Part, TaskStatus, Wire as _};
 
 /// Member of [`Task::extra`]: the conversation.
@@ -122,4 +124,17 @@ pub(super) fn kept(artifact: &Artifact, append: bool, last: bool) -> RawObject {
         kept.set("lastChunk", true);
     }
     kept
+}
+
+/// What an artifact of mid-call is kept as.
+pub(super) fn made(given: &callboard_message::Artifact) -> RawObject {
+    let artifact = Artifact {
+        artifact_id: given.id(),
+        name: given.0.text("name").unwrap_or_default(),
+        description: given.0.text("description").unwrap_or_default(),
+        parts: parts_of(&given.content()),
+        metadata: given.0.object("metadata"),
+        ..Artifact::default()
+    };
+    kept(&artifact, given.is_appended(), given.is_last())
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::TaskState;
+use callboard_runtime::live::LiveTask;
 use callboard_runtime::{By, FOLLOW_LOOK_EVERY, Task, TaskError, TaskId, TaskOwner};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::begin::left;
-use super::live::Live;
 use super::{Core, Who, view};
 use crate::convert::{of_store, of_tasks};
 use crate::{A2aError, ErrorKind};
@@ -22,7 +22,7 @@ pub(super) struct Found {
     /// As it was when this last looked.
     pub(super) task: Arc<Task>,
     /// While it runs here.
-    pub(super) live: Option<Live>,
+    pub(super) live: Option<LiveTask>,
     core: Arc<Core>,
     changes: watch::Receiver<u64>,
 }
@@ -41,17 +41,17 @@ impl Core {
     }
 
     pub(super) async fn look_for(self: &Arc<Self>, id: &TaskId, owner: &TaskOwner) -> Result<Option<Found>, A2aError> {
-        let live = self.live().get(id).cloned();
+        let live = self.live.get(id);
         let changes = self.store.tasks.changes();
         let task = match &live {
             Some(live) => Some(live.seen.borrow().clone()),
             None => self.store.tasks.get(id).await.map_err(|error| of_store(&error))?,
         };
-        let is_theirs = |task: &Arc<Task>| task.owner == *owner && task.scope == self.scope && !left(task).is_zero();
+        let is_theirs = |task: &Arc<Task>| task.owner == *owner && task.scope == self.live.scope && !left(task).is_zero();
         Ok(task.filter(is_theirs).map(|task| Found { task, live, core: self.clone(), changes }))
     }
 
-    pub(super) fn found(self: &Arc<Self>, task: Arc<Task>, live: Option<Live>) -> Found {
+    pub(super) fn found(self: &Arc<Self>, task: Arc<Task>, live: Option<LiveTask>) -> Found {
         Found { task, live, core: self.clone(), changes: self.store.tasks.changes() }
     }
 }

@@ -122,7 +122,7 @@ impl TaskState {
         let is_shared = options.store.is_some();
         let TaskStore { tasks: store, run } =
             options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
-        let live = LiveOptions { is_shared, stays: true, artifacts: None };
+        let live = LiveOptions { is_shared, stays: true, ..LiveOptions::default() };
         Self { options, run, live: LiveTasks::new(store, scope, live) }
     }
 

@@ -1,5 +1,9 @@
 //! Nobody finds another's task.
 
+use std::sync::Arc;
+
+use callboard_message::Principal;
+
 use super::kit::{paused, refused, says, says_to, sent, somebody, talker};
 use crate::wire::ListTasksRequest;
 use crate::{A2aError, Dialect};
@@ -49,5 +53,17 @@ fn clients_of_0_1_name_their_tasks() {
         assert_eq!(refused(&calls, &eve, request).await.kind, crate::ErrorKind::TaskNotFound);
         let done = sent(&calls, &ann, says_to(&task, "m2", "Ann")).await;
         assert_eq!(done.status.state, callboard_message::TaskState::Completed);
+    });
+}
+
+/// Goal: who is nobody in particular finds a task by its id and lists none: the others are nobody too. Method: one task.
+#[test]
+fn nobody_lists() {
+    paused(async |system| {
+        let calls = talker(system);
+        let nobody = crate::inbound::calls::Who::new(Arc::new(Principal::anonymous()), Dialect::V10);
+        let task = sent(&calls, &nobody, says("hello")).await;
+        assert!(calls.get(&nobody, &task.id, None).await.is_ok());
+        assert_eq!(calls.list(&nobody, ListTasksRequest::default()).await.unwrap().total_size, 0);
     });
 }
