@@ -19,7 +19,10 @@ pub(crate) fn write_card(card: &AgentCard) -> RawObject {
         .with("pushNotifications", is_on(card.capabilities.push_notifications))
         .with("stateTransitionHistory", false);
     object.set("capabilities", capabilities);
-    object.set("authentication", authentication(card));
+    // Optional, and some readers take an empty one for a wrong one.
+    if !card.security_schemes.is_empty() {
+        object.set("authentication", authentication(card));
+    }
     let skill = |skill: &AgentSkill| AgentSkill { security_requirements: Vec::new(), ..skill.clone() }.to_raw();
     object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
     object
