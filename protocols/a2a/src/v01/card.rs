@@ -28,7 +28,7 @@ pub(crate) fn write_card(card: &AgentCard) -> RawObject {
 }
 
 /// Schemes of the `Authorization` header are all that 0.1 has words for; `None` where there are none.
-fn authentication(card: &AgentCard) -> Option<RawObject> {
+pub(crate) fn authentication(card: &AgentCard) -> Option<RawObject> {
     let name = |scheme: &SecurityScheme| match scheme {
         SecurityScheme::HttpAuth(scheme) => Some(scheme.scheme.clone()),
         SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => Some("Bearer".to_owned()),
