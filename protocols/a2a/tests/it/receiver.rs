@@ -13,6 +13,9 @@ use tokio::sync::mpsc;
 
 use crate::kit::soon;
 
+/// What a test leaves unread, in posts.
+const POSTS_MAX: usize = 1_024;
+
 /// One post as it came.
 #[derive(Debug)]
 pub struct Post {
@@ -36,7 +39,7 @@ impl Post {
 /// Answers one post after the other, in order: what comes after the last answer gets that again.
 pub struct Receiver {
     pub address: SocketAddr,
-    posts: mpsc::UnboundedReceiver<Post>,
+    posts: mpsc::Receiver<Post>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -44,7 +47,7 @@ impl Receiver {
     /// Answers are a status, and headers after it if need be: `503 Busy\r\nRetry-After: 1`.
     pub async fn start(ip: &str, answers: &[&str]) -> Self {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
-        let (sender, posts) = mpsc::unbounded_channel();
+        let (sender, posts) = mpsc::channel(POSTS_MAX);
         let receiver =
             Self { address: listener.local_addr().unwrap(), posts, connections: Arc::new(AtomicUsize::new(0)) };
         let answers: VecDeque<String> = answers.iter().map(|&answer| answer.to_owned()).collect();
@@ -76,7 +79,7 @@ impl Receiver {
     }
 }
 
-async fn answer(mut connection: TcpStream, posts: mpsc::UnboundedSender<Post>, answers: Arc<Mutex<VecDeque<String>>>) {
+async fn answer(mut connection: TcpStream, posts: mpsc::Sender<Post>, answers: Arc<Mutex<VecDeque<String>>>) {
     let mut read = Vec::new();
     loop {
         if let Some((post, bytes)) = whole(&read) {
@@ -85,7 +88,7 @@ async fn answer(mut connection: TcpStream, posts: mpsc::UnboundedSender<Post>, a
                 let mut answers = answers.lock().unwrap();
                 if answers.len() > 1 { answers.pop_front().unwrap() } else { answers[0].clone() }
             };
-            let _ = posts.send(post);
+            let _ = posts.try_send(post);
             let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n");
             if connection.write_all(answer.as_bytes()).await.is_err() {
                 return;

@@ -3,6 +3,7 @@
 mod caller;
 mod handle;
 mod keep;
+mod let_go;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -11,11 +12,13 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::caller::{TaskCaller, Telling};
+use self::let_go::LetGo;
 use self::worker::{Done, Worker};
 use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
@@ -74,6 +77,8 @@ pub struct LiveTasks {
     /// Where they are looked after, once they are.
     keeper: OnceLock<tokio::runtime::Handle>,
     stopped: CancellationToken,
+    /// Where this was made: work that is dropped elsewhere is let go of there.
+    home: Option<Handle>,
 }
 
 /// How tasks are kept.
@@ -93,7 +98,8 @@ impl LiveTasks {
     /// None run yet.
     pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
         let (live, gone, keeper) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
-        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped: CancellationToken::new() })
+        let (stopped, home) = (CancellationToken::new(), Handle::try_current().ok());
+        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped, home })
     }
 
     /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
