@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskStep};
 
-use super::begin::{Sent, was_begun_by};
+use super::begin::Sent;
 use super::view::{NEEDED, context};
 use super::wait::Found;
 use super::{Core, history};
@@ -24,7 +24,7 @@ impl Core {
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(A2aError::new(ErrorKind::InvalidParams, "the task belongs to another `contextId`"));
         }
-        if self.has(&task, &message.message_id).await? {
+        if self.has(&task, &message).await? {
             return Ok(Sent { task, live, is_new: false, begun_before: false, is_again: true });
         }
         if task.state.is_terminal() {
@@ -68,13 +68,10 @@ impl Core {
         }
     }
 
-    /// Whether a task has taken a message of that id before.
-    async fn has(&self, task: &Task, message_id: &str) -> Result<bool, A2aError> {
-        if was_begun_by(task, message_id) {
-            return Ok(true);
-        }
+    /// Whether a task has taken a message before.
+    async fn has(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
         let said = history::of(&*self.store.tasks, task, None).await.map_err(|error| of_store(&error))?;
-        Ok(said.into_iter().flatten().any(|said| said.message_id == message_id))
+        Ok(said.into_iter().flatten().any(|said| history::is_same(&said, message)))
     }
 
     /// The question that a message answers: the one that it names, or the one that waits longest.
