@@ -9,7 +9,7 @@ use callboard_runtime::{Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep}
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::history::{MESSAGE, first};
+use super::history::MESSAGE;
 use super::pick::{Picked, pick};
 use super::skills::{Callee, Route};
 use super::view::{self, CONTEXT, context};
@@ -190,9 +190,4 @@ fn key_of(message: &Message) -> Result<Option<String>, A2aError> {
     let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) else { return Ok(None) };
     let invalid = |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
     serde_json::from_str(key.get()).map(Some).map_err(invalid)
-}
-
-/// Whether a task was begun by a message of that id.
-pub(super) fn was_begun_by(task: &Task, message_id: &str) -> bool {
-    first(task).is_some_and(|message| message.message_id == message_id)
 }
