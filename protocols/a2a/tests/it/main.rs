@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bad_peer;
+mod bad_peer_cards;
 mod blocking;
 mod cards;
 mod client;
