@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Auth, PushInbox, RemoteOptions, Version};
+use callboard_a2a::outbound::{Auth, PeerError, PushInbox, RemoteOptions, Version};
 use callboard_a2a::wire::AgentInterface;
 use callboard_message::{Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question};
 use callboard_runtime::{CallEvent, CallMeta, Caller};
@@ -342,4 +342,27 @@ async fn hops_travel() {
     let refused = joined(remote.ask_in("callboard.tools.call", arguments(), call(hops_max))).await.unwrap_err();
     assert_eq!(refused.kind, FailureKind::Rejected);
     remote.stop().await;
+}
+
+/// Goal: who is known sees the card for them, whose skills are tools too. Method: a server with keys that has such a card; with
+/// a key and without.
+#[tokio::test]
+async fn the_known_see_more() {
+    let served = Served::with(|options| {
+        options.access = crate::kit::named_keys();
+        options.extended = true;
+    })
+    .await;
+    let remote =
+        beside(&served, RemoteOptions { auth: Auth::Bearer("alice".into()), ..RemoteOptions::default() }).await;
+    let card = soon(remote.client.peer().extended_card()).await.unwrap();
+    assert!(card.skills.iter().any(|skill| skill.id == "add"));
+    let kept = soon(remote.client.card()).await.unwrap();
+    assert_eq!(*kept, card);
+    remote.stop().await;
+    let remote = beside(&served, RemoteOptions::default()).await;
+    assert!(matches!(soon(remote.client.peer().extended_card()).await, Err(PeerError::Status(401))));
+    assert!(soon(remote.client.card()).await.is_ok(), "the public one");
+    remote.stop().await;
+    served.stop().await;
 }
