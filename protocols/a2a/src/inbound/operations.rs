@@ -143,8 +143,8 @@ fn most(history: Option<i32>) -> Option<u32> {
     history.and_then(|length| u32::try_from(length).ok())
 }
 
-/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which words
-/// the answer has.
+/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which
+/// words the answer has.
 pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
     let (operation, id) = match asked {
         Asked::Send(SendMessageRequest { message, .. }) | Asked::Stream(SendMessageRequest { message, .. }) => {

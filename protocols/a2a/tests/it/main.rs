@@ -7,6 +7,7 @@ mod blocking;
 mod cards;
 mod client;
 mod client_kit;
+mod everything;
 mod follow_up;
 mod golden;
 #[cfg(feature = "grpc")]
