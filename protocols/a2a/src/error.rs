@@ -160,7 +160,7 @@ impl A2aError {
 
     /// [`ErrorKind::TaskNotFound`].
     pub fn task_not_found(id: &str) -> Self {
-        Self::new(ErrorKind::TaskNotFound, "there is no such task").about(id)
+        Self::new(ErrorKind::TaskNotFound, "task not found").about(id)
     }
 
     /// [`ErrorKind::Internal`], which says nothing else.

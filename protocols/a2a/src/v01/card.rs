@@ -19,14 +19,16 @@ pub(crate) fn write_card(card: &AgentCard) -> RawObject {
         .with("pushNotifications", is_on(card.capabilities.push_notifications))
         .with("stateTransitionHistory", false);
     object.set("capabilities", capabilities);
-    object.set("authentication", authentication(card));
+    if let Some(authentication) = authentication(card) {
+        object.set("authentication", authentication);
+    }
     let skill = |skill: &AgentSkill| AgentSkill { security_requirements: Vec::new(), ..skill.clone() }.to_raw();
     object.set("skills", card.skills.iter().map(skill).collect::<Vec<_>>());
     object
 }
 
-/// Schemes of the `Authorization` header are all that 0.1 has words for.
-pub(crate) fn authentication(card: &AgentCard) -> RawObject {
+/// Schemes of the `Authorization` header are all that 0.1 has words for; `None` where there are none.
+pub(crate) fn authentication(card: &AgentCard) -> Option<RawObject> {
     let name = |scheme: &SecurityScheme| match scheme {
         SecurityScheme::HttpAuth(scheme) => Some(scheme.scheme.clone()),
         SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => Some("Bearer".to_owned()),
@@ -34,7 +36,7 @@ pub(crate) fn authentication(card: &AgentCard) -> RawObject {
     };
     let mut schemes: Vec<String> = card.security_schemes.values().filter_map(name).collect();
     schemes.dedup();
-    RawObject::new().with("schemes", schemes)
+    (!schemes.is_empty()).then(|| RawObject::new().with("schemes", schemes))
 }
 
 /// Schemes of 0.1, where the card names no others.

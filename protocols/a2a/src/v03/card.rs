@@ -96,7 +96,9 @@ pub(crate) fn write_hybrid(card: &AgentCard) -> RawObject {
         card.security_schemes.iter().map(both).for_each(|(name, scheme)| schemes.set(&name, scheme));
         object.set("securitySchemes", schemes);
     }
-    object.set("authentication", crate::v01::authentication(card));
+    if let Some(authentication) = crate::v01::authentication(card) {
+        object.set("authentication", authentication);
+    }
     object
 }
 

@@ -322,6 +322,28 @@ async fn twenty_cuts_are_not_heard() {
     served.stop().await;
 }
 
+/// Goal: a remote agent is told how many agents a call has passed through, and one that went too far doesn't leave. Method: what
+/// is sent for a call of five hops; one that has used up its hops.
+#[tokio::test]
+async fn hops_travel() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let call = |hops| CallMeta { hops, ..CallMeta::new(Arc::new(Principal::local_operator())) };
+    let arguments = || tool("message", json!({ "text": "hello" }));
+    let asked = remote.ask_in("callboard.tools.call", arguments(), call(5));
+    let mut card = peer.card("1.0", "/a2a", false);
+    card["skills"] = json!([]);
+    peer.show(&card).await;
+    let hit = peer.expect("SendMessage").await;
+    assert_eq!(hit.body["params"]["message"]["metadata"]["callboard/hops"], 6, "{}", hit.body);
+    hit.result(json!({ "task": task("t", "TASK_STATE_COMPLETED")["task"] })).await;
+    joined(asked).await.unwrap();
+    let hops_max = call(0).hops_max;
+    let refused = joined(remote.ask_in("callboard.tools.call", arguments(), call(hops_max))).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Rejected);
+    remote.stop().await;
+}
+
 /// Goal: who is known sees the card for them, whose skills are tools too. Method: a server with keys that has such a card; with
 /// a key and without.
 #[tokio::test]

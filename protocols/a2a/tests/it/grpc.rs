@@ -258,7 +258,7 @@ async fn owners() {
         ];
         for status in refused {
             let status = status.unwrap();
-            assert_eq!((status.code(), status.message()), (Code::NotFound, "there is no such task"));
+            assert_eq!((status.code(), status.message()), (Code::NotFound, "task not found"));
             assert!(has_detail(&status, "TASK_NOT_FOUND") && has_detail(&status, "a2a-protocol.org"));
         }
     }

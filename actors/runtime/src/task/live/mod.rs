@@ -135,8 +135,7 @@ impl LiveTasks {
     /// Forgets the oldest ended tasks of an owner, and answers how many those were.
     async fn make_room(&self, owner: TaskOwner) -> usize {
         let states = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let ended =
-            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
+        let ended = TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
         match self.tasks.list(ended, 0, FORGOTTEN_AT_ONCE).await {
             Ok((tasks, _)) => {
                 for task in &tasks {

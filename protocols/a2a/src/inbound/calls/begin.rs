@@ -131,12 +131,7 @@ impl Core {
 }
 
 /// The work of a call that was judged.
-pub(super) fn work(
-    callee: Arc<Callee>,
-    task: &Task,
-    arguments: Box<RawValue>,
-    call: CallMeta,
-) -> BeginWork<'static> {
+pub(super) fn work(callee: Arc<Callee>, task: &Task, arguments: Box<RawValue>, call: CallMeta) -> BeginWork<'static> {
     let skill = task.message.clone();
     // Whoever converses knows which conversation it is.
     let arguments = match (callee.route(&skill), RawObject::parse(&arguments)) {
