@@ -111,19 +111,18 @@ async fn the_oldest_agents_are_spoken_to() {
     remote.stop().await;
 }
 
-/// Goal: a token is got as the client itself, used until it is refused, and then got anew; it goes nowhere else. Method: a
-/// token endpoint that the card names beside the agent.
+/// Goal: a token is got as the client itself, used until it is refused, and then got anew; secrets go nowhere else. Method: a
+/// token endpoint that the card names beside the agent; cards that name one inside, or without TLS.
 #[tokio::test]
 async fn tokens_are_got() {
     let mut peer = Played::start().await;
-    let auth = Auth::ClientCredentials {
+    let auth = || Auth::ClientCredentials {
         token_url: None,
         client_id: "me:you".into(),
         secret: "s3cret".into(),
         scopes: vec!["a".into(), "b".into()],
     };
-    let egress = callboard_rpc::Egress::public().with_loopback();
-    let remote = Remote::at(&peer.url, RemoteOptions { auth, egress, ..quick() });
+    let remote = Remote::at(&peer.url, RemoteOptions { auth: auth(), ..quick() });
     let mut card = peer.card("1.0", "/a2a", false);
     let flows = json!({ "clientCredentials": { "tokenUrl": format!("{}/token", peer.url), "scopes": {} } });
     card["securitySchemes"] = json!({ "oauth": { "oauth2SecurityScheme": { "flows": flows } } });
@@ -145,4 +144,16 @@ async fn tokens_are_got() {
     }
     joined(asked).await.unwrap();
     remote.stop().await;
+    for elsewhere in ["https://169.254.169.254/token", "https://localhost:9/token", "http://tokens.example/"] {
+        let mut peer = Played::start().await;
+        let remote = Remote::at(&peer.url, RemoteOptions { auth: auth(), ..quick() });
+        let asked = remote.asking(SAY, hello());
+        card["securitySchemes"]["oauth"]["oauth2SecurityScheme"]["flows"]["clientCredentials"]["tokenUrl"] =
+            json!(elsewhere);
+        card["supportedInterfaces"][0]["url"] = json!(format!("{}/a2a", peer.url));
+        peer.show(&card).await;
+        assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Denied, "{elsewhere}");
+        assert!(peer.is_quiet());
+        remote.stop().await;
+    }
 }
