@@ -95,16 +95,19 @@ async fn cancelled(peer: &Peer) -> String {
     format!("{state:?}").to_lowercase().replace("cancelled", "canceled")
 }
 
+/// More than one task has news.
+const NEWS_MAX: usize = 64;
+
 /// The `Authorization` that came with the news that a task is completed.
 async fn pushed(peer: &Peer) -> String {
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (tell, mut told) = mpsc::channel(NEWS_MAX);
     let hook = HttpServer::new(move || {
         let tell = tell.clone();
         let receive = move |request: HttpRequest, body: Bytes| {
             let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-            let _ =
-                tell.send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
-            async { HttpResponse::Ok() }
+            let _ = tell
+                .try_send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
+            std::future::ready(HttpResponse::Ok())
         };
         App::new().route("/hook", web::post().to(receive))
     });
