@@ -106,7 +106,7 @@ async fn pushed(peer: &Peer) -> String {
         let receive = move |request: HttpRequest, body: Bytes| {
             let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
             let _ =
-                tell.send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
+                tell.try_send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
             async { HttpResponse::Ok().finish() }
         };
         App::new().route("/hook", web::post().to(receive))
