@@ -26,7 +26,8 @@ pub(super) fn print(response: &SendMessageResponse, url: &str) -> io::Result<()>
             }
             TaskState::InputRequired | TaskState::AuthRequired => {}
             state => {
-                show::complain(printable(&format!("{state}: {}", said(task)).trim_end_matches([':', ' ']).to_owned()))
+                let told = format!("{state}: {}", said(task));
+                show::complain(printable(told.trim_end_matches([':', ' '])));
             }
         }
     }

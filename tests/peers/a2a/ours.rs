@@ -15,9 +15,6 @@ use super::CREDENTIALS;
 use crate::kit::{SOON, soon};
 use crate::round::{ECHOED, NAME};
 
-/// Pushes that wait to be looked at.
-const PUSHES_MAX: usize = 16;
-
 /// A round with the agent at `url`.
 pub async fn round(url: &str, version: Version, binding: Binding) -> Value {
     let system = System::start(1).unwrap();
@@ -98,16 +95,19 @@ async fn cancelled(peer: &Peer) -> String {
     format!("{state:?}").to_lowercase().replace("cancelled", "canceled")
 }
 
+/// More than one task has news.
+const NEWS_MAX: usize = 64;
+
 /// The `Authorization` that came with the news that a task is completed.
 async fn pushed(peer: &Peer) -> String {
-    let (tell, mut told) = mpsc::channel(PUSHES_MAX);
+    let (tell, mut told) = mpsc::channel(NEWS_MAX);
     let hook = HttpServer::new(move || {
         let tell = tell.clone();
         let receive = move |request: HttpRequest, body: Bytes| {
             let shown = request.headers().get("authorization").and_then(|value| value.to_str().ok());
-            let _ =
-                tell.try_send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
-            async { HttpResponse::Ok().finish() }
+            let _ = tell
+                .try_send((shown.unwrap_or_default().to_owned(), serde_json::from_slice(&body).unwrap_or_default()));
+            std::future::ready(HttpResponse::Ok())
         };
         App::new().route("/hook", web::post().to(receive))
     });

@@ -63,7 +63,7 @@ fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
         protocol_version: version.to_owned(),
         tenant: String::new(),
     };
-    let grpc = options.grpc_url.as_ref().map(|url| interface(url.as_str().trim_end_matches('/'), "GRPC", "1.0"));
+    let grpc = options.grpc_target.as_ref().map(|target| interface(target, "GRPC", "1.0"));
     let newest = [interface(&url, "JSONRPC", "1.0"), interface(&url, "HTTP+JSON", "1.0")];
     let older = [
         interface(&url, "JSONRPC", "0.3"),

@@ -7,6 +7,7 @@ use super::calls::{Events, Who, dialect_of};
 use super::query;
 use super::rest::Route;
 use super::server::Server;
+use crate::convert::HOPS;
 use crate::wire::{
     CancelTaskRequest, DeleteTaskPushNotificationConfigRequest, GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigsRequest, ListTasksRequest,
@@ -142,11 +143,8 @@ fn most(history: Option<i32>) -> Option<u32> {
     history.and_then(|length| u32::try_from(length).ok())
 }
 
-/// The member of a message's metadata that says how many agents its call has passed through. Others need not know it.
-const HOPS: &str = "callboard/hops";
-
-/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which words
-/// the answer has.
+/// What is known of who asks once it is known what. 0.1 and 0.3 share methods that name a task: the task decides which
+/// words the answer has.
 pub(super) async fn known(server: &Server, who: Who, asked: &Asked) -> Who {
     let (operation, id) = match asked {
         Asked::Send(SendMessageRequest { message, .. }) | Asked::Stream(SendMessageRequest { message, .. }) => {

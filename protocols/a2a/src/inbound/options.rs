@@ -40,8 +40,8 @@ pub struct A2aOptions {
     /// What stands before `/a2a` in its card: the listener's own address, or that of whatever stands before it, and for an
     /// agent that is served by its name `/agents/NAME`. Never taken from a request.
     pub base_url: Url,
-    /// Where the gRPC binding is, if it is served: told in the card.
-    pub grpc_url: Option<Url>,
+    /// Where the gRPC binding is, if it is served: told in the card. `host:port`, as gRPC's clients want it.
+    pub grpc_target: Option<String>,
     /// How it is known who is behind a request.
     pub access: Access,
     /// Names (`Host`) beside this machine's own.
@@ -78,7 +78,7 @@ impl A2aOptions {
         Self {
             info: Info::default(),
             base_url,
-            grpc_url: None,
+            grpc_target: None,
             access: Access::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),

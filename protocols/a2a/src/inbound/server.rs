@@ -63,7 +63,8 @@ impl A2aServer {
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
     }
 
-    /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began with.
+    /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began
+    /// with.
     pub fn replace(&self, agent: AgentRef) {
         self.server.calls.replace(agent);
     }
@@ -219,7 +220,8 @@ impl Door {
         }
     }
 
-    /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is there.
+    /// What a server says of itself: its card, the keys that it is signed with, and at a listener's root who else is
+    /// there.
     async fn document(&self, request: &HttpRequest, name: &str) -> HttpResponse {
         let (binding, options) = (Binding::Rest { own_type: false }, &self.server.options);
         if let Err(refused) = guard::check_source(request, &options.hosts, &options.origins) {

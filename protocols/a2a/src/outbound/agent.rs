@@ -17,6 +17,7 @@ use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
 use super::outcome::{refused, result, value};
 use super::peer::Peer;
 use super::tools::{Book, Skill};
+use crate::convert::HOPS;
 use crate::wire::AgentCard;
 
 /// An A2A agent elsewhere, as an agent of this system.
@@ -108,7 +109,7 @@ impl RemoteA2a {
     }
 
     async fn use_tool(&self, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        let result = match converse(&self.traced(cx), caller_of(cx), opening).await? {
+        let result = match converse(&self.traced(cx), caller_of(cx), passed_on(opening, cx)).await? {
             Ended::Told(story) => result(&story)?,
             Ended::Refused(error) => refused(error),
         };
@@ -116,11 +117,19 @@ impl RemoteA2a {
     }
 
     async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
-        match converse(&self.traced(cx), caller_of(cx), opening).await? {
+        match converse(&self.traced(cx), caller_of(cx), passed_on(opening, cx)).await? {
             Ended::Told(story) => value(&story, Some(skill)),
             Ended::Refused(error) => Err(super::error::PeerError::Agent(error).into()),
         }
     }
+}
+
+/// The same with how many agents the call has passed through: a callboard there ends one that goes round in circles.
+fn passed_on(mut opening: Opening, cx: &Cx) -> Opening {
+    if let Some(call) = cx.call() {
+        opening.message.metadata.get_or_insert_default().set(HOPS, call.hops.saturating_add(1));
+    }
+    opening
 }
 
 fn caller_of(cx: &Cx) -> Option<&dyn Caller> {

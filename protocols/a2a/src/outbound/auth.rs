@@ -15,6 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
 use url::Url;
 
+use super::choose::is_same_place;
 use super::connection::Door;
 use super::error::PeerError;
 use super::options::RemoteError;
@@ -74,6 +75,9 @@ impl fmt::Debug for Auth {
     }
 }
 
+/// An agent's card, and a place that is trusted as it is.
+type Shown<'a> = (&'a AgentCard, &'a Url);
+
 /// A token, until when it may be used.
 type Token = (HeaderValue, Instant);
 
@@ -111,8 +115,9 @@ impl Badge {
         !matches!(self.auth, Auth::None) || !self.fixed.is_empty()
     }
 
-    /// The headers to show, of which a token may have to be got first, by `door`.
-    pub(super) async fn headers(&self, card: Option<&AgentCard>, door: &Door) -> Result<HeaderMap, PeerError> {
+    /// The headers to show, of which a token may have to be got first, by `door`. `card`: the agent's, and a place that is
+    /// trusted as it is.
+    pub(super) async fn headers(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderMap, PeerError> {
         let mut headers = self.fixed.clone();
         if let Auth::ClientCredentials { .. } = self.auth {
             headers.insert(AUTHORIZATION, self.token(card, door).await?);
@@ -130,7 +135,7 @@ impl Badge {
         kept.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone())
     }
 
-    async fn token(&self, card: Option<&AgentCard>, door: &Door) -> Result<HeaderValue, PeerError> {
+    async fn token(&self, card: Option<Shown<'_>>, door: &Door) -> Result<HeaderValue, PeerError> {
         if let Some(token) = self.kept() {
             return Ok(token);
         }
@@ -144,14 +149,19 @@ impl Badge {
         Ok(token)
     }
 
-    async fn ask(&self, card: Option<&AgentCard>, door: &Door) -> Result<(HeaderValue, Duration), PeerError> {
+    async fn ask(&self, card: Option<Shown<'_>>, door: &Door) -> Result<(HeaderValue, Duration), PeerError> {
         let Auth::ClientCredentials { token_url, client_id, secret: password, scopes } = &self.auth else {
             return Err(PeerError::Auth("no token can be asked for"));
         };
         // One that the operator named may be anywhere; one that the card names, where cards may lead.
-        let (url, is_ours) = match (token_url, card.and_then(token_url_of)) {
+        let named = card.and_then(|(card, place)| Some((token_url_of(card)?, place)));
+        let (url, is_ours) = match (token_url, named) {
             (Some(url), _) => (url.clone(), true),
-            (None, Some(url)) => (url.parse().map_err(|_| PeerError::Auth("the card's token URL is none"))?, false),
+            (None, Some((url, place))) => {
+                let url: Url = url.parse().map_err(|_| PeerError::Auth("the card's token URL is none"))?;
+                let is_ours = is_same_place(&url, place);
+                (url, is_ours)
+            }
             (None, None) => return Err(PeerError::Auth("the card doesn't say where tokens are given out")),
         };
         let is_local = url.host_str().is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"));

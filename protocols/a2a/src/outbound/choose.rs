@@ -75,7 +75,7 @@ fn is_unspecified(url: &Url) -> bool {
 }
 
 /// Whether both are of one origin; the names of this machine are one.
-fn is_same_place(one: &Url, other: &Url) -> bool {
+pub(super) fn is_same_place(one: &Url, other: &Url) -> bool {
     let is_here = |url: &Url| match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),

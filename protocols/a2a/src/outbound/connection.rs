@@ -117,7 +117,7 @@ impl Connection {
     async fn send_once(&self, sent: &Sent<'_>, slash: bool) -> Result<Response, PeerError> {
         // What shows who asks goes to the card's own server, and to those that the operator names.
         let mut headers = match self.to.is_trusted {
-            true => self.badge.headers(Some(&self.card), &self.door).await?,
+            true => self.badge.headers(Some((&self.card, &self.to.url)), &self.door).await?,
             false => HeaderMap::new(),
         };
         headers.insert(ACCEPT, if sent.streams { STREAM } else { JSON });

@@ -2,30 +2,19 @@
 
 use std::future::poll_fn;
 use std::task::Poll;
-use std::time::Duration;
 
 use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
 use callboard_runtime::Caller;
-use futures::future::BoxFuture;
-use rand::Rng;
 use serde_json::json;
-use tokio::time::{sleep, timeout};
 
 use super::error::{AgentError, PeerError};
-use super::options::{RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX};
+use super::options::ROUNDS_MAX;
 use super::peer::Peer;
-use super::push::Expected;
 use super::questions::{Asked, Reply};
 use super::story::{News, Story, text_of};
-use super::stream::Events;
+use super::unfinished::{Begun, Unfinished};
 use crate::convert::content_of;
-use crate::wire::{
-    GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse,
-    TaskPushNotificationConfig,
-};
-
-/// How often in a row a task may be looked at in vain before the agent counts as away.
-const LOOKS_IN_VAIN_MAX: u32 = 10;
+use crate::wire::{Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse};
 
 /// What is said first.
 pub(super) struct Opening {
@@ -109,21 +98,21 @@ impl Peer {
     }
 }
 
-struct Talk<'a> {
-    peer: &'a Peer,
-    caller: Option<&'a dyn Caller>,
-    heard: Tap<'a>,
-    story: Story,
+pub(super) struct Talk<'a> {
+    pub(super) peer: &'a Peer,
+    pub(super) caller: Option<&'a dyn Caller>,
+    pub(super) heard: Tap<'a>,
+    pub(super) story: Story,
     /// The agent streams, as far as is known.
-    streams: bool,
-    pushes: bool,
+    pub(super) streams: bool,
+    pub(super) pushes: bool,
     /// Reports of progress so far.
-    told: u32,
+    pub(super) told: u32,
     /// Something may have been missed: the task itself says how it ended.
-    gap: bool,
+    pub(super) gap: bool,
     /// The task is left alone when nobody waits for it any more.
-    keeps: bool,
-    unfinished: Unfinished,
+    pub(super) keeps: bool,
+    pub(super) unfinished: Unfinished,
 }
 
 impl<'a> Talk<'a> {
@@ -221,14 +210,14 @@ impl<'a> Talk<'a> {
     }
 
     /// Takes in an event, and tells whoever called. Whether there was anything new.
-    fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
+    pub(super) fn hear(&mut self, event: StreamResponse, resumed: bool) -> Result<bool, PeerError> {
         let Some(news) = self.story.hear(&event, resumed)? else { return Ok(false) };
         (self.heard)(&event);
         self.tell(news);
         Ok(true)
     }
 
-    fn tell(&mut self, news: Vec<News>) {
+    pub(super) fn tell(&mut self, news: Vec<News>) {
         if !self.keeps {
             self.unfinished.follow(&self.story);
         }
@@ -263,121 +252,6 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Follows a stream of which the first event has come.
-    async fn listen_from(&mut self, events: Events, first: Option<StreamResponse>) -> Result<(), PeerError> {
-        if let Some(first) = first {
-            self.hear(first, false)?;
-            if self.story.is_settled() {
-                return Ok(());
-            }
-        }
-        self.listen(events).await
-    }
-
-    /// Follows a stream, taking it up again where it breaks off, until there is nothing to wait for.
-    async fn listen(&mut self, events: Events) -> Result<(), PeerError> {
-        let (mut stream, mut place, mut resumed, mut tries) = (Some(events), None::<String>, false, 0);
-        loop {
-            if let Some(events) = &mut stream {
-                let next = events.next().await?;
-                place = events.last_event_id().map(str::to_owned).or(place);
-                if let Some(event) = next {
-                    if self.hear(event, resumed)? {
-                        tries = 0;
-                    }
-                    if self.story.is_settled() {
-                        return Ok(());
-                    }
-                    continue;
-                }
-            }
-            if self.story.task.is_empty() {
-                return Err(PeerError::Broken);
-            }
-            // Without a place to go on from, the task itself says what was missed.
-            if stream.take().is_some() && place.is_none() && self.look().await.is_ok() && self.story.is_settled() {
-                return Ok(());
-            }
-            if tries == RESUMES_MAX {
-                return self.watch().await;
-            }
-            if tries > 0 {
-                sleep(jittered(doubled(RESUME_PAUSE, tries - 1))).await;
-            }
-            tries += 1;
-            match self.peer.subscribe(&self.story.task, place.as_deref()).await {
-                Ok(events) => {
-                    resumed = place.is_some();
-                    self.gap |= !resumed || !self.story.is_numbered();
-                    stream = Some(events);
-                }
-                // It may have ended meanwhile; or it can't be followed.
-                Err(error) if error.is_unsupported() || error.is_of_unknown_task() => return self.watch().await,
-                Err(error) if error.is_lost() => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Looks at the task.
-    async fn look(&mut self) -> Result<(), PeerError> {
-        let request =
-            GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
-        let task = self.peer.get(request).await?;
-        if let Some(news) = self.story.adopt(&task)? {
-            (self.heard)(&StreamResponse::Task(task));
-            self.tell(news);
-        }
-        Ok(())
-    }
-
-    /// Looks at the task again and again, until there is nothing to wait for.
-    async fn watch(&mut self) -> Result<(), PeerError> {
-        let ((first, longest), mut in_vain) = (self.peer.options().poll, 0);
-        let pushed = self.have_pushed().await;
-        let mut looks = 0;
-        while !self.story.is_settled() {
-            if self.story.task.is_empty() {
-                return Err(PeerError::Protocol("the agent's task has no id".into()));
-            }
-            if looks > 0 {
-                let pause = jittered(doubled((first, longest), looks - 1));
-                match &pushed {
-                    Some(pushed) => drop(timeout(pause, pushed.arrived()).await),
-                    None => sleep(pause).await,
-                }
-            }
-            looks += 1;
-            match self.look().await {
-                Ok(()) => in_vain = 0,
-                Err(error) if error.is_lost() && in_vain < LOOKS_IN_VAIN_MAX => in_vain += 1,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Has the agent push what happens, where both sides can: a push only says that it is time to look.
-    async fn have_pushed(&mut self) -> Option<Expected> {
-        if !self.pushes || self.story.is_settled() || self.story.task.is_empty() {
-            return None;
-        }
-        let expected = self.peer.options().push.as_ref()?.expect()?;
-        let config = TaskPushNotificationConfig {
-            task_id: self.story.task.clone(),
-            url: expected.url().to_string(),
-            token: expected.token().clone(),
-            ..TaskPushNotificationConfig::default()
-        };
-        match self.peer.push(config).await {
-            Ok(()) => Some(expected),
-            Err(error) => {
-                tracing::debug!(%error, "a remote agent doesn't push");
-                None
-            }
-        }
-    }
-
     /// What is left to hear once the task has ended.
     async fn end(&mut self) {
         // What an agent without numbers said while nobody listened is in the task.
@@ -403,74 +277,5 @@ fn taken_back(action: ElicitAction) -> Failure {
     match action {
         ElicitAction::Cancel => Failure::new(FailureKind::Cancelled, "the person closed the agent's question"),
         _ => Failure::new(FailureKind::Rejected, "the person declined the agent's question"),
-    }
-}
-
-/// The first pause, doubled `times` times, within the longest.
-fn doubled((first, longest): (Duration, Duration), times: u32) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
-}
-
-/// Half of it, and a random part of the other half.
-fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(rand::rng().random_range(0.5..=1.0))
-}
-
-/// A task that hasn't ended: dropped with it, the agent is told that nobody waits any more.
-struct Unfinished {
-    peer: Peer,
-    task: Option<String>,
-    /// A stream that hasn't said yet which task it is of.
-    beginning: Option<BoxFuture<'static, Result<Begun, PeerError>>>,
-}
-
-/// A stream and its first event.
-type Begun = (Events, Option<StreamResponse>);
-
-impl Unfinished {
-    fn follow(&mut self, story: &Story) {
-        let is_open = !story.has_ended() && story.message.is_none() && !story.task.is_empty();
-        self.task = is_open.then(|| story.task.clone());
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let (task, beginning, peer) = (self.task.take(), self.beginning.take(), self.peer.clone());
-        if task.is_none() && beginning.is_none() {
-            return;
-        }
-        self.peer.leave(async move {
-            let begun = async { story_of(beginning?.await.ok()?.1?).filter(|story| !story.has_ended()) };
-            let task = match task {
-                Some(task) => task,
-                None => match begun.await {
-                    Some(story) => story.task,
-                    None => return,
-                },
-            };
-            if let Err(error) = peer.cancel(&task).await {
-                tracing::debug!(%error, "a remote agent isn't told of a cancelled call");
-            }
-        });
-    }
-}
-
-fn story_of(event: StreamResponse) -> Option<Story> {
-    let mut story = Story::default();
-    story.hear(&event, false).ok()?;
-    (!story.task.is_empty() && story.message.is_none()).then_some(story)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: pauses double up to their bound. Method: the first, one on the way, far past it.
-    #[test]
-    fn pauses_double() {
-        let pauses = (Duration::from_millis(100), Duration::from_secs(5));
-        assert_eq!([0, 1, 5, 6, 100].map(|n| doubled(pauses, n).as_millis()), [100, 200, 3_200, 5_000, 5_000]);
-        assert!((0..100).all(|_| (2..=4).contains(&jittered(Duration::from_secs(4)).as_secs())));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`RemoteA2a`] is the agent, [`Peer`] what it speaks through, in A2A's own words. Below them, from the outside in: `errand`
 //! (what a message wants) and `tools` (skills as tools); `conversation` (one call as a task, with all that is told and asked
-//! until it ends), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
+//! until it ends; `follow`, `unfinished`), `story` (what has been heard so far), `questions`, `outcome`; `resolve` and `choose` (card and
 //! interface), `asks` (operations in the words of each version), `jsonrpc`, `rest`, `stream`, `connection`.
 //!
 //! # Where requests go
@@ -19,6 +19,7 @@ mod connection;
 mod conversation;
 mod errand;
 mod error;
+mod follow;
 mod jsonrpc;
 mod options;
 mod outcome;
@@ -30,6 +31,7 @@ mod rest;
 mod story;
 mod stream;
 mod tools;
+mod unfinished;
 
 pub use agent::RemoteA2a;
 pub use auth::{Auth, TOKEN_BYTES_MAX};

@@ -73,7 +73,8 @@ pub(super) async fn result(response: Response, limits: &Limits) -> Result<Box<Ra
 
 /// One JSON value.
 fn read(body: &[u8], limits: &Limits) -> Result<Box<RawValue>, PeerError> {
-    let wrong = |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer can't be read: {error}"));
+    let wrong =
+        |error: &dyn std::fmt::Display| PeerError::Protocol(format!("the agent's answer can't be read: {error}"));
     let text = check(body, limits).map_err(|error| wrong(&error))?;
     RawValue::from_string(text.to_owned()).map_err(|_| wrong(&"no JSON"))
 }

@@ -41,6 +41,8 @@ struct StatusKey {
     state: TaskState,
     since: Option<SystemTime>,
     message: String,
+    /// Some agents say several things in one millisecond, and give none of them an id.
+    text: String,
 }
 
 /// Something that whoever called is told.
@@ -179,7 +181,8 @@ impl Story {
             return None;
         }
         let message = status.message.as_ref().map(|message| message.message_id.clone()).unwrap_or_default();
-        let key = StatusKey { state: status.state, since: status.timestamp, message };
+        let text = status.message.as_ref().map(text_of).unwrap_or_default();
+        let key = StatusKey { state: status.state, since: status.timestamp, message, text: text.clone() };
         self.state = Some(status.state);
         if !is_another && self.status.as_ref() == Some(&key) {
             return None;
@@ -188,8 +191,7 @@ impl Story {
         self.said.clone_from(&status.message);
         self.since = status.timestamp;
         let is_on_the_way = matches!(status.state, TaskState::Submitted | TaskState::Working);
-        let text = self.said.as_ref().filter(|_| is_on_the_way).map(text_of).filter(|text| !text.is_empty());
-        Some(text.map(News::Said).into_iter().collect())
+        Some(Some(text).filter(|text| is_on_the_way && !text.is_empty()).map(News::Said).into_iter().collect())
     }
 
     fn artifact(&mut self, artifact: Artifact, append: bool, last: bool) -> Result<News, PeerError> {
@@ -332,6 +334,15 @@ mod tests {
         assert_eq!(hear(&mut story, snapshot(&["other"]), false), ["=other"]);
         assert_eq!(hear(&mut story, status(0, TaskState::Working, "on"), false), ["on"]);
         assert!(hear(&mut story, status(0, TaskState::Working, "on"), false).is_empty());
+        // Two statuses without ids, of one moment.
+        let bare = |text: &str| match status(0, TaskState::Working, text) {
+            StreamResponse::StatusUpdate(mut update) => {
+                update.status.message.as_mut().unwrap().message_id.clear();
+                StreamResponse::StatusUpdate(update)
+            }
+            other => other,
+        };
+        assert_eq!([hear(&mut story, bare("a"), false), hear(&mut story, bare("b"), false)], [["a"], ["b"]]);
     }
 
     /// Goal: what belongs to another task is nothing to us. Method: each kind of event of another's.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use callboard_a2a::outbound::{Auth, PushInbox, RemoteOptions, Version};
+use callboard_a2a::outbound::{Auth, PeerError, PushInbox, RemoteOptions, Version};
 use callboard_a2a::wire::AgentInterface;
 use callboard_message::{Answer, Artifact, Content, ElicitAnswer, Failure, FailureKind, Principal, Progress, Question};
 use callboard_runtime::{CallEvent, CallMeta, Caller};
@@ -318,6 +318,51 @@ async fn twenty_cuts_are_not_heard() {
     assert_eq!(*caller.0.lock().unwrap(), expected);
     let texts: Vec<_> = result["content"].as_array().unwrap().iter().map(|block| block["text"].clone()).collect();
     assert_eq!(texts, expected);
+    remote.stop().await;
+    served.stop().await;
+}
+
+/// Goal: a remote agent is told how many agents a call has passed through, and one that went too far doesn't leave. Method: what
+/// is sent for a call of five hops; one that has used up its hops.
+#[tokio::test]
+async fn hops_travel() {
+    let mut peer = Played::start().await;
+    let remote = Remote::at(&peer.url, quick());
+    let call = |hops| CallMeta { hops, ..CallMeta::new(Arc::new(Principal::local_operator())) };
+    let arguments = || tool("message", json!({ "text": "hello" }));
+    let asked = remote.ask_in("callboard.tools.call", arguments(), call(5));
+    let mut card = peer.card("1.0", "/a2a", false);
+    card["skills"] = json!([]);
+    peer.show(&card).await;
+    let hit = peer.expect("SendMessage").await;
+    assert_eq!(hit.body["params"]["message"]["metadata"]["callboard/hops"], 6, "{}", hit.body);
+    hit.result(json!({ "task": task("t", "TASK_STATE_COMPLETED")["task"] })).await;
+    joined(asked).await.unwrap();
+    let hops_max = call(0).hops_max;
+    let refused = joined(remote.ask_in("callboard.tools.call", arguments(), call(hops_max))).await.unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Rejected);
+    remote.stop().await;
+}
+
+/// Goal: who is known sees the card for them, whose skills are tools too. Method: a server with keys that has such a card; with
+/// a key and without.
+#[tokio::test]
+async fn the_known_see_more() {
+    let served = Served::with(|options| {
+        options.access = crate::kit::named_keys();
+        options.extended = true;
+    })
+    .await;
+    let remote =
+        beside(&served, RemoteOptions { auth: Auth::Bearer("alice".into()), ..RemoteOptions::default() }).await;
+    let card = soon(remote.client.peer().extended_card()).await.unwrap();
+    assert!(card.skills.iter().any(|skill| skill.id == "add"));
+    let kept = soon(remote.client.card()).await.unwrap();
+    assert_eq!(*kept, card);
+    remote.stop().await;
+    let remote = beside(&served, RemoteOptions::default()).await;
+    assert!(matches!(soon(remote.client.peer().extended_card()).await, Err(PeerError::Status(401))));
+    assert!(soon(remote.client.card()).await.is_ok(), "the public one");
     remote.stop().await;
     served.stop().await;
 }

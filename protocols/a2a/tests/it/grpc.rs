@@ -189,7 +189,7 @@ async fn push_configurations() {
     let all = proto::ListTaskPushNotificationConfigsRequest { task_id: task.id.clone(), ..Default::default() };
     assert_eq!(
         soon(client.list_task_push_notification_configs(all)).await.unwrap().into_inner().configs,
-        [config.clone()]
+        std::slice::from_ref(&config)
     );
     let delete = proto::DeleteTaskPushNotificationConfigRequest {
         task_id: task.id.clone(),

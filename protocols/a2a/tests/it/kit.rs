@@ -1,4 +1,4 @@
-//! An agent with everything that A2A can show, a server around it, and a client that knows no types.
+//! A server around an agent with everything, and a client that knows no types.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use callboard_a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
-use callboard_macros::Message;
-use callboard_message::{Artifact, Content, Elicitation, Failure, FailureKind, Principal, PrincipalKind, Progress};
+use callboard_message::{Principal, PrincipalKind};
 use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseEvent, SseLimits, Trust};
-use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use callboard_runtime::System;
 use reqwest::{Client, Method, RequestBuilder, Response};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+
+pub use crate::everything::{Add, Echo, OnlyEcho, Seen, Sum, Watched};
 
 /// How long a test waits for what must happen.
 pub const SOON: Duration = Duration::from_secs(10);
@@ -22,181 +20,6 @@ pub const SOON: Duration = Duration::from_secs(10);
 /// What `work` comes to, within [`SOON`].
 pub async fn soon<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(SOON, work).await.expect("it did not happen in time")
-}
-
-/// Says it again.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String)]
-pub struct Echo {
-    pub text: String,
-}
-
-/// Adds.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Sum)]
-#[serde(deny_unknown_fields)]
-pub struct Add {
-    pub a: i64,
-    pub b: i64,
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sum {
-    pub sum: i64,
-}
-
-/// Asks for a name, and says it.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String, fallible)]
-pub struct Book {}
-
-/// Says that it works, then waits until the test lets it go on, or it is cancelled.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String)]
-pub struct Linger {}
-
-/// Gives pieces of one artifact, as many as asked for, each a number.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String)]
-pub struct Pieces {
-    pub count: u32,
-}
-
-/// Fails as it is told.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = (), fallible)]
-pub struct Fail {
-    pub kind: FailureKind,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum Seen {
-    Began,
-    Cancelled,
-    Finished,
-}
-
-/// What a test leaves unread, in events.
-const EVENTS_MAX: usize = 256;
-
-#[derive(Clone)]
-pub struct Everything {
-    seen: mpsc::Sender<Seen>,
-    go_on: watch::Receiver<bool>,
-}
-
-impl Agent for Everything {
-    fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Echo>()
-            .sync::<Add>()
-            .sync::<Fail>()
-            .concurrent::<Book>(512)
-            .concurrent::<Linger>(512)
-            .concurrent::<Pieces>(512);
-    }
-}
-
-impl SyncHandler<Echo> for Everything {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
-        message.text
-    }
-}
-
-impl SyncHandler<Add> for Everything {
-    fn handle(&mut self, Add { a, b }: Add, _: &mut Cx) -> Sum {
-        Sum { sum: a.saturating_add(b) }
-    }
-}
-
-impl SyncHandler<Fail> for Everything {
-    fn handle(&mut self, message: Fail, _: &mut Cx) -> Result<(), Failure> {
-        Err(Failure::new(message.kind, "as told"))
-    }
-}
-
-impl ConcurrentHandler<Book> for Everything {
-    fn handle(&mut self, _: Book, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
-        async move {
-            let form =
-                json!({ "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"] });
-            let answer = cx.elicit(Elicitation::form("Which name?", form)).await?;
-            let name = answer.content().and_then(|content| content["name"].as_str().map(str::to_owned));
-            Ok(name.map_or_else(|| "nobody".to_owned(), |name| format!("booked for {name}")))
-        }
-    }
-}
-
-impl ConcurrentHandler<Linger> for Everything {
-    fn handle(&mut self, _: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        let (seen, mut go_on) = (self.seen.clone(), self.go_on.clone());
-        async move {
-            let _ = seen.try_send(Seen::Began);
-            cx.progress(Progress { done: 1.0, total: None, message: Some("lingering".into()) });
-            tokio::select! {
-                _ = go_on.wait_for(|go_on| *go_on) => {
-                    let _ = seen.try_send(Seen::Finished);
-                    "went on".into()
-                }
-                () = cx.cancelled() => {
-                    let _ = seen.try_send(Seen::Cancelled);
-                    String::new()
-                }
-            }
-        }
-    }
-}
-
-impl ConcurrentHandler<Pieces> for Everything {
-    fn handle(&mut self, message: Pieces, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        async move {
-            for nth in 1..=message.count {
-                let piece = Artifact::new("pieces", [Content::text(nth.to_string())]);
-                cx.artifact(if nth == 1 { piece } else { piece.appended(nth == message.count) });
-                // A stream is read between two pieces.
-                tokio::task::yield_now().await;
-            }
-            "done".into()
-        }
-    }
-}
-
-/// Says again what it is told, and can do nothing else.
-pub struct OnlyEcho;
-
-impl Agent for OnlyEcho {
-    fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Echo>();
-    }
-}
-
-impl SyncHandler<Echo> for OnlyEcho {
-    fn handle(&mut self, message: Echo, _: &mut Cx) -> String {
-        message.text
-    }
-}
-
-/// Makes [`Everything`], any number of them, and sees what they do.
-pub struct Watched {
-    pub seen: mpsc::Receiver<Seen>,
-    pub go_on: watch::Sender<bool>,
-    made: Everything,
-}
-
-impl Watched {
-    pub fn new() -> Self {
-        let (sender, seen) = mpsc::channel(EVENTS_MAX);
-        let (go_on, goes_on) = watch::channel(false);
-        Self { seen, go_on, made: Everything { seen: sender, go_on: goes_on } }
-    }
-
-    pub fn spawn(&self, system: &System) -> AgentRef {
-        let made = self.made.clone();
-        system.spawn_with(move || made.clone())
-    }
-
-    pub async fn event(&mut self) -> Seen {
-        soon(self.seen.recv()).await.expect("the agent is gone")
-    }
 }
 
 /// Knows whoever gives a name as their key.

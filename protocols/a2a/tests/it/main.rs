@@ -2,10 +2,12 @@
 
 mod bad_input;
 mod bad_peer;
+mod bad_peer_cards;
 mod blocking;
 mod cards;
 mod client;
 mod client_kit;
+mod everything;
 mod follow_up;
 mod golden;
 #[cfg(feature = "grpc")]

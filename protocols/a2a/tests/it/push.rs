@@ -171,6 +171,8 @@ async fn a_dead_receiver_is_left_alone() {
         notes.len() == 1 && notes[0].body.read("givenUp") == Some(true)
     })
     .await;
+    // The audit is written beside the work.
+    until(async || dropped().len() >= PUSH_DROPPED_IN_A_ROW_MAX as usize).await;
     let entries = dropped();
     assert_eq!(entries.len(), PUSH_DROPPED_IN_A_ROW_MAX as usize);
     assert_eq!(receiver.waiting(), (PUSH_DROPPED_IN_A_ROW_MAX * (1 + PUSH_RETRIES_MAX)) as usize);

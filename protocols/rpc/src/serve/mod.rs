@@ -1,4 +1,5 @@
-//! HTTP listeners (feature `serve`): the timeouts and bounds of their connections, and what a request must be before its body is read.
+//! HTTP listeners (feature `serve`): the timeouts and bounds of their connections, and what a request must be before its
+//! body is read.
 
 pub mod accept;
 pub mod guard;

@@ -3,7 +3,6 @@
 mod caller;
 mod handle;
 mod keep;
-mod let_go;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +17,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::caller::{TaskCaller, Telling};
-use self::let_go::LetGo;
 use self::worker::{Done, Worker};
 use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
@@ -75,10 +73,8 @@ pub struct LiveTasks {
     /// Another number each time that one of them runs here no more.
     gone: watch::Sender<u64>,
     /// Where they are looked after, once they are.
-    keeper: OnceLock<tokio::runtime::Handle>,
+    keeper: OnceLock<Handle>,
     stopped: CancellationToken,
-    /// Where this was made: work that is dropped elsewhere is let go of there.
-    home: Option<Handle>,
 }
 
 /// How tasks are kept.
@@ -98,8 +94,7 @@ impl LiveTasks {
     /// None run yet.
     pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
         let (live, gone, keeper) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
-        let (stopped, home) = (CancellationToken::new(), Handle::try_current().ok());
-        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped, home })
+        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped: CancellationToken::new() })
     }
 
     /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
@@ -140,8 +135,7 @@ impl LiveTasks {
     /// Forgets the oldest ended tasks of an owner, and answers how many those were.
     async fn make_room(&self, owner: TaskOwner) -> usize {
         let states = TaskState::ALL.into_iter().filter(|state| state.is_terminal()).collect();
-        let ended =
-            TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
+        let ended = TaskFilter { scope: Some(self.scope.clone()), owner: Some(owner), states, ..TaskFilter::default() };
         match self.tasks.list(ended, 0, FORGOTTEN_AT_ONCE).await {
             Ok((tasks, _)) => {
                 for task in &tasks {

@@ -68,11 +68,10 @@ impl Core {
         }
     }
 
-    /// Whether a task has taken this message before. There are clients that give all of a conversation one id: what is said must
-    /// be the same too.
+    /// Whether a task has taken a message before.
     async fn has(&self, task: &Task, message: &Message) -> Result<bool, A2aError> {
         let said = history::of(&*self.store.tasks, task, None).await.map_err(|error| of_store(&error))?;
-        Ok(said.into_iter().flatten().any(|said| is_same(&said, message)))
+        Ok(said.into_iter().flatten().any(|said| history::is_same(&said, message)))
     }
 
     /// The question that a message answers: the one that it names, or the one that waits longest.
@@ -84,11 +83,6 @@ impl Core {
         }
         .ok_or_else(|| asks_nothing(task))
     }
-}
-
-fn is_same(said: &Message, message: &Message) -> bool {
-    let parts = |message: &Message| message.parts.iter().map(|part| part.to_raw().get().to_owned()).collect::<Vec<_>>();
-    said.message_id == message.message_id && parts(said) == parts(message)
 }
 
 fn ended(task: &Task) -> A2aError {

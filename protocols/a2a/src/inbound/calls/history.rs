@@ -15,7 +15,7 @@ const EVENTS_READ_MAX: usize = 100;
 pub(super) const MESSAGE: &str = "message";
 
 /// The message that began a task, as far as it is still held.
-pub(super) fn first(task: &Task) -> Option<Message> {
+fn first(task: &Task) -> Option<Message> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
     let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
     // As it came, it may have named neither.
@@ -71,11 +71,8 @@ async fn later(store: &dyn Tasks, task: &Task, said: &mut Vec<Message>) -> Resul
 fn answered(task: &Task, answer: &serde_json::value::RawValue, said: &[Message]) -> Option<Message> {
     let told = RawObject::parse(answer).ok()?.object("_meta")?.object(SAID)?;
     let message_id = told.text("key")?;
-    if said.iter().any(|message| message.message_id == message_id) {
-        return None;
-    }
     let content: Vec<Content> = told.read("content").unwrap_or_default();
-    Some(Message {
+    let message = Message {
         message_id,
         context_id: context(task),
         task_id: task.id.as_str().to_owned(),
@@ -83,5 +80,11 @@ fn answered(task: &Task, answer: &serde_json::value::RawValue, said: &[Message])
         parts: parts_of(&content),
         metadata: told.object("metadata"),
         ..Message::default()
-    })
+    };
+    (!said.iter().any(|known| is_same(known, &message))).then_some(message)
+}
+
+/// Whether two messages are one that was sent twice. The id alone doesn't say: some clients use one for several.
+pub(super) fn is_same(a: &Message, b: &Message) -> bool {
+    a.message_id == b.message_id && a.parts == b.parts
 }

@@ -47,7 +47,8 @@ impl Core {
             Some(live) => Some(live.seen.borrow().clone()),
             None => self.store.tasks.get(id).await.map_err(|error| of_store(&error))?,
         };
-        let is_theirs = |task: &Arc<Task>| task.owner == *owner && task.scope == self.live.scope && !left(task).is_zero();
+        let is_theirs =
+            |task: &Arc<Task>| task.owner == *owner && task.scope == self.live.scope && !left(task).is_zero();
         Ok(task.filter(is_theirs).map(|task| Found { task, live, core: self.clone(), changes }))
     }
 

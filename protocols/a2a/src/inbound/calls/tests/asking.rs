@@ -32,6 +32,8 @@ fn a_message_answers_a_question() {
         assert_eq!(said[1].0, Role::Agent);
         let again = sent(&calls, &ann, says_to(&task, "m2", "Ann")).await;
         assert!(again == done, "a message that is sent again changes nothing");
+        // Another message under the same id is another.
+        assert_eq!(refused(&calls, &ann, says_to(&task, "m2", "Bob")).await.kind, ErrorKind::UnsupportedOperation);
         let last = calls.get(&ann, &task.id, Some(1)).await.unwrap().history.unwrap();
         assert_eq!((last.len(), &*last[0].message_id), (1, "m2"));
     });

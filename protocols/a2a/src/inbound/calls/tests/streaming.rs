@@ -84,3 +84,19 @@ fn a_stream_that_is_dropped_ends_nothing() {
         assert_eq!(story(&all(rest).await), ["task working waiting", "canceled cancelled by request"]);
     });
 }
+
+/// Goal: where more is given at once than waits to be kept, nothing of the result is lost: the reply tells all of it. Method: as many
+/// pieces as wait, and one more.
+#[test]
+fn what_is_missed_is_in_the_result() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        for (count, wanted) in [(1_024, vec![("numbers", 1_024)]), (1_025, vec![("numbers", 1_024), ("result", 1_025)])]
+        {
+            let task = sent(&calls, &ann, says(&format!("make {count}"))).await;
+            let made = made(&task);
+            let counts: Vec<_> = made.iter().map(|(id, parts)| (&**id, parts.split('|').count())).collect();
+            assert_eq!(counts, wanted);
+        }
+    });
+}
