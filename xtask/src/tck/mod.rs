@@ -75,7 +75,7 @@ pub fn run_kit(clone: &str, version: Option<&str>) -> Outcome {
         return Err("the kit has branches for 1.0 and 0.3".to_owned());
     }
     let clone = fs::canonicalize(clone).map_err(|e| format!("{clone} can't be read: {e}"))?;
-    run(cargo(&["build", "--example", EXAMPLE]))?;
+    run(cargo(&["build", "--package", "callboard", "--example", EXAMPLE]))?;
     let mut sheets = Vec::new();
     for kit in kits {
         sheets.push(kit.play(&clone)?);

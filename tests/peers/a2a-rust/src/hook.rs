@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use crate::Outcome;
 
+/// Pushes that wait to be looked at.
+const PUSHES_MAX: usize = 16;
 /// Longest that a push is waited for.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -22,15 +24,15 @@ const SOON: Duration = Duration::from_secs(30);
 pub struct Hook {
     /// What it is called by.
     pub url: String,
-    told: mpsc::UnboundedReceiver<(String, Value)>,
+    told: mpsc::Receiver<(String, Value)>,
 }
 
-type Told = mpsc::UnboundedSender<(String, Value)>;
+type Told = mpsc::Sender<(String, Value)>;
 
 impl Hook {
     /// Listens at a free port.
     pub async fn open() -> Outcome<Self> {
-        let (tell, told) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::channel(PUSHES_MAX);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("http://{}/hook", listener.local_addr()?);
         let router = Router::new().route("/hook", post(receive)).with_state(tell);
@@ -55,5 +57,5 @@ async fn receive(State(tell): State<Told>, headers: HeaderMap, body: Bytes) {
     let authorization = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or_default();
     // The round may be over.
-    let _ = tell.send((authorization.to_owned(), body));
+    let _ = tell.try_send((authorization.to_owned(), body));
 }
