@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
-use callboard_message::{Change, Failure, FailureKind, Message, MessageSpec, RawObject, RawReply};
-use callboard_runtime::{
-    Agent, AgentRef, CallMeta, Changed, Crossing, Cx, Direction, Handlers, OnRestart, SyncHandler,
+use callboard_message::{
+    Abilities, Answer, Change, Failure, FailureKind, Message, MessageSpec, Progress, Question, RawObject, RawReply,
 };
+use callboard_runtime::{
+    Agent, AgentRef, CallMeta, Caller, Changed, Crossing, Cx, Direction, Handlers, OnRestart, SyncHandler,
+};
+use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -23,6 +26,21 @@ const LIST_SKILLS_MAX: usize = 4_096;
 const MODES_DEFAULT: [&str; 2] = ["text/plain", "application/json"];
 /// Any media type.
 pub(super) const ANY_MODE: &str = "*/*";
+
+/// The caller for a list: what is asked in a call waits in its task for whoever looks in, but a list has none.
+struct AnswersLater;
+
+impl Caller for AnswersLater {
+    fn progress(&self, _: Progress) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(ready(Err(Failure::new(FailureKind::NobodyToAsk, "a list is no conversation"))))
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::all()
+    }
+}
 
 /// What an agent can do.
 #[derive(Debug, Default)]
@@ -123,7 +141,8 @@ impl Callee {
     }
 
     async fn list(&self, call: &CallMeta) -> Result<Vec<Skill>, Failure> {
-        let call = Arc::new(call.clone().until(Instant::now() + LIST_WAIT));
+        // A task can be asked anything: what is shown to such callers only is shown to its own.
+        let call = Arc::new(call.clone().with_caller(Arc::new(AnswersLater)).until(Instant::now() + LIST_WAIT));
         let (mut all, mut cursor) = (Vec::new(), None::<Box<RawValue>>);
         loop {
             let mut params = RawObject::new();

@@ -1,8 +1,9 @@
 //! Which skill a message is for, and what it gives it.
 
 use bytes::Bytes;
-use callboard_message::surface::Converse;
-use callboard_message::{Message as _, MessageSpec, RawObject};
+use callboard_message::surface::{Converse, ListTools};
+use callboard_message::{Failure, Message as _, MessageSpec, Question, RawObject};
+use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
@@ -136,5 +137,31 @@ fn results() {
         }
         let skills = calls.skills(ann.call()).await.unwrap();
         assert_eq!(skills.all.iter().map(|skill| &*skill.spec.name).collect::<Vec<_>>(), ["echo", "add"]);
+    });
+}
+
+/// Has a tool that it shows to those only who can be asked.
+struct Shy;
+
+impl Agent for Shy {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<ListTools>();
+    }
+}
+
+impl SyncHandler<ListTools> for Shy {
+    fn handle(&mut self, _: ListTools, cx: &mut Cx) -> Result<RawObject, Failure> {
+        let tools = cx.abilities().can_answer(&Question::elicit("?", json!({}))).then(|| json!({ "name": "ask" }));
+        Ok(RawObject::new().with("tools", tools.into_iter().collect::<Vec<_>>()))
+    }
+}
+
+/// Goal: what asks back is a skill too, where an agent shows it to those only who can be asked. Method: an agent that does so.
+#[test]
+fn tools_for_those_who_can_be_asked() {
+    paused(async |system| {
+        let calls = serve(&system.spawn(Shy));
+        let skills = calls.skills(somebody("ann").call()).await.unwrap();
+        assert_eq!(skills.all.iter().map(|skill| &*skill.spec.name).collect::<Vec<_>>(), ["ask"]);
     });
 }
