@@ -104,11 +104,10 @@ impl Kept {
             }
             *self.of_scope.entry(new.scope.clone()).or_default() += 1;
             *self.of_owner.entry((new.scope.clone(), new.owner.clone())).or_default() += 1;
-            self.numbers.insert(new.id.clone(), number);
             let asked = asked(&new);
             let task = Arc::new(Task::submitted(new, number, 0, now));
             let needs = task.needs.clone();
-            self.slots.insert(number, Slot { task, events: Vec::new(), needs, asked, epoch: 0 });
+            self.put(number, Slot { task, events: Vec::new(), needs, asked, epoch: 0 });
         }
         for id in &ids {
             let Some(task) = self.get(id) else { continue };

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,6 +32,10 @@ pub(super) struct Kept {
     latest: SystemTime,
     pub(super) numbers: HashMap<TaskId, u64>,
     pub(super) slots: BTreeMap<u64, Slot>,
+    /// Who needs a task: the numbers of those whose slots say so.
+    needed: HashMap<TaskId, BTreeSet<u64>>,
+    /// When each may be forgotten, the earliest first.
+    expiring: BTreeSet<(SystemTime, u64)>,
     pub(super) keys: HashMap<Key, u64>,
     pub(super) of_scope: HashMap<String, usize>,
     pub(super) of_owner: HashMap<(String, TaskOwner), usize>,
@@ -45,10 +49,41 @@ impl Kept {
             latest: UNIX_EPOCH,
             numbers: HashMap::new(),
             slots: BTreeMap::new(),
+            needed: HashMap::new(),
+            expiring: BTreeSet::new(),
             keys: HashMap::new(),
             of_scope: HashMap::new(),
             of_owner: HashMap::new(),
         }
+    }
+
+    /// A slot in its place.
+    pub(super) fn put(&mut self, number: u64, slot: Slot) {
+        for need in &slot.needs {
+            self.needed.entry(need.clone()).or_default().insert(number);
+        }
+        self.expiring.insert((slot.task.expires, number));
+        self.numbers.insert(slot.task.id.clone(), number);
+        self.slots.insert(number, slot);
+    }
+
+    /// Takes a slot out of its place, and out of what others need.
+    fn take_out(&mut self, id: &TaskId) -> Option<Slot> {
+        let number = self.numbers.remove(id)?;
+        let slot = self.slots.remove(&number)?;
+        self.expiring.remove(&(slot.task.expires, number));
+        for other in self.needed.remove(id).unwrap_or_default() {
+            self.slots.get_mut(&other).iter_mut().for_each(|other| other.needs.retain(|need| need != id));
+        }
+        for need in &slot.needs {
+            if let Some(numbers) = self.needed.get_mut(need) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    self.needed.remove(need);
+                }
+            }
+        }
+        Some(slot)
     }
 
     pub(super) fn slot(&self, id: &TaskId) -> Option<&Slot> {
@@ -131,8 +166,9 @@ impl Kept {
     fn settle(&mut self, ended: &Arc<Task>, now: SystemTime) {
         let mut all = VecDeque::from([ended.clone()]);
         while let Some(ended) = all.pop_front() {
-            let needs_it = |slot: &&Slot| slot.needs.contains(&ended.id) && !slot.task.state.is_terminal();
-            let waiting: Vec<_> = self.slots.values().filter(needs_it).map(|slot| slot.task.id.clone()).collect();
+            let needing = self.needed.get(&ended.id).into_iter().flatten().filter_map(|number| self.slots.get(number));
+            let waits = |slot: &&Slot| !slot.task.state.is_terminal();
+            let waiting: Vec<_> = needing.filter(waits).map(|slot| slot.task.id.clone()).collect();
             for id in waiting {
                 if ended.state != TaskState::Completed {
                     all.extend(self.ended_by(&id, TaskStep::need_ended(ended.state), now));
@@ -260,8 +296,7 @@ impl Kept {
     pub(super) fn forget(&mut self, id: &TaskId, now: SystemTime) {
         let now = self.now(now);
         self.end(id, TaskStep::cancelled(), now);
-        let Some(slot) = self.numbers.remove(id).and_then(|number| self.slots.remove(&number)) else { return };
-        self.slots.values_mut().for_each(|other| other.needs.retain(|need| need != id));
+        let Some(slot) = self.take_out(id) else { return };
         let task = &slot.task;
         if let Some(key) = task.key.clone() {
             self.keys.remove(&(task.scope.clone(), task.owner.clone(), key));
@@ -271,8 +306,9 @@ impl Kept {
     }
 
     pub(super) fn forget_expired(&mut self, now: SystemTime) {
-        let expired = |slot: &&Slot| slot.task.state.is_terminal() && slot.task.expires <= now;
-        let expired: Vec<_> = self.slots.values().filter(expired).map(|slot| slot.task.id.clone()).collect();
+        let expired = self.expiring.range(..=(now, u64::MAX)).filter_map(|(_, number)| self.slots.get(number));
+        let ended = expired.filter(|slot| slot.task.state.is_terminal());
+        let expired: Vec<_> = ended.map(|slot| slot.task.id.clone()).collect();
         expired.iter().for_each(|id| self.forget(id, now));
     }
 }
