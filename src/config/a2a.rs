@@ -144,7 +144,8 @@ impl RemoteDeclaration {
         const BEARER: &[&str] = &["bearer_env"];
         const KEY: &[&str] = &["api_key_env"];
         const SECRET: &[&str] = &["oauth", "secret_env"];
-        let secret = self.oauth.as_ref().map(|oauth| (SECRET, &*oauth.secret_env));
+        // Where it isn't written it has been missed already.
+        let secret = self.oauth.as_ref().map(|oauth| (SECRET, &*oauth.secret_env)).filter(|(_, name)| !name.is_empty());
         let bearer = self.bearer_env.as_deref().map(|name| (BEARER, name));
         bearer.into_iter().chain(self.api_key_env.as_deref().map(|name| (KEY, name))).chain(secret)
     }
