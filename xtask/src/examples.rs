@@ -1,4 +1,4 @@
-//! Every example runs to its end by itself, without arguments. (Two are one half of a pair: their other half is the
+//! Every example runs to its end by itself, without arguments. (Three are one half of a pair: their other half is a
 //! conformance suite.)
 
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use crate::tally::Tally;
 /// Longest that an example may run.
 const EXAMPLE_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// Run by [`crate::conformance`].
-const ELSEWHERE: &[&str] = &["conformance_client", "conformance_server"];
+/// Run by [`crate::conformance`] and [`crate::tck`].
+const ELSEWHERE: &[&str] = &["a2a_conformance", "conformance_client", "conformance_server"];
 
 /// Builds all examples, then runs each as a step.
 pub fn steps(tally: &mut Tally) {
