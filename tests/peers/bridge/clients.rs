@@ -37,6 +37,11 @@ impl Row {
         self != Self::PythonOld
     }
 
+    /// Whether it has no session that a line of the log can belong to which comes beside its call.
+    pub fn is_stateless(self) -> bool {
+        matches!(self, Self::RmcpModern | Self::PythonModern | Self::TypescriptModern)
+    }
+
     /// Whether the SDK may lose the end of a call's progress: TypeScript's hears notifications a moment after they came, and by
     /// then the call's result, where it was read with them, has ended the call.
     pub fn loses_progress(self, target: &Target) -> bool {

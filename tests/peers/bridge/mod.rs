@@ -72,6 +72,9 @@ async fn row_of(peers: &Peers, row: Row, targets: &[(&Upstream, Target)], folder
         if row.loses_progress(target) {
             round.forgive_progress(&plan);
         }
+        if row.is_stateless() && upstream.strays {
+            round.forgive_lines();
+        }
         let mut differences = round.differences(&plan);
         // Whose line it is, such a server doesn't say: while several calls are under way, nobody gets it.
         differences.retain(|line| !(upstream.shares_lines && line.starts_with(round::LOGGED)));

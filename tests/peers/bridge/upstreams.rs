@@ -18,6 +18,8 @@ pub struct Upstream {
     pub waits: bool,
     /// Whether all its calls go over one channel, on which a line of its log names no call: in the newer era, over a pipe.
     pub shares_lines: bool,
+    /// Whether lines of its log come by its session's stream, beside the one of the call: the last may come after the answer.
+    pub strays: bool,
 }
 
 pub enum Reach {
@@ -54,7 +56,9 @@ impl Upstreams {
     fn add(&mut self, id: &'static str, reach: Reach, era: Option<Era>, plan: Plan) {
         let waits = !id.starts_with("everything");
         let shares_lines = id.ends_with("stdio-modern");
-        self.all.push(Upstream { id, reach, era, plan, waits, shares_lines });
+        // rmcp 3.9: all notifications but those of progress.
+        let strays = id == "rmcp-legacy";
+        self.all.push(Upstream { id, reach, era, plan, waits, shares_lines, strays });
     }
 
     /// The reference server, of the older era only.
