@@ -17,6 +17,7 @@ mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
 mod stdio;
+mod stopped;
 mod tasks;
 
 use std::path::PathBuf;

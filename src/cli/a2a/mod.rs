@@ -7,16 +7,14 @@ mod stream;
 mod task;
 mod words;
 
-use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use callboard_a2a::outbound::{Binding, CALL_TIMEOUT_DEFAULT, PeerError, RemoteError, Version};
-use callboard_message::{Failure, FailureKind, TaskState};
+use callboard_a2a::outbound::{Binding, CALL_TIMEOUT_DEFAULT, Version};
+use callboard_message::TaskState;
 use clap::{Subcommand, ValueEnum};
 
-use super::mcp::words::printable;
-use super::{EXIT_BLOCKED, EXIT_FAILED, EXIT_USAGE, interrupted, show};
+use super::stopped::{self, Stopped};
+use super::{interrupted, show};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum A2aCommand {
@@ -172,54 +170,9 @@ impl From<BindingArgument> for Binding {
     }
 }
 
-/// Why a command stopped before its end.
-#[derive(Debug, thiserror::Error)]
-enum Stopped {
-    /// Correct the command line.
-    #[error("{0}")]
-    Usage(String),
-    /// The same.
-    #[error(transparent)]
-    Remote(#[from] RemoteError),
-    /// See what the agent says.
-    #[error("{}{}", .0.message, code_of(.0))]
-    Failed(#[from] Failure),
-    /// What there is to say can't be said: make room, or write elsewhere.
-    #[error("failed to write to standard output: {0}")]
-    Output(#[from] io::Error),
-    /// The user or the system wanted it to.
-    #[error("interrupted")]
-    Interrupted,
-    /// Give it more time.
-    #[error("not done in {0:?}")]
-    TimedOut(Duration),
-}
-
-impl From<PeerError> for Stopped {
-    fn from(error: PeerError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-/// The agent's own code, where it sent one.
-fn code_of(failure: &Failure) -> String {
-    let code = failure.data.as_ref().and_then(|data| data["a2aErrorCode"].as_i64());
-    code.map(|code| format!(" (code {code})")).unwrap_or_default()
-}
-
-impl Stopped {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Remote(_) => EXIT_USAGE,
-            Self::Failed(failure) if failure.kind == FailureKind::Blocked => EXIT_BLOCKED,
-            _ => EXIT_FAILED,
-        }
-    }
-}
-
-/// Runs a command, says why it stopped if it did, and gives its exit code.
+/// Runs a command; gives its exit code.
 pub(super) fn run(command: &A2aCommand) -> u8 {
-    let outcome = super::block_on(async {
+    stopped::run(async {
         match command {
             A2aCommand::Card(arguments) => card::run(arguments).await,
             A2aCommand::Send(arguments) => send::run(arguments).await,
@@ -228,9 +181,5 @@ pub(super) fn run(command: &A2aCommand) -> u8 {
             A2aCommand::List(arguments) => task::list(arguments).await,
             A2aCommand::Cancel(arguments) => task::cancel(arguments).await,
         }
-    });
-    outcome.map_err(Stopped::Output).flatten().unwrap_or_else(|stopped| {
-        show::complain(printable(&stopped.to_string()));
-        stopped.exit_code()
     })
 }

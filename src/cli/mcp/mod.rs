@@ -7,15 +7,13 @@ mod server;
 pub(super) mod terminal;
 pub(super) mod words;
 
-use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use callboard_mcp::outbound::{CALL_TIMEOUT_DEFAULT, ClientError, Era, EraChoice};
-use callboard_message::{Failure, FailureKind};
+use callboard_mcp::outbound::{CALL_TIMEOUT_DEFAULT, Era, EraChoice};
 use clap::{Subcommand, ValueEnum};
 
-use super::{EXIT_BLOCKED, EXIT_FAILED, EXIT_USAGE, interrupted, show};
+use super::interrupted;
+use super::stopped::{self, Stopped};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {
@@ -96,56 +94,13 @@ impl EraArgument {
     }
 }
 
-/// Why a command stopped before its end.
-#[derive(Debug, thiserror::Error)]
-enum Stopped {
-    /// Correct the command line.
-    #[error("{0}")]
-    Usage(String),
-    /// The same.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// See what the server says.
-    #[error("{}{}", .0.message, code_of(.0))]
-    Failed(#[from] Failure),
-    /// What there is to say can't be said: make room, or write elsewhere.
-    #[error("failed to write to standard output: {0}")]
-    Output(#[from] io::Error),
-    /// The user or the system wanted it to.
-    #[error("interrupted")]
-    Interrupted,
-    /// Give it more time.
-    #[error("not done in {0:?}")]
-    TimedOut(Duration),
-}
-
-/// The server's own code, where it sent one.
-fn code_of(failure: &Failure) -> String {
-    let code = failure.data.as_ref().and_then(|data| data["rpc"]["code"].as_i64());
-    code.map(|code| format!(" (code {code})")).unwrap_or_default()
-}
-
-impl Stopped {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Client(_) => EXIT_USAGE,
-            Self::Failed(failure) if failure.kind == FailureKind::Blocked => EXIT_BLOCKED,
-            _ => EXIT_FAILED,
-        }
-    }
-}
-
-/// Runs a command, says why it stopped if it did, and gives its exit code.
+/// Runs a command; gives its exit code.
 pub(super) fn run(command: &McpCommand) -> u8 {
-    let outcome = super::block_on(async {
+    stopped::run(async {
         match command {
             McpCommand::List(arguments) => list::run(arguments).await,
             McpCommand::Call(arguments) => call::run(arguments).await,
         }
-    });
-    outcome.map_err(Stopped::Output).flatten().unwrap_or_else(|stopped| {
-        show::complain(words::printable(&stopped.to_string()));
-        stopped.exit_code()
     })
 }
 
