@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench wire -- [--rounds N] [--check]`
 
-#[path = "contest/clock.rs"]
+#[path = "kernel/contest/clock.rs"]
 #[expect(dead_code, reason = "shared with benches that look at the wall clock too")]
 mod clock;
 

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("callboard-rpc", &["callboard-message"]),
     ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
+    ("callboard-kernel-bench", &["callboard-macros", "callboard-message", "callboard-runtime"]),
     ("callboard-fuzz", &["callboard-a2a", "callboard-rpc"]),
     ("a2a-rust-peer", &[]),
     ("sqlite-direct", &[]),
@@ -28,7 +29,7 @@ const ROOT: &str = "callboard";
 /// The only crate on actix.
 const ON_ACTIX: &str = "callboard-runtime";
 /// Where actix may be named: there, and where it is a contestant in the benches.
-const ACTIX_NAMED_IN: &[&str] = &["actors/runtime/", "benches/contest/"];
+const ACTIX_NAMED_IN: &[&str] = &["actors/runtime/", "benches/kernel/contest/"];
 
 /// Longest Rust file, in lines.
 const FILE_LINES_MAX: usize = 400;

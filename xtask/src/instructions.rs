@@ -52,19 +52,20 @@ pub fn table() -> Outcome<String> {
     Ok(table + &format!("| must | ≤ {tell} | ≤ {ask} |\n"))
 }
 
-/// Builds the bench binary and returns its path.
+/// Builds the binary and returns its path.
 fn build() -> Outcome<String> {
     tools::valgrind()?;
-    let build = ["build", "--profile", "bench", "--bench", "instructions"];
+    // The one package, so that nothing which speaks a protocol is built for it.
+    let build = ["build", "--profile", "bench", "--package", "callboard-kernel-bench", "--bin", "instructions"];
     run(cargo(&build))?;
     // The second time nothing is built; only the path is asked for.
     let messages = output(cargo(&[&build[..], &["--quiet", "--message-format", "json"]].concat()))?;
-    executable(&messages).ok_or_else(|| "cargo named no executable of the bench `instructions`".to_owned())
+    executable(&messages).ok_or_else(|| "cargo named no executable of `instructions`".to_owned())
 }
 
-/// The path in cargo's message about the bench. Cargo escapes nothing in a path without quotes and backslashes.
+/// The path in cargo's message about the binary. Cargo escapes nothing in a path without quotes and backslashes.
 fn executable(messages: &str) -> Option<String> {
-    let message = messages.lines().find(|line| line.contains(r#""kind":["bench"]"#))?;
+    let message = messages.lines().find(|line| line.contains(r#""kind":["bin"]"#))?;
     let (_, rest) = message.split_once(r#""executable":""#)?;
     rest.split_once('"').map(|(path, _)| path.to_owned())
 }
@@ -106,7 +107,7 @@ mod tests {
         let messages = concat!(
             r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"x"},"executable":null}"#,
             "\n",
-            r#"{"reason":"compiler-artifact","target":{"kind":["bench"],"name":"i"},"executable":"/t/i-1"}"#,
+            r#"{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"i"},"executable":"/t/i-1"}"#,
         );
         assert_eq!(executable(messages).as_deref(), Some("/t/i-1"));
     }
