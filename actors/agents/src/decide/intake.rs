@@ -1,5 +1,6 @@
-//! What becomes of a request, decided and not done: NP1, NP2.A, NP2.B, DP2, DP3.
+//! From a request to where it goes: NP1 → NP2.A → NP2.B → DP2 → DP3, without doing any of it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::RawObject;
@@ -9,88 +10,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, DecisionRecord, MakeSteps, Route, RunId,
-    Settled, Split, StepDefinition, Turn, World,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision, DecisionRecord, MakeSteps, Route,
+    RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World,
 };
 
-/// The tool that answers where nothing else does.
-pub const TOOL_OF_LAST_RESORT: &str = "llm";
-/// The member of its params that takes the text.
-const TEXT: &str = "text";
-
-/// What a request becomes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RoutingDecision {
-    /// A tool of this agent's own.
-    Local {
-        /// Which.
-        tool_name: String,
-        /// What it is given.
-        params: RawObject,
-    },
-    /// Another agent.
-    Remote {
-        /// Its id in the directory.
-        agent_id: String,
-    },
-    /// It isn't done.
-    Reject {
-        /// Why, for whoever asked.
-        reason: String,
-    },
-    /// Whoever asked has to say more first.
-    NeedsClarification {
-        /// One sentence.
-        question: String,
-    },
-    /// It is done in steps.
-    Decompose {
-        /// At most [`super::STEPS_MAX`], none before those that it depends on.
-        subtasks: Vec<PlannedStep>,
-    },
-}
-
-/// A step of a plan, and who does it: [`RoutingDecision::Local`], [`RoutingDecision::Remote`] or [`RoutingDecision::Reject`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlannedStep {
-    /// What is to be done, and after which others.
-    pub step: StepDefinition,
-    /// By whom.
-    pub action: RoutingDecision,
-}
-
-impl RoutingDecision {
-    /// The last resort: the text itself, to the language model.
-    pub fn to_last_resort(text: &str) -> Self {
-        Self::Local { tool_name: TOOL_OF_LAST_RESORT.to_owned(), params: RawObject::new().with(TEXT, text) }
-    }
-}
-
-/// What somebody wants.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The run that the decisions belong to.
-    pub run: RunId,
-    /// In the words of whoever wants it; what was asked and answered since stands below.
-    pub text: String,
-    /// What was said before, newest last.
-    pub history: Vec<Turn>,
-}
-
-/// What is decided before anything is done.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How requests are taken in.
+#[derive(Debug, Clone, PartialEq)]
 pub struct IntakeOptions {
-    /// Whether NP1 is asked.
+    /// Whether unclear requests are asked about (NP1).
     pub clarification: bool,
-    /// Whether NP2 is asked.
+    /// Whether requests are split (NP2).
     pub decomposition: bool,
-    /// NP1 is asked where fewer turns than that came before.
-    pub clarify_turns: usize,
-    /// And where the request is vaguer than that, 0 to 1, by [`super::rules::vagueness`].
+    /// NP1 is asked while the conversation has fewer turns than this.
+    pub clarify_turns: u32,
+    /// NP1 is asked where the request is vaguer than this, 0 to 1: see [`super::rules::vagueness`].
     pub vague_above: f32,
-    /// A route (DP2) that is less sure than that has NP1 asked, where it was not.
+    /// A route less sure than this has NP1 asked, where it was not, 0 to 1.
     pub confidence_min_route: f32,
 }
 
@@ -106,26 +41,100 @@ impl Default for IntakeOptions {
     }
 }
 
-/// Where the decisions begin.
+/// What is asked for, and what was said before.
+#[derive(Clone, PartialEq)]
+pub struct Request {
+    /// Of which run.
+    pub run: RunId,
+    /// What is asked for; what was asked and answered since stands below.
+    pub text: String,
+    /// What was said before, the newest turn last.
+    pub history: Vec<Turn>,
+}
+
+/// At which point a request comes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// With whether it is clear: a new request.
+    /// NP1: it is new.
     Clarity,
-    /// Behind that: whoever asked has just said more.
+    /// NP2: it has been clarified.
     Split,
 }
 
-/// What was decided, and how each decision was made, in order.
-#[derive(Debug, Clone)]
+/// Where a request goes.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RoutingDecision {
+    /// One of our tools does it.
+    Local {
+        /// Its name.
+        tool_name: String,
+        /// Its parameters.
+        params: RawObject,
+    },
+    /// Another agent does it.
+    Remote {
+        /// Its id.
+        agent_id: String,
+    },
+    /// Nobody does it.
+    Reject {
+        /// Why, for whoever asked.
+        reason: String,
+    },
+    /// Something is missing.
+    NeedsClarification {
+        /// What whoever asked is asked.
+        question: String,
+    },
+    /// It needs several steps.
+    Decompose {
+        /// Which, each with where it goes, and none before those that it needs.
+        subtasks: Vec<PlannedStep>,
+    },
+}
+
+/// A step, and where it goes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedStep {
+    /// The step.
+    pub step: StepDefinition,
+    /// Local, remote or rejected.
+    pub action: RoutingDecision,
+}
+
+impl RoutingDecision {
+    /// To the tool that answers with words.
+    fn llm(text: &str) -> Self {
+        let ToolChoice { tool_name, params } = ToolChoice::llm(text);
+        Self::Local { tool_name, params }
+    }
+}
+
+// What is said is anybody's.
+impl fmt::Debug for RoutingDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { tool_name, .. } => write!(f, "Local({tool_name})"),
+            Self::Remote { agent_id } => write!(f, "Remote({agent_id})"),
+            Self::Reject { .. } => f.write_str("Reject"),
+            Self::NeedsClarification { .. } => f.write_str("NeedsClarification"),
+            Self::Decompose { subtasks } => write!(f, "Decompose({subtasks:?})"),
+        }
+    }
+}
+
+/// A request taken in.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Intake {
-    /// What the request becomes.
+    /// Where it goes.
     pub decision: RoutingDecision,
-    /// One a decision.
+    /// What was decided on the way, in order.
     pub records: Vec<DecisionRecord>,
 }
 
-/// Decides what becomes of `request`. Nothing is done: whatever a decider leaves unclear has the outcome that its
-/// [`super::Decision::fallback`] says.
+/// Decides where `request` goes. Whatever a decider leaves unclear goes where [`Decision::fallback`] says.
 pub async fn route(
     deciders: &Deciders,
     cx: &Cx,
@@ -134,12 +143,12 @@ pub async fn route(
     options: &IntakeOptions,
     from: From,
 ) -> Intake {
-    let mut deciding = Deciding { deciders, cx, request, world, options, records: Vec::new() };
-    let decision = deciding.all(from).await;
-    Intake { decision, records: deciding.records }
+    let mut taking = Taking { deciders, cx, request, world, options, records: Vec::new() };
+    let decision = taking.all(from).await;
+    Intake { decision, records: taking.records }
 }
 
-struct Deciding<'a> {
+struct Taking<'a> {
     deciders: &'a Deciders,
     cx: &'a Cx,
     request: &'a Request,
@@ -148,7 +157,7 @@ struct Deciding<'a> {
     records: Vec<DecisionRecord>,
 }
 
-impl Deciding<'_> {
+impl Taking<'_> {
     async fn all(&mut self, from: From) -> RoutingDecision {
         let may_clarify = self.options.clarification;
         let asks_first = may_clarify && from == From::Clarity && self.may_be_unclear();
@@ -160,55 +169,53 @@ impl Deciding<'_> {
         {
             return RoutingDecision::Decompose { subtasks };
         }
-        let (settled, mut decided) = self.one(&self.request.text, false).await;
-        let is_unsure = settled.first().is_some_and(|route| {
+        let (records, decision) = self.one(&self.request.text, false).await;
+        let is_unsure = records.first().is_some_and(|route| {
             route.fallback.is_none() && route.confidence < self.options.confidence_min_route
         });
-        self.records.extend(settled);
-        // The same question of the same words would have the same answer.
+        self.records.extend(records);
+        // Asked the same of the same words, NP1 would say the same.
         if may_clarify
             && is_unsure
             && !asks_first
             && let Some(question) = self.unclear().await
         {
-            decided = RoutingDecision::NeedsClarification { question };
+            return RoutingDecision::NeedsClarification { question };
         }
-        decided
+        decision
     }
 
     /// Whether NP1 is worth asking.
     fn may_be_unclear(&self) -> bool {
         let Request { text, history, .. } = self.request;
-        history.len() < self.options.clarify_turns
-            || super::rules::vagueness(text, history, self.world) > self.options.vague_above
+        let is_early = u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
+        is_early || super::rules::vagueness(text, history, self.world) > self.options.vague_above
     }
 
-    /// NP1: what has to be asked first.
+    /// NP1: what is missing.
     async fn unclear(&mut self) -> Option<String> {
         let Request { text, history, .. } = self.request;
-        let message = DecideClarity { history: history.clone(), request: text.clone() };
-        match self.decide(message).await {
+        match self.decide(DecideClarity { history: history.clone(), request: text.clone() }).await {
             Some(Clarity::NeedsClarify { question }) => Some(question),
             Some(Clarity::Clear) | None => None,
         }
     }
 
-    /// NP2.A to NP2.C: the steps, where it has some.
+    /// NP2.A to NP2.C: the steps, where it needs some.
     async fn steps(&mut self) -> Option<Vec<PlannedStep>> {
-        let Request { text, history, .. } = self.request;
-        let split =
-            DecideSplit { request: text.clone(), history: history.clone(), world: self.world.clone() };
+        let (Request { text, history, .. }, world) = (self.request, self.world);
+        let split = DecideSplit { request: text.clone(), history: history.clone(), world: world.clone() };
         if self.decide(split).await != Some(Split::Yes) {
             return None;
         }
-        let steps = self.decide(MakeSteps { request: text.clone(), world: self.world.clone() }).await?.steps;
+        let plan = self.decide(MakeSteps { request: text.clone(), world: world.clone() }).await?;
         let this = &*self;
-        let deciding = steps.into_iter().map(|step| async move {
+        let routing = plan.into_steps().into_iter().map(|step| async move {
             let (records, action) = this.one(&step.input_message, true).await;
             (records, PlannedStep { step, action })
         });
         let mut planned = Vec::new();
-        for (records, step) in join_all(deciding).await {
+        for (records, step) in join_all(routing).await {
             self.records.extend(records);
             planned.push(step);
         }
@@ -217,38 +224,30 @@ impl Deciding<'_> {
 
     /// DP2 and DP3: who does one thing.
     async fn one(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
-        let history = if slim { Vec::new() } else { self.request.history.clone() };
         let (request, world) = (text.to_owned(), self.world.clone());
+        let history = if slim { Vec::new() } else { self.request.history.clone() };
         let message = DecideRoute { request: request.clone(), history: history.clone(), world, slim };
-        let Settled { outcome, record } = self.deciders.decide(self.cx, &self.request.run, message).await;
+        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
         let fell_back = record.fallback.is_some();
         let mut records = vec![record];
-        let decided = match outcome {
+        let decision = match outcome {
             Some(Route::Reject { reason }) => RoutingDecision::Reject { reason },
-            // Ids are exact, whoever decided.
-            Some(Route::Remote { agent }) if self.world.agents.iter().any(|known| known.id == agent) => {
-                RoutingDecision::Remote { agent_id: agent }
-            }
+            Some(Route::Remote { agent }) => RoutingDecision::Remote { agent_id: agent },
             Some(Route::Local) if !fell_back => {
                 let message = DecideTool { request, history, tools: self.world.tools.clone(), slim };
-                let Settled { outcome, record } = self.deciders.decide(self.cx, &self.request.run, message).await;
-                let is_there = |name: &str| self.world.tools.iter().any(|tool| tool.name == name);
-                let chosen = outcome.filter(|choice| record.fallback.is_none() && is_there(&choice.tool_name));
+                let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
                 records.push(record);
-                match chosen {
-                    Some(choice) => {
-                        RoutingDecision::Local { tool_name: choice.tool_name, params: choice.params }
-                    }
-                    None => RoutingDecision::to_last_resort(text),
-                }
+                let ToolChoice { tool_name, params } = outcome.unwrap_or_else(|| ToolChoice::llm(text));
+                RoutingDecision::Local { tool_name, params }
             }
-            _ => RoutingDecision::to_last_resort(text),
+            // Nobody decided: the words go to the model as they are.
+            Some(Route::Local) | None => RoutingDecision::llm(text),
         };
-        (records, decided)
+        (records, decision)
     }
 
-    async fn decide<D: super::Decision>(&mut self, message: D) -> Option<D::Outcome> {
-        let Settled { outcome, record } = self.deciders.decide(self.cx, &self.request.run, message).await;
+    async fn decide<D: Decision>(&mut self, message: D) -> Option<D::Outcome> {
+        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
         self.records.push(record);
         outcome
     }
