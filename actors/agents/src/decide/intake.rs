@@ -23,7 +23,7 @@ pub struct IntakeOptions {
     pub decomposition: bool,
     /// NP1 is asked while the conversation has fewer turns than this.
     pub clarify_turns: u32,
-    /// NP1 is asked where the request is vaguer than this, 0 to 1: see [`super::rules::vagueness`].
+    /// NP1 is asked where the request is vaguer than this, 0 to 1: as rules see it.
     pub vague_above: f32,
     /// A route less sure than this has NP1 asked, where it was not, 0 to 1.
     pub confidence_min_route: f32,
@@ -187,9 +187,7 @@ impl Taking<'_> {
 
     /// Whether NP1 is worth asking.
     fn may_be_unclear(&self) -> bool {
-        let Request { text, history, .. } = self.request;
-        let is_early = u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
-        is_early || super::rules::vagueness(text, history, self.world) > self.options.vague_above
+        u32::try_from(self.request.history.len()).is_ok_and(|turns| turns < self.options.clarify_turns)
     }
 
     /// NP1: what is missing.
