@@ -3,8 +3,11 @@
 pub mod answering;
 pub mod bundle;
 pub mod clinic;
+pub mod decide;
 pub mod guardrail;
 pub mod hmcp;
+pub mod known;
+pub mod memory;
 pub mod model;
 pub mod orchestrator;
 pub mod plan;
@@ -13,4 +16,5 @@ pub mod planner;
 mod recording;
 pub mod router;
 mod text;
+pub mod tools;
 pub mod verifier;

@@ -7,6 +7,7 @@ mod answer;
 mod pipeline;
 mod render;
 mod stages;
+pub mod task;
 #[cfg(test)]
 mod tests;
 mod verified;

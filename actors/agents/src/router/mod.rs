@@ -6,6 +6,7 @@ mod graph;
 mod outcome;
 mod screen;
 mod step;
+pub mod task;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,263 @@
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use callboard_message::{DataClass, Failure, FailureKind, Progress};
+use callboard_runtime::{AgentRef, AuditEntry, Cx};
+use serde_json::{Value, json};
+
+use super::decided::{Cost, Decided};
+use super::decision::Decision;
+use super::limits::{MODEL_WITHIN, RULES_WITHIN};
+use super::point::Point;
+use super::record::{DecisionRecord, FallbackWhy, RunId};
+
+/// Who decides at a point.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// Rules: no model, no key.
+    Rules,
+    /// The orchestrator's language model.
+    Model,
+    /// Whoever called.
+    Person,
+    /// An agent, here or elsewhere, by its id in the directory.
+    Agent(String),
+}
+
+impl Who {
+    /// As it is written in a file: `rules`, `model`, `person`, or an agent's id.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "rules" => Self::Rules,
+            "model" => Self::Model,
+            "person" => Self::Person,
+            id => Self::Agent(id.to_owned()),
+        }
+    }
+}
+
+/// One who decides, and how it is asked.
+#[derive(Debug, Clone)]
+pub struct Decider {
+    /// As in records: `rules`, `model:ID`, `person`, `agent:ID`.
+    pub by: String,
+    /// Who answers the messages.
+    pub asked: Asked,
+    /// How long it may take; `None`: as long as the call.
+    pub within: Option<Duration>,
+}
+
+/// Who answers the messages of a [`Decider`].
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// This agent.
+    Agent(AgentRef),
+    /// The agent of that id in the directory, whoever that is at the time.
+    Id(String),
+    /// Nobody: what to do about it.
+    Nobody(String),
+}
+
+impl Decider {
+    /// Rules.
+    pub fn rules(agent: AgentRef) -> Self {
+        Self { by: "rules".to_owned(), asked: Asked::Agent(agent), within: Some(RULES_WITHIN) }
+    }
+
+    /// A model decider over the model `id`.
+    pub fn model(id: &str, agent: AgentRef) -> Self {
+        Self { by: format!("model:{id}"), asked: Asked::Agent(agent), within: Some(MODEL_WITHIN) }
+    }
+
+    /// Whoever called.
+    pub fn person(agent: AgentRef) -> Self {
+        Self { by: "person".to_owned(), asked: Asked::Agent(agent), within: None }
+    }
+
+    /// An agent by its id in the directory.
+    pub fn agent(id: &str) -> Self {
+        Self { by: format!("agent:{id}"), asked: Asked::Id(id.to_owned()), within: Some(MODEL_WITHIN) }
+    }
+
+    /// Nobody: every decision is unavailable, for that reason, and the point's fallback holds.
+    pub fn nobody(by: &str, reason: &str) -> Self {
+        Self { by: by.to_owned(), asked: Asked::Nobody(reason.to_owned()), within: None }
+    }
+}
+
+/// Who decides what: the one place that asks, times, checks and records.
+pub struct Deciders {
+    /// The agent that they decide for, as in the audit.
+    agent: String,
+    /// What requests may hold.
+    class: DataClass,
+    /// By [`Point::index`].
+    seats: Vec<Decider>,
+    counts: [Count; Point::ALL.len()],
+}
+
+#[derive(Default)]
+struct Count {
+    decided: AtomicU64,
+    fallbacks: AtomicU64,
+}
+
+impl fmt::Debug for Deciders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = Point::ALL.iter().zip(&self.seats).map(|(point, seat)| (point, &seat.by));
+        f.debug_map().entries(by).finish()
+    }
+}
+
+/// What was decided in the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled<T> {
+    /// The decider's outcome, or the fallback. `None` only where there is none of both: then see `failure`.
+    pub outcome: Option<T>,
+    /// Why the decider didn't decide: it failed or was late.
+    pub failure: Option<Failure>,
+    /// What is on record.
+    pub record: DecisionRecord,
+}
+
+impl Deciders {
+    /// For the agent `agent`, whose requests are of `class`; `seat` gives who decides at each point.
+    pub fn new(agent: &str, class: DataClass, seat: impl FnMut(Point) -> Decider) -> Self {
+        let seats = Point::ALL.into_iter().map(seat).collect();
+        Self { agent: agent.to_owned(), class, seats, counts: Default::default() }
+    }
+
+    /// The same one decides everything.
+    pub fn all(agent: &str, class: DataClass, decider: &Decider) -> Self {
+        Self::new(agent, class, |_| decider.clone())
+    }
+
+    /// Who decides at `point`.
+    pub fn at(&self, point: Point) -> &Decider {
+        &self.seats[point.index()]
+    }
+
+    /// Has `message` decided, as part of this call and of `run`. Where nobody decides, the fallback holds: that is logged,
+    /// counted and on record, as every decision is.
+    pub async fn decide<D: Decision>(&self, cx: &Cx, run: &RunId, message: D) -> Settled<D::Outcome> {
+        let seat = self.at(D::POINT);
+        let (begun, at) = (Instant::now(), SystemTime::now());
+        let body = D::wire().and_then(|wire| (wire.encode)(&message).ok());
+        let inputs = cx.system().audit().mark(self.class, body.as_deref().map_or(&[], |body| body.get().as_bytes()));
+        let asked = ask(seat, cx, message.clone()).await;
+        let judged = judge(&message, asked);
+        let fallback = judged.fallback;
+        let outcome = match fallback {
+            None => judged.outcome,
+            Some(_) => message.fallback(),
+        };
+        let word = outcome.as_ref().map_or("none".into(), D::word);
+        let record = DecisionRecord {
+            point: D::POINT,
+            by: seat.by.clone(),
+            inputs,
+            outcome: word.into_owned(),
+            confidence: judged.confidence,
+            ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            cost: judged.cost,
+            fallback,
+            at_ms: at.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+        };
+        self.tell(cx, run, &record, judged.failure.as_ref());
+        Settled { outcome, failure: judged.failure, record }
+    }
+
+    /// How often was decided, and how often the fallback held, by point: for [`callboard_runtime::Agent::observe`].
+    pub fn observe(&self) -> Value {
+        let of = |point: Point| {
+            let count = &self.counts[point.index()];
+            let (decided, fallbacks) = (count.decided.load(Relaxed), count.fallbacks.load(Relaxed));
+            (point.as_str().to_owned(), json!({"by": self.at(point).by, "decided": decided, "fallbacks": fallbacks}))
+        };
+        Value::Object(Point::ALL.into_iter().map(of).collect())
+    }
+
+    fn tell(&self, cx: &Cx, run: &RunId, record: &DecisionRecord, failure: Option<&Failure>) {
+        let count = &self.counts[record.point.index()];
+        count.decided.fetch_add(1, Relaxed);
+        let mut entry = AuditEntry::new("decision")
+            .with_agent(&self.agent)
+            .with_class(self.class)
+            .with_body(record.inputs.clone())
+            .with_principal(cx.principal())
+            .with_outcome(record.outcome.clone())
+            .with("point", record.point.as_str())
+            .with("by", record.by.as_str())
+            .with("run", run.as_str())
+            .with("confidence", per_mille(record.confidence))
+            .with("ms", record.ms)
+            .with("micro_usd", record.cost.micro_usd);
+        if let Some(call) = cx.call() {
+            entry = entry.with_call(call.id);
+        }
+        if let Some(why) = record.fallback {
+            count.fallbacks.fetch_add(1, Relaxed);
+            entry = entry.with("fallback", why.to_string());
+            let (point, by, why, failure) = (record.point, &record.by, why, failure.map(|f| &f.message));
+            tracing::warn!(agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "the fallback decides");
+        }
+        cx.system().audit().note(entry);
+        cx.progress(Progress { message: Some(record.to_string()), ..Progress::default() });
+    }
+}
+
+/// What came of asking, judged.
+struct Judged<T> {
+    outcome: Option<T>,
+    confidence: f32,
+    cost: Cost,
+    fallback: Option<FallbackWhy>,
+    failure: Option<Failure>,
+}
+
+fn judge<D: Decision>(message: &D, asked: Result<Decided<D::Outcome>, Failure>) -> Judged<D::Outcome> {
+    let decided = match asked {
+        Ok(decided) => decided,
+        Err(failure) => {
+            let fallback = match failure.kind {
+                FailureKind::TimedOut => FallbackWhy::TimedOut,
+                kind => FallbackWhy::Failed(kind),
+            };
+            let (fallback, failure) = (Some(fallback), Some(failure));
+            return Judged { outcome: None, confidence: 0.0, cost: Cost::default(), fallback, failure };
+        }
+    };
+    // What comes from elsewhere may be any number.
+    let confidence = if decided.confidence.is_finite() { decided.confidence.clamp(0.0, 1.0) } else { 0.0 };
+    let fallback = match &decided.outcome {
+        None => Some(FallbackWhy::Unclear),
+        Some(outcome) if !message.fits(outcome) => Some(FallbackWhy::Unknown),
+        Some(_) => None,
+    };
+    let confidence = if fallback.is_some() { 0.0 } else { confidence };
+    Judged { outcome: decided.outcome, confidence, cost: decided.cost, fallback, failure: None }
+}
+
+async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided<D::Outcome>, Failure> {
+    let found;
+    let agent = match &seat.asked {
+        Asked::Agent(agent) => agent,
+        Asked::Id(id) => {
+            let gone = || Failure::unavailable(format!("no agent is called {id}: see the topology's decide"));
+            found = cx.system().directory().get(id).ok_or_else(gone)?;
+            &found
+        }
+        Asked::Nobody(reason) => return Err(Failure::unavailable(reason.clone())),
+    };
+    let ask = cx.ask(agent, message);
+    match seat.within {
+        Some(within) => ask.within(within).await?,
+        None => ask.await?,
+    }
+}
+
+fn per_mille(share: f32) -> u32 {
+    // 0 to 1 by now.
+    (share * 1_000.0).round() as u32
+}

@@ -1,0 +1,167 @@
+use std::borrow::Cow;
+
+use callboard_message::{Failure, Message, TaskState};
+
+use super::decided::Decided;
+use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
+use super::messages::{
+    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, MakeSteps,
+    Synthesize, WriteAnswer,
+};
+use super::outcomes::{Clarity, Confirm, FollowUp, Outcome, Recovery, Route, Split, Synthesis, ToolChoice};
+use super::point::Point;
+use super::steps::{StepPlan, StepReport};
+
+/// A message that asks for a decision.
+pub trait Decision: Message<Reply = Result<Decided<Self::Outcome>, Failure>> + Clone {
+    /// The point that it is of.
+    const POINT: Point;
+    /// What is decided.
+    type Outcome: Outcome;
+
+    /// What holds where nobody decides: the decider is unclear, fails, is late, or names what isn't there. `None` where nothing
+    /// can.
+    fn fallback(&self) -> Option<Self::Outcome>;
+
+    /// Whether the outcome names only what is there, and keeps its limits.
+    fn fits(&self, _outcome: &Self::Outcome) -> bool {
+        true
+    }
+
+    /// The outcome in a word or two: no user's text.
+    fn word(outcome: &Self::Outcome) -> Cow<'static, str> {
+        outcome.word()
+    }
+}
+
+impl Decision for DecideFollowUp {
+    const POINT: Point = Point::FollowUp;
+    type Outcome = FollowUp;
+
+    fn fallback(&self) -> Option<FollowUp> {
+        Some(FollowUp::NeedHumanInput { question: None })
+    }
+}
+
+impl Decision for DecideClarity {
+    const POINT: Point = Point::Clarity;
+    type Outcome = Clarity;
+
+    fn fallback(&self) -> Option<Clarity> {
+        Some(Clarity::Clear)
+    }
+
+    fn fits(&self, outcome: &Clarity) -> bool {
+        match outcome {
+            Clarity::Clear => true,
+            Clarity::NeedsClarify { question } => {
+                !question.trim().is_empty() && question.chars().count() <= QUESTION_CHARS_MAX
+            }
+        }
+    }
+}
+
+impl Decision for DecideSplit {
+    const POINT: Point = Point::Split;
+    type Outcome = Split;
+
+    fn fallback(&self) -> Option<Split> {
+        Some(Split::No)
+    }
+}
+
+impl Decision for MakeSteps {
+    const POINT: Point = Point::Plan;
+    type Outcome = StepPlan;
+
+    fn fallback(&self) -> Option<StepPlan> {
+        None
+    }
+}
+
+impl Decision for DecideRoute {
+    const POINT: Point = Point::Route;
+    type Outcome = Route;
+
+    fn fallback(&self) -> Option<Route> {
+        Some(Route::Local)
+    }
+
+    fn fits(&self, outcome: &Route) -> bool {
+        match outcome {
+            Route::Local => true,
+            Route::Remote { agent } => self.world.agent(agent).is_some(),
+            Route::Reject { reason } => !reason.trim().is_empty(),
+        }
+    }
+}
+
+impl Decision for DecideTool {
+    const POINT: Point = Point::Tool;
+    type Outcome = ToolChoice;
+
+    fn fallback(&self) -> Option<ToolChoice> {
+        Some(ToolChoice::llm(&self.request))
+    }
+
+    fn fits(&self, outcome: &ToolChoice) -> bool {
+        self.tools.iter().any(|tool| tool.name == outcome.tool_name)
+    }
+}
+
+impl Decision for WriteAnswer {
+    const POINT: Point = Point::Answer;
+    type Outcome = String;
+
+    fn fallback(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Decision for DecideRecovery {
+    const POINT: Point = Point::Recovery;
+    type Outcome = Recovery;
+
+    fn fallback(&self) -> Option<Recovery> {
+        let target = self.action.target();
+        Some(match self.may_ask {
+            true => Recovery::AskHuman { message: format!("{target} failed: {}. What should I do?", self.error) },
+            false => Recovery::Abandon { reason: self.error.clone() },
+        })
+    }
+
+    fn fits(&self, outcome: &Recovery) -> bool {
+        match outcome {
+            Recovery::UseAlternative { which } => self.tools.contains(which) || self.agents.contains(which),
+            Recovery::AskHuman { message } => self.may_ask && !message.trim().is_empty(),
+            Recovery::RetrySame | Recovery::RetryModified { .. } | Recovery::Abandon { .. } => true,
+        }
+    }
+}
+
+impl Decision for Synthesize {
+    const POINT: Point = Point::Synthesis;
+    type Outcome = Synthesis;
+
+    fn fallback(&self) -> Option<Synthesis> {
+        let line = |report: &StepReport| match report.state {
+            TaskState::Completed => format!("- {}: {}", report.id, report.text),
+            state => format!("- {} ({state}): {}", report.id, report.text),
+        };
+        let final_answer = self.results.iter().map(line).collect::<Vec<_>>().join("\n");
+        Some(Synthesis { final_answer, confidence: CONFIDENCE_FALLBACK, notes: None })
+    }
+
+    fn fits(&self, outcome: &Synthesis) -> bool {
+        !outcome.final_answer.trim().is_empty() && (0.0..=1.0).contains(&outcome.confidence)
+    }
+}
+
+impl Decision for DecideConfirm {
+    const POINT: Point = Point::Confirm;
+    type Outcome = Confirm;
+
+    fn fallback(&self) -> Option<Confirm> {
+        Some(Confirm::ConfirmNeeded)
+    }
+}
