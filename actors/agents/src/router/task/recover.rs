@@ -103,8 +103,8 @@ impl<'a> Trying<'a> {
         }
         self.confirmed += 1;
         let key = match self.confirmed {
-            1 => super::confirm::CONFIRM.to_owned(),
-            nth => format!("{}-{nth}", super::confirm::CONFIRM),
+            1 => super::CONFIRM.to_owned(),
+            nth => format!("{}-{nth}", super::CONFIRM),
         };
         let what = match &self.action {
             Action::Local { tool, params } => {
