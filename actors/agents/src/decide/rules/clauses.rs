@@ -55,9 +55,17 @@ fn begins_sequence(reading: &Reading, at: usize) -> bool {
 pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) -> bool) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
+    // Until where what follows a colon is of the part before it.
+    let mut of_colon = 0;
     for span in clauses(reading) {
         let aim = aim(reading, index, &span, &has_tool);
         let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
+        let aim = aim.filter(|_| span.start >= of_colon);
+        let orders = [Set::PlanVerb, Set::Governs, Set::NoteVerb].iter().any(|set| reading.begins_with(*set, &span));
+        if orders && aim.is_some() && reading.tokens.get(span.end).is_some_and(|t| t.is_sign(":")) {
+            let ends = |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign(";") || t.is_sign("\n"));
+            of_colon = (span.end..reading.tokens.len()).find(ends).unwrap_or(reading.tokens.len());
+        }
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -117,8 +125,12 @@ fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
     if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
         return true;
     }
+    const ASKS: [Set; 6] = [Set::VagueVerb, Set::ReviewVerb, Set::Governs, Set::Compose, Set::RunVerb, Set::SummarizeVerb];
+    if ASKS.iter().any(|set| reading.begins_with(*set, span)) {
+        return false;
+    }
     let asks = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
-    reading.has(Set::Context, span) && !asks && !reading.begins_with(Set::VagueVerb, span)
+    reading.has(Set::Context, span) && !asks
 }
 
 /// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.

@@ -9,11 +9,14 @@ use super::reading::Reading;
 use super::signs::signs;
 use super::tools::is_ours;
 use super::weights::{
-    DESCRIPTION, EXAMPLE, FUZZY, GOVERNED, HINT, NAME, NAMED, STRONG, TAG, TAG_OF_SEVERAL, WEAK_BELOW, WEAK_SUM_MAX,
+    DESCRIPTION, EXAMPLE, FUZZY, GOVERNED, HINT, NAME, NAMED, STRONG, TAG, TAG_OF_EVERY_DAY, TAG_OF_SEVERAL, WEAK_BELOW, WEAK_SUM_MAX,
 };
 use super::words::{stems, tokenize};
 use crate::decide::{AgentView, ToolView, World};
 use crate::text::{fold, is_one_of, plain};
+
+/// An agent that is named is asked where no other has so much for it.
+const NAMED_BELOW: f32 = 0.3;
 
 /// One who could do what is asked: another agent, or a tool of ours that the rules have no grammar for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +94,7 @@ impl Index {
             .map(|entry| Found { target: entry.target.clone(), evidence: entry.evidence(reading, &seen) * share(entry) })
             .filter(|found| found.evidence > 0.0)
             .collect();
-        if *span == reading.all() && !found.iter().any(|found| found.evidence >= NAMED) {
+        if *span == reading.all() && !found.iter().any(|found| found.evidence >= NAMED_BELOW) {
             for entry in self.entries.iter().filter(|entry| entry.is_called(reading, span)) {
                 found.retain(|found| found.target != entry.target);
                 found.push(Found { target: entry.target.clone(), evidence: NAMED });
@@ -219,7 +222,10 @@ impl Entry {
         for (at, share) in &seen.words {
             let token = &reading.tokens[*at];
             let own = if reading.is(*at, Set::Stop) { 0.0 } else { self.own.get(&token.english).copied().unwrap_or(0.0) };
-            let field = seen.fields.get(at).map_or(0.0, |weights| self.of_fields(weights));
+            let known = seen.fields.get(at);
+            let field = known.map_or(0.0, |weights| self.of_fields(weights));
+            let is_of_every_day = known.is_some_and(|weights| weights.iter().all(|weight| *weight < STRONG));
+            let own = if is_of_every_day { own.min(TAG_OF_EVERY_DAY) } else { own };
             let weight = own.max(field) * share;
             if weight <= 0.0 || !counted.insert(&token.english) {
                 continue;

@@ -23,11 +23,14 @@ use callboard_message::Speaker;
 
 pub use self::decider::RulesDecider;
 use self::index::{Found, Index};
+use self::lexicon::Set;
 use self::reading::Reading;
 use self::refusal::refusal;
 use self::tools::{Tool, composes, explains, intent};
 use self::vague::{Missing, vagueness};
-use self::weights::{BEFORE, CLAUSE_MIN, ONLY_SUBJECT, REMOTE_MIN, TOOL_MIN, score};
+use self::weights::{BEFORE, CLAUSE_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, TOOL_MIN, score};
+use crate::text::is_one_of;
+
 use super::{Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World};
 
 /// How sure a decision for the tool that answers with words is where nothing else fits: enough not to ask again.
@@ -118,7 +121,8 @@ impl Rules {
         let down = found.first().filter(|best| !best.target.is_up).map(|best| format!("; {} is down", best.target.id));
         let down = down.unwrap_or_default();
         let mut standing = found.into_iter().filter(|found| found.target.is_up);
-        let best = standing.next().filter(|best| best.evidence >= REMOTE_MIN);
+        let least = least(&reading);
+        let best = standing.next().filter(|best| best.evidence >= least);
         let second = standing.next().map_or(0.0, |second| score(second.evidence));
         match (best, tool) {
             (best, Some(tool)) if best.as_ref().is_none_or(|best| score(best.evidence) <= tool.score) => {
@@ -156,6 +160,15 @@ impl Rules {
             None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
         }
     }
+}
+
+/// How much has to speak for an agent: more where the request begins like a question of general knowledge, with no day or place.
+fn least(reading: &Reading) -> f32 {
+    const GENERAL: &str = "why how is are does do can who whose porque como quem sera";
+    let first = reading.tokens.iter().find(|token| token.is_word()).map_or("", |token| token.folded.as_str());
+    let all = reading.all();
+    let dated = reading.has(Set::TimeWord, &all) || reading.has_code;
+    if is_one_of(first, GENERAL) && !dated { REMOTE_MIN_OF_QUESTION } else { REMOTE_MIN }
 }
 
 /// The request; of one that shortens "this", the text said before.

@@ -54,8 +54,11 @@ impl Reading {
         let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
         let misspelt = spell(&mut tokens, english);
         let hits = lexicon.sets.find(&tokens, english);
-        let fields = lexicon.words.find(&tokens, english);
+        let mut fields = lexicon.words.find(&tokens, english);
         let mut bits = vec![0; tokens.len()];
+        // "sobre" has the stem of "sobras", and means nothing.
+        let is_stop = |at: usize| hits.iter().any(|hit| hit.at == at && hit.len == 1 && hit.value == Set::Stop);
+        fields.retain(|hit| hit.len > 1 || !is_stop(hit.at));
         for hit in &hits {
             for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
                 *bit |= hit.value.bit();
@@ -197,11 +200,21 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
     let (at, sign) = cut;
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    let works = works(&head, &WORKS_ON, is_english);
+    let works = works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
     ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
+}
+
+/// `passa isso pro francês: …`.
+fn into_language(head: &[Token], is_english: bool) -> bool {
+    let hits = lexicon().sets.find(head, is_english);
+    let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at)).map_or("", |token| token.folded.as_str());
+    let into = |hit: &Hit<Set>| {
+        hit.value == Set::Languages && crate::text::is_one_of(before(hit.at), "in into to em para pro pra ao o")
+    };
+    hits.iter().any(into)
 }
 
 fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {

@@ -174,6 +174,15 @@ fn human(reading: &Reading, span: &Range<usize>) -> f32 {
     if real {
         return 0.7;
     }
+    // `put a person on`: one of them is wanted, not spoken about.
+    const ONE: &str = "a an the um uma o";
+    let wanted = |at: usize| {
+        at > span.start && is_one_of(word(reading, at - 1), ONE) && (at.saturating_sub(4).max(span.start)..at).any(|at| reading.is(at, Set::TalkVerb) || is_one_of(word(reading, at), "put to com"))
+    };
+    const KINDS: &str = "human person operator representative supervisor humano humana pessoa atendente operador gerente manager";
+    if reading.of(Set::Person, span).any(|hit| is_one_of(word(reading, hit.at), KINDS) && wanted(hit.at)) {
+        return 0.85;
+    }
     const SPEAKS: &str = "talk speak talking speaking chat transfer falar conversar transfere transfira chama chame";
     let speaks = |at: usize| {
         let from = at.saturating_sub(NEAR).max(span.start);
@@ -255,8 +264,9 @@ fn command_line(reading: &Reading) -> Option<String> {
         reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$") || reading.is(*at, Set::Program)
     };
     if reading.begins_with(Set::KillVerb, &span) && reading.has(Set::Process, &span) {
-        let pid = reading.tokens.iter().find(|t| t.kind == Kind::Number)?;
-        return Some(format!("kill {}", pid.folded));
+        if let Some(pid) = reading.tokens.iter().find(|t| t.kind == Kind::Number) {
+            return Some(format!("kill {}", pid.folded));
+        }
     }
     let after_verb = || reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
     let start = span.clone().find(is_start).or_else(after_verb)?;

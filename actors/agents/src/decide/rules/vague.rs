@@ -48,7 +48,16 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if mass < 0.5 {
         return (0.95, Missing::Everything);
     }
+    // Many words, few of which say anything.
+    const WORDY: usize = 15;
+    const SAYING_MIN: f32 = 0.28;
+    let words = reading.tokens.iter().filter(|token| token.is_word()).count();
+    // At most TOKENS_MAX: exact in f32.
+    let saying = mass / words.max(1) as f32;
     let pointed = reading.of(Set::Deictic, &all).count();
+    if words >= WORDY && saying < SAYING_MIN && field < 0.8 && pointed >= 1 {
+        return (0.85, Missing::Referent);
+    }
     if pointed >= 2 && field < 0.8 {
         return (0.9, Missing::Referent);
     }
@@ -121,7 +130,7 @@ fn mass(reading: &Reading, span: &Range<usize>) -> f32 {
 }
 
 /// More than this is never asked for.
-const MASS_ENOUGH: f32 = 8.0;
+const MASS_ENOUGH: f32 = 200.0;
 
 fn weight(reading: &Reading, at: usize) -> f32 {
     let Some(token) = reading.tokens.get(at) else { return 0.0 };
@@ -130,7 +139,8 @@ fn weight(reading: &Reading, at: usize) -> f32 {
         Kind::Code | Kind::Address => 2.0,
         Kind::Number => 0.6,
         Kind::Word => {
-            const NOTHING: [Set; 10] = [
+            const NOTHING: [Set; 11] = [
+                Set::Governs,
                 Set::PlanVerb,
                 Set::Context,
                 Set::Stop,
@@ -142,10 +152,13 @@ fn weight(reading: &Reading, at: usize) -> f32 {
                 Set::Accept,
                 Set::Greeting,
             ];
+            if reading.is(at, Set::TimeWord) {
+                return 0.6;
+            }
             if NOTHING.iter().any(|set| reading.is(at, *set)) || token.folded.chars().count() < 2 {
                 return 0.0;
             }
-            if reading.is(at, Set::Generic) { 0.2 } else { 1.0 }
+            if reading.is(at, Set::Generic) { 0.1 } else { 1.0 }
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn stems(folded: &str) -> (String, String) {
 
 /// The text in one spelling: what token ranges are of.
 pub(super) fn plain_text(text: &str) -> String {
-    plain(text)
+    plain(text).replace("tl;dr", "tldr").replace("TL;DR", "TLDR")
 }
 
 /// Cuts a plain text into tokens; at most [`TOKENS_MAX`]. `emoji` says which word a picture stands for.
