@@ -64,6 +64,14 @@ impl Open {
         Some((url, address.ip().is_loopback()))
     }
 
+    /// Leaves its sockets to another server, which serves on them already; after `grace` it ends.
+    pub(super) async fn hand_over(self, grace: impl Future<Output = ()>) {
+        // Stopped at once it would drop connections that it has accepted and not looked at.
+        self.handle.pause().await;
+        grace.await;
+        self.close().await;
+    }
+
     /// Takes no new connections, and ends once what runs has ended, within the drain time.
     pub(super) async fn close(self) {
         let Self { socket, handle, behind, .. } = self;

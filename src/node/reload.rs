@@ -124,8 +124,14 @@ impl Node {
         }
         let other = self.take_over(&open, topology, at)?;
         left.bundles.extend(open.bundle());
-        self.retiring.spawn_local(open.close());
+        self.retiring.spawn_local(open.hand_over(self.grace()));
         Ok((other, true))
+    }
+
+    /// [`RELOAD_GRACE`], or less where the node ends.
+    fn grace(&self) -> impl Future<Output = ()> + 'static {
+        let ending = self.ending.clone();
+        async move { drop(tokio::time::timeout(RELOAD_GRACE, ending.cancelled()).await) }
     }
 
     /// Ends those that were replaced, once they have done what they began: first those that stand for others.
@@ -134,12 +140,9 @@ impl Node {
         if bundles.is_empty() && old.is_empty() && servers.is_empty() {
             return;
         }
-        let ending = self.ending.clone();
+        let grace = self.grace();
         self.retiring.spawn_local(async move {
-            tokio::select! {
-                () = tokio::time::sleep(RELOAD_GRACE) => {}
-                () = ending.cancelled() => {}
-            }
+            grace.await;
             let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(Running::is_bundle);
             let bundles: Vec<_> = bundles.into_iter().map(Running::bundle).chain(of_servers).collect();
             let all: Vec<_> = bundles.iter().chain(&old).map(|running| running.agent.clone()).collect();
