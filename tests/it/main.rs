@@ -11,6 +11,9 @@ mod played;
 mod a2a_matrix;
 // `callboard a2a`: a client for people; what is shown, asked and told, and the exit codes.
 mod a2a;
+// A2A over gRPC: declared, moved by a reload, in the card.
+#[cfg(feature = "grpc")]
+mod a2a_grpc;
 // An agent elsewhere that pushes instead of being looked at.
 mod a2a_push;
 // Another topology while A2A calls are in flight.
