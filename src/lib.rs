@@ -20,7 +20,8 @@ pub mod clinics;
 pub mod config;
 mod examples;
 mod node;
+mod repl;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};
-pub use node::{Listening, Node, NodeError, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+pub use node::{Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};

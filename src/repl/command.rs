@@ -1,0 +1,321 @@
+//! What a line means: a command, a command in plain words, or something for the agent.
+
+use callboard_message::RawObject;
+
+use super::words;
+use crate::config::closest;
+
+/// Longest line, in bytes.
+pub(super) const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// A line that was typed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Typed {
+    /// Nothing but spaces.
+    Nothing,
+    /// Something to do here.
+    Do(Command),
+    /// For the agent.
+    Say(String),
+}
+
+/// Something to do here, without any decision of the agent's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Command {
+    Help,
+    /// Our card, or that of whoever is connected.
+    Card {
+        of_remote: bool,
+    },
+    Servers,
+    Connect(Whom),
+    Disconnect,
+    Remote(String),
+    /// Without a port: the one that is configured.
+    Listen(Option<u16>),
+    Stop,
+    Tool {
+        name: String,
+        /// A JSON object.
+        params: Params,
+    },
+    NewSession,
+    ShowSession,
+    History,
+    Tasks {
+        /// Of every session, and what others asked too.
+        all: bool,
+    },
+    Task(String),
+    Artifacts(String),
+    CancelTask(String),
+    Answer(String),
+    Memory,
+    ClearMemory,
+    MemoryTask(String),
+    Quit,
+}
+
+/// What a tool is given.
+#[derive(Debug, Clone)]
+pub(super) struct Params(pub(super) RawObject);
+
+impl PartialEq for Params {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_raw().get() == other.0.to_raw().get()
+    }
+}
+
+/// Whom to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whom {
+    /// As it was typed.
+    Address(String),
+    /// A number of `:servers`, from 1.
+    Number(usize),
+}
+
+/// Why a line is no command; the text says what to type.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Mistake {
+    /// Type the name that was meant.
+    #[error("there is no command :{name}{}", meant(.nearest))]
+    Unknown { name: String, nearest: Option<&'static str> },
+    /// Type it like this.
+    #[error("type it like this: {0}")]
+    Usage(&'static str),
+    /// Write the parameters as JSON.
+    #[error("the parameters of a tool are a JSON object, for example {{\"format\":\"simple\"}}")]
+    Params,
+    /// Cut it.
+    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+fn meant(nearest: &Option<&'static str>) -> String {
+    match nearest {
+        Some(name) => format!(": did you mean :{name}?"),
+        None => " (:help lists them)".to_owned(),
+    }
+}
+
+/// A command's name, what follows it, and what it does.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// As it is typed.
+    pub(super) usage: &'static str,
+    pub(super) about: &'static str,
+}
+
+const fn entry(name: &'static str, usage: &'static str, about: &'static str) -> Entry {
+    Entry { name, usage, about }
+}
+
+/// All commands, in the order of the help.
+pub(super) const COMMANDS: &[Entry] = &[
+    entry("help", ":help", "Show this help"),
+    entry("card", ":card [remote]", "Show the agent's card, or that of the connected agent"),
+    entry("servers", ":servers", "List the agents that are known"),
+    entry("connect", ":connect URL|N", "Connect to the agent at URL, or to number N of :servers"),
+    entry("disconnect", ":disconnect", "Disconnect from the connected agent"),
+    entry("remote", ":remote MESSAGE", "Send MESSAGE as a task to the connected agent"),
+    entry("listen", ":listen [PORT]", "Start the server on PORT"),
+    entry("stop", ":stop", "Stop the server"),
+    entry("tool", ":tool NAME [PARAMS]", "Run a tool with PARAMS, a JSON object"),
+    entry("session", ":session new|show", "Begin a new conversation, or show the id of this one"),
+    entry("history", ":history", "Show what was said in this session"),
+    entry("tasks", ":tasks [all]", "List the tasks of this session, or all that this agent keeps"),
+    entry("task", ":task ID", "Show a task"),
+    entry("artifacts", ":artifacts ID", "Show what a task has made"),
+    entry("cancelTask", ":cancelTask ID", "Cancel a task"),
+    entry("answer", ":answer ID", "Answer what a task asks, and wait for its end"),
+    entry("memory", ":memory [clear]", "Show what was sent to other agents, or forget it"),
+    entry("memoryTask", ":memoryTask ID", "Show a task that was sent to another agent"),
+    entry("quit", ":quit", "End"),
+];
+
+/// Reads a line.
+///
+/// # Errors
+/// It begins like a command and is none.
+pub(super) fn read(line: &str) -> Result<Typed, Mistake> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(Mistake::TooLong);
+    }
+    let line = line.trim();
+    match line.strip_prefix(':') {
+        _ if line.is_empty() => Ok(Typed::Nothing),
+        Some(command) => command_of(command).map(Typed::Do),
+        None => Ok(words::command(line).map_or_else(|| Typed::Say(line.to_owned()), Typed::Do)),
+    }
+}
+
+fn command_of(typed: &str) -> Result<Command, Mistake> {
+    let (name, rest) = cut(typed);
+    let Some(entry) = COMMANDS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)) else {
+        let nearest = closest(name, COMMANDS.iter().map(|entry| entry.name));
+        return Err(Mistake::Unknown { name: shortened(name), nearest });
+    };
+    let usage = Mistake::Usage(entry.usage);
+    let whole = || (!rest.is_empty()).then(|| rest.to_owned()).ok_or(usage.clone());
+    let id = || whole().and_then(|id| if id.contains(char::is_whitespace) { Err(usage.clone()) } else { Ok(id) });
+    let alone = |command: Command| if rest.is_empty() { Ok(command) } else { Err(usage.clone()) };
+    let word = |word: &str| rest.eq_ignore_ascii_case(word);
+    match entry.name {
+        "help" => Ok(Command::Help),
+        "card" if word("remote") => Ok(Command::Card { of_remote: true }),
+        "card" => alone(Command::Card { of_remote: false }),
+        "servers" => alone(Command::Servers),
+        "connect" => id().map(whom).map(Command::Connect),
+        "disconnect" => alone(Command::Disconnect),
+        "remote" => whole().map(Command::Remote),
+        "listen" if rest.is_empty() => Ok(Command::Listen(None)),
+        "listen" => rest.parse().map(|port| Command::Listen(Some(port))).map_err(|_| usage),
+        "stop" => alone(Command::Stop),
+        "tool" => tool(rest, usage),
+        "session" if word("new") => Ok(Command::NewSession),
+        "session" if word("show") => Ok(Command::ShowSession),
+        "history" => alone(Command::History),
+        "tasks" if word("all") => Ok(Command::Tasks { all: true }),
+        "tasks" => alone(Command::Tasks { all: false }),
+        "task" => id().map(Command::Task),
+        "artifacts" => id().map(Command::Artifacts),
+        "cancelTask" => id().map(Command::CancelTask),
+        "answer" => id().map(Command::Answer),
+        "memory" if word("clear") => Ok(Command::ClearMemory),
+        "memory" => alone(Command::Memory),
+        "memoryTask" => id().map(Command::MemoryTask),
+        "quit" => alone(Command::Quit),
+        _ => Err(usage),
+    }
+}
+
+/// A number of the list, or an address.
+pub(super) fn whom(typed: String) -> Whom {
+    typed.parse().map_or(Whom::Address(typed), Whom::Number)
+}
+
+fn tool(rest: &str, usage: Mistake) -> Result<Command, Mistake> {
+    let (name, params) = cut(rest);
+    if name.is_empty() {
+        return Err(usage);
+    }
+    let params = match params {
+        "" => RawObject::new(),
+        params => serde_json::from_str(params).map_err(|_| Mistake::Params)?,
+    };
+    Ok(Command::Tool { name: name.to_owned(), params: Params(params) })
+}
+
+/// The first word, and the rest.
+fn cut(text: &str) -> (&str, &str) {
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
+/// A name that fits a line.
+fn shortened(name: &str) -> String {
+    const CHARS_MAX: usize = 40;
+    match name.char_indices().nth(CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn done(line: &str) -> Command {
+        match read(line) {
+            Ok(Typed::Do(command)) => command,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// Goal: each command is read with what it needs. Method: a row each, also in other cases and with spaces.
+    #[test]
+    fn commands() {
+        let address = |text: &str| Command::Connect(Whom::Address(text.to_owned()));
+        for (line, command) in [
+            (":help", Command::Help),
+            (":card", Command::Card { of_remote: false }),
+            (":card remote", Command::Card { of_remote: true }),
+            (":servers", Command::Servers),
+            (":connect localhost:8080", address("localhost:8080")),
+            ("  :connect   http://localhost:4201 ", address("http://localhost:4201")),
+            (":connect 2", Command::Connect(Whom::Number(2))),
+            (":disconnect", Command::Disconnect),
+            (":remote What's the weather in Paris?", Command::Remote("What's the weather in Paris?".into())),
+            (":remote :tool list_agents", Command::Remote(":tool list_agents".into())),
+            (":listen 8080", Command::Listen(Some(8080))),
+            (":listen", Command::Listen(None)),
+            (":stop", Command::Stop),
+            (":session new", Command::NewSession),
+            (":session show", Command::ShowSession),
+            (":history", Command::History),
+            (":tasks", Command::Tasks { all: false }),
+            (":tasks all", Command::Tasks { all: true }),
+            (":task t-1", Command::Task("t-1".into())),
+            (":artifacts t-1", Command::Artifacts("t-1".into())),
+            (":cancelTask t-1", Command::CancelTask("t-1".into())),
+            (":canceltask t-1", Command::CancelTask("t-1".into())),
+            (":answer t-1", Command::Answer("t-1".into())),
+            (":memory", Command::Memory),
+            (":memory clear", Command::ClearMemory),
+            (":memoryTask 1234-abcd", Command::MemoryTask("1234-abcd".into())),
+            (":quit", Command::Quit),
+        ] {
+            assert_eq!(done(line), command, "{line}");
+        }
+    }
+
+    /// Goal: a tool's parameters are an object, as they were written. Method: none, one, and what is none.
+    #[test]
+    fn tools() {
+        let params = |line: &str| match read(line)? {
+            Typed::Do(Command::Tool { name, params }) => Ok((name, params.0.to_raw().get().to_owned())),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(params(":tool list_agents"), Ok(("list_agents".into(), "{}".into())));
+        let simple = r#"{"format":"simple"}"#;
+        assert_eq!(params(&format!(":tool list_agents {simple}")), Ok(("list_agents".into(), simple.into())));
+        for wrong in [":tool echo hello", ":tool echo [1]", ":tool echo {\"a\":1", ":tool echo {\"a\":1,\"a\":2}"] {
+            assert_eq!(params(wrong), Err(Mistake::Params), "{wrong}");
+        }
+    }
+
+    /// Goal: nobody is left without a way on. Method: misspelled, incomplete and excessive commands.
+    #[test]
+    fn mistakes_say_what_to_type() {
+        let told = |line: &str| read(line).unwrap_err().to_string();
+        assert_eq!(told(":conect x"), "there is no command :conect: did you mean :connect?");
+        assert_eq!(told(":xyzzy"), "there is no command :xyzzy (:help lists them)");
+        for incomplete in [":connect", ":remote", ":tool", ":task", ":task a b", ":session", ":session x", ":quit now"] {
+            assert!(told(incomplete).starts_with("type it like this: :"), "{incomplete}");
+        }
+        for port in [":listen 65536", ":listen -1", ":listen http"] {
+            assert_eq!(told(port), "type it like this: :listen [PORT]");
+        }
+    }
+
+    /// Goal: what isn't a command is said as it is; a line has a bound. Method: texts, and a line at it and over it.
+    #[test]
+    fn texts() {
+        assert_eq!(read("  "), Ok(Typed::Nothing));
+        assert_eq!(read(" What is 2:1? "), Ok(Typed::Say("What is 2:1?".into())));
+        assert!(matches!(read(&"x".repeat(LINE_BYTES_MAX)), Ok(Typed::Say(_))));
+        assert_eq!(read(&"x".repeat(LINE_BYTES_MAX + 1)), Err(Mistake::TooLong));
+    }
+
+    proptest! {
+        /// Goal: no line breaks the reader. Method: any text, also as a command.
+        #[test]
+        fn any_line_is_read(line in "\\PC{0,80}") {
+            let _ = read(&line);
+            let _ = read(&format!(":{line}")).map_err(|mistake| mistake.to_string());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Lines that are typed, at a terminal or into a pipe.
+
+use std::io::{self, BufRead, IsTerminal, Read, stdin};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{CompletionType, Config, EditMode, Editor};
+use tokio::sync::oneshot;
+
+use super::command::LINE_BYTES_MAX;
+use super::complete::Completion;
+use super::print::Screen;
+
+/// How many lines are remembered.
+const HISTORY_LINES_MAX: usize = 1_000;
+
+/// What came of waiting for a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Got {
+    /// One, without its end.
+    Line(String),
+    /// Ctrl-C: it was given up.
+    GivenUp,
+    /// Nothing more will come.
+    End,
+}
+
+/// A line that is wanted.
+struct Wish {
+    prompt: String,
+    /// Commands and texts are remembered; answers may be secrets.
+    is_remembered: bool,
+    got: oneshot::Sender<Got>,
+}
+
+/// Whoever types.
+pub(super) struct Input {
+    wishes: mpsc::Sender<Wish>,
+    /// A line that was waited for until something else happened.
+    waiting: Option<oneshot::Receiver<Got>>,
+    is_terminal: bool,
+    screen: Screen,
+}
+
+impl Input {
+    /// At a terminal lines can be edited, completed and found again; those typed before are in `history`.
+    ///
+    /// # Errors
+    /// The terminal's.
+    pub(super) fn open(screen: &Screen, completion: Completion, history: Option<PathBuf>) -> io::Result<Self> {
+        let is_terminal = stdin().is_terminal();
+        let (wishes, wished) = mpsc::channel();
+        if is_terminal {
+            let editor = editor(screen, completion, history.as_deref()).map_err(io::Error::other)?;
+            std::thread::Builder::new().name("repl".to_owned()).spawn(move || edit(editor, &history, &wished))?;
+        } else {
+            std::thread::Builder::new().name("repl".to_owned()).spawn(move || read(&wished))?;
+        }
+        Ok(Self { wishes, waiting: None, is_terminal, screen: screen.clone() })
+    }
+
+    /// Whether somebody sits there.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// The next line. Dropped before it came, the next call waits for the same one.
+    pub(super) async fn line(&mut self, prompt: &str, is_remembered: bool) -> Got {
+        if self.waiting.is_none() {
+            let (got, waiting) = oneshot::channel();
+            let prompt = prompt.to_owned();
+            if self.wishes.send(Wish { prompt, is_remembered, got }).is_err() {
+                return Got::End;
+            }
+            self.waiting = Some(waiting);
+        }
+        let got = match &mut self.waiting {
+            Some(waiting) => waiting.await.unwrap_or(Got::End),
+            None => Got::End,
+        };
+        self.waiting = None;
+        if let Got::Line(line) = &got {
+            self.screen.typed(line);
+        }
+        got
+    }
+}
+
+fn editor(
+    screen: &Screen,
+    completion: Completion,
+    history: Option<&Path>,
+) -> rustyline::Result<Editor<Completion, FileHistory>> {
+    let config = Config::builder()
+        .edit_mode(EditMode::Emacs)
+        .completion_type(CompletionType::List)
+        .history_ignore_dups(true)?
+        .max_history_size(HISTORY_LINES_MAX)?
+        .build();
+    let mut editor = Editor::with_config(config)?;
+    editor.set_helper(Some(completion));
+    if let Some(history) = history {
+        // None yet, as a rule.
+        let _ = editor.load_history(history);
+    }
+    // A terminal that can't move its cursor has none: notices come between the lines then.
+    if let Ok(printer) = editor.create_external_printer() {
+        screen.print_with(Box::new(printer));
+    }
+    Ok(editor)
+}
+
+/// A thread of its own, for a blocked read can't be given up.
+fn edit(mut editor: Editor<Completion, FileHistory>, history: &Option<PathBuf>, wished: &mpsc::Receiver<Wish>) {
+    while let Ok(Wish { prompt, is_remembered, got }) = wished.recv() {
+        let line = match editor.readline(&prompt) {
+            Ok(line) => {
+                let is_new = is_remembered && editor.add_history_entry(&line).unwrap_or_default();
+                if let Some(history) = history.as_ref().filter(|_| is_new)
+                    && let Err(error) = editor.append_history(history)
+                {
+                    tracing::warn!(%error, "the lines typed can't be kept");
+                }
+                Got::Line(line)
+            }
+            Err(ReadlineError::Interrupted) => Got::GivenUp,
+            Err(ReadlineError::Eof) => Got::End,
+            Err(error) => {
+                tracing::debug!(%error, "no more lines can be read");
+                Got::End
+            }
+        };
+        if got.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// The same for what comes through a pipe: no prompt, and a line that is too long is cut, so that it is told.
+fn read(wished: &mpsc::Receiver<Wish>) {
+    let mut lines = stdin().lock();
+    while let Ok(Wish { got, .. }) = wished.recv() {
+        if got.send(next(&mut lines)).is_err() {
+            return;
+        }
+    }
+}
+
+fn next(lines: &mut impl BufRead) -> Got {
+    let mut line = Vec::new();
+    let most = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(2);
+    match lines.by_ref().take(most).read_until(b'\n', &mut line) {
+        Ok(0) | Err(_) => return Got::End,
+        Ok(_) => {}
+    }
+    if line.last() != Some(&b'\n') {
+        // The rest of it is no line of its own.
+        while let Ok(rest @ [_, ..]) = lines.fill_buf() {
+            let (used, is_end) = match rest.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (at + 1, true),
+                None => (rest.len(), false),
+            };
+            lines.consume(used);
+            if is_end {
+                break;
+            }
+        }
+    }
+    let line = String::from_utf8_lossy(&line);
+    Got::Line(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::{Mistake, read};
+    use super::*;
+
+    /// Goal: a pipe is read line by line, and no line takes all memory. Method: ends of both kinds, one line at the bound and
+    /// one over it, the last without an end.
+    #[test]
+    fn a_pipe_is_read_by_lines() {
+        let (fits, too_long) = ("x".repeat(LINE_BYTES_MAX), "y".repeat(3 * LINE_BYTES_MAX));
+        let text = format!("a\r\n\n{fits}\n{too_long}\nb");
+        let mut lines = text.as_bytes();
+        let mut line = || match next(&mut lines) {
+            Got::Line(line) => line,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((line(), line(), line()), ("a".to_owned(), String::new(), fits));
+        assert_eq!(read(&line()), Err(Mistake::TooLong));
+        assert_eq!(line(), "b");
+        assert_eq!(next(&mut lines), Got::End);
+    }
+}

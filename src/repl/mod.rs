@@ -1,0 +1,1 @@
+//! A person at a terminal, or a pipe, talks to an agent of this process.
