@@ -21,6 +21,7 @@ use super::{
     DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, Decided,
     Decision, MakeSteps, Point, Synthesize, WriteAnswer,
 };
+use crate::model::STREAM_KEY;
 pub use budget::PROMPT_TOKENS_MAX;
 pub use prompt::PROMPT_BYTES_MAX;
 pub use read::DECISION_BYTES_MAX;
@@ -79,7 +80,9 @@ impl Inner {
 
     async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
         let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
-        let answer = self.ask(Point::Answer, plain, None, cx).await?;
+        // Whoever asked may read it while it is written.
+        let streamed = plain.with("_meta", RawObject::new().with(STREAM_KEY, true));
+        let answer = self.ask(Point::Answer, streamed, None, cx).await?;
         Ok(written(&Said::of(&answer)))
     }
 

@@ -139,7 +139,11 @@ fn in_text<D: Posed>(asked: &D, text: &str) -> Vec<Read<D::Outcome>> {
     let mut found = Vec::new();
     let mut rest = String::new();
     let mut from = 0;
-    for (start, raw) in json_in(text) {
+    let (values, breaks_off) = json_in(text);
+    if breaks_off {
+        found.push(Err("the model's answer breaks off"));
+    }
+    for (start, raw) in values {
         let answer = match raw.get().starts_with('[') {
             true => asked.list(raw),
             false => match RawObject::parse(raw) {
@@ -161,19 +165,20 @@ fn in_text<D: Posed>(asked: &D, text: &str) -> Vec<Read<D::Outcome>> {
     found
 }
 
-/// The JSON objects and lists in a text that aren't inside of others, with where they begin.
-fn json_in(text: &str) -> Vec<(usize, &RawValue)> {
+/// The JSON objects and lists in a text that aren't inside of others, with where they begin; and whether one goes on where the text
+/// ends.
+fn json_in(text: &str) -> (Vec<(usize, &RawValue)>, bool) {
     let mut found = Vec::new();
     let (mut at, mut broken) = (0, 0);
     while let Some(next) = text.get(at..).and_then(|rest| rest.find(['{', '['])) {
         let start = at + next;
         let here = text.get(start..).unwrap_or_default();
-        let mut values = serde_json::Deserializer::from_str(here).into_iter::<&RawValue>();
-        match values.next() {
+        match serde_json::Deserializer::from_str(here).into_iter::<&RawValue>().next() {
             Some(Ok(raw)) => {
                 found.push((start, raw));
                 at = start + raw.get().len();
             }
+            Some(Err(error)) if error.is_eof() => return (found, true),
             _ => {
                 broken += 1;
                 if broken == BROKEN_MAX {
@@ -183,7 +188,7 @@ fn json_in(text: &str) -> Vec<(usize, &RawValue)> {
             }
         }
     }
-    found
+    (found, false)
 }
 
 /// A line without what only makes it look well: bullets, numbers, bold type, backticks.

@@ -73,6 +73,21 @@ fn without_a_schema() {
     });
 }
 
+/// Goal: only an answer comes while it is written, and as a text. Method: look at what is asked at DP4 and at DP2.
+#[test]
+fn answers_are_streamed() {
+    testkit::paused(async |system| {
+        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
+        assert_eq!(settle(system, &model, answer()).await.outcome.as_deref(), Some("LOCAL"));
+        let body_of_answer = body(&asked.try_recv().unwrap());
+        assert_eq!(body_of_answer["_meta"], json!({ "callboard/stream": true }));
+        assert!(body_of_answer.get("tools").is_none());
+        settle(system, &model, route()).await;
+        assert!(body(&asked.try_recv().unwrap()).get("_meta").is_none());
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
 /// Goal: every point says by its code which it is, so that a script can pick it. Method: the first line of each.
 #[test]
 fn codes() {

@@ -17,8 +17,8 @@ fn prompt() -> Prompt {
 }
 
 fn material() -> Material {
-    let numbered = |at: usize| Turn::user(format!("turn-{at} {}", "h".repeat(1_000)));
-    let agents = (0..40).map(|at| {
+    let numbered = |at: u64| Turn::user(format!("turn-{at} {}", "h".repeat(1_000)));
+    let agents = (0..40_u64).map(|at| {
         let mut agent = agent(&format!("agent-{at}"));
         agent.description = format!("{} end-{at}", "d".repeat(300));
         agent
@@ -44,20 +44,20 @@ fn fitted(tokens_max: usize) -> String {
 #[test]
 fn least_important_first() {
     let all = fitted(20_000);
-    assert!(
-        all.contains("turn-0 ") && all.contains("for example") && all.contains("end-0") && !all.contains("left out")
-    );
-    let without_some = fitted(all.len() / BYTES_A_TOKEN - 500);
-    assert!(!without_some.contains("turn-0 ") && !without_some.contains("turn-1 ") && without_some.contains("turn-9 "));
-    assert!(without_some.contains("for example"));
-    let without_history = fitted(7_000);
-    assert!(!without_history.contains("turn-9 "), "{without_history}");
-    let short = fitted(4_500);
-    assert!(!short.contains("for example") && !short.contains("end-0") && short.contains("agent-39"), "{short}");
-    let few = fitted(3_300);
-    assert!(few.contains("- porto (") && !few.contains("- agent-39 ("), "{few}");
+    let less = |bytes: usize| fitted((all.len() - bytes) / BYTES_A_TOKEN);
+    assert!(all.contains("turn-0 ") && all.contains("for example") && all.contains("end-0") && !all.contains("left out"));
+    let without_some = less(1_500);
+    assert!(!without_some.contains("turn-1 ") && without_some.contains("turn-9 ") && without_some.contains("for example"));
+    let without_history = less(10_000);
+    assert!(!without_history.contains("turn-9 ") && without_history.contains("for example"), "{without_history}");
+    let without_examples = less(11_000);
+    assert!(!without_examples.contains("for example") && without_examples.contains("end-0"), "{without_examples}");
+    let short = less(13_000);
+    assert!(!short.contains("end-0") && short.contains("- agent-39 ("), "{short}");
+    let few = less(19_000);
+    assert!(few.contains("- porto (") && !few.contains("- agent-39 (") && !few.contains("left out"), "{few}");
     assert_eq!(few.matches("\n- ").count(), 2 + 32);
-    let cut = fitted(2_700);
+    let cut = less(22_000);
     assert!(cut.contains("begin porto") && cut.contains("r end") && cut.contains(" characters left out …]"), "{cut}");
     assert_eq!(fit(&prompt(), material(), 500).unwrap_err(), TooLong);
 }

@@ -150,7 +150,7 @@ fn agents_that_are_not_there() {
 #[test]
 fn tools() {
     let choice = |params: Value| ToolChoice { tool_name: "echo".into(), params: object(params) };
-    let params = json!({ "text": "a {brace} and a [bracket]", "n": { "deep": [1, 2] } });
+    let params = json!({ "text": "a {brace} and a [bracket], \"LOCAL\"\n", "sentences": 2 });
     each(&tool_choice(), json!({ "tool_name": "echo", "params": params }), &[], choice(params.clone()));
     each(&tool_choice(), json!({ "tool_name": "echo" }), &[], choice(json!({})));
 }

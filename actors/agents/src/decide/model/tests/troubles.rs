@@ -22,6 +22,7 @@ fn every_trouble<D: Decision + Sync>(asked: &D, good: Value, two: &str) {
     unclear(says("[]"));
     unclear(says("{\"a\": 1}"));
     unclear(says(&text[..text.len() - 1]));
+    unclear(says(format!("{text}\nOr rather: {}", &text[..text.len() / 2])));
     unclear(says("{".repeat(1_000)));
     unclear(says(format!("{{\"a\":{}", "[".repeat(10_000))));
     unclear(says(two));
