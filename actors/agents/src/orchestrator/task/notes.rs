@@ -1,6 +1,7 @@
 //! What a run must not forget, beside its tasks: answers that came before it had any, and what its steps came to.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{Failure, RawObject};
 use callboard_runtime::{JournalError, NoteError, Notes};
@@ -23,16 +24,24 @@ pub(super) struct RunNotes {
     notes: Arc<dyn Notes>,
     space: Arc<str>,
     run: RunId,
+    /// Something is kept, as far as is known here.
+    any: Arc<AtomicBool>,
 }
 
 impl RunNotes {
     pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, run: RunId) -> Self {
-        Self { notes, space: format!("run/{agent}").into(), run }
+        Self { notes, space: format!("run/{agent}").into(), run, any: Arc::default() }
+    }
+
+    /// Others may have kept something.
+    pub(super) fn may_be_there(&self) {
+        self.any.store(true, Relaxed);
     }
 
     /// What is kept under a name.
     pub(super) async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         let note = self.notes.get(&self.space, self.run.as_str()).await?;
+        self.any.fetch_or(note.is_some(), Relaxed);
         Ok(note.and_then(|note| note.body.read(name)))
     }
 
@@ -56,12 +65,15 @@ impl RunNotes {
 
     /// Forgets all of it: the run has ended.
     pub(super) async fn forget(&self) {
-        if let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await {
+        if self.any.load(Relaxed)
+            && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await
+        {
             tracing::warn!(run = %self.run, %error, "the notes of a run weren't removed");
         }
     }
 
     async fn change(&self, change: impl Fn(&mut RawObject)) -> Result<(), Failure> {
+        self.may_be_there();
         for _ in 0..TRIES_MAX {
             let there = self.notes.get(&self.space, self.run.as_str()).await?;
             let (mut body, version) = there.map_or((RawObject::new(), 0), |note| (note.body, note.version));
