@@ -211,12 +211,17 @@ impl<'a> Building<'a> {
 }
 
 fn command(declared: &CommandDeclaration) -> CommandOptions {
-    CommandOptions {
-        allow: declared.allow.clone(),
-        directory: Some(declared.directory.clone()),
-        within: Duration::from_secs(declared.timeout_s.map_or(30, |s| s.get())),
-        output_bytes_max: declared.output_bytes_max.map_or(65_536, |b| b.get()),
+    let mut options = CommandOptions::new(declared.allow.iter().cloned(), &declared.directory);
+    if let Some(most) = declared.arguments_max {
+        options.arguments_max = most.get();
     }
+    if let Some(seconds) = declared.timeout_s {
+        options.within = Duration::from_secs(seconds.get());
+    }
+    if let Some(most) = declared.output_bytes_max {
+        options.output_bytes_max = most.get();
+    }
+    options
 }
 
 /// The node's runner, where there are orchestrators.
@@ -251,7 +256,9 @@ impl Node {
         for declared in &topology.agents {
             let Some(orchestrated) = self.cast.orchestrated(declared.id()) else { continue };
             let reached = self.listeners.iter().find_map(|open| open.reached(declared.id()));
-            orchestrated.known.listens(reached.as_ref().map(|(url, _)| url.as_str()));
+            let (url, is_local) =
+                reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
+            orchestrated.known.listens(url, is_local);
         }
     }
 }
