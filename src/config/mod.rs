@@ -6,12 +6,14 @@
 
 mod a2a;
 mod agent;
+mod bidirectional;
 mod check;
 mod decode;
 mod error;
 mod file;
 mod listener;
 mod magictunnel;
+mod orchestrator;
 mod problem;
 mod routing;
 mod server;
@@ -26,6 +28,7 @@ mod upstream;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use callboard_agents::plan::Registry;
@@ -36,8 +39,14 @@ pub use a2a::{
     WebUrl,
 };
 pub use agent::AgentDeclaration;
+pub use bidirectional::{
+    BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT, CLAUDE_KEY_VARIABLES,
+    CLAUDE_MODEL_DEFAULT, ModeDeclaration,
+};
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
+pub(crate) use orchestrator::EXECUTE_COMMAND;
+pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
@@ -69,6 +78,8 @@ pub struct Topology {
     pub routing: RoutingDeclaration,
     /// Where the node keeps what must last; `None` where the file doesn't say.
     pub store: Option<StoreDeclaration>,
+    /// How a person talks to its agent, where it is a bidirectional agent's file.
+    pub mode: Option<ModeDeclaration>,
     /// The clinics that an orchestrator on this node may ask.
     pub registry: Registry,
     /// What is written, to see what changes.
@@ -132,6 +143,26 @@ impl Topology {
     pub(crate) fn ids(&self) -> Vec<&str> {
         let agents = self.agents.iter().map(AgentDeclaration::id);
         agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
+    }
+
+    /// The orchestrator of that id.
+    pub fn orchestrator(&self, id: &str) -> Option<&OrchestratorDeclaration> {
+        self.agents.iter().find_map(|agent| match agent {
+            AgentDeclaration::Orchestrator(declared) if declared.id == id => Some(&**declared),
+            _ => None,
+        })
+    }
+
+    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
+    pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
+        let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
+        let mut listener = declared.cloned().unwrap_or_else(|| Listener::a2a(bind));
+        if listener.bind != bind {
+            // Not where others reach the declared one; nobody reaches the address of all of them.
+            let here = format!("http://localhost:{}", bind.port());
+            listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
+        }
+        Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }
 
     /// The highest class of what these ids' messages and replies may hold.
@@ -205,6 +236,7 @@ impl Topology {
             policy: sections.policy.value,
             routing: sections.routing.value,
             store: sections.store.map(|entry| entry.value),
+            mode: sections.mode,
             registry,
             prints,
         }

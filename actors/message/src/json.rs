@@ -5,13 +5,29 @@ use std::borrow::Cow;
 use std::iter;
 use std::sync::LazyLock;
 
+use memchr::{memchr, memchr2};
 use serde::Deserialize;
 use serde::de::value::{BorrowedStrDeserializer, Error, MapDeserializer};
 use serde_json::value::RawValue;
 
-/// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Eight at a time.
+/// How many bytes in a row stand for themselves in a string: no quote, backslash or control character. Blocks of 32 first, which
+/// the compiler compares many bytes at a time, then eight at a time.
 #[inline]
 pub fn plain(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
+    let is_plain = |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
+    let at = blocks.iter().take_while(is_plain).count() * BLOCK_BYTES;
+    at + plain_by_words(bytes.get(at..).unwrap_or_default())
+}
+
+const BLOCK_BYTES: usize = 32;
+
+const fn is_special(byte: u8) -> bool {
+    (byte < 0x20) | (byte == b'"') | (byte == b'\\')
+}
+
+#[inline]
+fn plain_by_words(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES * 0x80;
     // Sets the high bit of each byte under `n`; a bit above the lowest that is set may be wrong.
@@ -25,8 +41,7 @@ pub fn plain(bytes: &[u8]) -> usize {
             return nth * 8 + special.trailing_zeros() as usize / 8;
         }
     }
-    let special = rest.iter().position(|byte| matches!(byte, 0..0x20 | b'"' | b'\\'));
-    words.len() * 8 + special.unwrap_or(rest.len())
+    words.len() * 8 + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
 }
 
 /// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
@@ -106,10 +121,10 @@ fn is_json(json: &str) -> bool {
 /// A string, borrowed where it has no escapes; `None` where `raw` is none.
 pub fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if plain(inner.as_bytes()) == inner.len() {
-        return Some(Cow::Borrowed(inner));
+    match memchr(b'\\', inner.as_bytes()) {
+        None => Some(Cow::Borrowed(inner)),
+        Some(_) => serde_json::from_str(raw.get()).ok().map(Cow::Owned),
     }
-    serde_json::from_str(raw.get()).ok().map(Cow::Owned)
 }
 
 /// The members of an object, or the entries of a list, in order; what they hold isn't read.
@@ -139,13 +154,14 @@ impl<'a> Walk<'a> {
 
     /// The next value, past what stands before it.
     fn value(&mut self) -> Option<&'a RawValue> {
-        let begins = self.at + self.rest().iter().position(|byte| !b" \t\r\n,:".contains(byte))?;
+        let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+        let begins = self.at + self.rest().iter().position(|byte| !is_between(byte))?;
         self.at = begins;
         match self.rest().first()? {
             b']' | b'}' => return None,
             b'"' => self.string()?,
             b'{' | b'[' => self.container()?,
-            _ => self.at += self.rest().iter().position(|byte| b" \t\r\n,:]}".contains(byte))?,
+            _ => self.at += self.rest().iter().position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?,
         }
         self.json.get(begins..self.at).map(raw_ref)
     }
@@ -154,15 +170,15 @@ impl<'a> Walk<'a> {
     fn string(&mut self) -> Option<()> {
         self.at += 1;
         loop {
-            self.at += plain(self.rest());
-            match self.rest().first()? {
-                b'"' => break,
-                // A backslash and what it escapes.
-                _ => self.at += 2,
+            let rest = self.rest();
+            let at = memchr2(b'"', b'\\', rest)?;
+            if rest.get(at) == Some(&b'"') {
+                self.at += at + 1;
+                return Some(());
             }
+            // A backslash and what it escapes.
+            self.at += at + 2;
         }
-        self.at += 1;
-        Some(())
     }
 
     /// Past an object or a list that begins here.
@@ -199,10 +215,10 @@ mod tests {
     fn plain_bytes_are_counted_exactly() {
         for filler in [b'a', 0x20, 0x21, 0x23, 0x5B, 0x5D, 0x7F, 0x80, 0xFF] {
             for byte in 0..=u8::MAX {
-                for at in 0..20 {
-                    let mut bytes = [filler; 20];
+                for at in 0..75 {
+                    let mut bytes = [filler; 75];
                     bytes[at] = byte;
-                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' { at } else { 20 };
+                    let expected = if byte < 0x20 || byte == b'"' || byte == b'\\' { at } else { 75 };
                     assert_eq!(plain(&bytes), expected, "{byte:#x} at {at} among {filler:#x}");
                 }
             }

@@ -168,7 +168,9 @@ impl Wire for TaskState {
 
     fn write(&self, out: &mut Writer<'_>) {
         let name = STATES.iter().find(|(state, _)| state == self).map_or("UNSPECIFIED", |(_, name)| name);
-        out.json(&format!("\"TASK_STATE_{name}\""));
+        for part in ["\"TASK_STATE_", name, "\""] {
+            out.json(part);
+        }
     }
 }
 
