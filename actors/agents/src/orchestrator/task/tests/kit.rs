@@ -88,9 +88,7 @@ pub(super) fn decided(outcome: Value) -> Value {
 
 /// A plan of steps: id, what to do, needs.
 pub(super) fn steps(steps: &[(&str, &str, &[&str])]) -> Value {
-    let step = |(id, text, needs): &(&str, &str, &[&str])| {
-        json!({ "id": id, "input_message": text, "metadata": { "depends_on": needs } })
-    };
+    let step = |(id, text, needs): &(&str, &str, &[&str])| json!({ "id": id, "input_message": text, "metadata": { "depends_on": needs } });
     decided(json!({ "steps": steps.iter().map(step).collect::<Vec<_>>() }))
 }
 
@@ -206,12 +204,8 @@ impl Kit {
         let notes = system.store().notes.clone();
         let known = KnownOptions { id: ID.into(), name: "Orchestrator".into(), allow: Vec::new() };
         let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known).await.unwrap();
-        let deps = ToolDeps {
-            deciders: deciders.clone(),
-            known: known.clone(),
-            system_prompt: String::new(),
-            command: None,
-        };
+        let deps =
+            ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: None };
         let memory = Memory::new(notes, ID, DataClass::Personal);
         let ending = CancellationToken::new();
         let mut options = TaskOptions {
@@ -286,10 +280,9 @@ impl Kit {
                     questions.push((key, form.message()));
                     match answer {
                         Some(answer) => pending.answer(Answer::Elicit(answer)),
-                        None => pending.refuse(Failure::new(
-                            callboard_message::FailureKind::NobodyToAsk,
-                            "nobody to ask",
-                        )),
+                        None => {
+                            pending.refuse(Failure::new(callboard_message::FailureKind::NobodyToAsk, "nobody to ask"))
+                        }
                     }
                 }
                 _ => {}

@@ -30,7 +30,10 @@ fn steps_in_order() {
             kit.peer("tide", [Act::Say("at 7:00")]);
             let sum = kit.peer("sum", [Act::Say("go at 6:30")]);
             let heard = kit.hear(said("plan my day", "k", "c"), &nobody).await;
-            assert_eq!((heard.text(), heard.artifacts.clone()), ("all together".into(), vec!["final_answer".to_owned()]));
+            assert_eq!(
+                (heard.text(), heard.artifacts.clone()),
+                ("all together".into(), vec!["final_answer".to_owned()])
+            );
             assert_eq!(
                 sum.lock().unwrap()[0].texts(),
                 "plan it\n\nResults of earlier steps:\n- sun: at 6:00\n- tide: at 7:00"
@@ -209,7 +212,11 @@ fn cancelled() {
             let a = kit.peer("a", [Act::Hang]);
             kit.peer("b", [Act::Say("y")]);
             let call = kit.agent.call(said("both", "k", "")).start();
-            let hangs = async { while a.lock().unwrap().is_empty() { tokio::task::yield_now().await } };
+            let hangs = async {
+                while a.lock().unwrap().is_empty() {
+                    tokio::task::yield_now().await
+                }
+            };
             let mut call = call;
             tokio::select! { () = hangs => {}, () = async { while call.next().await.is_some() {} } => panic!("ended") }
             drop(call);

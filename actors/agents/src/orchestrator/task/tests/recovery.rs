@@ -153,8 +153,7 @@ fn budgets() {
             assert_eq!(kit.say("go", &nobody).await.failure().kind, FailureKind::Unavailable);
             assert_eq!(one.lock().unwrap().len(), TRIES_MAX as usize);
             // The third in a row, and not the fourth, which is over the budget.
-            let classes: Vec<Value> =
-                kit.asked("decide_recovery").iter().map(|asked| asked["class"].clone()).collect();
+            let classes: Vec<Value> = kit.asked("decide_recovery").iter().map(|asked| asked["class"].clone()).collect();
             assert_eq!(classes, ["TransientNetwork", "TransientNetwork", "AgentUnavailable"]);
 
             for kind in [FailureKind::Rejected, FailureKind::Blocked] {

@@ -58,7 +58,8 @@ fn fallbacks() {
 /// Goal: a plan that isn't one falls back to one step (T-B9). Method: six steps, an extra key, a circle.
 #[test]
 fn plans_that_are_none() {
-    let step = |id: &str, needs: &[&str]| json!({ "id": id, "input_message": "x", "metadata": { "depends_on": needs } });
+    let step =
+        |id: &str, needs: &[&str]| json!({ "id": id, "input_message": "x", "metadata": { "depends_on": needs } });
     let six: Vec<Value> = (0..6).map(|nth| step(&format!("s{nth}"), &[])).collect();
     let mut extra = step("a", &[]);
     extra["note"] = json!("more");
