@@ -20,6 +20,7 @@ pub mod clinics;
 pub mod config;
 mod examples;
 mod node;
+mod repl;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};

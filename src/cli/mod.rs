@@ -11,6 +11,7 @@ mod demo;
 mod directory;
 mod keys;
 mod mcp;
+pub(crate) use mcp::{Field, Filled, printable, told};
 mod orderly;
 mod place;
 mod serve;

@@ -39,6 +39,7 @@ pub use agent::AgentDeclaration;
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
+pub(crate) use problem::closest;
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
 pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
