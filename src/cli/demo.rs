@@ -1,5 +1,6 @@
 //! `callboard demo`: the main job, from nothing.
 
+mod agents;
 mod hmcp;
 
 use callboard_agents::orchestrator::Status;
@@ -22,6 +23,8 @@ pub(super) struct DemoArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Demonstration {
+    /// Three agents as processes of their own find one another, and one asks another for what it can't do itself.
+    Agents,
     /// Two agents of HMCP as processes of their own: clinical data without a patient, the patient's identifier, the data
     /// written; and an attack that is blocked.
     Hmcp(hmcp::HmcpArguments),
@@ -31,6 +34,7 @@ enum Demonstration {
 pub(super) fn run(arguments: &DemoArguments) -> u8 {
     match &arguments.what {
         None => orderly::run(demo()),
+        Some(Demonstration::Agents) => orderly::run(agents::demo()),
         Some(Demonstration::Hmcp(arguments)) => orderly::run(hmcp::demo(arguments.transport)),
     }
 }

@@ -9,11 +9,14 @@ mod clock;
 mod connect;
 mod demo;
 mod directory;
+mod eval;
 mod keys;
 mod mcp;
 pub(crate) use mcp::{Field, Filled, printable, told};
 mod orderly;
 mod place;
+mod repl;
+mod send;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
@@ -59,6 +62,13 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Ask the clinics a question. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed.
     Ask(AskArguments),
+    /// Talk to an agent at a terminal or through a pipe: the one of a file, one elsewhere, or one of its own.
+    Repl(repl::ReplArguments),
+    /// Say one thing to an agent, print what it answers and end. Exit code: 0 answered, 2 usage, 3 blocked, 4 failed, 5 it asks.
+    Send(send::SendArguments),
+    /// Measure how well decisions are made.
+    #[command(subcommand)]
+    Eval(eval::EvalCommand),
     /// Start what a topology file declares, until interrupted.
     Serve(ServeArguments),
     /// Find everything that is wrong with a topology file. Exit code: 0 nothing, or warnings only, 2 errors.
@@ -186,6 +196,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
     ExitCode::from(match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
+        Command::Repl(arguments) => repl::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Eval(command) => eval::run(&command),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::A2a(command) => a2a::run(&command),

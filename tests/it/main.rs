@@ -9,12 +9,22 @@ mod a2a_matrix;
 mod a2a;
 // Tasks over A2A outlive the process that they were begun in.
 mod a2a_restart;
+// The agents that an orchestrator knows: learned, exchanged, and what hostile teachers can't make it do.
+mod agent_directory;
+// One request through everything: clarified, planned, recovered, confirmed, and over a kill.
+mod agent_story;
+// The orchestrator behind A2A: what is on the wire.
+mod agent_wire;
 // `callboard ask`: what is printed where, and the exit codes.
 mod ask;
 // `callboard check`: every mistake of a topology, with its place.
 mod check;
 // `callboard demo`: the main job from nothing, and nothing left of it, however it ends.
 mod demo;
+// `callboard demo agents`: three agents, each step as it has to be.
+mod demo_agents;
+// `callboard eval routing`: its report, and how good the rules have to be.
+mod eval;
 // What must last: a node's store after a kill, the commands beside it, and one node a file.
 mod journal;
 // `callboard keys`: shown once, revoked for good.
@@ -39,6 +49,8 @@ mod output;
 mod questions;
 // Another topology while a node runs: what changed is replaced, nothing else is touched.
 mod reload;
+// `callboard repl`: exact lines at a terminal and through a pipe.
+mod repl;
 // Nothing of what clinics answer is kept or logged.
 mod residency;
 // `callboard serve`: start, restart, drain, and mistakes in files.

@@ -1,6 +1,7 @@
+use std::any::TypeId;
 use std::future::Future;
 
-use callboard_message::{Message, Named};
+use callboard_message::{Message, MessageSpec, Named};
 
 use crate::cx::Cx;
 use crate::ids::AgentId;
@@ -72,11 +73,12 @@ pub trait ConcurrentHandler<M: Message>: Agent {
 /// The handlers of one agent type.
 pub struct Handlers<A: Agent> {
     pub(crate) ops: Vec<Box<dyn Op<A>>>,
+    repeatable: Vec<TypeId>,
 }
 
 impl<A: Agent> Handlers<A> {
     pub(crate) fn collect() -> Self {
-        let mut handlers = Self { ops: Vec::new() };
+        let mut handlers = Self { ops: Vec::new(), repeatable: Vec::new() };
         A::handlers(&mut handlers);
         handlers
     }
@@ -113,6 +115,26 @@ impl<A: Agent> Handlers<A> {
         A: ConcurrentHandler<Named>,
     {
         self.concurrent::<Named>(in_flight_max)
+    }
+
+    /// Doing `M` twice does no harm, beyond what the message says of itself: [`crate::AgentRef::specs`] shows it
+    /// (`idempotentHint`), and whoever holds a task of it may begin it again after a crash.
+    pub fn repeatable<M: Message>(&mut self) -> &mut Self {
+        self.repeatable.push(TypeId::of::<M>());
+        self
+    }
+
+    /// What is handled, in words and schemas.
+    pub(crate) fn specs(&self) -> Vec<MessageSpec> {
+        let spec = |op: &Box<dyn Op<A>>| {
+            let mut spec = op.spec()?;
+            if self.repeatable.contains(&op.message()) {
+                let hints = spec.more.object("annotations").unwrap_or_default();
+                spec.more.set("annotations", hints.with("idempotentHint", true));
+            }
+            Some(spec)
+        };
+        self.ops.iter().filter_map(spec).collect()
     }
 
     fn add(&mut self, op: impl Op<A> + 'static) -> &mut Self {

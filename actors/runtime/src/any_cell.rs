@@ -124,7 +124,7 @@ impl<A: Agent> AnyCell for Cell<A> {
     }
 
     fn specs(&self) -> Vec<MessageSpec> {
-        self.kind.handlers.ops.iter().filter_map(|op| op.spec()).collect()
+        self.kind.handlers.specs()
     }
 
     fn ask_named(

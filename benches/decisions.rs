@@ -1,0 +1,3 @@
+//! What deciding costs beside the deciders themselves.
+
+fn main() {}
