@@ -8,12 +8,12 @@ use callboard_message::{Content, DataClass, Failure, FailureKind, Message, Princ
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveOptions, LiveTask, LiveTasks, Run, TaskHost};
 use callboard_runtime::{
     AgentRef, Begun, By, CallMeta, Caller, JournalError, Lease, NewTask, OnRestart, Task, TaskError, TaskFilter,
-    TaskId, TaskStep, Tasks,
+    TaskId, TaskOutcome, TaskStep, Tasks,
 };
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
-use super::answer::asked;
+use super::answer::{asked, result_of};
 use super::print::Screen;
 
 /// How long what was said here is kept.
@@ -159,12 +159,20 @@ impl Desk {
         self.list(TaskFilter::default()).await
     }
 
-    /// The parts of a task.
+    /// The steps of the plan that a task came to, if it did.
     ///
     /// # Errors
     /// The store's.
-    pub(super) async fn parts(&self, of: &TaskId) -> Result<Vec<Arc<Task>>, JournalError> {
-        self.list(TaskFilter { parent: Some(of.clone()), ..TaskFilter::default() }).await
+    pub(super) async fn parts(&self, of: &Task) -> Result<Vec<Arc<Task>>, JournalError> {
+        let reply = match &of.outcome {
+            Some(TaskOutcome::Reply(reply)) => result_of(reply),
+            _ => return Ok(Vec::new()),
+        };
+        let run = reply.0.object("structuredContent").and_then(|value| value.text("run"));
+        match run.and_then(|run| TaskId::new(run).ok()) {
+            Some(run) => self.list(TaskFilter { parent: Some(run), ..TaskFilter::default() }).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn list(&self, filter: TaskFilter) -> Result<Vec<Arc<Task>>, JournalError> {
