@@ -24,4 +24,4 @@ mod repl;
 mod telemetry;
 
 pub use clinics::{Clinics, ClinicsError};
-pub use node::{Listening, Node, NodeError, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
+pub use node::{Listening, Node, NodeError, Orchestrated, RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};

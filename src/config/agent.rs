@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;
 use super::file::Entry;
+use super::orchestrator::OrchestratorDeclaration;
 use super::problem::{Problems, did_you_mean};
 use super::tree::{Tree, Value};
 
@@ -30,9 +31,11 @@ pub enum AgentDeclaration {
     PatientData(PatientDataConfig),
     /// An agent elsewhere that speaks A2A.
     A2a(Box<RemoteDeclaration>),
+    /// Takes any request to its answer.
+    Orchestrator(Box<OrchestratorDeclaration>),
 }
 
-const KINDS: [&str; 6] = ["clinic", "model", "models", "emr_writeback", "patient_data", "a2a"];
+const KINDS: [&str; 7] = ["clinic", "model", "models", "emr_writeback", "patient_data", "a2a", "orchestrator"];
 const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
 const WHAT: &str = "[[agent]]";
 
@@ -45,6 +48,7 @@ impl AgentDeclaration {
             Self::EmrWriteback(emr) => &emr.id,
             Self::PatientData(patients) => &patients.id,
             Self::A2a(remote) => &remote.id,
+            Self::Orchestrator(orchestrator) => &orchestrator.id,
         }
     }
 
@@ -55,6 +59,7 @@ impl AgentDeclaration {
             // Whatever somebody asks a model.
             Self::Model(..) | Self::Models(..) => DataClass::Personal,
             Self::A2a(remote) => remote.class,
+            Self::Orchestrator(orchestrator) => orchestrator.class,
         }
     }
 
@@ -73,6 +78,7 @@ impl AgentDeclaration {
         match self {
             Self::Clinic(clinic) => clinic.seed = folder.join(&clinic.seed),
             Self::A2a(remote) => remote.resolve(folder),
+            Self::Orchestrator(orchestrator) => orchestrator.resolve(folder),
             _ => {}
         }
     }
@@ -90,6 +96,8 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<
         "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
         "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
         "a2a" => decode(&mut tree, "an A2A agent", problems).map(|remote| AgentDeclaration::A2a(Box::new(remote))),
+        "orchestrator" => decode(&mut tree, "an orchestrator", problems)
+            .map(|declared| AgentDeclaration::Orchestrator(Box::new(declared))),
         "models" => {
             let id = id(&mut tree, problems)?;
             let models = without_id(&mut tree, |tree| decode::<ModelsConfig>(tree, "a choice of models", problems));

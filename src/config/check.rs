@@ -10,7 +10,8 @@ use callboard_rpc::{AllowedHosts, AllowedOrigins};
 
 use super::agent::AgentDeclaration;
 use super::file::{Entry, Sections};
-use super::listener::{Listener, Speaks};
+use super::listener::{Listener, Speaks, clash, fits_into_a_path};
+use super::orchestrator;
 use super::problem::{Problems, did_you_mean};
 use super::store;
 use super::tree::Tree;
@@ -42,6 +43,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     checking.choices();
     checking.remotes();
     checking.routing();
+    orchestrator::check(sections, &checking.agents, &checking.unread, checking.problems);
     checking.listeners();
     // A name that leads nowhere would make a second mistake of what it was to lead to.
     if !checking.problems.has_errors() {
@@ -349,6 +351,7 @@ impl<'a> Checking<'a, '_, '_> {
                 reached.extend(entry.value.members.iter().map(String::as_str));
             }
         }
+        reached.extend(orchestrator::led_to(sections));
         let routing = &sections.routing.value;
         reached.extend(routing.sampling.order.iter().filter_map(|answerer| match answerer {
             Answerer::Server(id) | Answerer::Model(id) => Some(&**id),
@@ -367,21 +370,9 @@ impl<'a> Checking<'a, '_, '_> {
 }
 
 /// Where an item of a list stands.
-fn item_place(tree: &Tree, key: &str, at: usize) -> Option<Range<usize>> {
+pub(super) fn item_place(tree: &Tree, key: &str, at: usize) -> Option<Range<usize>> {
     let item = tree.get(key).and_then(|list| list.items().get(at));
     item.map_or_else(|| place(tree, &[key]), |item| Some(item.span.clone()))
-}
-
-/// Whether two listeners can't both have their address.
-fn clash(one: SocketAddr, other: SocketAddr) -> bool {
-    let same_machine = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && same_machine
-}
-
-/// Whether an id can be a part of a URL's path.
-fn fits_into_a_path(id: &str) -> bool {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !id.is_empty() && !id.chars().all(|c| c == '.') && id.chars().all(is_fine)
 }
 
 fn registry(sections: &Sections, problems: &mut Problems<'_>) -> Option<Registry> {

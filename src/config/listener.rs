@@ -70,6 +70,10 @@ pub struct Listener {
     /// Their picture, in A2A's cards.
     #[serde(default)]
     pub icon_url: Option<WebUrl>,
+    /// Whether anybody who reaches it may use it, also from beyond this machine. Not a key of the file: it comes of another
+    /// document's words.
+    #[serde(skip)]
+    pub open: bool,
 }
 
 /// A transport that isn't MCP's any more, or never was.
@@ -83,6 +87,33 @@ pub enum CompatTransport {
 }
 
 impl Listener {
+    /// One of A2A at `bind`, all else by default.
+    pub(super) fn a2a(bind: SocketAddr) -> Self {
+        Self {
+            protocol: Protocol::A2a,
+            dialect: None,
+            bind,
+            agent: None,
+            agents: Vec::new(),
+            trust: Trust::default(),
+            keys: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            compat: Vec::new(),
+            body_bytes_max: None,
+            call_deadline_s: None,
+            public_url: None,
+            push_allow: Vec::new(),
+            signing_key: None,
+            extended_card: None,
+            provider: None,
+            version: None,
+            documentation_url: None,
+            icon_url: None,
+            open: false,
+        }
+    }
+
     /// What is spoken there.
     pub fn speaks(&self) -> Speaks {
         match (self.protocol, self.dialect) {
@@ -133,7 +164,7 @@ impl Listener {
         let is_loopback = self.bind.ip().is_loopback();
         if self.trust == Trust::LoopbackOperator && !is_loopback {
             wrong.push(("bind", "this is not a loopback address: peers there can't be the operator"));
-        } else if speaks != Speaks::Bare && self.keys.is_none() && !is_loopback {
+        } else if speaks != Speaks::Bare && self.keys.is_none() && !is_loopback && !self.open {
             wrong.push(("bind", "this is not a loopback address: keys are needed to listen there"));
         }
         wrong
@@ -222,4 +253,16 @@ pub enum Trust {
     Anonymous,
     /// The local operator: for development, on loopback addresses only.
     LoopbackOperator,
+}
+
+/// Whether two listeners can't both have their address.
+pub(super) fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_machine = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && same_machine
+}
+
+/// Whether an id can be a part of a URL's path.
+pub(super) fn fits_into_a_path(id: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !id.is_empty() && !id.chars().all(|c| c == '.') && id.chars().all(is_fine)
 }

@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod listener;
 mod magictunnel;
+mod orchestrator;
 mod problem;
 mod routing;
 mod server;
@@ -26,6 +27,7 @@ mod upstream;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use callboard_agents::plan::Registry;
@@ -38,6 +40,8 @@ pub use a2a::{
 pub use agent::AgentDeclaration;
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
+pub(crate) use orchestrator::EXECUTE_COMMAND;
+pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
 pub(crate) use problem::closest;
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
@@ -133,6 +137,26 @@ impl Topology {
     pub(crate) fn ids(&self) -> Vec<&str> {
         let agents = self.agents.iter().map(AgentDeclaration::id);
         agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
+    }
+
+    /// The orchestrator of that id.
+    pub fn orchestrator(&self, id: &str) -> Option<&OrchestratorDeclaration> {
+        self.agents.iter().find_map(|agent| match agent {
+            AgentDeclaration::Orchestrator(declared) if declared.id == id => Some(&**declared),
+            _ => None,
+        })
+    }
+
+    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
+    pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
+        let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
+        let mut listener = declared.cloned().unwrap_or_else(|| Listener::a2a(bind));
+        if listener.bind != bind {
+            // Not where others reach the declared one; nobody reaches the address of all of them.
+            let here = format!("http://localhost:{}", bind.port());
+            listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
+        }
+        Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }
 
     /// The highest class of what these ids' messages and replies may hold.

@@ -12,11 +12,15 @@ use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::{AgentId, AgentRef, Answering, System};
+use tokio_util::sync::CancellationToken;
 
 use super::NodeError;
 use super::answering::Current;
+use super::orchestrator::{Building, Orchestrated};
 use super::remote::{self, Inboxes};
-use crate::config::{AgentDeclaration, RemoteDeclaration, ServerDeclaration, Topology, UpstreamDeclaration};
+use crate::config::{
+    AgentDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology, UpstreamDeclaration,
+};
 
 /// How long servers elsewhere may take to end, children of this process above all.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -32,6 +36,8 @@ pub(super) struct Running {
     /// Which of its tools are shown.
     filter: Filter,
     is_bundle: bool,
+    /// Where it is an orchestrator: it, and those that it works with.
+    orchestrated: Option<Box<(Orchestrated, Vec<AgentId>)>>,
 }
 
 /// What an agent has elsewhere, which ends after it.
@@ -39,12 +45,14 @@ pub(super) struct Running {
 enum Farewell {
     Bridge(Bridge),
     A2a(RemoteA2a),
+    /// Agents that are there for it alone.
+    Helpers(Vec<AgentRef>),
 }
 
 impl Running {
     /// An agent that stands for others of this node.
     pub(super) fn bundle(agent: AgentRef) -> Self {
-        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true }
+        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true, orchestrated: None }
     }
 
     pub(super) fn is_bundle(&self) -> bool {
@@ -58,6 +66,8 @@ pub(super) struct Cast {
     state: PathBuf,
     answering: Arc<dyn Answering>,
     inboxes: Inboxes,
+    /// Fires when the node ends.
+    ending: CancellationToken,
     running: HashMap<String, Running>,
     /// Virtual servers, by id.
     bundles: HashMap<String, Bundled>,
@@ -80,10 +90,10 @@ pub(super) struct Planned {
 
 impl Cast {
     /// `answering` is asked by whoever stands for servers elsewhere.
-    pub(super) fn new(system: System, state: &Path, answering: Current) -> Self {
+    pub(super) fn new(system: System, state: &Path, answering: Current, ending: CancellationToken) -> Self {
         let (running, bundles) = (HashMap::new(), HashMap::new());
         let (state, answering) = (state.to_owned(), Arc::new(answering));
-        Self { system, state, answering, inboxes: Inboxes::default(), running, bundles }
+        Self { system, state, answering, inboxes: Inboxes::default(), ending, running, bundles }
     }
 
     /// Starts what isn't there as the topology wants it. Nobody finds the new ones yet.
@@ -103,14 +113,17 @@ impl Cast {
 
     async fn start(&self, topology: &Topology, planned: &mut Planned) -> Result<(), NodeError> {
         let print = |id: &str| topology.prints.agents.get(id).copied().unwrap_or_default();
+        let mut orchestrators = Vec::new();
         for declared in &topology.agents {
             let id = declared.id();
             match (self.unchanged(id, print(id)), declared) {
+                (_, AgentDeclaration::Orchestrator(orchestrator)) => orchestrators.push(&**orchestrator),
                 (Some(running), _) => drop(planned.running.insert(id.to_owned(), running)),
                 (None, AgentDeclaration::A2a(remote)) => planned.add(id, self.remote(remote, print(id))?),
                 (None, _) => {
-                    let agent = self.agent(declared, topology).await?;
-                    planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
+                    if let Some(agent) = self.agent(declared, topology).await? {
+                        planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
+                    }
                 }
             }
         }
@@ -121,18 +134,71 @@ impl Cast {
                 None => planned.add(id, self.upstream(declared, print(id))?),
             }
         }
+        // Each after those that it works with; none works with itself.
+        let waits = |one: &OrchestratorDeclaration, left: &[&OrchestratorDeclaration]| {
+            one.needs().any(|id| left.iter().any(|other| other.id == id))
+        };
+        while let Some(at) = orchestrators.iter().position(|one| !waits(one, &orchestrators)) {
+            let declared = orchestrators.remove(at);
+            self.orchestrator(declared, print(&declared.id), planned).await?;
+        }
         Ok(())
+    }
+
+    async fn orchestrator(
+        &self,
+        declared: &OrchestratorDeclaration,
+        print: u64,
+        planned: &mut Planned,
+    ) -> Result<(), NodeError> {
+        let id = &*declared.id;
+        let needs: Vec<_> = declared.needs().filter_map(|id| Some(planned.running.get(id)?.agent.id())).collect();
+        let before = self.unchanged(id, print);
+        if let Some(same) = before.filter(|running| running.orchestrated.as_ref().is_some_and(|o| o.1 == needs)) {
+            planned.running.insert(id.to_owned(), same);
+            return Ok(());
+        }
+        let (mut shown, mut bundles) = (HashMap::new(), Vec::new());
+        for need in declared.needs() {
+            let Some(running) = planned.running.get(need) else { continue };
+            let agent = running.agent.clone();
+            let agent = if running.filter == Filter::default() {
+                agent
+            } else {
+                let member = BundleMember::new(need, agent).filtered(running.filter.clone());
+                let options = BundleOptions { prefix: Prefix::Never, ..BundleOptions::default() };
+                let bundle = Bundle::with([member], options)?.spawn(&self.system, need);
+                bundles.push(bundle.clone());
+                bundle
+            };
+            shown.insert(need, agent);
+        }
+        let building = Building::new(&self.system, declared, &self.ending);
+        let built = building
+            .build(|id| shown.get(id).cloned())
+            .await
+            .inspect_err(|_| bundles.iter().for_each(AgentRef::stop))?;
+        let agent = built.orchestrated.agent.clone();
+        let farewell = Some(Farewell::Helpers(built.helpers.into_iter().chain(bundles).collect()));
+        let orchestrated = Some(Box::new((built.orchestrated, needs)));
+        planned.add(id, Running { print, farewell, is_bundle: false, orchestrated, ..Running::bundle(agent) });
+        Ok(())
+    }
+
+    /// The orchestrator of that id.
+    pub(super) fn orchestrated(&self, id: &str) -> Option<&Orchestrated> {
+        self.running.get(id)?.orchestrated.as_ref().map(|orchestrated| &orchestrated.0)
     }
 
     fn unchanged(&self, id: &str, print: u64) -> Option<Running> {
         self.running.get(id).filter(|running| running.print == print).cloned()
     }
 
-    async fn agent(&self, declared: &AgentDeclaration, topology: &Topology) -> Result<AgentRef, NodeError> {
-        match declared {
+    async fn agent(&self, declared: &AgentDeclaration, topology: &Topology) -> Result<Option<AgentRef>, NodeError> {
+        let agent = match declared {
             AgentDeclaration::Model(id, config) => {
                 let model = open(id, config)?;
-                Ok(self.system.prepare_with(move || model.clone()).label(id.as_str()).spawn())
+                self.system.prepare_with(move || model.clone()).label(id.as_str()).spawn()
             }
             AgentDeclaration::Models(id, config) => {
                 let member = |member: &String| {
@@ -145,27 +211,29 @@ impl Cast {
                 let members: Result<Vec<_>, NodeError> = config.members.iter().filter_map(member).collect();
                 let models = Models::new(members?, config.fallback);
                 let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
-                Ok(self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn())
+                self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn()
             }
-            AgentDeclaration::A2a(remote) => self.remote(remote, 0).map(|running| running.agent),
+            // They have more to them than an agent.
+            AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) => return Ok(None),
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
                 let agent = agent.map_err(|source| NodeError::Hmcp { id: emr.id.clone(), source })?;
-                Ok(self.system.prepare_with(move || agent.clone()).label(emr.id.as_str()).spawn())
+                self.system.prepare_with(move || agent.clone()).label(emr.id.as_str()).spawn()
             }
             AgentDeclaration::PatientData(patients) => {
                 let agent = PatientData::new(patients);
                 let agent = agent.map_err(|source| NodeError::Hmcp { id: patients.id.clone(), source })?;
-                Ok(self.system.prepare_with(move || agent.clone()).label(patients.id.as_str()).spawn())
+                self.system.prepare_with(move || agent.clone()).label(patients.id.as_str()).spawn()
             }
             AgentDeclaration::Clinic(clinic) => {
                 let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
                 let opened = Clinic::open(config).await;
                 let opened = opened.map_err(|source| NodeError::Clinic { id: clinic.id.clone(), source })?;
-                Ok(self.system.prepare_with(move || opened.clone()).label(clinic.id.as_str()).spawn())
+                self.system.prepare_with(move || opened.clone()).label(clinic.id.as_str()).spawn()
             }
-        }
+        };
+        Ok(Some(agent))
     }
 
     fn upstream(&self, declared: &UpstreamDeclaration, print: u64) -> Result<Running, NodeError> {
@@ -174,14 +242,14 @@ impl Cast {
         let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
         let farewell = Some(Farewell::Bridge(bridge.clone()));
         let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
+        Ok(Running { print, farewell, filter: declared.tools.clone(), is_bundle: false, ..Running::bundle(agent) })
     }
 
     fn remote(&self, declared: &RemoteDeclaration, print: u64) -> Result<Running, NodeError> {
         let remote = remote::open(declared, &self.inboxes)?;
         let farewell = Some(Farewell::A2a(remote.clone()));
         let agent = self.system.prepare_with(move || remote.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { agent, print, farewell, filter: declared.tools.clone(), is_bundle: false })
+        Ok(Running { print, farewell, filter: declared.tools.clone(), is_bundle: false, ..Running::bundle(agent) })
     }
 
     /// Where agents elsewhere push.
@@ -312,6 +380,10 @@ async fn goodbye(elsewhere: Option<Farewell>) {
             None => {}
             Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
             Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
+            Some(Farewell::Helpers(helpers)) => {
+                helpers.iter().for_each(AgentRef::stop);
+                futures::future::join_all(helpers.iter().map(AgentRef::ended)).await;
+            }
         }
     };
     if tokio::time::timeout(GOODBYE, said).await.is_err() {

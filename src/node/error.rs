@@ -46,6 +46,14 @@ pub enum NodeError {
         /// What is wrong with it.
         why: String,
     },
+    /// Correct the `[[agent]]`, or what it names.
+    #[error("orchestrator {id}: {why}")]
+    Orchestrator {
+        /// Whose.
+        id: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// Correct the model, or set its key.
     #[error("model {id}: {source}")]
     Model {
@@ -131,7 +139,7 @@ impl NodeError {
         match self {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
-            Self::Model { .. } | Self::Remote { .. } | Self::Routing(_) => true,
+            Self::Model { .. } | Self::Remote { .. } | Self::Orchestrator { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,

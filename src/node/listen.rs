@@ -36,6 +36,8 @@ pub(super) struct Open {
     handle: ServerHandle,
     behind: Behind,
     addresses: Vec<Listening>,
+    /// As others reach it, where that is another address.
+    public: Option<String>,
 }
 
 enum Behind {
@@ -48,6 +50,18 @@ enum Behind {
 impl Open {
     pub(super) fn addresses(&self) -> &[Listening] {
         &self.addresses
+    }
+
+    /// Where the agent of that id is reached over A2A, and whether that is from this machine alone.
+    pub(super) fn reached(&self, id: &str) -> Option<(String, bool)> {
+        let Behind::A2a(_) = self.behind else { return None };
+        let address = self.socket.local_addr().ok()?;
+        let listening = self.addresses.iter().find(|listening| listening.agent == id)?;
+        let url = match &self.public {
+            Some(public) => listening.url.replacen(&format!("http://{address}"), public, 1),
+            None => listening.url.clone(),
+        };
+        Some((url, address.ip().is_loopback()))
     }
 
     /// Takes no new connections, and ends once what runs has ended, within the drain time.
@@ -106,7 +120,17 @@ impl Node {
     }
 
     pub(super) fn open_on(&self, socket: TcpListener, topology: &Topology, at: usize) -> Result<Open, NodeError> {
-        let listener = declared(topology, at)?;
+        let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
+        self.open_as(socket, topology, declared(topology, at)?, print)
+    }
+
+    fn open_as(
+        &self,
+        socket: TcpListener,
+        topology: &Topology,
+        listener: &Listener,
+        print: u64,
+    ) -> Result<Open, NodeError> {
         let kept = socket.try_clone()?;
         let place = Place { node: self, listener, topology, address: socket.local_addr()? };
         let (serving, behind) = match listener.speaks() {
@@ -124,11 +148,40 @@ impl Node {
                 (a2a::serve_with(socket, all, named, &listening(), more)?, Behind::A2a(front))
             }
         };
-        let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
         let addresses = addresses(&behind, serving.address, listener);
         let handle = serving.server.handle();
         actix_web::rt::spawn(serving.server);
-        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, addresses })
+        let public = listener.public_url.as_ref().map(|url| url.url().as_str().trim_end_matches('/').to_owned());
+        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, addresses, public })
+    }
+
+    /// Opens an A2A listener in front of the agent `id` alone, as the topology's first one of that protocol is declared, if
+    /// there is one, but at `bind`.
+    ///
+    /// # Errors
+    /// See [`NodeError`]; what listens already goes on.
+    pub async fn listen_a2a(
+        &mut self,
+        topology: &Topology,
+        id: &str,
+        bind: SocketAddr,
+    ) -> Result<Listening, NodeError> {
+        let listener = topology.a2a_listener(id, bind);
+        Self::can_serve(&listener)?;
+        let open = self.open_as(self.socket(&listener)?, topology, &listener, 0)?;
+        let listening = open.addresses().first().cloned();
+        self.listeners.push(open);
+        self.tell_where(topology);
+        listening.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() }.into())
+    }
+
+    /// Closes every listener, once what came in there has ended; whether any was open.
+    pub async fn stop_listening(&mut self, topology: &Topology) -> bool {
+        let open = std::mem::take(&mut self.listeners);
+        let was_open = !open.is_empty();
+        self.tell_where(topology);
+        futures::future::join_all(open.into_iter().map(Open::close)).await;
+        was_open
     }
 
     fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
@@ -218,6 +271,7 @@ pub(super) fn entrance(listener: &Listener) -> Result<Entrance, NodeError> {
     let wrong = |why: String| ConfigError::Listener { bind: listener.bind, why };
     let access = match &listener.keys {
         Some(file) => Access::keys(KeyRing::open(file)?),
+        None if listener.open => Access::Anyone,
         None => trust(listener).into(),
     };
     let hosts = listener.hosts.iter().try_fold(AllowedHosts::default(), |hosts, host| hosts.with(host));

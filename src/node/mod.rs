@@ -6,6 +6,8 @@ mod cast;
 mod error;
 mod front;
 mod listen;
+mod orchestrator;
+mod peers;
 mod policy;
 mod reload;
 mod remote;
@@ -27,6 +29,8 @@ use audit::Classes;
 use cast::Cast;
 pub use error::NodeError;
 use listen::Open;
+pub use orchestrator::Orchestrated;
+use orchestrator::Runner;
 use policy::Policies;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
 use store::Undeclared;
@@ -44,6 +48,8 @@ pub struct Node {
     answering: Current,
     listeners: Vec<Open>,
     free_ports: bool,
+    /// Works off what orchestrators plan.
+    runner: Runner,
     /// What must last is kept there; `None`: in memory.
     store: Option<SqlStore>,
     /// The declaration of it.
@@ -83,7 +89,16 @@ impl Node {
                 }
             }
         }
+        node.tell_where(topology);
         Ok(node)
+    }
+
+    /// The same, with every listener closed: see [`Node::listen_a2a`].
+    ///
+    /// # Errors
+    /// See [`NodeError`]; nothing is left running.
+    pub async fn start_embedded(topology: &Topology, state: &Path) -> Result<Self, NodeError> {
+        Self::begin(topology, state, Undeclared::File).await
     }
 
     /// Starts the agents and no listener; without `[store]` nothing outlasts the node. Call it on an actix arbiter.
@@ -109,8 +124,8 @@ impl Node {
                 return Err(error.into());
             }
         };
-        let cast = Cast::new(system.clone(), state, answering.clone());
         let (retiring, ending) = (TaskTracker::new(), CancellationToken::new());
+        let cast = Cast::new(system.clone(), state, answering.clone(), ending.clone());
         let mut node = Self {
             system,
             cast,
@@ -118,6 +133,7 @@ impl Node {
             answering,
             listeners: Vec::new(),
             free_ports: false,
+            runner: Runner::default(),
             store,
             store_print: topology.prints.store,
             classes,
@@ -129,7 +145,10 @@ impl Node {
             Err(error) => Err(error),
         };
         match started {
-            Ok(_) => Ok(node),
+            Ok(_) => {
+                node.runner.start_for(&node.system, topology);
+                Ok(node)
+            }
             Err(error) => {
                 node.shutdown().await;
                 Err(error)
@@ -160,6 +179,7 @@ impl Node {
         self.ending.cancel();
         self.retiring.close();
         futures::future::join_all(self.listeners.drain(..).map(Open::close)).await;
+        self.runner.stop().await;
         let report = self.system.shutdown(SHUTDOWN_DEFAULT).await;
         if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {
             tracing::warn!("what was replaced doesn't end in time");

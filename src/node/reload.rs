@@ -55,6 +55,7 @@ impl Node {
         let mut done = Reloaded { started: planned.fresh.len(), ..Reloaded::default() };
         let old = self.cast.apply(planned, topology).await?;
         done.ended = old.iter().filter(|running| !running.is_bundle()).count();
+        self.runner.start_for(&self.system, topology);
         self.answering.apply(answering);
         self.policy.install(&topology.policy);
         self.classes.iter().for_each(|classes| classes.install(topology));
@@ -75,6 +76,7 @@ impl Node {
             left.bundles.extend(gone.bundle());
             self.retiring.spawn_local(gone.close());
         }
+        self.tell_where(topology);
         self.retire(left, old);
         Ok(done)
     }

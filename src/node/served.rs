@@ -97,6 +97,10 @@ impl Served for A2a {
         let listener = place.listener;
         let mut options = a2a_options(listener, base(place, who)?)?;
         options.info.name = who.name().to_owned();
+        if let Some(orchestrator) = place.topology.orchestrator(who.name()) {
+            options.info.name = orchestrator.name().to_owned();
+            options.info.description = orchestrator.description.clone().unwrap_or(options.info.description);
+        }
         // In the node's store, as far as what is behind it may be on a disk.
         options.tasks.store = place.node.store.as_ref().map(|_| place.node.system.store().clone());
         options.tasks.class = who.class(place.topology);

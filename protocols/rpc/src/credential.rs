@@ -31,6 +31,8 @@ pub enum Trust {
 pub enum Access {
     /// By the connection alone: credentials are refused, for nobody here can tell what they are worth.
     Open(Trust),
+    /// Like [`Trust::Anonymous`], and also beyond this machine: whoever runs it wants anybody who reaches it to use it.
+    Anyone,
     /// By a bearer token (RFC 6750), which every request must have. The first verifier whose kind of token it is decides.
     Bearer(Arc<[Box<dyn BearerVerifier>]>),
 }
@@ -48,6 +50,7 @@ impl Access {
     pub fn principal(&self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
         let verifiers = match self {
             Self::Open(trust) => return trust.principal(credential),
+            Self::Anyone => return Trust::Anonymous.principal(credential),
             Self::Bearer(verifiers) => verifiers,
         };
         let token = bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
@@ -58,7 +61,7 @@ impl Access {
     pub fn may_listen_on(&self, address: IpAddr) -> bool {
         match self {
             Self::Open(_) => address.to_canonical().is_loopback(),
-            Self::Bearer(_) => true,
+            Self::Anyone | Self::Bearer(_) => true,
         }
     }
 }
@@ -79,6 +82,7 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open(trust) => f.debug_tuple("Open").field(trust).finish(),
+            Self::Anyone => f.write_str("Anyone"),
             Self::Bearer(verifiers) => write!(f, "Bearer({} verifiers)", verifiers.len()),
         }
     }
@@ -261,7 +265,7 @@ mod tests {
             for trust in [Trust::Anonymous, Trust::LoopbackOperator] {
                 assert_eq!(Access::from(trust).may_listen_on(address), open);
             }
-            assert!(bearer.may_listen_on(address));
+            assert!(bearer.may_listen_on(address) && Access::Anyone.may_listen_on(address));
         }
     }
 }

@@ -75,7 +75,7 @@ fn interfaces(options: &A2aOptions) -> Vec<AgentInterface> {
 
 /// How to show who one is: by a key, in either header.
 fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityRequirement>) {
-    if matches!(access, Access::Open(_)) {
+    if matches!(access, Access::Open(_) | Access::Anyone) {
         return Default::default();
     }
     let bearer = HTTPAuthSecurityScheme { scheme: "Bearer".to_owned(), ..Default::default() };

@@ -1,0 +1,257 @@
+//! Orchestrators of a node: who decides for them, what they know, and the runner that works their plans off.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_a2a::card::Jwks;
+use callboard_agents::decide::intake::IntakeOptions;
+use callboard_agents::decide::model::{ModelDecider, ModelDeciderOptions};
+use callboard_agents::decide::rules::RulesDecider;
+use callboard_agents::decide::{Decider, Deciders, PersonDecider, Point, Who};
+use callboard_agents::guardrail::Guardrail;
+use callboard_agents::known::{KnownAgents, KnownOptions};
+use callboard_agents::memory::Memory;
+use callboard_agents::orchestrator::task::{
+    CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+};
+use callboard_agents::tools::{CommandOptions, ToolDeps, Toolbox};
+use callboard_message::Failure;
+use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunner};
+use callboard_store::import_directory_once;
+use tokio_util::sync::CancellationToken;
+
+use super::peers::Peers;
+use super::{Node, NodeError};
+use crate::config::{
+    AgentDeclaration, CommandDeclaration, EXECUTE_COMMAND, OrchestratorDeclaration, Structured, Topology,
+};
+
+/// Steps of plans that one node works on at once.
+const STEPS_AT_ONCE_MAX: usize = 256;
+/// What `llm` says where there is no model.
+const NO_MODEL: &str =
+    "no language model is configured: declare one ([[agent]] of the kind \"model\", or [llm]) and name it in `model`";
+
+/// An orchestrator that runs, with what it works with.
+#[derive(Clone)]
+pub struct Orchestrated {
+    /// It.
+    pub agent: AgentRef,
+    /// The agents that it knows.
+    pub known: KnownAgents,
+    /// What it asked of them.
+    pub memory: Memory,
+    /// Its tools.
+    pub toolbox: Toolbox,
+}
+
+/// An orchestrator, and the agents that were started for it alone.
+pub(super) struct Built {
+    pub(super) orchestrated: Orchestrated,
+    pub(super) helpers: Vec<AgentRef>,
+}
+
+/// What an orchestrator is built of.
+pub(super) struct Building<'a> {
+    pub(super) system: &'a System,
+    pub(super) declared: &'a OrchestratorDeclaration,
+    /// Fires when the node ends.
+    pub(super) ending: &'a CancellationToken,
+    helpers: Vec<AgentRef>,
+}
+
+impl<'a> Building<'a> {
+    pub(super) fn new(
+        system: &'a System,
+        declared: &'a OrchestratorDeclaration,
+        ending: &'a CancellationToken,
+    ) -> Self {
+        Self { system, declared, ending, helpers: Vec::new() }
+    }
+
+    /// Builds it of agents that run: `find` gives them by id. Where it can't be, what was started for it is stopped.
+    pub(super) async fn build(mut self, find: impl Fn(&str) -> Option<AgentRef>) -> Result<Built, NodeError> {
+        match self.all(find).await {
+            Ok(orchestrated) => Ok(Built { orchestrated, helpers: self.helpers }),
+            Err(error) => {
+                self.helpers.iter().for_each(AgentRef::stop);
+                Err(error)
+            }
+        }
+    }
+
+    async fn all(&mut self, find: impl Fn(&str) -> Option<AgentRef>) -> Result<Orchestrated, NodeError> {
+        let (system, declared) = (self.system, self.declared);
+        let model = declared.model.as_deref().and_then(|id| Some((id, find(id)?)));
+        let deciders = Arc::new(self.deciders(model)?);
+        let known = self.known().await?;
+        for id in &declared.agents {
+            if let Some(agent) = find(id) {
+                known.declare(id, agent);
+            }
+        }
+        let system_prompt = declared.system_prompt.clone().unwrap_or_default();
+        let deps = ToolDeps {
+            deciders: deciders.clone(),
+            known: known.clone(),
+            system_prompt: system_prompt.clone(),
+            command: declared.command.as_ref().map(command),
+        };
+        let is_on = |tool: &&String| *tool != EXECUTE_COMMAND || declared.command.is_some();
+        let enabled: Vec<_> = declared.tools.iter().filter(is_on).cloned().collect();
+        let toolbox = Toolbox::new(&enabled, deps).map_err(|failure| self.wrong(failure))?;
+        let memory = Memory::new(system.store().notes.clone(), &declared.id, declared.class);
+        let guard = declared.guard.then(|| self.helper("guardrail", Guardrail::default));
+        let share = |declared: Option<f64>, default: f32| declared.map_or(default, |share| share as f32);
+        let options = TaskOptions {
+            id: declared.id.clone(),
+            name: declared.name().to_owned(),
+            description: declared.description.clone().unwrap_or_default(),
+            deciders,
+            intake: IntakeOptions {
+                clarification: declared.clarification,
+                decomposition: declared.decomposition,
+                ..IntakeOptions::default()
+            },
+            confidence_min: share(declared.confidence_min, CONFIDENCE_MIN_DEFAULT),
+            max_risk: share(declared.max_risk, RISK_MAX_DEFAULT),
+            // Checked: finite and not negative.
+            cost_micro_usd_max: declared.cost_usd_max.map(|usd| (usd * 1e6) as u64),
+            tools: toolbox.clone(),
+            known: known.clone(),
+            memory: memory.clone(),
+            guard,
+            system_prompt,
+            class: declared.class,
+            task_ttl: TASK_TTL_DEFAULT,
+            ending: self.ending.clone(),
+        };
+        let make = move || TaskOrchestrator::new(options.clone());
+        let agent = system.prepare_with(make).label(declared.id.as_str()).spawn();
+        Ok(Orchestrated { agent, known, memory, toolbox })
+    }
+
+    /// Who decides: each of its kind is there once, where it is needed.
+    fn deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, NodeError> {
+        let declared = self.declared;
+        let needs = |who: &Who| Point::ALL.iter().any(|point| declared.who(*point) == *who);
+        let rules = needs(&Who::Rules).then(|| Decider::rules(self.helper("rules", RulesDecider::new)));
+        let person = needs(&Who::Person).then(|| Decider::person(self.helper("person", PersonDecider::default)));
+        let modelled = match model {
+            Some((id, model)) if needs(&Who::Model) => {
+                let structured_off = declared.structured == Structured::Off;
+                let options = ModelDeciderOptions { prompts_dir: declared.prompts_dir.clone(), structured_off };
+                let decider = ModelDecider::new(model, &options).map_err(|failure| self.wrong(failure))?;
+                Some(Decider::model(id, self.helper("model", move || decider.clone())))
+            }
+            _ => None,
+        };
+        let nobody = || Decider::nobody("model", NO_MODEL);
+        Ok(Deciders::new(&declared.id, declared.class, |point| match declared.who(point) {
+            Who::Rules => rules.clone().unwrap_or_else(nobody),
+            Who::Person => person.clone().unwrap_or_else(nobody),
+            Who::Model => modelled.clone().unwrap_or_else(nobody),
+            Who::Agent(id) => Decider::agent(&id),
+        }))
+    }
+
+    async fn known(&self) -> Result<KnownAgents, NodeError> {
+        let (declared, store) = (self.declared, self.system.store());
+        let keys = declared.directory.trusted_keys.as_deref().map(|file| self.keys(file)).transpose()?;
+        if let Some(file) = &declared.directory.import {
+            self.import(file).await?;
+        }
+        let networks = declared.directory.networks.iter().map(|range| range.network()).collect();
+        let options = KnownOptions {
+            id: declared.id.clone(),
+            name: declared.name().to_owned(),
+            allow: declared.directory.allow.clone(),
+        };
+        let opened = KnownAgents::open(self.system, store.notes.clone(), Arc::new(Peers::new(networks, keys)), options);
+        opened.await.map_err(|failure| self.wrong(failure))
+    }
+
+    fn keys(&self, file: &Path) -> Result<Jwks, NodeError> {
+        let wrong = |why: String| self.wrong(Failure::invalid(format!("{}: {why}", file.display())));
+        let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        Jwks::parse(&text).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// A directory from before, where there is one.
+    async fn import(&self, file: &Path) -> Result<(), NodeError> {
+        let text = match tokio::fs::read_to_string(file).await {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
+        };
+        match import_directory_once(&*self.system.store().notes, &text).await {
+            Ok(Some(imported)) => tracing::info!(?imported, "agents of a directory are known now"),
+            Ok(None) => {}
+            Err(error) => return Err(self.wrong(Failure::invalid(format!("{}: {error}", file.display())))),
+        }
+        Ok(())
+    }
+
+    fn helper<A: callboard_runtime::Agent>(
+        &mut self,
+        what: &str,
+        make: impl Fn() -> A + Send + Sync + 'static,
+    ) -> AgentRef {
+        let label = format!("{}/{what}", self.declared.id);
+        let agent = self.system.prepare_with(make).label(label).spawn();
+        self.helpers.push(agent.clone());
+        agent
+    }
+
+    fn wrong(&self, failure: Failure) -> NodeError {
+        NodeError::Orchestrator { id: self.declared.id.clone(), why: failure.message }
+    }
+}
+
+fn command(declared: &CommandDeclaration) -> CommandOptions {
+    CommandOptions {
+        allow: declared.allow.clone(),
+        directory: Some(declared.directory.clone()),
+        within: Duration::from_secs(declared.timeout_s.map_or(30, |s| s.get())),
+        output_bytes_max: declared.output_bytes_max.map_or(65_536, |b| b.get()),
+    }
+}
+
+/// The node's runner, where there are orchestrators.
+#[derive(Default)]
+pub(super) struct Runner(Option<RunnerHandle>);
+
+impl Runner {
+    /// Starts it, once the agents whose tasks it takes can be found.
+    pub(super) fn start_for(&mut self, system: &System, topology: &Topology) {
+        let has_any = topology.agents.iter().any(|agent| matches!(agent, AgentDeclaration::Orchestrator(_)));
+        if has_any && self.0.is_none() {
+            let options = RunnerOptions { tasks_max: STEPS_AT_ONCE_MAX, ..RunnerOptions::default() };
+            self.0 = Some(TaskRunner::start(system, options));
+        }
+    }
+
+    pub(super) async fn stop(&mut self) {
+        if let Some(runner) = self.0.take() {
+            runner.stop().await;
+        }
+    }
+}
+
+impl Node {
+    /// The orchestrator of that id, with what it works with.
+    pub fn orchestrator(&self, id: &str) -> Option<Orchestrated> {
+        self.cast.orchestrated(id).cloned()
+    }
+
+    /// Tells orchestrators where they can be reached from now on.
+    pub(super) fn tell_where(&self, topology: &Topology) {
+        for declared in &topology.agents {
+            let Some(orchestrated) = self.cast.orchestrated(declared.id()) else { continue };
+            let reached = self.listeners.iter().find_map(|open| open.reached(declared.id()));
+            orchestrated.known.listens(reached.as_ref().map(|(url, _)| url.as_str()));
+        }
+    }
+}
