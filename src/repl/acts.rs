@@ -13,11 +13,12 @@ use super::command::{Params, Whom};
 use super::remote::{self, now_ms, sent};
 use super::shell::{Shell, capital};
 use super::{Setup, json, views};
+use crate::node::Listening;
 
 /// What is said where `:connect` has to come first.
 const NOT_CONNECTED: &str = "Not connected: use :connect URL";
 
-impl Shell {
+impl Shell<'_> {
     pub(super) async fn tool(&mut self, name: &str, Params(params): Params) {
         let agent = self.orchestrated.agent.clone();
         match self.call(&agent, CallTool::new(name, params)).await {
@@ -98,9 +99,9 @@ impl Shell {
         }
         let bind = SocketAddr::new(self.setup.bind.ip(), port.unwrap_or(self.setup.bind.port()));
         self.screen.line(&format!("🚀 Starting server on port {}...", bind.port()));
-        match self.node.listen_a2a(&self.setup.id, bind).await {
-            Ok(address) => {
-                let address = format!("http://{address}");
+        match self.node.listen_a2a(&self.setup.topology, &self.setup.id, bind).await {
+            Ok(Listening { url, .. }) => {
+                let address = origin(&url);
                 self.screen.line(&format!("✅ Server started on {address}"));
                 self.listening = Some(address);
             }
@@ -113,7 +114,7 @@ impl Shell {
             return self.screen.trouble("Not listening (:listen PORT begins it)");
         }
         self.screen.line("🛑 Stopping server...");
-        self.node.stop_listening(&self.setup.id).await;
+        self.node.stop_listening(&self.setup.topology).await;
         self.screen.line("✅ Server stopped");
     }
 
@@ -210,4 +211,11 @@ impl Shell {
             Err(error) => self.screen.trouble(&capital(&error.to_string())),
         }
     }
+}
+
+/// A URL without its path.
+fn origin(url: &str) -> String {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find('/').map_or(url.len(), |at| host + at);
+    url[..end].to_owned()
 }

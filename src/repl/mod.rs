@@ -33,11 +33,13 @@ use self::log::Log;
 use self::print::Screen;
 use self::shell::{Ended, Shell};
 use self::signals::Signals;
+use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
 /// What a REPL is made of.
-#[derive(Debug, Clone)]
-pub(crate) struct Setup {
+pub(crate) struct Setup<'a> {
+    /// What the node was started with.
+    pub(crate) topology: &'a Topology,
     /// The id of the agent that is talked to.
     pub(crate) id: String,
     pub(crate) name: String,
@@ -50,6 +52,8 @@ pub(crate) struct Setup {
     pub(crate) prompt: String,
     /// Where all that is typed and printed is kept.
     pub(crate) log: Option<PathBuf>,
+    /// Where it connects to as it starts, unless somebody says otherwise.
+    pub(crate) connect: Option<String>,
     /// Where the lines that were typed are found again.
     pub(crate) history: Option<PathBuf>,
 }
@@ -79,7 +83,7 @@ pub(crate) enum Outcome {
 ///
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.
-pub(crate) async fn run(node: Node, setup: Setup, first: First) -> Result<Outcome, NodeError> {
+pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Outcome, NodeError> {
     let opened = open(node, setup).await;
     let mut shell = match opened {
         Ok(shell) => shell,
@@ -89,13 +93,14 @@ pub(crate) async fn run(node: Node, setup: Setup, first: First) -> Result<Outcom
         }
     };
     let outcome = talk(&mut shell, first).await;
+    shell.node.begins_to_end();
     shell.desk.close().await;
     let failed = shell.screen.failed();
     shell.node.shutdown().await;
     failed.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-async fn talk(shell: &mut Shell, first: First) -> Outcome {
+async fn talk(shell: &mut Shell<'_>, first: First) -> Outcome {
     if let Some(port) = first.listen {
         shell.listen(Some(port)).await;
     }
@@ -116,7 +121,7 @@ async fn talk(shell: &mut Shell, first: First) -> Outcome {
     }
 }
 
-async fn open(node: Node, setup: Setup) -> Result<Shell, (Node, NodeError)> {
+async fn open(node: Node, setup: Setup<'_>) -> Result<Shell<'_>, (Node, NodeError)> {
     let made = make(&setup);
     match (made, node.orchestrator(&setup.id)) {
         (Ok((screen, input, signals, completion)), Some(orchestrated)) => {
@@ -129,11 +134,11 @@ async fn open(node: Node, setup: Setup) -> Result<Shell, (Node, NodeError)> {
             })
         }
         (Err(error), _) => Err((node, error.into())),
-        (_, None) => Err((node, NodeError::NoOrchestrator)),
+        (_, None) => Err((node, NodeError::NoOrchestrator { id: Some(setup.id) })),
     }
 }
 
-fn make(setup: &Setup) -> io::Result<(Screen, Input, Signals, Completion)> {
+fn make(setup: &Setup<'_>) -> io::Result<(Screen, Input, Signals, Completion)> {
     let screen = Screen::new(setup.log.as_deref().map(Log::open).transpose()?);
     let completion = Completion::default();
     let input = Input::open(&screen, completion.clone(), setup.history.clone())?;

@@ -31,9 +31,9 @@ pub(super) enum Ended {
 }
 
 /// Everything that a line may be about.
-pub(super) struct Shell {
+pub(super) struct Shell<'a> {
     pub(super) node: Node,
-    pub(super) setup: Setup,
+    pub(super) setup: Setup<'a>,
     pub(super) orchestrated: Orchestrated,
     pub(super) desk: Arc<Desk>,
     pub(super) screen: Screen,
@@ -47,7 +47,7 @@ pub(super) struct Shell {
     pub(super) listening: Option<String>,
 }
 
-impl Shell {
+impl Shell<'_> {
     /// Reads and does until nothing more comes.
     pub(super) async fn run(&mut self) {
         loop {
