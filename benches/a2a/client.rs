@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::response;
+use crate::round::Caller;
 
 /// Size of each text, in bytes.
 const TEXT_BYTES: usize = 1024;
@@ -69,8 +70,9 @@ impl Client {
         let (received, sent) = (Vec::with_capacity(8192), Vec::with_capacity(2048));
         Ok(Self { stream, received, sent, address, path, number, calls: 0 })
     }
+}
 
-    /// One call, and how long it took from the first byte out to the last byte in.
+impl Caller for Client {
     async fn call(&mut self) -> Result<Duration, String> {
         self.calls += 1;
         let (id, number) = (self.calls, self.number);
@@ -101,17 +103,4 @@ impl Client {
             false => Err(format!("call {id} of client {number} was answered as {}: {}", answer.id, status.state)),
         }
     }
-}
-
-/// So many calls, shared out among the clients, which all call at once; how long each took.
-pub async fn calls(clients: &mut [Client], calls: u64) -> Result<Vec<Duration>, String> {
-    let each = calls / clients.len() as u64;
-    let all = clients.iter_mut().map(|client| async move {
-        let mut took = Vec::with_capacity(each as usize);
-        for _ in 0..each {
-            took.push(client.call().await?);
-        }
-        Ok::<_, String>(took)
-    });
-    Ok(futures::future::try_join_all(all).await?.concat())
 }

@@ -6,16 +6,19 @@
 mod client;
 #[path = "../http/response.rs"]
 mod response;
+#[path = "../round.rs"]
+mod round;
 mod servers;
 #[path = "../usage.rs"]
 mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use client::{Client, calls};
+use client::Client;
 use rand::seq::SliceRandom;
+use round::{Measured, calls, middle};
 use servers::Server;
 
 // As in callboard's own program.
@@ -34,16 +37,8 @@ const CONNECTIONS: [usize; 3] = [1, 16, 64];
 /// How many times as much as the other we should do.
 const TIMES_MIN: f64 = 1.5;
 
-/// What one round came to.
-#[derive(Clone, Copy)]
-struct Measured {
-    calls_a_second: f64,
-    p50: Duration,
-    p99: Duration,
-    cpu_us_a_call: f64,
-    /// In memory, after it: every task is kept.
-    resident: u64,
-}
+/// What one round came to, and what the server then had in memory, in bytes: every task is kept.
+type Round = (Measured, u64);
 
 struct Arguments {
     rounds: usize,
@@ -90,20 +85,24 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
     );
     println!("|---|---|---|---|---|");
     for connections in CONNECTIONS {
-        let mut measured: [Vec<Measured>; 2] = Default::default();
+        let mut measured: [Vec<Round>; 2] = Default::default();
         for _ in 0..arguments.rounds {
             // Another order each round, so that a noisy minute hits both alike.
             let mut order = servers.clone();
             order.shuffle(&mut rand::rng());
             for server in order {
-                let one = runtime.block_on(round(server, connections))?;
+                let one = runtime.block_on(one_round(server, connections))?;
                 measured[usize::from(matches!(server, Server::Ours))].push(one);
             }
         }
         let [theirs, ours] = measured.map(|rounds| median(&rounds));
-        let cell = |measured: Option<Measured>| measured.map_or("–".to_owned(), |measured| measured.in_words());
+        let cell = |round: Option<Round>| {
+            round.map_or("–".to_owned(), |(measured, resident)| {
+                format!("{}; {:.0}", measured.in_words(), resident as f64 / 1e6)
+            })
+        };
         let marks = match (theirs, ours) {
-            (Some(theirs), Some(ours)) => {
+            (Some((theirs, _)), Some((ours, _))) => {
                 let times = ours.calls_a_second / theirs.calls_a_second;
                 least = least.min(times);
                 format!("{times:.2} | {:.2}", ours.p99.as_secs_f64() / theirs.p99.as_secs_f64())
@@ -119,7 +118,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
     })
 }
 
-async fn round(server: Server<'_>, connections: usize) -> Result<Measured, String> {
+async fn one_round(server: Server<'_>, connections: usize) -> Result<Round, String> {
     let serving = server.start()?;
     let mut clients = Vec::with_capacity(connections);
     for number in 0..connections {
@@ -128,38 +127,12 @@ async fn round(server: Server<'_>, connections: usize) -> Result<Measured, Strin
     calls(&mut clients, WARM_UP_CALLS).await?;
     let total = if connections == 1 { CALLS_ALONE } else { CALLS };
     let (cpu, wall) = (usage::cpu_time(serving.id())?, Instant::now());
-    let mut took = calls(&mut clients, total).await?;
+    let took = calls(&mut clients, total).await?;
     let (cpu, wall) = (usage::cpu_time(serving.id())? - cpu, wall.elapsed());
-    took.sort_unstable();
-    let done = took.len();
-    Ok(Measured {
-        calls_a_second: done as f64 / wall.as_secs_f64(),
-        p50: took[done / 2],
-        p99: took[done * 99 / 100],
-        cpu_us_a_call: cpu.as_secs_f64() * 1e6 / done as f64,
-        resident: usage::resident(serving.id())?,
-    })
+    Ok((Measured::of(took, cpu, wall), usage::resident(serving.id())?))
 }
 
-impl Measured {
-    fn in_words(&self) -> String {
-        let (p50, p99, mb) = (self.p50.as_micros(), self.p99.as_micros(), self.resident as f64 / 1e6);
-        format!("{:.0}; {p50}, {p99}; {:.1}; {mb:.0}", self.calls_a_second, self.cpu_us_a_call)
-    }
-}
-
-/// Of at least one round; each number by itself. `None` of no round.
-fn median(rounds: &[Measured]) -> Option<Measured> {
-    let middle = |of: fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    (!rounds.is_empty()).then(|| Measured {
-        calls_a_second: middle(|m| m.calls_a_second),
-        p50: Duration::from_secs_f64(middle(|m| m.p50.as_secs_f64())),
-        p99: Duration::from_secs_f64(middle(|m| m.p99.as_secs_f64())),
-        cpu_us_a_call: middle(|m| m.cpu_us_a_call),
-        resident: middle(|m| m.resident as f64) as u64,
-    })
+fn median(rounds: &[Round]) -> Option<Round> {
+    let measured: Vec<_> = rounds.iter().map(|(measured, _)| *measured).collect();
+    Some((Measured::median(&measured)?, middle(rounds.iter().map(|(_, resident)| *resident), u64::cmp)?))
 }

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::Era;
 use crate::response::{self, header};
+use crate::round::Caller;
 
 /// A part of every text; the rest says which call it was.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, call";
@@ -78,33 +79,6 @@ impl Client {
         Ok(client)
     }
 
-    /// One call, and how long it took from the first byte out to the last byte in.
-    pub async fn call(&mut self) -> Result<Duration, String> {
-        self.calls += 1;
-        let (id, number) = (self.calls, self.number);
-        let text = format!("{TEXT} {id} of client {number}");
-        let tool = self.endpoint.tool;
-        let body = match self.era {
-            Era::Legacy => format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}}}}}}"#
-            ),
-            Era::Modern => format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
-            ),
-        };
-        self.post(&body);
-        let began = Instant::now();
-        let answer = self.exchange().await?;
-        let took = began.elapsed();
-        let answer: Answer<'_> =
-            serde_json::from_str(answer).map_err(|e| format!("no answer to a call: {e}: {answer}"))?;
-        let [block] = answer.result.content;
-        match answer.id == id && block.text == text {
-            true => Ok(took),
-            false => Err(format!("call {id} of client {number} was answered as {}: {:?}", answer.id, block.text)),
-        }
-    }
-
     async fn initialize(&mut self) -> Result<(), String> {
         let client = json!({ "name": "bench", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -147,6 +121,34 @@ impl Client {
     }
 }
 
+impl Caller for Client {
+    async fn call(&mut self) -> Result<Duration, String> {
+        self.calls += 1;
+        let (id, number) = (self.calls, self.number);
+        let text = format!("{TEXT} {id} of client {number}");
+        let tool = self.endpoint.tool;
+        let body = match self.era {
+            Era::Legacy => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}}}}}}"#
+            ),
+            Era::Modern => format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+            ),
+        };
+        self.post(&body);
+        let began = Instant::now();
+        let answer = self.exchange().await?;
+        let took = began.elapsed();
+        let answer: Answer<'_> =
+            serde_json::from_str(answer).map_err(|e| format!("no answer to a call: {e}: {answer}"))?;
+        let [block] = answer.result.content;
+        match answer.id == id && block.text == text {
+            true => Ok(took),
+            false => Err(format!("call {id} of client {number} was answered as {}: {:?}", answer.id, block.text)),
+        }
+    }
+}
+
 fn message(id: Option<u64>, method: &str, params: Option<Value>) -> String {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if let Some(id) = id {
@@ -156,17 +158,4 @@ fn message(id: Option<u64>, method: &str, params: Option<Value>) -> String {
         message["params"] = params;
     }
     message.to_string()
-}
-
-/// So many calls, shared out among the clients, which all call at once; how long each took.
-pub async fn calls(clients: &mut [Client], calls: u64) -> Result<Vec<Duration>, String> {
-    let each = calls / clients.len() as u64;
-    let all = clients.iter_mut().map(|client| async move {
-        let mut took = Vec::with_capacity(each as usize);
-        for _ in 0..each {
-            took.push(client.call().await?);
-        }
-        Ok::<_, String>(took)
-    });
-    Ok(futures::future::try_join_all(all).await?.concat())
 }

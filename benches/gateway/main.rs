@@ -7,17 +7,20 @@ mod load;
 mod process;
 #[path = "../http/response.rs"]
 mod response;
+#[path = "../round.rs"]
+mod round;
 mod table;
 #[path = "../usage.rs"]
 mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use load::{Client, Endpoint, calls};
+use load::{Client, Endpoint};
 use process::Process;
 use rand::seq::SliceRandom;
+use round::{Measured, calls};
 
 /// Rounds when `--rounds` is not given.
 const ROUNDS_DEFAULT: usize = 5;
@@ -82,19 +85,6 @@ impl Contestant {
     fn client(self, row: &Row) -> Era {
         if self == Self::McpProxy { Era::Legacy } else { row.client }
     }
-}
-
-/// What one round came to.
-#[derive(Clone, Copy)]
-pub struct Measured {
-    /// Over all connections.
-    pub calls_a_second: f64,
-    /// How long half of the calls took at most.
-    pub p50: Duration,
-    /// How long all but one in a hundred took at most.
-    pub p99: Duration,
-    /// Of the gateway; of the echo server where there is none.
-    pub cpu_us_a_call: f64,
 }
 
 /// What a gateway has in memory, in bytes.
@@ -174,11 +164,11 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
             let mut order: Vec<Contestant> = contestants().collect();
             order.shuffle(&mut rand::rng());
             for contestant in order {
-                let one = runtime.block_on(round(row, contestant, programs))?;
+                let one = runtime.block_on(one_round(row, contestant, programs))?;
                 measured[contestant as usize].push(one);
             }
         }
-        missed |= table::row(row, &measured.map(|rounds| median(&rounds)));
+        missed |= table::row(row, &measured.map(|rounds| Measured::median(&rounds)));
     }
     table::begin_memory();
     for (era, title) in [(Era::Legacy, "legacy clients"), (Era::Modern, "modern clients")] {
@@ -227,23 +217,17 @@ async fn clients(endpoint: &Endpoint, era: Era, count: usize) -> Result<Vec<Clie
     Ok(clients)
 }
 
-async fn round(row: &Row, contestant: Contestant, programs: &Programs) -> Result<Measured, String> {
+/// The CPU time is the gateway's; the echo server's where there is none.
+async fn one_round(row: &Row, contestant: Contestant, programs: &Programs) -> Result<Measured, String> {
     let served = Served::start(contestant, row.upstream, programs)?;
     let front = served.front();
     let mut clients = clients(&front.endpoint, contestant.client(row), row.connections).await?;
     calls(&mut clients, WARM_UP_CALLS).await?;
     let total = if row.connections == 1 { CALLS_ALONE } else { CALLS };
     let (cpu, wall) = (front.cpu_time()?, Instant::now());
-    let mut took = calls(&mut clients, total).await?;
+    let took = calls(&mut clients, total).await?;
     let (cpu, wall) = (front.cpu_time()? - cpu, wall.elapsed());
-    took.sort_unstable();
-    let done = took.len();
-    Ok(Measured {
-        calls_a_second: done as f64 / wall.as_secs_f64(),
-        p50: took[done / 2],
-        p99: took[done * 99 / 100],
-        cpu_us_a_call: cpu.as_secs_f64() * 1e6 / done as f64,
-    })
+    Ok(Measured::of(took, cpu, wall))
 }
 
 /// What `contestant` has in memory as its clients come and stay.
@@ -259,19 +243,4 @@ async fn memory(era: Era, contestant: Contestant, programs: &Programs) -> Result
     calls(&mut many, IDLE_CLIENTS as u64).await?;
     let idle = front.resident()?;
     Ok(Memory { start, loaded, idle })
-}
-
-/// Of at least one round; each number by itself. `None` of no round.
-fn median(rounds: &[Measured]) -> Option<Measured> {
-    let middle = |of: fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    (!rounds.is_empty()).then(|| Measured {
-        calls_a_second: middle(|m| m.calls_a_second),
-        p50: Duration::from_secs_f64(middle(|m| m.p50.as_secs_f64())),
-        p99: Duration::from_secs_f64(middle(|m| m.p99.as_secs_f64())),
-        cpu_us_a_call: middle(|m| m.cpu_us_a_call),
-    })
 }

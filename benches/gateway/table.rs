@@ -1,8 +1,7 @@
 //! The tables, and the marks that they are held against.
 
-use std::time::Duration;
-
-use crate::{Contestant, Era, Measured, Memory, Row};
+use crate::round::Measured;
+use crate::{Contestant, Era, Memory, Row};
 
 /// Least throughput, as a multiple of mcp-proxy's.
 const THROUGHPUT_MIN: f64 = 2.0;
@@ -35,12 +34,8 @@ pub fn begin() {
 
 /// One row, by contestant. True where a mark is missed.
 pub fn row(row: &Row, measured: &[Option<Measured>; 3]) -> bool {
-    let cell = |contestant: Contestant| {
-        measured[contestant as usize].map_or("–".to_owned(), |m| {
-            let us = |d: Duration| d.as_micros();
-            format!("{:.0}; {}, {}; {:.1}", m.calls_a_second, us(m.p50), us(m.p99), m.cpu_us_a_call)
-        })
-    };
+    let cell =
+        |contestant: Contestant| measured[contestant as usize].map_or("–".to_owned(), |measured| measured.in_words());
     let cells = Contestant::ALL.map(cell).join(" | ");
     let (mut marks, mut missed) = ("– | – | –".to_owned(), false);
     if let (Some(theirs), Some(ours)) =

@@ -1,6 +1,7 @@
 //! A client of few instructions, so that the server is what limits: one kept connection, one call at a time.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -8,6 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::Era;
 use crate::response::{self, find, header};
+use crate::round::Caller;
 
 /// What is echoed.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, and the dog lets it";
@@ -48,17 +50,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// One call, and its answer read to the end.
-    pub async fn call(&mut self) -> Result<(), String> {
-        self.stream.write_all(&self.call).await.map_err(|e| format!("can't send: {e}"))?;
-        let end = self.answer().await?;
-        let answer = &self.received[..end];
-        match answer.starts_with(b"HTTP/1.1 200") && find(answer, TEXT.as_bytes()).is_some() {
-            true => Ok(()),
-            false => Err(format!("not an echo: {}", String::from_utf8_lossy(answer))),
-        }
-    }
-
     async fn initialize(&mut self, address: SocketAddr) -> Result<String, String> {
         let client = json!({ "name": "bench", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
@@ -77,6 +68,20 @@ impl Connection {
     /// Reads one response; where it ends.
     async fn answer(&mut self) -> Result<usize, String> {
         response::read(&mut self.stream, &mut self.received).await.map(|(_, end)| end)
+    }
+}
+
+impl Caller for Connection {
+    async fn call(&mut self) -> Result<Duration, String> {
+        let began = Instant::now();
+        self.stream.write_all(&self.call).await.map_err(|e| format!("can't send: {e}"))?;
+        let end = self.answer().await?;
+        let took = began.elapsed();
+        let answer = &self.received[..end];
+        match answer.starts_with(b"HTTP/1.1 200") && find(answer, TEXT.as_bytes()).is_some() {
+            true => Ok(took),
+            false => Err(format!("not an echo: {}", String::from_utf8_lossy(answer))),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod client;
 mod response;
+#[path = "../round.rs"]
+mod round;
 mod servers;
 
 use std::process::ExitCode;
@@ -12,6 +14,7 @@ use std::time::Instant;
 
 use client::Connection;
 use rand::seq::SliceRandom;
+use round::{Measured, calls};
 use servers::{Contestant, Served};
 
 /// Rounds when `--rounds` is not given.
@@ -48,13 +51,6 @@ const ROWS: [Row; 4] = [
     Row { title: "stateless, 16 connections", era: Era::Stateless, connections: 16 },
 ];
 
-/// What one round came to.
-#[derive(Clone, Copy)]
-struct Measured {
-    calls_a_second: f64,
-    cpu_us_a_call: f64,
-}
-
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -78,7 +74,7 @@ fn main() -> ExitCode {
 fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     println!(
-        "| calls/s, server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |"
+        "| calls/s; p50, p99 µs; server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |"
     );
     println!("|---|---|---|---|---|");
     let mut missed = false;
@@ -89,15 +85,15 @@ fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
             let mut order = Contestant::ALL;
             order.shuffle(&mut rand::rng());
             for contestant in order {
-                let one = runtime.block_on(round(row, contestant))?;
+                let one = runtime.block_on(one_round(row, contestant))?;
                 measured[contestant as usize].push(one);
             }
         }
-        let [rmcp, ours] = measured.map(|rounds| median(&rounds));
+        let medians = measured.map(|rounds| Measured::median(&rounds));
+        let [Some(rmcp), Some(ours)] = medians else { return Err("nothing was measured".to_owned()) };
         let throughput = ours.calls_a_second / rmcp.calls_a_second;
         let cpu = ours.cpu_us_a_call / rmcp.cpu_us_a_call;
-        let cell = |m: Measured| format!("{:.0}, {:.1}", m.calls_a_second, m.cpu_us_a_call);
-        println!("| {} | {} | {} | {throughput:.2} | {cpu:.2} |", row.title, cell(rmcp), cell(ours));
+        println!("| {} | {} | {} | {throughput:.2} | {cpu:.2} |", row.title, rmcp.in_words(), ours.in_words());
         missed |= throughput < THROUGHPUT_MIN || cpu > CPU_MAX;
     }
     if missed {
@@ -106,7 +102,7 @@ fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
     Ok(if missed && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn round(row: &Row, contestant: Contestant) -> Result<Measured, String> {
+async fn one_round(row: &Row, contestant: Contestant) -> Result<Measured, String> {
     let mut served = Served::start(contestant)?;
     let mut connections = Vec::new();
     for _ in 0..row.connections {
@@ -114,32 +110,7 @@ async fn round(row: &Row, contestant: Contestant) -> Result<Measured, String> {
     }
     calls(&mut connections, WARM_UP_CALLS).await?;
     let (cpu, wall) = (served.cpu_time()?, Instant::now());
-    calls(&mut connections, CALLS).await?;
+    let took = calls(&mut connections, CALLS).await?;
     let (cpu, wall) = (served.cpu_time()? - cpu, wall.elapsed());
-    Ok(Measured {
-        calls_a_second: CALLS as f64 / wall.as_secs_f64(),
-        cpu_us_a_call: cpu.as_secs_f64() * 1e6 / CALLS as f64,
-    })
-}
-
-/// So many calls, shared out among the connections, which all call at once.
-async fn calls(connections: &mut [Connection], calls: u64) -> Result<(), String> {
-    let each = calls / connections.len() as u64;
-    let all = connections.iter_mut().map(|connection| async move {
-        for _ in 0..each {
-            connection.call().await?;
-        }
-        Ok(())
-    });
-    futures::future::try_join_all(all).await.map(|_: Vec<()>| ())
-}
-
-/// Of at least one round; each number by itself.
-fn median(rounds: &[Measured]) -> Measured {
-    let middle = |of: fn(&Measured) -> f64| {
-        let mut values: Vec<f64> = rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    Measured { calls_a_second: middle(|m| m.calls_a_second), cpu_us_a_call: middle(|m| m.cpu_us_a_call) }
+    Ok(Measured::of(took, cpu, wall))
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::agent::{self, AgentDeclaration};
+use super::bidirectional::{self, ModeDeclaration};
 use super::decode::decode;
 use super::listener::Listener;
 use super::magictunnel::{self, translate};
@@ -46,6 +47,8 @@ pub(super) struct Sections {
     pub(super) servers: Vec<Entry<ServerDeclaration>>,
     pub(super) listeners: Vec<Entry<Listener>>,
     pub(super) clinics: Vec<Entry<ClinicEntry>>,
+    /// How a person talks to its agent, where it is a bidirectional agent's file.
+    pub(super) mode: Option<ModeDeclaration>,
     /// The ids of agents, upstreams and servers of which nothing could be made.
     pub(super) unread: Vec<String>,
 }
@@ -61,11 +64,15 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         problems.error(Some(root.span), "a topology is a table of sections");
         return None;
     }
-    let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !SECTIONS.contains(&&*key.name)).cloned().collect();
+    let is_other = bidirectional::is_bidirectional(&root);
+    let is_known = |name: &str| SECTIONS.contains(&name) || is_other && bidirectional::is_known(name);
+    let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !is_known(&key.name)).cloned().collect();
     for (key, _) in unknown {
         let help = did_you_mean(&key.name, SECTIONS).or_else(|| Some(format!("there are {}", SECTIONS.join(", "))));
         problems.error_with(Some(key.span), format!("a topology has no section `{}`", key.name), help);
     }
+    // `None` where its mistakes have been told.
+    let other = if is_other { Some(bidirectional::translate(&mut root, folder, problems)?) } else { None };
     let mut take = |name: &str| root.take(name).map(|(_, tree)| tree);
     let foreign = take("external_mcp").map(|tree| translate(tree, problems));
     let is_foreign = foreign.is_some();
@@ -76,6 +83,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     let mut unread: Vec<_> = written.filter_map(|tree| tree.get("id")?.text()).map(str::to_owned).collect();
     let [upstreams, agents, servers] = sources;
     let name = match (take("node"), is_foreign) {
+        _ if other.is_some() => other.as_ref().map(|other| other.name.clone()),
         (Some(tree), _) => one::<NodeDeclaration>(Some(tree), "[node]", problems).map(|node| node.value.name),
         (None, true) => Some(magictunnel::NAME_DEFAULT.to_owned()),
         (None, false) => {
@@ -107,6 +115,11 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     for listener in &mut listeners {
         listener.value.resolve(folder);
     }
+    let mode = other.map(|other| {
+        agents.extend(other.agents);
+        listeners.push(other.listener);
+        other.mode
+    });
     let servers: Vec<Entry<ServerDeclaration>> = many(servers, "server", problems);
     unread.retain(|id| {
         let is_read = agents.iter().any(|entry| entry.value.id() == id)
@@ -125,6 +138,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         unread,
         listeners,
         clinics: many(take("clinic"), "clinic", problems),
+        mode,
     })
 }
 

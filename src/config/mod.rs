@@ -6,6 +6,7 @@
 
 mod a2a;
 mod agent;
+mod bidirectional;
 mod check;
 mod decode;
 mod error;
@@ -38,6 +39,10 @@ pub use a2a::{
     WebUrl,
 };
 pub use agent::AgentDeclaration;
+pub use bidirectional::{
+    BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT, CLAUDE_KEY_VARIABLES,
+    CLAUDE_MODEL_DEFAULT, ModeDeclaration,
+};
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
@@ -74,6 +79,8 @@ pub struct Topology {
     pub routing: RoutingDeclaration,
     /// Where the node keeps what must last; `None` where the file doesn't say.
     pub store: Option<StoreDeclaration>,
+    /// How a person talks to its agent, where it is a bidirectional agent's file.
+    pub mode: Option<ModeDeclaration>,
     /// The clinics that an orchestrator on this node may ask.
     pub registry: Registry,
     /// What is written, to see what changes.
@@ -230,6 +237,7 @@ impl Topology {
             policy: sections.policy.value,
             routing: sections.routing.value,
             store: sections.store.map(|entry| entry.value),
+            mode: sections.mode,
             registry,
             prints,
         }

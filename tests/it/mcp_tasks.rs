@@ -1,114 +1,34 @@
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-
 use callboard::mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions, TaskOptions, TaskStore, serve};
-use callboard::rpc::{Access, KeyRing, KeyStore};
-use callboard::store::{SqlStore, StoreOptions};
-use callboard::{Agent, ConcurrentHandler, Cx, Handlers, Message, System};
-use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
 
-use crate::kit::{Home, soon};
+use crate::kit::worker::{Killable, Workplace, served, two_keys};
+use crate::kit::{Home, found, soon};
 
-/// Where the child finds its store and its keys, and whether its tools come to an end: `FOLDER` or `FOLDER ends`.
-const CHILD: &str = "CALLBOARD_MCP_TASKS_CHILD";
 const TASKS: &str = "io.modelcontextprotocol/tasks";
-const FOR: Duration = Duration::from_secs(60);
-
-/// May be done twice.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String, task = "required", idempotent)]
-struct Repeat {}
-
-/// May not.
-#[derive(Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String, task = "required")]
-struct Once {}
-
-struct Worker {
-    ends: bool,
-}
-
-impl Agent for Worker {
-    fn handlers(on: &mut Handlers<Self>) {
-        on.concurrent::<Repeat>(8).concurrent::<Once>(8);
-    }
-}
-
-impl Worker {
-    fn work(&self, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        let ends = self.ends;
-        async move {
-            if !ends {
-                cx.cancelled().await;
-            }
-            "done".to_owned()
-        }
-    }
-}
-
-impl ConcurrentHandler<Repeat> for Worker {
-    fn handle(&mut self, _: Repeat, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        self.work(cx)
-    }
-}
-
-impl ConcurrentHandler<Once> for Worker {
-    fn handle(&mut self, _: Once, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        self.work(cx)
-    }
-}
 
 /// The process that is killed: it serves its tools until then.
 #[tokio::test]
 #[ignore = "a child of the tests of tasks"]
 async fn child() {
-    // Whoever runs all ignored tests runs this one too.
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let (folder, ends) = told.split_once(' ').map_or((told.as_str(), false), |(folder, _)| (folder, true));
-    let folder = Path::new(folder);
-    let sql = SqlStore::open(&StoreOptions::sqlite(folder.join("store.sqlite"))).await.unwrap();
-    let system = System::start(1).unwrap();
-    system.keep_in(sql.store()).unwrap();
+    let Some(Workplace { system, worker, access, listener, address }) = Workplace::of_child().await else { return };
     let tasks = TaskOptions { store: Some(TaskStore::from(system.store())), ..TaskOptions::default() };
     let inbound = InboundOptions { tasks, ..InboundOptions::default() };
-    let access = Access::keys(KeyRing::open(folder.join("keys")).unwrap());
     let options = McpServerOptions { inbound, access, ..McpServerOptions::default() };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = serve(listener, system.spawn(Worker { ends }), options, &ListenOptions::default()).unwrap();
-    println!("\nserves {address}");
-    serving.server.await.unwrap();
+    let serving = serve(listener, worker, options, &ListenOptions::default()).unwrap();
+    served(address, serving.server).await;
 }
 
-/// A child, killed at the end.
 struct Served {
-    process: Child,
-    _out: Lines<BufReader<ChildStdout>>,
+    process: Killable,
     url: String,
 }
 
 impl Served {
     async fn start(home: &Home, ends: bool) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "mcp_tasks::child", "--ignored", "--nocapture"]).kill_on_drop(true);
-        let folder = home.path("tasks").display().to_string();
-        command.env(CHILD, if ends { format!("{folder} ends") } else { folder });
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = loop {
-            let line = soon("the child", out.next_line()).await.unwrap().expect("the child ended");
-            if let Some(address) = line.strip_prefix("serves ") {
-                break address.to_owned();
-            }
-        };
-        Self { process, _out: out, url: format!("http://{address}/mcp") }
+        let process = Killable::start(home, "mcp_tasks::child", ends).await;
+        let url = format!("http://{}/mcp", process.address);
+        Self { process, url }
     }
 
     async fn ask(&self, key: &SecretString, method: &str, mut params: Value) -> Value {
@@ -140,15 +60,11 @@ impl Served {
     }
 
     async fn ended(&self, key: &SecretString, id: &Value) -> Value {
-        let until = Instant::now() + FOR;
-        loop {
-            let now = self.ask(key, "tasks/get", json!({ "taskId": id })).await["result"].clone();
-            if now["status"] != "working" {
-                return now;
-            }
-            assert!(Instant::now() < until, "it still works");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        let look = async || {
+            let now = self.ask(key, "tasks/get", json!({ "taskId": id })).await["result"].take();
+            (now["status"] != "working").then_some(now)
+        };
+        found("a task's end", look).await
     }
 }
 
@@ -158,16 +74,13 @@ impl Served {
 #[tokio::test]
 async fn tasks_outlive_their_process() {
     let home = Home::new();
-    std::fs::create_dir_all(home.path("tasks")).unwrap();
-    let mut keys = KeyStore::load_or_new(home.path("tasks").join("keys")).unwrap();
-    let [ann, bob] = ["ann", "bob"].map(|name| keys.add(name, Vec::new()).unwrap());
+    let [ann, bob] = two_keys(&home);
 
-    let mut first = Served::start(&home, false).await;
+    let first = Served::start(&home, false).await;
     let repeat = first.begin(&ann, "repeat", "r").await;
     let once = first.begin(&ann, "once", "o").await;
     assert_eq!(first.begin(&ann, "repeat", "r").await, repeat);
-    first.process.start_kill().unwrap();
-    first.process.wait().await.unwrap();
+    first.process.kill().await;
 
     let second = Served::start(&home, true).await;
     assert_eq!(second.begin(&ann, "once", "o").await, once);

@@ -6,22 +6,11 @@ import sys
 import traceback
 import uuid
 
-import httpx
 import uvicorn
+from a2a import types
 from a2a.client import ClientConfig, ClientFactory
-from a2a.server.agent_execution import AgentExecutor
 from a2a.server.apps import A2AStarletteApplication
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.tasks import (
-    BasePushNotificationSender,
-    InMemoryPushNotificationConfigStore,
-    InMemoryTaskStore,
-    TaskUpdater,
-)
 from a2a.types import (
-    AgentCapabilities,
-    AgentCard,
-    AgentSkill,
     Message,
     MessageSendConfiguration,
     Part,
@@ -35,6 +24,7 @@ from a2a.types import (
 )
 from a2a.utils import new_task
 from a2a_hook import Hook
+from a2a_talking import card, handler
 
 LONGEST_SECONDS = 60
 
@@ -103,52 +93,10 @@ async def round(url):
         }
 
 
-class Talking(AgentExecutor):
-    async def execute(self, context, queue):
-        is_answer = context.current_task is not None
-        task = context.current_task or new_task(context.message)
-        updater = TaskUpdater(queue, task.id, task.context_id)
-        if not is_answer:
-            await queue.enqueue_event(task)
-        said = context.get_user_input()
-        if is_answer:
-            await updater.add_artifact([part(f"Hello, {said}!")], artifact_id="result")
-        elif said.startswith("echo "):
-            await updater.add_artifact([part(said.removeprefix("echo "))], artifact_id="result")
-        elif said == "count":
-            await updater.start_work(updater.new_agent_message([part("counting")]))
-            for piece, append, last in [("1", False, False), (" 2", True, False), (" 3", True, True)]:
-                await updater.add_artifact([part(piece)], artifact_id="counted", append=append, last_chunk=last)
-        elif said == "ask":
-            return await updater.requires_input(updater.new_agent_message([part("What is your name?")]), final=True)
-        else:
-            await updater.start_work(updater.new_agent_message([part("waiting")]))
-            await asyncio.sleep(600)
-        await updater.complete()
-
-    async def cancel(self, context, queue):
-        await TaskUpdater(queue, context.task_id, context.context_id).cancel()
-
-
 def serve(port):
-    card = AgentCard(
-        name="old-peer",
-        description="Talks",
-        version="1",
-        url=f"http://127.0.0.1:{port}/",
-        capabilities=AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=["text/plain"],
-        default_output_modes=["text/plain"],
-        skills=[AgentSkill(id="talk", name="talk", description="Does what a text says", tags=["talk"])],
-    )
-    configs = InMemoryPushNotificationConfigStore()
-    handler = DefaultRequestHandler(
-        agent_executor=Talking(),
-        task_store=InMemoryTaskStore(),
-        push_config_store=configs,
-        push_sender=BasePushNotificationSender(httpx.AsyncClient(), configs),
-    )
-    app = A2AStarletteApplication(agent_card=card, http_handler=handler).build()
+    shown = card(types, "old-peer", url=f"http://127.0.0.1:{port}/")
+    handling = handler(part, new_task, question={"final": True})
+    app = A2AStarletteApplication(agent_card=shown, http_handler=handling).build()
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 

@@ -7,6 +7,8 @@ use std::process::Stdio;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use actix_web::dev::{Server, ServerHandle};
+use callboard::System;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
@@ -138,6 +140,29 @@ impl Served {
 
     pub fn url(&self, scheme: &str, path: &str) -> String {
         format!("{scheme}://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+/// A server of ours in this process: it serves as long as this is held.
+pub struct Ours {
+    pub url: String,
+    handle: ServerHandle,
+    _system: System,
+}
+
+impl Ours {
+    /// Starts it. `system` is that of its agent.
+    pub fn new(url: String, server: Server, system: System) -> Self {
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        Self { url, handle, _system: system }
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        // It is told at once; nobody waits for its end.
+        drop(self.handle.stop(false));
     }
 }
 

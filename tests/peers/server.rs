@@ -2,7 +2,6 @@
 
 use std::net::TcpListener;
 
-use actix_web::dev::ServerHandle;
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard::message::surface::{
     GetPrompt, GetPromptResult, ListPrompts, ListResources, ReadResource, ReadResourceResult,
@@ -15,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::kit::Ours;
 use crate::round::{self, ASKS_CAPITAL, ASKS_NAME, Plan};
 
 /// What it has.
@@ -57,13 +57,16 @@ struct AskName;
 
 impl ConcurrentHandler<AskName> for Peer {
     fn handle(&mut self, _: AskName, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
-        async move {
-            let fields = json!({ "name": { "type": "string" } });
-            let schema = json!({ "type": "object", "properties": fields, "required": ["name"] });
-            let content = cx.elicit(Elicitation::form(ASKS_NAME, schema)).await?.content().unwrap_or_default();
-            Ok(ToolResult::text(format!("Hello, {}!", content["name"].as_str().unwrap_or("nobody"))))
-        }
+        async move { ask_name(&cx).await }
     }
+}
+
+/// Asks a person for their name, and greets them.
+pub async fn ask_name(cx: &Cx) -> Result<ToolResult, Failure> {
+    let fields = json!({ "name": { "type": "string" } });
+    let schema = json!({ "type": "object", "properties": fields, "required": ["name"] });
+    let content = cx.elicit(Elicitation::form(ASKS_NAME, schema)).await?.content().unwrap_or_default();
+    Ok(ToolResult::text(format!("Hello, {}!", content["name"].as_str().unwrap_or("nobody"))))
 }
 
 /// Asks the caller's model.
@@ -153,27 +156,11 @@ impl SyncHandler<GetPrompt> for Peer {
     }
 }
 
-/// It is served as long as this is held.
-pub struct Ours {
-    pub url: String,
-    handle: ServerHandle,
-    _system: System,
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        // It is told at once; nobody waits for its end.
-        drop(self.handle.stop(false));
-    }
-}
-
 /// Serves a [`Peer`] on a free port.
 pub fn start() -> Ours {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let system = System::start(1).unwrap();
     let options = McpServerOptions { access: Access::Open(Trust::LoopbackOperator), ..McpServerOptions::default() };
     let serving = serve(listener, system.spawn(Peer), options, &ListenOptions::default()).unwrap();
-    let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
-    actix_web::rt::spawn(serving.server);
-    Ours { url, handle, _system: system }
+    Ours::new(format!("http://{}/mcp", serving.address), serving.server, system)
 }

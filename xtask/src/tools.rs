@@ -50,7 +50,8 @@ pub fn install(name: &str, packages: &[&str]) -> Outcome {
 pub fn deny() -> Outcome {
     let tool = installed("cargo-deny", DENY_VERSION)?;
     let tool = tool.to_string_lossy();
-    let check = ["check", "licenses", "bans", "sources"];
+    // Else it looks at the root package alone.
+    let check = ["--workspace", "check", "licenses", "bans", "sources"];
     run(program(&tool, &check))?;
     // By the same rules, of which a single package needs few: only what breaks them is said. Two versions of a crate in a peer
     // cost nobody anything.

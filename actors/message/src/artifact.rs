@@ -1,3 +1,4 @@
+use crate::content::blocks;
 use crate::raw::raw_bodies;
 use crate::{Content, RawObject};
 
@@ -41,7 +42,7 @@ impl Artifact {
 
     /// Its blocks.
     pub fn content(&self) -> Vec<Content> {
-        self.0.read("content").unwrap_or_default()
+        blocks(&self.0)
     }
 
     /// Whether it is added to what the artifact of its id holds so far.

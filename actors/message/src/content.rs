@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::{RawObject, json};
+use crate::json::{self, Walk};
+use crate::RawObject;
 
 /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +19,7 @@ impl Content {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
         let mut block = RawObject::new().with("type", "text");
-        block.set_raw("text", json::quoted(&text.into()));
+        block.set_text("text", &text.into());
         Self(block)
     }
 
@@ -49,7 +50,8 @@ impl Content {
 
     /// The text of a text block.
     pub fn as_text(&self) -> Option<String> {
-        self.0.text("type").filter(|kind| kind == "text").and_then(|_| self.0.text("text"))
+        let kind = self.0.get("type").and_then(json::text);
+        kind.filter(|kind| kind == "text").and_then(|_| self.0.text("text"))
     }
 }
 
@@ -85,17 +87,29 @@ impl<'de> Deserialize<'de> for ToolResult {
         if raw.get().starts_with('{') {
             return RawObject::parse(&raw).map(Self).map_err(serde::de::Error::custom);
         }
-        Ok(match serde_json::from_str::<String>(raw.get()) {
-            Ok(text) => Self::text(text),
-            Err(_) => Self::text(raw.get()),
-        })
+        Ok(Self::of_plain(&raw))
     }
 }
 
 impl ToolResult {
     /// Blocks, in order.
     pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
-        Self(RawObject::new().with("content", content.into_iter().collect::<Vec<_>>()))
+        Self(with_blocks(content))
+    }
+
+    /// Reads one, without a copy in between.
+    ///
+    /// # Errors
+    /// Where an object has a key twice; what is no object is a result too.
+    pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
+        match raw.get().starts_with('{') {
+            true => RawObject::parse(raw).map(Self),
+            false => Ok(Self::of_plain(raw)),
+        }
+    }
+
+    fn of_plain(raw: &RawValue) -> Self {
+        Self::text(json::text(raw).as_deref().unwrap_or(raw.get()))
     }
 
     /// One block of text.
@@ -107,7 +121,7 @@ impl ToolResult {
             block.push_str(part);
         }
         let mut result = RawObject::new();
-        result.set_raw("content", RawValue::from_string(block).unwrap_or_default());
+        result.set_raw("content", json::raw(block));
         Self(result)
     }
 
@@ -124,7 +138,7 @@ impl ToolResult {
 
     /// Its blocks.
     pub fn content(&self) -> Vec<Content> {
-        self.0.read("content").unwrap_or_default()
+        blocks(&self.0)
     }
 
     /// Its texts, one a line.
@@ -141,6 +155,28 @@ impl ToolResult {
     pub fn is_error(&self) -> bool {
         self.0.read("isError").unwrap_or(false)
     }
+}
+
+/// An object with these blocks as `content`.
+pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObject {
+    let mut list = String::from("[");
+    for block in content {
+        if list.len() > 1 {
+            list.push(',');
+        }
+        block.0.write_with(&[], &mut list);
+    }
+    list.push(']');
+    let mut object = RawObject::new();
+    object.set_raw("content", json::raw(list));
+    object
+}
+
+/// The blocks in `content`; none where one of them is no object.
+pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
+    let blocks = of.get("content").and_then(Walk::list).map(|list| list.map(RawObject::parse));
+    let read: Option<Vec<Content>> = blocks.and_then(|blocks| blocks.map(|block| block.ok().map(Content)).collect());
+    read.unwrap_or_default()
 }
 
 /// Marks the schema of a reply that is a [`ToolResult`]: adapters send it as it is.

@@ -124,6 +124,11 @@ pub mod codec {
             .map_err(|source| WireError { name: M::NAME, source })
     }
 
+    /// The body of a message that is one raw object.
+    pub fn decode_object<M: Message>(raw: &RawValue) -> Result<RawObject, WireError> {
+        RawObject::parse(raw).map_err(|source| WireError { name: M::NAME, source })
+    }
+
     pub fn encode<M: Message + Serialize>(message: &M) -> Result<Box<RawValue>, WireError> {
         let raw = serde_json::value::to_raw_value(message).map_err(|source| WireError { name: M::NAME, source })?;
         Ok(if raw.get() == "null" { empty_object() } else { raw })

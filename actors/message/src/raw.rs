@@ -7,7 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::json::quote_to;
+use crate::json::{self, Walk, quote_to};
 
 /// A JSON object whose members stay as they came: in order, each value in the very bytes of its sender.
 ///
@@ -28,13 +28,18 @@ impl RawObject {
     /// # Errors
     /// Where `raw` is no object, or has a key twice.
     pub fn parse(raw: &RawValue) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(raw.get())
+        let RawMembers(members) = RawMembers::parse(raw)?;
+        let own = |(name, value): (Cow<'_, str>, &RawValue)| (name.into_owned(), value.to_owned());
+        Ok(Self { members: members.into_iter().map(own).collect() })
     }
 
     /// Writes it.
     pub fn to_raw(&self) -> Box<RawValue> {
+        let bytes: usize = self.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
+        let mut out = String::with_capacity(bytes + 2);
+        self.write_with(&[], &mut out);
         // Names and raw values are always JSON.
-        to_raw_value(self).unwrap_or_default()
+        json::raw(out)
     }
 
     /// Writes it at the end of `out`, with the members of `put`: names and JSON texts, each in the place of the one of its
@@ -55,12 +60,12 @@ impl RawObject {
 
     /// A member that is a string.
     pub fn text(&self, name: &str) -> Option<String> {
-        self.read(name)
+        json::text(self.get(name)?).map(Cow::into_owned)
     }
 
     /// A member that is an object.
     pub fn object(&self, name: &str) -> Option<RawObject> {
-        self.read(name)
+        Self::parse(self.get(name)?).ok()
     }
 
     /// Whether it has the member, `null` included.
@@ -79,6 +84,11 @@ impl RawObject {
     /// Puts a member. A value that JSON can't hold (a map with keys that aren't strings) becomes `null`.
     pub fn set(&mut self, name: &str, value: impl Serialize) {
         self.set_raw(name, to_raw_value(&value).unwrap_or_default());
+    }
+
+    /// Puts a member that is a string.
+    pub fn set_text(&mut self, name: &str, text: &str) {
+        self.set_raw(name, json::quoted(text));
     }
 
     /// The same object with a member more.
@@ -109,6 +119,9 @@ impl RawObject {
     }
 }
 
+/// Room for the members of an ordinary object.
+const MEMBERS_ROOM: usize = 8;
+
 /// The members of a JSON object, borrowed from its text: for who looks at some, or forwards the others.
 #[derive(Default)]
 pub struct RawMembers<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
@@ -119,7 +132,19 @@ impl<'a> RawMembers<'a> {
     /// # Errors
     /// Where `raw` is no object, or has a key twice.
     pub fn parse(raw: &'a RawValue) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(raw.get())
+        // What isn't an object with each key once is read by who can say why not.
+        Self::walked(raw).map_or_else(|| serde_json::from_str(raw.get()), Ok)
+    }
+
+    fn walked(raw: &'a RawValue) -> Option<Self> {
+        let mut members: Vec<(Cow<'a, str>, &'a RawValue)> = Vec::with_capacity(MEMBERS_ROOM);
+        for (name, value) in Walk::object(raw)? {
+            if members.iter().any(|(earlier, _)| *earlier == name) {
+                return None;
+            }
+            members.push((name, value));
+        }
+        Some(Self(members))
     }
 
     /// A member as it came.

@@ -9,6 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::content::{blocks, with_blocks};
 use crate::message::codec;
 use crate::raw::raw_bodies;
 use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, SampleAnswer, Speaker, ToolResult, Wire};
@@ -38,8 +39,8 @@ macro_rules! surface {
             fn wire() -> Option<&'static Wire<Self>> {
                 static WIRE: Wire<$name> = Wire {
                     description: "",
-                    decode: codec::decode,
-                    encode: codec::encode,
+                    decode: |raw| codec::decode_object::<$name>(raw).map($name),
+                    encode: |message| Ok(message.0.to_raw()),
                     decode_reply: codec::decode_fallible::<$reply>,
                     encode_reply: codec::encode_fallible::<$reply>,
                     input_schema: codec::input_schema::<$name>,
@@ -108,12 +109,12 @@ impl CallTool {
 impl Converse {
     /// Blocks, in order.
     pub fn of(content: impl IntoIterator<Item = Content>) -> Self {
-        Self(RawObject::new().with("content", content.into_iter().collect::<Vec<_>>()))
+        Self(with_blocks(content))
     }
 
     /// What is said.
     pub fn content(&self) -> Vec<Content> {
-        self.0.read("content").unwrap_or_default()
+        blocks(&self.0)
     }
 
     /// Its texts, one a line.

@@ -22,7 +22,30 @@ pub fn rfc3339(time: SystemTime) -> String {
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
+    // Every task and event that is shown has one: by hand it costs a tenth of what the formatter takes.
+    let mut out = String::with_capacity(RFC3339_BYTES);
+    for (number, digits, after) in [
+        (year, 4, '-'),
+        (month, 2, '-'),
+        (day, 2, 'T'),
+        (hour, 2, ':'),
+        (minute, 2, ':'),
+        (second, 2, '.'),
+        (u64::from(since.subsec_millis()), 3, 'Z'),
+    ] {
+        put(number, digits, &mut out);
+        out.push(after);
+    }
+    out
+}
+
+/// Length of a time that is written, up to the year 9999.
+const RFC3339_BYTES: usize = 24;
+
+/// So many digits, or more where a number has more.
+fn put(number: u64, digits: u32, out: &mut String) {
+    let digits = digits.max(number.checked_ilog10().unwrap_or_default() + 1);
+    out.extend((0..digits).rev().map(|place| char::from(b'0' + (number / 10_u64.pow(place) % 10) as u8)));
 }
 
 /// Reads a time from 1970 on: any offset (none is UTC), any fraction of a second (to the nanosecond), a space or any case

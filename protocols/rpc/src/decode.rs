@@ -1,5 +1,6 @@
 use std::fmt;
 
+use callboard_message::json::raw_ref;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -136,7 +137,7 @@ impl<'a> Members<'a> {
         if !self.params.is_none_or(|params| params.starts_with(['{', '['])) {
             return Err(Refusal { id, error: DecodeError::Params });
         }
-        let params = self.params.map(raw).transpose().map_err(unknown)?;
+        let params = self.params.map(raw_ref);
         Ok(match id {
             Some(id) => Incoming::Request(Request { id, method, params }),
             None => Incoming::Notification(Notification { method, params }),
@@ -154,7 +155,7 @@ impl<'a> Members<'a> {
                 Ok(Response { id, outcome: Err(read_error(error).ok_or(DecodeError::Error)?) })
             }
             (Some(result), None) => match id? {
-                Some(id) => Ok(Response { id: Some(id), outcome: Ok(raw(result)?) }),
+                Some(id) => Ok(Response { id: Some(id), outcome: Ok(raw_ref(result)) }),
                 None => Err(DecodeError::Id { bytes_max: limits.id_bytes_max }),
             },
         }
@@ -162,11 +163,6 @@ impl<'a> Members<'a> {
 }
 
 const NULL: &str = "null";
-
-/// A text that was checked, as a value.
-fn raw(json: &str) -> Result<&RawValue, DecodeError> {
-    serde_json::from_str(json).map_err(|_| DecodeError::NotAnObject)
-}
 
 fn is_version(written: &str) -> bool {
     // An escaped one is a string like any other.

@@ -2,6 +2,7 @@
 
 pub mod clinics;
 pub mod gateway;
+pub mod worker;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,16 @@ pub async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 
 /// Waits until `condition` holds.
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    found(what, async || condition().then_some(())).await;
+}
+
+/// What `look` finds, once it does, within [`SOON`].
+pub async fn found<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let began = Instant::now();
-    while !condition() {
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
         assert!(began.elapsed() < SOON, "not within {SOON:?}: {what}");
         tokio::time::sleep(LOOK).await;
     }

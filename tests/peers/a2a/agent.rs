@@ -1,15 +1,15 @@
 use std::net::TcpListener;
 
-use actix_web::dev::ServerHandle;
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, serve};
 use callboard::message::surface::Converse;
-use callboard::message::{Artifact, Content, Elicitation, Failure, Progress, RawObject, SHOWN, ToolResult};
+use callboard::message::{Artifact, Content, Failure, Progress, RawObject, SHOWN, ToolResult};
 use callboard::rpc::serve::ListenOptions;
 use callboard::{Agent, ConcurrentHandler, Cx, Handlers, System};
 use callboard_rpc::{Access, Trust};
 use serde_json::json;
 
-use crate::round::ASKS_NAME;
+use crate::kit::Ours;
+use crate::server::ask_name;
 
 const AT_ONCE_MAX: u32 = 16;
 
@@ -38,12 +38,7 @@ impl ConcurrentHandler<Converse> for Talking {
                     let shown = RawObject::new().with("content", json!([])).with("_meta", json!({ SHOWN: true }));
                     Ok(ToolResult(shown))
                 }
-                "ask" => {
-                    let fields = json!({ "name": { "type": "string" } });
-                    let form = json!({ "type": "object", "properties": fields, "required": ["name"] });
-                    let content = cx.elicit(Elicitation::form(ASKS_NAME, form)).await?.content().unwrap_or_default();
-                    Ok(ToolResult::text(format!("Hello, {}!", content["name"].as_str().unwrap_or("nobody"))))
-                }
+                "ask" => ask_name(&cx).await,
                 _ => {
                     tell("waiting");
                     cx.cancelled().await;
@@ -51,20 +46,6 @@ impl ConcurrentHandler<Converse> for Talking {
                 }
             }
         }
-    }
-}
-
-/// It is served as long as this is held.
-pub struct Ours {
-    pub url: String,
-    handle: ServerHandle,
-    _system: System,
-}
-
-impl Drop for Ours {
-    fn drop(&mut self) {
-        // It is told at once; nobody waits for its end.
-        drop(self.handle.stop(false));
     }
 }
 
@@ -79,7 +60,5 @@ pub fn start() -> Ours {
     options.push.allow = vec!["127.0.0.0/8".parse().unwrap()];
     let server = A2aServer::new(system.spawn(Talking), options);
     let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
-    let handle = serving.server.handle();
-    actix_web::rt::spawn(serving.server);
-    Ours { url, handle, _system: system }
+    Ours::new(url, serving.server, system)
 }

@@ -1,12 +1,18 @@
 //! From a request to where it goes: NP1 → NP2.A → NP2.B → DP2 → DP3, without doing any of it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::RawObject;
 use callboard_runtime::Cx;
+use futures::future::join_all;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Deciders, DecisionRecord, RunId, StepDefinition, Turn, World};
+use super::{
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision, DecisionRecord, MakeSteps, Route,
+    RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World,
+};
 
 /// How requests are taken in.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +23,9 @@ pub struct IntakeOptions {
     pub decomposition: bool,
     /// NP1 is asked while the conversation has fewer turns than this.
     pub clarify_turns: u32,
-    /// NP1 is asked where the request is vaguer than this, 0 to 1.
+    /// NP1 is asked where the request is vaguer than this, 0 to 1: as rules see it.
     pub vague_above: f32,
-    /// A route less sure than this goes back to NP1 once, 0 to 1.
+    /// A route less sure than this has NP1 asked, where it was not, 0 to 1.
     pub confidence_min_route: f32,
 }
 
@@ -40,7 +46,7 @@ impl Default for IntakeOptions {
 pub struct Request {
     /// Of which run.
     pub run: RunId,
-    /// What is asked for.
+    /// What is asked for; what was asked and answered since stands below.
     pub text: String,
     /// What was said before, the newest turn last.
     pub history: Vec<Turn>,
@@ -56,7 +62,7 @@ pub enum From {
 }
 
 /// Where a request goes.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RoutingDecision {
     /// One of our tools does it.
@@ -73,7 +79,7 @@ pub enum RoutingDecision {
     },
     /// Nobody does it.
     Reject {
-        /// Why.
+        /// Why, for whoever asked.
         reason: String,
     },
     /// Something is missing.
@@ -83,13 +89,13 @@ pub enum RoutingDecision {
     },
     /// It needs several steps.
     Decompose {
-        /// Which, each with where it goes.
+        /// Which, each with where it goes, and none before those that it needs.
         subtasks: Vec<PlannedStep>,
     },
 }
 
 /// A step, and where it goes.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedStep {
     /// The step.
@@ -98,8 +104,29 @@ pub struct PlannedStep {
     pub action: RoutingDecision,
 }
 
+impl RoutingDecision {
+    /// To the tool that answers with words.
+    fn llm(text: &str) -> Self {
+        let ToolChoice { tool_name, params } = ToolChoice::llm(text);
+        Self::Local { tool_name, params }
+    }
+}
+
+// What is said is anybody's.
+impl fmt::Debug for RoutingDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { tool_name, .. } => write!(f, "Local({tool_name})"),
+            Self::Remote { agent_id } => write!(f, "Remote({agent_id})"),
+            Self::Reject { .. } => f.write_str("Reject"),
+            Self::NeedsClarification { .. } => f.write_str("NeedsClarification"),
+            Self::Decompose { subtasks } => write!(f, "Decompose({subtasks:?})"),
+        }
+    }
+}
+
 /// A request taken in.
-#[derive(Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Intake {
     /// Where it goes.
     pub decision: RoutingDecision,
@@ -107,14 +134,119 @@ pub struct Intake {
     pub records: Vec<DecisionRecord>,
 }
 
-/// Decides where `request` goes.
+/// Decides where `request` goes. Whatever a decider leaves unclear goes where [`Decision::fallback`] says.
 pub async fn route(
-    _deciders: &Deciders,
-    _cx: &Cx,
-    _request: &Request,
-    _world: &Arc<World>,
-    _options: &IntakeOptions,
-    _from: From,
+    deciders: &Deciders,
+    cx: &Cx,
+    request: &Request,
+    world: &Arc<World>,
+    options: &IntakeOptions,
+    from: From,
 ) -> Intake {
-    Intake { decision: RoutingDecision::Reject { reason: "not built yet".to_owned() }, records: Vec::new() }
+    let mut taking = Taking { deciders, cx, request, world, options, records: Vec::new() };
+    let decision = taking.all(from).await;
+    Intake { decision, records: taking.records }
+}
+
+struct Taking<'a> {
+    deciders: &'a Deciders,
+    cx: &'a Cx,
+    request: &'a Request,
+    world: &'a Arc<World>,
+    options: &'a IntakeOptions,
+    records: Vec<DecisionRecord>,
+}
+
+impl Taking<'_> {
+    async fn all(&mut self, from: From) -> RoutingDecision {
+        let may_clarify = self.options.clarification;
+        let asks_first = may_clarify && from == From::Clarity && self.may_be_unclear();
+        if asks_first && let Some(question) = self.unclear().await {
+            return RoutingDecision::NeedsClarification { question };
+        }
+        if self.options.decomposition
+            && let Some(subtasks) = self.steps().await
+        {
+            return RoutingDecision::Decompose { subtasks };
+        }
+        let (records, decision) = self.one(&self.request.text, false).await;
+        let is_unsure = records.first().is_some_and(|route| {
+            route.fallback.is_none() && route.confidence < self.options.confidence_min_route
+        });
+        self.records.extend(records);
+        // Asked the same of the same words, NP1 would say the same.
+        if may_clarify
+            && is_unsure
+            && !asks_first
+            && let Some(question) = self.unclear().await
+        {
+            return RoutingDecision::NeedsClarification { question };
+        }
+        decision
+    }
+
+    /// Whether NP1 is worth asking.
+    fn may_be_unclear(&self) -> bool {
+        u32::try_from(self.request.history.len()).is_ok_and(|turns| turns < self.options.clarify_turns)
+    }
+
+    /// NP1: what is missing.
+    async fn unclear(&mut self) -> Option<String> {
+        let Request { text, history, .. } = self.request;
+        match self.decide(DecideClarity { history: history.clone(), request: text.clone() }).await {
+            Some(Clarity::NeedsClarify { question }) => Some(question),
+            Some(Clarity::Clear) | None => None,
+        }
+    }
+
+    /// NP2.A to NP2.C: the steps, where it needs some.
+    async fn steps(&mut self) -> Option<Vec<PlannedStep>> {
+        let (Request { text, history, .. }, world) = (self.request, self.world);
+        let split = DecideSplit { request: text.clone(), history: history.clone(), world: world.clone() };
+        if self.decide(split).await != Some(Split::Yes) {
+            return None;
+        }
+        let plan = self.decide(MakeSteps { request: text.clone(), world: world.clone() }).await?;
+        let this = &*self;
+        let routing = plan.into_steps().into_iter().map(|step| async move {
+            let (records, action) = this.one(&step.input_message, true).await;
+            (records, PlannedStep { step, action })
+        });
+        let mut planned = Vec::new();
+        for (records, step) in join_all(routing).await {
+            self.records.extend(records);
+            planned.push(step);
+        }
+        Some(planned)
+    }
+
+    /// DP2 and DP3: who does one thing.
+    async fn one(&self, text: &str, slim: bool) -> (Vec<DecisionRecord>, RoutingDecision) {
+        let (request, world) = (text.to_owned(), self.world.clone());
+        let history = if slim { Vec::new() } else { self.request.history.clone() };
+        let message = DecideRoute { request: request.clone(), history: history.clone(), world, slim };
+        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+        let fell_back = record.fallback.is_some();
+        let mut records = vec![record];
+        let decision = match outcome {
+            Some(Route::Reject { reason }) => RoutingDecision::Reject { reason },
+            Some(Route::Remote { agent }) => RoutingDecision::Remote { agent_id: agent },
+            Some(Route::Local) if !fell_back => {
+                let message = DecideTool { request, history, tools: self.world.tools.clone(), slim };
+                let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+                records.push(record);
+                let ToolChoice { tool_name, params } = outcome.unwrap_or_else(|| ToolChoice::llm(text));
+                RoutingDecision::Local { tool_name, params }
+            }
+            // Nobody decided: the words go to the model as they are.
+            Some(Route::Local) | None => RoutingDecision::llm(text),
+        };
+        (records, decision)
+    }
+
+    async fn decide<D: Decision>(&mut self, message: D) -> Option<D::Outcome> {
+        let Settled { outcome, record, .. } = self.deciders.decide(self.cx, &self.request.run, message).await;
+        self.records.push(record);
+        outcome
+    }
 }

@@ -1,41 +1,83 @@
-//! The agents that an orchestrator knows: those declared, and those learned by connecting and by exchange.
+//! The agents that an orchestrator knows: those declared, and those learned by connecting and by exchange. It is kept in notes
+//! (space [`DIRECTORY_SPACE`], an agent's id is its key), so it outlives the process.
+//!
+//! What somebody else says of a third is hearsay. An agent is learned so only if its origin is on the operator's list or its
+//! card is signed by a key that the operator trusts; its card is fetched by us, from its own address, and must bear the name
+//! that was said; whoever isn't on this machine never names a place on it. At most [`EXCHANGE_AGENTS_MAX`] are taken at once,
+//! and nobody's id is given to another.
+
+mod book;
+mod declared;
+mod health;
+mod learn;
+mod place;
+mod says;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use callboard_message::{Failure, RawObject};
-use callboard_runtime::{AgentRef, Notes, System};
+use callboard_message::Failure;
+use callboard_runtime::{AgentRef, Notes, Patterns, System};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use url::Url;
 
 use crate::decide::{AgentView, SkillView};
 
-/// An agent found at an address.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// It.
-    pub agent: AgentRef,
-    /// As its card says.
+use book::{Book, Entry};
+use place::{is_here, place};
+
+pub use health::{CHECK_EVERY, DOWN_AFTER_MISSES, USED_WITHIN};
+pub use learn::{CONNECT_WITHIN, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN};
+pub use place::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX};
+pub use says::{NAME_CHARS_MAX, SKILLS_KEPT_MAX};
+
+/// The space of notes that the directory is kept in.
+pub const DIRECTORY_SPACE: &str = "directory";
+/// Most agents that are known.
+pub const KNOWN_AGENTS_MAX: usize = 1_000;
+
+/// What an agent's card says, fetched just now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Its name.
     pub name: String,
-    /// As its card says.
+    /// What it is.
     pub description: String,
-    /// Where it is.
-    pub url: String,
-    /// Its card.
-    pub card: RawObject,
     /// What it can do.
     pub skills: Vec<SkillView>,
-    /// Whether the card is signed by a key that is trusted.
-    pub is_signed: bool,
+}
+
+/// Who named an address: what decides where it may lead, and whose card is believed there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    /// Whoever runs this agent: it may lead anywhere.
+    Operator,
+    /// Somebody else: it leads to the public internet, and to the networks that the operator named.
+    Peer {
+        /// It may lead to this machine too: whoever named it is on it.
+        may_be_here: bool,
+        /// The card counts only with the signature of a key that the operator trusts.
+        must_be_signed: bool,
+    },
 }
 
 /// How agents elsewhere are reached: this crate knows no protocol.
 pub trait Connect: Send + Sync + 'static {
-    /// Fetches the card at `url` (an address in any form that people write) and makes an agent that stands for it.
-    fn connect<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Found, Failure>>;
+    /// Fetches the card of the agent at `url`.
+    ///
+    /// # Errors
+    /// `Denied` where the place may not be reached or the card isn't believed, else `Unavailable` or `TimedOut`.
+    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>>;
 
-    /// Asks the agent which agents it knows, and tells it of us: its answer to `list_agents` in the format `exchange`.
-    fn exchange<'a>(&'a self, found: &'a Found) -> BoxFuture<'a, Result<RawObject, Failure>>;
+    /// Makes an agent of this system that stands for the one at `url`. It isn't asked anything yet.
+    ///
+    /// # Errors
+    /// Where it can't be reached as it would have to be.
+    fn open(&self, url: &Url, by: NamedBy) -> Result<AgentRef, Failure>;
 }
 
 /// How an agent came to be known.
@@ -79,7 +121,7 @@ pub struct Known {
     pub skills: Vec<SkillView>,
     /// How it came to be known.
     pub learned: Learned,
-    /// Who named it.
+    /// Who named it, where that wasn't the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// When it was heard of last, in milliseconds since 1970.
@@ -95,19 +137,39 @@ pub struct KnownOptions {
     pub id: String,
     /// Our own name.
     pub name: String,
-    /// Patterns of origins: only what matches one, or is signed, is learned second-hand.
+    /// Patterns of origins, for example `https://*.example.com` or `http://localhost:*`: only what matches one, or is
+    /// signed, is learned second-hand.
     pub allow: Vec<String>,
 }
 
 /// The directory of one orchestrator. Clones are the same directory.
 #[derive(Clone)]
 pub struct KnownAgents {
-    _system: System,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    system: System,
+    notes: Arc<dyn Notes>,
+    connect: Arc<dyn Connect>,
+    id: String,
+    name: String,
+    allow: Patterns<()>,
+    book: Mutex<Book>,
+    here: Mutex<Option<Here>>,
+}
+
+/// Where we listen.
+#[derive(Clone)]
+struct Here {
+    url: String,
+    place: String,
+    is_local: bool,
 }
 
 impl fmt::Debug for KnownAgents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KnownAgents")
+        f.debug_struct("KnownAgents").field("of", &self.inner.id).finish_non_exhaustive()
     }
 }
 
@@ -115,61 +177,154 @@ impl KnownAgents {
     /// As `notes` has it.
     ///
     /// # Errors
-    /// `Unavailable` where the store can't be read; `InvalidInput` for a pattern that isn't one.
+    /// The store's where it can't be read; `InvalidInput` for a pattern that isn't one.
     pub async fn open(
         system: &System,
-        _notes: Arc<dyn Notes>,
-        _connect: Arc<dyn Connect>,
-        _options: KnownOptions,
+        notes: Arc<dyn Notes>,
+        connect: Arc<dyn Connect>,
+        options: KnownOptions,
     ) -> Result<Self, Failure> {
-        Ok(Self { _system: system.clone() })
+        let KnownOptions { id, name, allow } = options;
+        if let Some(wrong) = allow.iter().find(|pattern| !is_origin(pattern)) {
+            let why = "write an origin like `https://*.example.com` or `http://localhost:*`";
+            return Err(Failure::invalid(format!("{wrong:?} is no pattern of origins: {why}")));
+        }
+        let book = Mutex::new(Book::read(&*notes).await?);
+        let (system, allow, here) = (system.clone(), allow.into_iter().collect(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { system, notes, connect, id, name, allow, book, here }) })
     }
 
-    /// Where we can be reached from now on, for those that we tell of us; `None`: nowhere.
-    pub fn listens(&self, _url: Option<&str>) {}
+    /// Where we can be reached from now on, for those that we tell of us; `None`: nowhere. `is_local`: nobody who isn't on
+    /// this machine can reach us there, so those who do may name places on it.
+    pub fn listens(&self, url: Option<&str>, is_local: bool) {
+        let read = |url: &str| Some((url.to_owned(), place(&Url::parse(url).ok()?)));
+        let here = url.and_then(read).map(|(url, place)| Here { url, place, is_local });
+        *self.inner.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
+    }
 
     /// An agent of the topology is one of them, under its id; what it can do is asked of it.
-    pub fn declare(&self, _id: &str, _agent: AgentRef) {}
+    pub fn declare(&self, id: &str, agent: AgentRef) {
+        self.book().declare(id, agent);
+    }
 
     /// All, by id.
     pub fn list(&self) -> Vec<Known> {
-        Vec::new()
+        self.book().all().map(|entry| entry.known.clone()).collect()
     }
 
     /// The one of exactly that id.
-    pub fn get(&self, _id: &str) -> Option<Known> {
-        None
+    pub fn get(&self, id: &str) -> Option<Known> {
+        self.book().get(id).map(|entry| entry.known.clone())
     }
 
     /// The agent itself, opened where that is needed.
     ///
     /// # Errors
-    /// `NotFound`; `Unavailable` where it can't be reached.
-    pub async fn agent(&self, _id: &str) -> Result<AgentRef, Failure> {
-        Err(Failure::internal("not built yet"))
+    /// `NotFound`; where it can't be reached as it would have to be, why.
+    pub async fn agent(&self, id: &str) -> Result<AgentRef, Failure> {
+        let known = {
+            let mut book = self.book();
+            let entry = book.get_mut(id).ok_or_else(|| Failure::not_found("no agent of that id is known"))?;
+            entry.used = Some(Instant::now());
+            if let Some(agent) = &entry.agent {
+                return Ok(agent.clone());
+            }
+            entry.known.clone()
+        };
+        let agent = self.inner.connect.open(&url_of(&known)?, self.named_by(&known))?;
+        Ok(self.opened(id, agent))
     }
 
-    /// Goes to an address, learns who is there, and exchanges what both know.
-    ///
-    /// # Errors
-    /// `Unavailable` where nobody answers, `InvalidInput` for what is no address, `Denied` where it may not be reached.
-    pub async fn connect(&self, _url: &str) -> Result<Known, Failure> {
-        Err(Failure::internal("not built yet"))
-    }
-
-    /// Forgets one; whether it was known.
+    /// Forgets one; whether it was known. Those of the topology stay.
     ///
     /// # Errors
     /// The store's.
-    pub async fn forget(&self, _id: &str) -> Result<bool, Failure> {
-        Err(Failure::internal("not built yet"))
+    pub async fn forget(&self, id: &str) -> Result<bool, Failure> {
+        if self.get(id).is_none_or(|known| known.learned == Learned::Declared) {
+            return Ok(false);
+        }
+        self.inner.notes.remove(DIRECTORY_SPACE, id).await?;
+        let gone = self.book().remove(id);
+        if let Some(agent) = gone.and_then(|entry| entry.agent) {
+            agent.stop();
+        }
+        Ok(true)
     }
 
-    /// Asks all whether they answer.
-    pub async fn check_all(&self) {}
-
-    /// As deciders see them.
-    pub fn view(&self) -> Vec<AgentView> {
-        Vec::new()
+    /// As deciders see them. Those of the topology are asked what they can do, at most now and then.
+    pub async fn view(&self) -> Vec<AgentView> {
+        self.describe_declared().await;
+        self.book().all().map(Entry::view).collect()
     }
+
+    /// Our own id.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// Our own name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Where we can be reached, while we listen.
+    pub fn url(&self) -> Option<String> {
+        self.here().map(|here| here.url)
+    }
+
+    fn here(&self) -> Option<Here> {
+        self.inner.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an agent that was just made into use, and into the system's directory unless its name is taken there.
+    fn opened(&self, id: &str, agent: AgentRef) -> AgentRef {
+        let mut book = self.book();
+        match book.get_mut(id) {
+            // Somebody else was faster.
+            Some(Entry { agent: Some(there), .. }) => {
+                agent.stop();
+                there.clone()
+            }
+            entry => {
+                if let Some(entry) = entry {
+                    entry.agent = Some(agent.clone());
+                }
+                // In no group: only who knows the id finds it.
+                let listed = self.inner.system.directory().register_in(id, &agent, []);
+                if listed.is_err() {
+                    tracing::debug!(id, "another agent of this system has that id");
+                }
+                agent
+            }
+        }
+    }
+
+    /// Whose word an agent's address is.
+    fn named_by(&self, known: &Known) -> NamedBy {
+        let is_hearsay = known.learned == Learned::Exchange || known.from.is_some();
+        match Url::parse(&known.url).ok().filter(|_| is_hearsay) {
+            None => NamedBy::Operator,
+            // It was judged when it was learned: what was here then may be here now.
+            Some(url) => self.peer(&url, is_here(&url)),
+        }
+    }
+
+    fn peer(&self, url: &Url, may_be_here: bool) -> NamedBy {
+        let is_allowed = self.inner.allow.has(&url.origin().ascii_serialization());
+        NamedBy::Peer { may_be_here, must_be_signed: !is_allowed }
+    }
+}
+
+fn url_of(known: &Known) -> Result<Url, Failure> {
+    Url::parse(&known.url).map_err(|_| Failure::unavailable("the agent's address is unknown: connect to it"))
+}
+
+/// Whether it may be a pattern of origins: scheme, host, perhaps port, and nothing behind.
+fn is_origin(pattern: &str) -> bool {
+    let host = pattern.strip_prefix("http://").or_else(|| pattern.strip_prefix("https://"));
+    host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', '#']) && !host.contains(char::is_whitespace))
 }

@@ -1,5 +1,6 @@
 //! What a topology file says of a model.
 
+use secrecy::SecretString;
 use serde::Deserialize;
 
 /// A model as declared: which provider, and what bounds its use. A key is never in it, only the name of the environment
@@ -35,6 +36,9 @@ pub struct Remote {
     /// The environment variable that holds the key. By default `OPENAI_API_KEY`, `AZURE_OPENAI_API_KEY` and
     /// `ANTHROPIC_API_KEY`; Ollama and compatible servers get none unless it is named.
     pub key_env: Option<String>,
+    /// The key itself, where a program has it: never of a file of ours.
+    #[serde(skip)]
+    pub key: Option<SecretString>,
     /// Which of OpenAI's APIs; chat completions by default.
     #[serde(default)]
     pub api: Api,
@@ -69,6 +73,7 @@ impl Remote {
             model: model.into(),
             url: None,
             key_env: None,
+            key: None,
             api: Api::default(),
             api_version: None,
             stream: true,

@@ -58,6 +58,9 @@ impl Kind {
 
     /// The variable that holds the key.
     fn key_variable(self, config: &Remote) -> Option<&str> {
+        if config.key.is_some() {
+            return None;
+        }
         config.key_env.as_deref().or(self.key_env())
     }
 
@@ -107,12 +110,15 @@ impl Place {
         if kind == Kind::Anthropic {
             headers.insert(ANTHROPIC_VERSION, HeaderValue::from_static("2023-06-01"));
         }
-        if let Some(variable) = kind.key_variable(config) {
+        let variable = kind.key_variable(config);
+        if config.key.is_some() || variable.is_some() {
             let is_here = url.host_str().is_some_and(is_loopback);
             if url.scheme() == "http" && !is_here {
                 return Err(ModelError::Url("a key is sent over `https` only, but to this machine"));
             }
-            let (name, value) = credential(kind, variable, keys)?;
+            let variable = variable.unwrap_or_default();
+            let key = config.key.clone().or_else(|| keys(variable));
+            let (name, value) = credential(kind, variable, key)?;
             headers.insert(name, value);
         }
         Ok(Self { url, headers, wire })
@@ -158,9 +164,9 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn credential(kind: Kind, variable: &str, keys: Keys<'_>) -> Result<(HeaderName, HeaderValue), ModelError> {
+fn credential(kind: Kind, variable: &str, key: Option<SecretString>) -> Result<(HeaderName, HeaderValue), ModelError> {
     let missing = || ModelError::KeyMissing { variable: variable.to_owned() };
-    let key = keys(variable).filter(|key| !key.expose_secret().is_empty()).ok_or_else(missing)?;
+    let key = key.filter(|key| !key.expose_secret().is_empty()).ok_or_else(missing)?;
     let (name, value) = match kind {
         Kind::Anthropic => (X_API_KEY, HeaderValue::from_str(key.expose_secret())),
         Kind::AzureOpenai => (API_KEY, HeaderValue::from_str(key.expose_secret())),

@@ -58,8 +58,8 @@ impl TaskOwner {
     /// has one. (Without one the task's id, which can't be guessed, is all that keeps strangers away.)
     pub fn of(principal: &Principal, session: Option<&str>) -> Self {
         match session.filter(|_| principal.kind == PrincipalKind::Anonymous) {
-            Some(session) => Self(format!("session:{session}")),
-            None => Self(format!("{}:{}", principal.kind.as_str(), principal.id)),
+            Some(session) => Self(["session:", session].concat()),
+            None => Self([principal.kind.as_str(), ":", &principal.id].concat()),
         }
     }
 

@@ -120,6 +120,47 @@ impl fmt::Debug for TaskStep {
     }
 }
 
+/// An event beside its task.
+pub(super) struct KeptEvent {
+    at: SystemTime,
+    state: TaskState,
+    rest: Rest,
+}
+
+/// What of a step isn't in its task.
+enum Rest {
+    Start,
+    /// It is this one of the task's artifacts.
+    Artifact(usize),
+    /// It is the task's outcome.
+    Completed,
+    Failed,
+    Rejected,
+    Step(Box<TaskStep>),
+}
+
+impl KeptEvent {
+    /// The event whole; `number` is its place among the task's.
+    pub(super) fn of(&self, task: &Task, number: u64) -> TaskEvent {
+        let failure = || match &task.outcome {
+            Some(TaskOutcome::Failed(failure)) => failure.clone(),
+            _ => Failure::new(FailureKind::Internal, "why it ended isn't kept"),
+        };
+        let step = match &self.rest {
+            Rest::Start => TaskStep::Start,
+            Rest::Artifact(nth) => TaskStep::Artifact(task.artifacts.get(*nth).cloned().unwrap_or_default()),
+            Rest::Completed => TaskStep::Completed(match &task.outcome {
+                Some(TaskOutcome::Reply(reply)) => reply.clone(),
+                _ => RawValue::NULL.to_owned(),
+            }),
+            Rest::Failed => TaskStep::Failed(failure()),
+            Rest::Rejected => TaskStep::Rejected(failure()),
+            Rest::Step(step) => TaskStep::clone(step),
+        };
+        TaskEvent { number, at: self.at, state: self.state, step }
+    }
+}
+
 impl Task {
     /// Takes a step and answers where the task stands then. It works, or waits for input as long as it has a question, until
     /// it ends for good. On an error it is as it was.
@@ -127,53 +168,86 @@ impl Task {
     /// # Errors
     /// [`TaskError::HasEnded`], [`TaskError::Illegal`], [`TaskError::ChildrenRunning`].
     pub fn step(&mut self, step: &TaskStep, now: SystemTime) -> Result<TaskState, TaskError> {
+        let state = self.after(step)?;
+        // What isn't kept in the task needs no copy.
+        if !matches!(step, TaskStep::History(_) | TaskStep::Answered { .. }) {
+            self.keep(step.clone());
+        }
+        if let TaskStep::Answered { key, .. } = step {
+            self.open.retain(|open| open.key != *key);
+        }
+        self.stand(state, now);
+        Ok(state)
+    }
+
+    /// Where the task will stand after a step.
+    fn after(&self, step: &TaskStep) -> Result<TaskState, TaskError> {
         use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
         let from = self.state;
         if from.is_terminal() {
             return Err(TaskError::HasEnded(from));
         }
-        let illegal = TaskError::Illegal { from, step: step.name() };
         let is_open = |key: &str| self.open.iter().any(|open| open.key == key);
-        let (state, said) = match (step, from) {
-            (TaskStep::Start, Submitted | Working | AuthRequired) if self.waiting == 0 => (Working, None),
-            (TaskStep::Said(message), _) => (from, Some(message)),
-            (TaskStep::History(_), _) => (from, None),
-            (TaskStep::Artifact(artifact), Working | InputRequired | AuthRequired) => {
-                self.artifacts.push(artifact.clone());
-                (from, None)
-            }
-            (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => {
-                self.open.push(open.clone());
-                (InputRequired, None)
-            }
-            (TaskStep::AuthWanted(message), Working) => (AuthRequired, Some(message)),
+        Ok(match (step, from) {
+            (TaskStep::Start, Submitted | Working | AuthRequired) if self.waiting == 0 => Working,
+            (TaskStep::Said(_) | TaskStep::History(_), _) => from,
+            (TaskStep::Artifact(_), Working | InputRequired | AuthRequired) => from,
+            (TaskStep::Asked(open), Working | InputRequired) if !is_open(&open.key) => InputRequired,
+            (TaskStep::AuthWanted(_), Working) => AuthRequired,
             (TaskStep::Answered { key, .. } | TaskStep::GivenUp { key }, _) if is_open(key) => {
-                self.open.retain(|open| open.key != *key);
-                (if self.open.is_empty() { Working } else { InputRequired }, None)
+                if self.open.iter().all(|open| open.key == *key) { Working } else { InputRequired }
             }
             (TaskStep::Completed(_), Working | InputRequired | AuthRequired) if self.children_open > 0 => {
                 return Err(TaskError::ChildrenRunning(self.children_open));
             }
-            (TaskStep::Completed(reply), Working | InputRequired | AuthRequired) => {
-                self.outcome = Some(TaskOutcome::Reply(reply.clone()));
+            (TaskStep::Completed(_), Working | InputRequired | AuthRequired) => Completed,
+            (TaskStep::Failed(_), _) => Failed,
+            (TaskStep::Rejected(_), Submitted | Working) => Rejected,
+            (TaskStep::Cancelled { .. }, _) => Canceled,
+            _ => return Err(TaskError::Illegal { from, step: step.name() }),
+        })
+    }
+
+    /// Keeps what a step brings, and answers what isn't in the task then.
+    fn keep(&mut self, step: TaskStep) -> Rest {
+        match step {
+            TaskStep::Artifact(artifact) => {
+                self.artifacts.push(artifact);
+                return Rest::Artifact(self.artifacts.len() - 1);
+            }
+            TaskStep::Completed(reply) => {
+                self.outcome = Some(TaskOutcome::Reply(reply));
                 self.said = None;
-                (Completed, None)
+                return Rest::Completed;
             }
-            (TaskStep::Failed(failure), _) => {
-                self.outcome = Some(TaskOutcome::Failed(failure.clone()));
-                (Failed, Some(&failure.message))
+            TaskStep::Failed(failure) => {
+                self.fail(failure);
+                return Rest::Failed;
             }
-            (TaskStep::Rejected(failure), Submitted | Working) => {
-                self.outcome = Some(TaskOutcome::Failed(failure.clone()));
-                (Rejected, Some(&failure.message))
+            TaskStep::Rejected(failure) => {
+                self.fail(failure);
+                return Rest::Rejected;
             }
-            (TaskStep::Cancelled { why }, _) => (Canceled, Some(why)),
-            _ => return Err(illegal),
-        };
-        self.state = state;
-        if let Some(said) = said {
-            self.said = Some(said.clone());
+            TaskStep::Start => return Rest::Start,
+            TaskStep::Said(ref said) | TaskStep::AuthWanted(ref said) | TaskStep::Cancelled { why: ref said } => {
+                self.said = Some(said.clone());
+            }
+            TaskStep::Asked(ref open) => self.open.push(open.clone()),
+            TaskStep::Answered { ref key, .. } | TaskStep::GivenUp { ref key } => {
+                self.open.retain(|open| open.key != *key);
+            }
+            TaskStep::History(_) => {}
         }
+        Rest::Step(Box::new(step))
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.said = Some(failure.message.clone());
+        self.outcome = Some(TaskOutcome::Failed(failure));
+    }
+
+    fn stand(&mut self, state: TaskState, now: SystemTime) {
+        self.state = state;
         if state.is_terminal() {
             self.open.clear();
             self.cancel_wanted = false;
@@ -182,7 +256,6 @@ impl Task {
         self.last_event += 1;
         // Clocks are set back; a task isn't.
         self.updated = now.max(self.updated);
-        Ok(state)
     }
 
     /// Takes steps, all or none (on an error the task may be half on its way: drop it), and answers the events to keep. What
@@ -192,6 +265,32 @@ impl Task {
     /// As [`Task::step`]; [`TaskError::TooManyEvents`] for a step that isn't its end.
     pub fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Vec<TaskEvent>, TaskError> {
         let mut events = Vec::with_capacity(steps.len());
+        self.take_each(steps, |task, step| {
+            let state = task.step(&step, now)?;
+            events.push(TaskEvent { number: task.last_event, at: task.updated, state, step });
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    /// The same, for who keeps task and events together: what is in the task isn't in the events once more.
+    pub(super) fn take_over(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Vec<KeptEvent>, TaskError> {
+        let mut events = Vec::with_capacity(steps.len());
+        self.take_each(steps, |task, step| {
+            let state = task.after(&step)?;
+            let rest = task.keep(step);
+            task.stand(state, now);
+            events.push(KeptEvent { at: task.updated, state, rest });
+            Ok(())
+        })?;
+        Ok(events)
+    }
+
+    fn take_each(
+        &mut self,
+        steps: Vec<TaskStep>,
+        mut take: impl FnMut(&mut Self, TaskStep) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
         for step in steps {
             if matches!(step, TaskStep::Said(_)) && self.last_event >= TASK_SAID_EVENTS_MAX && !self.state.is_terminal()
             {
@@ -200,10 +299,9 @@ impl Task {
             if self.last_event >= TASK_EVENTS_MAX_DEFAULT && !step.is_end() {
                 return Err(TaskError::TooManyEvents { events_max: TASK_EVENTS_MAX_DEFAULT });
             }
-            let state = self.step(&step, now)?;
-            events.push(TaskEvent { number: self.last_event, at: self.updated, state, step });
+            take(self, step)?;
         }
-        Ok(events)
+        Ok(())
     }
 
     /// The steps that a claim of this task takes first where its last worker was interrupted ([`super::Released`], or its

@@ -33,6 +33,9 @@ pub(crate) fn content_of(parts: &[Part]) -> Vec<Content> {
 
 /// A block as a part.
 pub(crate) fn part_of(block: &Content) -> Part {
+    if let Some(text) = only_text(block) {
+        return Part::text(text);
+    }
     let mut rest = block.0.clone();
     let stated = take_meta(&mut rest, PART).and_then(|stated| RawObject::parse(&stated).ok());
     let is_data = take_meta(&mut rest, DATA).is_some();
@@ -55,6 +58,12 @@ pub(crate) fn part_of(block: &Content) -> Part {
         part.metadata = Some(part.metadata.unwrap_or_default().with(CONTENT, rest));
     }
     part
+}
+
+/// The text of a block that has nothing else: most are such.
+fn only_text(block: &Content) -> Option<String> {
+    let is_text = block.0.len() == 2 && block.0.get("type").is_some_and(|kind| kind.get() == "\"text\"");
+    is_text.then(|| block.0.text("text"))?
 }
 
 /// What a part is made of, as far as the block says it in its own words.
@@ -139,6 +148,9 @@ fn unknown_block(block: &Content) -> Part {
 /// A part as a block.
 pub(crate) fn block_of(part: &Part) -> Content {
     let Part { content, metadata, filename, media_type } = part;
+    if let (PartContent::Text(text), None, "", "") = (content, metadata, &**filename, &**media_type) {
+        return Content::text(text);
+    }
     if let (PartContent::Data(data), None, "", BLOCK_TYPE) = (content, metadata, &**filename, &**media_type)
         && let Ok(block) = RawObject::parse(data)
         && is_unknown(&block)
@@ -219,7 +231,7 @@ fn text_or_resource(mut rest: RawObject, text: &str, filename: &str, media_type:
         return (rest, filename.is_empty(), true);
     }
     let mut block = RawObject::new().with("type", "text");
-    block.set("text", text);
+    block.set_text("text", text);
     (joined(block, rest), filename.is_empty(), media_type.is_empty())
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool
         let artifact = plain(&reply).map(|part| result(skill, vec![part]));
         return Ended { artifact, step: TaskStep::Completed(reply) };
     }
-    let Ok(told) = serde_json::from_str::<ToolResult>(reply.get()) else {
+    let Ok(told) = ToolResult::parse(&reply) else {
         let why = Failure::new(FailureKind::Internal, "the agent's answer can't be read");
         return Ended { artifact: None, step: TaskStep::Failed(why) };
     };
@@ -53,7 +53,7 @@ fn result(skill: &str, parts: Vec<Part>) -> Artifact {
 /// Whether a reply is what somebody says at once, and no task's result.
 pub(crate) fn is_said_at_once(reply: &RawValue) -> Option<ToolResult> {
     // Most aren't, and then nothing is read.
-    let told: ToolResult = reply.get().contains(SAID_AT_ONCE).then(|| serde_json::from_str(reply.get()).ok())??;
+    let told = reply.get().contains(SAID_AT_ONCE).then(|| ToolResult::parse(reply).ok())??;
     is_marked(&told, SAID_AT_ONCE).then_some(told)
 }
 

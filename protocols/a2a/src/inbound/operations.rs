@@ -174,7 +174,7 @@ pub(super) async fn perform(
     let Server { calls, desk, cards, .. } = server;
     let dialect = who.dialect;
     Ok(Answer::Whole(match asked {
-        Asked::Send(asked) => dialect.write_send_response(&calls.send(who, asked).await?),
+        Asked::Send(asked) => calls.send(who, asked).await?,
         Asked::Stream(asked) => return calls.stream(who, asked).await.map(Answer::Events),
         Asked::Subscribe(asked) => return calls.subscribe(who, &asked.id, last_event).await.map(Answer::Events),
         Asked::Get(asked) => dialect.write_task(&calls.get(who, &asked.id, most(asked.history_length)).await?),

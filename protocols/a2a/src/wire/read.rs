@@ -165,8 +165,9 @@ impl<'a> Members<'a> {
 
 /// Whether a member has the name, in camel or in snake case.
 pub(crate) fn is_named(member: &str, name: &str) -> bool {
-    if member == name {
-        return true;
+    // In snake case it is longer.
+    if member.len() <= name.len() {
+        return member == name;
     }
     let mut left = member.bytes();
     let is_next = |byte: u8, left: &mut std::str::Bytes<'_>| match byte.is_ascii_uppercase() {

@@ -1,5 +1,5 @@
 use callboard_message::TaskState;
-use callboard_message::json::quote_to;
+use callboard_message::json::{quote_to, raw};
 use serde_json::value::RawValue;
 
 use crate::wire::Wire;
@@ -59,7 +59,7 @@ pub(crate) fn written(write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
     let mut out = String::new();
     write(&mut Writer::new(&mut out));
     // What a writer writes is JSON.
-    RawValue::from_string(out).unwrap_or_default()
+    raw(out)
 }
 
 /// An object that is being written. Ends with [`ObjectWriter::end`].

@@ -279,12 +279,12 @@ async fn streams() {
     assert!(shown.contains(&serde_json::to_string(text).unwrap()), "{shown}");
     let mut stream = peer.stream("SendStreamingMessage", json!({ "message": said("m-2", "x", "linger") })).await;
     let task = stream.event().await.unwrap()["result"]["task"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     drop(stream);
     let now = peer.result("GetTask", json!({ "id": task })).await;
     assert_eq!(now["status"]["state"], "TASK_STATE_WORKING");
-    served.watched.go_on.send(true).unwrap();
-    assert_eq!(served.watched.event().await, Seen::Finished);
+    served.watched.watch.go_on.send(true).unwrap();
+    assert_eq!(served.watched.watch.event().await, Seen::Finished);
     served.stop().await;
 }
 

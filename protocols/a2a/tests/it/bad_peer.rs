@@ -138,7 +138,7 @@ async fn broken_streams_are_taken_up() {
     let say = async |hit: Hit, events: Vec<(u64, Value)>| {
         let mut said = hit.stream().await;
         for (number, event) in events {
-            let event = json!({ "jsonrpc": "2.0", "id": said.id, "result": numbered(event, number) });
+            let event = json!({ "jsonrpc": "2.0", "id": said.request["id"], "result": numbered(event, number) });
             said.raw(&format!("id: {number}\ndata: {event}\n\n")).await;
         }
     };
@@ -230,14 +230,14 @@ async fn other_interfaces_are_tried() {
         let asked = remote.asking(SAY, hello());
         peer.show(&card).await;
         let hit = peer.expect("SendMessage").await;
-        assert_eq!((hit.path.as_str(), hit.header("a2a-version")), ("/new", Some("1.0")));
+        assert_eq!((hit.target.as_str(), hit.header("a2a-version")), ("/new", Some("1.0")));
         hit.error(code, "no").await;
         let done = || {
             let status = json!({ "state": "completed" });
             json!({ "kind": "task", "id": "t", "contextId": "c", "status": status })
         };
         let hit = peer.expect("message/send").await;
-        assert_eq!((hit.path.as_str(), hit.header("a2a-version")), ("/old", Some("0.3")));
+        assert_eq!((hit.target.as_str(), hit.header("a2a-version")), ("/old", Some("0.3")));
         hit.result(done()).await;
         joined(asked).await.unwrap();
         let asked = remote.asking(SAY, hello());

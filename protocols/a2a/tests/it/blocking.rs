@@ -25,19 +25,19 @@ async fn waits_unless_told_otherwise() {
             let about = About { skill: "linger", text: "{}", waits: false, ..About::default() };
             let task = tongue.task(&tongue.result(&peer, Op::SendMessage, about).await);
             assert_eq!(state(&task), "working", "{tongue:?}");
-            assert_eq!(served.watched.event().await, Seen::Began);
+            assert_eq!(served.watched.watch.event().await, Seen::Began);
             let id = task["id"].as_str().unwrap();
             let task = tongue.result(&peer, Op::CancelTask, About { task: id, ..About::default() }).await;
             assert_eq!(state(&task), "canceled", "{tongue:?}");
-            assert_eq!(served.watched.event().await, Seen::Cancelled);
+            assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
         }
         let about = About { skill: "linger", text: "{}", message: "m-2", task: own_id(tongue), ..About::default() };
         let waiting = {
             let peer = peer.clone();
             tokio::spawn(async move { tongue.result(&peer, Op::SendMessage, about).await })
         };
-        assert_eq!(served.watched.event().await, Seen::Began);
-        served.watched.go_on.send(true).unwrap();
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
+        served.watched.watch.go_on.send(true).unwrap();
         let task = tongue.task(&soon(waiting).await.unwrap());
         assert_eq!(state(&task), "completed", "{tongue:?}: {task}");
         served.stop().await;
@@ -62,10 +62,10 @@ async fn who_goes_away_ends_nothing() {
             peer.rpc("SendMessage", json!({ "message": message })).await
         })
     };
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     waiting.abort();
-    served.watched.go_on.send(true).unwrap();
-    assert_eq!(served.watched.event().await, Seen::Finished);
+    served.watched.watch.go_on.send(true).unwrap();
+    assert_eq!(served.watched.watch.event().await, Seen::Finished);
     soon(async {
         loop {
             let listed = peer.result("ListTasks", json!({})).await;

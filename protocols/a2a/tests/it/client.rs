@@ -143,10 +143,10 @@ async fn cancelled_calls_are_cancelled_there() {
         let call = CallMeta::new(Arc::new(Principal::local_operator()));
         let cancel = call.cancel.clone();
         let asked = remote.ask_in("linger", json!({}), call);
-        assert_eq!(served.watched.event().await, Seen::Began, "{way:?}");
+        assert_eq!(served.watched.watch.event().await, Seen::Began, "{way:?}");
         cancel.cancel();
         assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled, "{way:?}");
-        assert_eq!(served.watched.event().await, Seen::Cancelled, "{way:?}");
+        assert_eq!(served.watched.watch.event().await, Seen::Cancelled, "{way:?}");
         remote.stop().await;
     }
     served.stop().await;

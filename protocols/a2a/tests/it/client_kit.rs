@@ -1,6 +1,5 @@
 //! For the client: agents that stand for remote ones, and a remote one that the test plays itself, request by request.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +8,11 @@ use callboard_message::{Failure, Named, Principal};
 use callboard_runtime::{AgentRef, CallMeta, RunningCall, System};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::kit::soon;
-
-/// What a test leaves unread, in requests.
-const HITS_MAX: usize = 256;
+use crate::played::Events;
+pub use crate::played::{Hit, Played};
 
 /// Every version and binding that the client speaks.
 pub const WAYS: [(Version, Binding); 5] = [
@@ -99,36 +94,9 @@ pub async fn joined<T>(task: JoinHandle<T>) -> T {
     soon(task).await.unwrap()
 }
 
-/// A remote agent that the test plays.
-pub struct Played {
-    pub url: String,
-    hits: mpsc::Receiver<Hit>,
-}
-
-/// One request that waits for the test's answer.
-pub struct Hit {
-    pub path: String,
-    pub headers: HashMap<String, String>,
-    pub body: Value,
-    stream: TcpStream,
-}
-
 impl Played {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (sender, hits) = mpsc::channel(HITS_MAX);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let sender = sender.clone();
-                tokio::spawn(async move {
-                    if let Some(hit) = Hit::read(stream).await {
-                        let _ = sender.send(hit).await;
-                    }
-                });
-            }
-        });
-        Self { url, hits }
+        Self::at("").await
     }
 
     /// A card with one interface, at `path`.
@@ -143,21 +111,10 @@ impl Played {
         })
     }
 
-    pub async fn hit(&mut self) -> Hit {
-        soon(self.hits.recv()).await.expect("no listener")
-    }
-
     /// The next request, which must be for this path.
     pub async fn get(&mut self, path: &str) -> Hit {
         let hit = self.hit().await;
-        assert_eq!(hit.path, path, "{}", hit.body);
-        hit
-    }
-
-    /// The next request, which must be this method of JSON-RPC.
-    pub async fn expect(&mut self, method: &str) -> Hit {
-        let hit = self.hit().await;
-        assert_eq!(hit.body["method"], method, "{} {}", hit.path, hit.body);
+        assert_eq!(hit.target, path, "{}", hit.body);
         hit
     }
 
@@ -165,95 +122,19 @@ impl Played {
     pub async fn show(&mut self, card: &Value) {
         self.get("/.well-known/agent-card.json").await.json(200, card).await;
     }
-
-    /// Whether no request waits now.
-    pub fn is_quiet(&mut self) -> bool {
-        self.hits.try_recv().is_err()
-    }
 }
 
 impl Hit {
-    async fn read(mut stream: TcpStream) -> Option<Self> {
-        let mut bytes = Vec::new();
-        let end = loop {
-            if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 4;
-            }
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-        };
-        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        let mut lines = head.lines();
-        let path = lines.next()?.split(' ').nth(1)?.to_owned();
-        let headers: HashMap<String, String> = lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-            .collect();
-        let length: usize = headers.get("content-length").map_or(0, |l| l.parse().unwrap());
-        while bytes.len() < end + length {
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-        }
-        let body = serde_json::from_slice(&bytes[end..]).unwrap_or_default();
-        Some(Self { path, headers, body, stream })
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(String::as_str)
-    }
-
-    pub async fn result(self, result: Value) {
-        let body = json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result });
-        self.json(200, &body).await;
-    }
-
     pub async fn error(self, code: i64, message: &str) {
-        let error = json!({ "code": code, "message": message });
-        let body = json!({ "jsonrpc": "2.0", "id": self.body["id"], "error": error });
+        let body = self.response(Err(json!({ "code": code, "message": message })));
         self.json(200, &body).await;
     }
-
-    pub async fn json(self, status: u16, body: &Value) {
-        self.write(status, "", "application/json", &body.to_string()).await;
-    }
-
-    pub async fn empty(self, status: u16) {
-        self.write(status, "", "text/plain", "").await;
-    }
-
-    pub async fn write(mut self, status: u16, headers: &str, kind: &str, body: &str) {
-        let length = body.len();
-        let response = format!(
-            "HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}\r\n{body}"
-        );
-        // Whoever asked may have left.
-        let _ = self.stream.write_all(response.as_bytes()).await;
-    }
-
-    /// Answers with an event stream, which ends when it is dropped.
-    pub async fn stream(mut self) -> Said {
-        let head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-        self.stream.write_all(head.as_bytes()).await.unwrap();
-        Said { id: self.body["id"].clone(), stream: self.stream }
-    }
 }
 
-/// An event stream under way.
-pub struct Said {
-    pub id: Value,
-    stream: TcpStream,
-}
-
-impl Said {
-    pub async fn raw(&mut self, text: &str) -> bool {
-        self.stream.write_all(text.as_bytes()).await.is_ok()
-    }
-
+impl Events {
     /// A result, as JSON-RPC wraps it; whether somebody still reads.
     pub async fn say(&mut self, result: Value) -> bool {
-        let event = json!({ "jsonrpc": "2.0", "id": self.id, "result": result });
+        let event = json!({ "jsonrpc": "2.0", "id": self.request["id"], "result": result });
         self.raw(&format!("data: {event}\n\n")).await
     }
 }

@@ -6,9 +6,8 @@ use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHa
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
 
-use crate::kit::soon;
+use crate::lingering::{Lingering, Watch, lingering};
 
 /// Says it again.
 #[derive(Message, Serialize, Deserialize, JsonSchema)]
@@ -55,21 +54,8 @@ pub struct Fail {
     pub kind: FailureKind,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Seen {
-    Began,
-    Cancelled,
-    Finished,
-}
-
-/// What a test leaves unread, in events.
-const EVENTS_MAX: usize = 256;
-
 #[derive(Clone)]
-pub struct Everything {
-    seen: mpsc::Sender<Seen>,
-    go_on: watch::Receiver<bool>,
-}
+pub struct Everything(Lingering);
 
 impl Agent for Everything {
     fn handlers(on: &mut Handlers<Self>) {
@@ -114,21 +100,7 @@ impl ConcurrentHandler<Book> for Everything {
 
 impl ConcurrentHandler<Linger> for Everything {
     fn handle(&mut self, _: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        let (seen, mut go_on) = (self.seen.clone(), self.go_on.clone());
-        async move {
-            let _ = seen.try_send(Seen::Began);
-            cx.progress(Progress { done: 1.0, total: None, message: Some("lingering".into()) });
-            tokio::select! {
-                _ = go_on.wait_for(|go_on| *go_on) => {
-                    let _ = seen.try_send(Seen::Finished);
-                    "went on".into()
-                }
-                () = cx.cancelled() => {
-                    let _ = seen.try_send(Seen::Cancelled);
-                    String::new()
-                }
-            }
-        }
+        self.0.wait(cx, |cx| cx.progress(Progress { done: 1.0, total: None, message: Some("lingering".into()) }))
     }
 }
 
@@ -163,24 +135,18 @@ impl SyncHandler<Echo> for OnlyEcho {
 
 /// Makes [`Everything`], any number of them, and sees what they do.
 pub struct Watched {
-    pub seen: mpsc::Receiver<Seen>,
-    pub go_on: watch::Sender<bool>,
+    pub watch: Watch,
     made: Everything,
 }
 
 impl Watched {
     pub fn new() -> Self {
-        let (sender, seen) = mpsc::channel(EVENTS_MAX);
-        let (go_on, goes_on) = watch::channel(false);
-        Self { seen, go_on, made: Everything { seen: sender, go_on: goes_on } }
+        let (lingering, watch) = lingering();
+        Self { watch, made: Everything(lingering) }
     }
 
     pub fn spawn(&self, system: &System) -> AgentRef {
         let made = self.made.clone();
         system.spawn_with(move || made.clone())
-    }
-
-    pub async fn event(&mut self) -> Seen {
-        soon(self.seen.recv()).await.expect("the agent is gone")
     }
 }

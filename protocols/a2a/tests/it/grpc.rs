@@ -96,7 +96,7 @@ async fn tasks() {
     assert_eq!(cancelled.await.unwrap_err().code(), Code::FailedPrecondition);
 
     let lingering = sent(&mut client, at_once(message("m-2", "linger", ""))).await;
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     let request = proto::CancelTaskRequest { id: lingering.id.clone(), ..Default::default() };
     let cancelled = soon(client.cancel_task(request)).await.unwrap().into_inner();
     assert_eq!(state(cancelled.status.as_ref()), TaskState::Canceled);
@@ -325,10 +325,10 @@ async fn calls_of_a_connection() {
         })
         .collect();
     for _ in 0..GRPC_STREAMS_MAX {
-        assert_eq!(served.watched.event().await, Seen::Began);
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
     }
-    assert!(tokio::time::timeout(Duration::from_millis(200), served.watched.event()).await.is_err());
-    served.watched.go_on.send(true).unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(200), served.watched.watch.event()).await.is_err());
+    served.watched.watch.go_on.send(true).unwrap();
     for call in calls {
         soon(call).await.unwrap().unwrap();
     }
@@ -352,9 +352,9 @@ async fn bounds() {
     let mut second = Box::pin(second);
     assert!(tokio::time::timeout(Duration::from_millis(200), &mut second).await.is_err());
     let going_on = tokio::spawn(async move { client.send_message(message("m-3", "linger", "")).await });
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     let stopping = tokio::spawn(serving.stop());
-    served.watched.go_on.send(true).unwrap();
+    served.watched.watch.go_on.send(true).unwrap();
     assert!(soon(going_on).await.unwrap().is_ok());
     drop(second);
     soon(stopping).await.unwrap();

@@ -12,7 +12,8 @@ use callboard_runtime::System;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-pub use crate::everything::{Add, Echo, OnlyEcho, Seen, Sum, Watched};
+pub use crate::everything::{Add, Echo, OnlyEcho, Sum, Watched};
+pub use crate::lingering::Seen;
 
 /// How long a test waits for what must happen.
 pub const SOON: Duration = Duration::from_secs(10);

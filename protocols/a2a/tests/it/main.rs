@@ -14,9 +14,13 @@ mod golden;
 mod grpc;
 mod kit;
 mod leniency;
+#[path = "../../../../tests/kit/lingering.rs"]
+mod lingering;
 mod methods;
 mod operations;
 mod owners;
+#[path = "../../../../tests/kit/played.rs"]
+mod played;
 mod push;
 mod receiver;
 mod restart;

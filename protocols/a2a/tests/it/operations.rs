@@ -66,11 +66,11 @@ async fn cancel_what_runs() {
         // 0.1 always waits for the end.
         let waiting = waits.then(|| tokio::spawn(tongue.request(&peer, Op::SendMessage, about).send()));
         let id = if waits { message.clone() } else { begun(tongue, &peer, about).await };
-        assert_eq!(served.watched.event().await, Seen::Began);
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
         let of_task = About { task: &id, ..about };
         assert_eq!(state(&tongue.result(&peer, Op::GetTask, of_task).await), "WORKING", "{tongue:?}");
         assert_eq!(state(&tongue.result(&peer, Op::CancelTask, of_task).await), "CANCELED", "{tongue:?}");
-        assert_eq!(served.watched.event().await, Seen::Cancelled);
+        assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
         if let Some(waiting) = waiting {
             let answer: Value =
                 serde_json::from_str(&soon(waiting).await.unwrap().unwrap().text().await.unwrap()).unwrap();
@@ -127,7 +127,7 @@ async fn silent_streams() {
         let chunk = soon(response.chunk()).await.unwrap().expect("it goes on");
         comments += usize::from(chunk.starts_with(b":\n\n"));
     }
-    served.watched.go_on.send(true).unwrap();
+    served.watched.watch.go_on.send(true).unwrap();
     let mut rest = Vec::new();
     while let Some(chunk) = soon(response.chunk()).await.unwrap() {
         rest.extend_from_slice(&chunk);
@@ -195,7 +195,7 @@ async fn push_configurations() {
     for tongue in Tongue::ALL.into_iter().filter(|tongue| *tongue != Tongue::Rpc01) {
         let message = format!("m-{tongue:?}");
         let id = begun(tongue, &peer, About { message: &message, skill: "linger", ..About::default() }).await;
-        assert_eq!(served.watched.event().await, Seen::Began);
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
         let about = About { task: &id, ..About::default() };
         let made = tongue.result(&peer, Op::CreateTaskPushNotificationConfig, about).await;
         assert!(made.to_string().contains(HOOK), "{tongue:?}: {made}");
@@ -212,7 +212,7 @@ async fn push_configurations() {
         let none = tongue.result(&peer, Op::ListTaskPushNotificationConfigs, about).await;
         assert!(!none.to_string().contains(HOOK), "{tongue:?}: {none}");
         tongue.result(&peer, Op::CancelTask, about).await;
-        assert_eq!(served.watched.event().await, Seen::Cancelled);
+        assert_eq!(served.watched.watch.event().await, Seen::Cancelled);
     }
     served.stop().await;
 }

@@ -29,7 +29,7 @@ async fn two() -> Served {
 async fn of_alice(served: &mut Served, alice: &Peer) -> String {
     let params = json!({ "message": said("m-a", "wait", "linger"), "configuration": { "returnImmediately": true } });
     let task = alice.result("SendMessage", params).await["task"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     let about = About { task: &task, ..About::default() };
     Tongue::Rpc10.result(alice, Op::CreateTaskPushNotificationConfig, about).await;
     task
@@ -136,7 +136,7 @@ async fn streams_are_bounded() {
         let message = said(&format!("m-{nth}"), "wait", "linger");
         let mut stream = peer.stream("SendStreamingMessage", json!({ "message": message })).await;
         assert!(stream.next().await.is_some());
-        assert_eq!(served.watched.event().await, Seen::Began);
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
         open.push(stream);
     }
     for (peer, status) in [(&alice, 429), (&bob, 503)] {

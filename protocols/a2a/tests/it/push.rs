@@ -302,14 +302,14 @@ async fn deleted_is_deleted() {
     let params = json!({ "message": given("m", json!({}), "linger"), "configuration": { "returnImmediately": true,
         "taskPushNotificationConfig": { "id": "c", "url": receiver.url() } } });
     let sent = peer.result("SendMessage", params).await;
-    assert_eq!(served.watched.event().await, Seen::Began);
+    assert_eq!(served.watched.watch.event().await, Seen::Began);
     // That it works, and what it says of it.
     for _ in 0..2 {
         assert_eq!(state(&receiver.post().await), "TASK_STATE_WORKING");
     }
     let task = &sent["task"]["id"];
     peer.result("DeleteTaskPushNotificationConfig", json!({ "taskId": task, "id": "c" })).await;
-    served.watched.go_on.send(true).unwrap();
+    served.watched.watch.go_on.send(true).unwrap();
     let is_over = async || {
         let task = peer.result("GetTask", json!({ "id": task })).await;
         task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -334,7 +334,7 @@ async fn workers_are_bounded() {
         let message = given(&format!("m-{n}"), json!({}), "linger");
         let params = json!({ "message": message, "configuration": { "returnImmediately": true } });
         tasks.push(peer.result("SendMessage", params).await["task"]["id"].clone());
-        assert_eq!(served.watched.event().await, Seen::Began);
+        assert_eq!(served.watched.watch.event().await, Seen::Began);
     }
     let last = tasks.pop().unwrap();
     let config =

@@ -18,7 +18,7 @@ async fn the_next_server_knows() {
     let done = peer.result("SendMessage", json!({ "message": said("m-1", "hello", "echo") })).await["task"].clone();
     let mut stream = peer.stream("SendStreamingMessage", json!({ "message": said("m-2", "{}", "linger") })).await;
     let left = stream.event().await.unwrap()["result"]["task"].clone();
-    assert_eq!(first.watched.event().await, Seen::Began);
+    assert_eq!(first.watched.watch.event().await, Seen::Began);
     drop(stream);
     first.stop().await;
 

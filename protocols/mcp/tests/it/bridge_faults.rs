@@ -17,7 +17,7 @@ use callboard_runtime::{AgentRef, Backoff, Changed};
 use serde_json::{Value, json};
 
 use crate::bridge_kit::{Asker, Person, Site, ask_as, child, of, text};
-use crate::client_kit::Peer;
+use crate::client_kit::Played;
 use crate::kit::{SOON, soon};
 
 /// Pauses that a test can wait for.
@@ -187,7 +187,7 @@ async fn slow_servers_harm_no_other() {
 /// call of a session.
 #[tokio::test]
 async fn expired_sessions_begin_again() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let site = Site::new();
     let mut options = of(Era::Legacy);
     options.client.listen = false;
@@ -200,7 +200,7 @@ async fn expired_sessions_begin_again() {
     assert_eq!(call.header("mcp-session-id"), Some("one"));
     call.empty(404).await;
     // Leave is taken of the session beside the call.
-    peer.skips_farewells = true;
+    peer.skips = |hit| hit.method == "DELETE";
     assert_eq!(peer.initialize("2025-11-25", Some("two")).await["capabilities"], offered);
     let call = peer.expect("tools/call").await;
     assert_eq!(call.header("mcp-session-id"), Some("two"));

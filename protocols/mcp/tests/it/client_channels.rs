@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
-use crate::client_kit::{Client, Peer, auto, joined, only, tool};
+use crate::client_kit::{Client, Played, auto, joined, only, tool};
 use crate::kit::{SOON, soon};
 
 const CALL: &str = "callboard.tools.call";
@@ -301,7 +301,7 @@ async fn websockets_speak() {
 /// serve the event stream.
 #[tokio::test]
 async fn old_servers_are_found() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.expect("initialize").await.empty(405).await;
@@ -329,7 +329,7 @@ async fn old_servers_are_found() {
 /// Goal: an event stream can't send messages, and credentials, elsewhere. Method: an endpoint of another origin.
 #[tokio::test]
 async fn foreign_endpoints_are_refused() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::of(Endpoint::sse(&peer.url).unwrap(), auto());
     let asked = client.ask(CALL, tool("t", json!({})));
     let mut events = peer.hit().await.stream().await;

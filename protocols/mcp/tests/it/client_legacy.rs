@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::client_kit::{Client, Peer, joined, only, tool};
+use crate::client_kit::{Client, Played, joined, only, tool};
 use crate::kit::soon;
 
 pub const CALL: &str = "callboard.tools.call";
@@ -21,8 +21,8 @@ struct Add {
     b: u32,
 }
 
-pub async fn connected(session: Option<&str>) -> (Peer, Client) {
-    let mut peer = Peer::start().await;
+pub async fn connected(session: Option<&str>) -> (Played, Client) {
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
     let first = client.ask(CALL, tool("first", json!({})));
     peer.initialize("2025-11-25", session).await;
@@ -35,7 +35,7 @@ pub async fn connected(session: Option<&str>) -> (Peer, Client) {
 /// Method: look at every header and param on the way.
 #[tokio::test]
 async fn handshake_then_session_and_version() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
     let sent = r#"{"name":"t","arguments":{"x":1.0,"\u00e9":1e2},"odd":[null],"_meta":{"a.b/c":1}}"#;
     let asked = client.ask_raw(CALL, sent);
@@ -59,7 +59,7 @@ async fn handshake_then_session_and_version() {
 /// Goal: revisions without that header don't see it. Method: a server of 2025-03-26, which may answer with a batch.
 #[tokio::test]
 async fn older_revisions_and_batches() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Legacy));
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.initialize("2025-03-26", None).await;
@@ -76,7 +76,7 @@ async fn older_revisions_and_batches() {
 #[tokio::test]
 async fn unknown_revisions_are_refused() {
     for revision in ["2031-01-01", "2026-07-28"] {
-        let mut peer = Peer::start().await;
+        let mut peer = Played::start().await;
         let client = Client::at(&peer.url, only(Era::Legacy));
         let asked = client.ask(CALL, tool("t", json!({})));
         let result =
@@ -206,7 +206,7 @@ async fn callers_are_told() {
         seen
     });
     let mut events = peer.expect("tools/call").await.stream().await;
-    let token = events.token.clone();
+    let token = events.token().clone();
     events.notify("notifications/progress", json!({ "progressToken": 99_999, "progress": 9 })).await;
     events
         .notify(

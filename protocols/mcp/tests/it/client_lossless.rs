@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-use crate::client_kit::{Client, Peer, joined, only};
+use crate::client_kit::{Client, Played, joined, only};
 
 /// Cases of one run: each is an exchange over a socket.
 const CASES: u32 = 48;
@@ -33,7 +33,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 #[tokio::test]
 async fn calls_are_lossless() {
     for era in [Era::Legacy, Era::Modern] {
-        let mut peer = Peer::start().await;
+        let mut peer = Played::start().await;
         let client = Client::at(&peer.url, only(era));
         let listed = client.ask("callboard.tools.list", json!({}));
         match era {

@@ -8,14 +8,14 @@ use callboard_runtime::testkit::Probe;
 use callboard_runtime::{CallEvent, CallMeta, Changed, System};
 use serde_json::{Value, json};
 
-use crate::client_kit::{Client, Peer, auto, joined, only, tool};
+use crate::client_kit::{Client, Played, auto, joined, only, tool};
 use crate::kit::soon;
 
 const CALL: &str = "callboard.tools.call";
 const META: &str = "io.modelcontextprotocol/";
 
-async fn connected(tools: Value) -> (Peer, Client) {
-    let mut peer = Peer::start().await;
+async fn connected(tools: Value) -> (Played, Client) {
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Modern));
     let asked = client.ask("callboard.tools.list", json!({}));
     peer.discover(json!({ "tools": {} })).await;
@@ -115,7 +115,7 @@ async fn rounds_of_questions() {
 /// round without anything; a list that asks; a type nobody knows.
 #[tokio::test]
 async fn rounds_are_bounded() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let options = ClientOptions { rounds_max: 2, ..only(Era::Modern) };
     let client = Client::at(&peer.url, options);
     let state = json!({ "resultType": "input_required", "requestState": "s" });
@@ -176,7 +176,7 @@ async fn nobody_to_ask() {
 /// schema.
 #[tokio::test]
 async fn arguments_are_mirrored() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, only(Era::Modern));
     let listed = |header: &str| {
         let good = json!({ "name": "good", "inputSchema": { "properties": { "r": { "type": "string", "x-mcp-header": header } } } });
@@ -208,7 +208,7 @@ async fn arguments_are_mirrored() {
 /// Goal: a server whose list never ends is read so far and no further. Method: a cursor on every page.
 #[tokio::test]
 async fn pages_are_bounded() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, ClientOptions { pages_max: 3, ..only(Era::Modern) });
     let asked = client.ask(CALL, tool("t", json!({})));
     peer.discover(json!({})).await;
@@ -250,7 +250,7 @@ async fn legacy_servers_are_found() {
         (400, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}"#),
         (500, "oops"),
     ] {
-        let mut peer = Peer::start().await;
+        let mut peer = Played::start().await;
         let system = System::start(1).unwrap();
         let client = McpClient::new(Endpoint::url(&peer.url).unwrap(), auto()).unwrap();
         let again = client.clone();
@@ -273,7 +273,7 @@ async fn legacy_servers_are_found() {
 /// same; it has only revisions from the future.
 #[tokio::test]
 async fn modern_servers_are_found() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, auto());
     let asked = client.ask("callboard.describe", json!({}));
     let error = json!({ "code": -32022, "message": "v", "data": { "supported": ["2026-07-28"] } });
@@ -282,7 +282,7 @@ async fn modern_servers_are_found() {
     assert_eq!(joined(asked).await.unwrap()["protocolVersion"], "2026-07-28");
     client.stop().await;
 
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, auto());
     let asked = client.ask("callboard.describe", json!({}));
     let error = json!({ "code": -32022, "message": "v", "data": { "supported": ["2031-01-01"] } });
@@ -295,7 +295,7 @@ async fn modern_servers_are_found() {
 /// Goal: an era that isn't wanted isn't spoken. Method: a legacy server, a client that wants the modern one.
 #[tokio::test]
 async fn unwanted_eras_are_refused() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, ClientOptions { era: EraChoice::Only(Era::Modern), ..auto() });
     let asked = client.ask("callboard.describe", json!({}));
     peer.expect("server/discover").await.empty(404).await;
@@ -307,7 +307,7 @@ async fn unwanted_eras_are_refused() {
 /// that offers them; a subscription in place of the first; a change on each.
 #[tokio::test]
 async fn changes_are_told() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let client = Client::at(&peer.url, ClientOptions { listen: true, ..only(Era::Modern) });
     let (follower, mut seen) = Probe::<Changed>::spawn(&client.system, |_| ());
     client.agent.follow(follower.recipient().unwrap());
@@ -353,7 +353,7 @@ async fn refusals_go_to_the_authorizer() {
             Box::pin(async { Ok(true) })
         }
     }
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let options = ClientOptions { authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))), ..only(Era::Modern) };
     let client = Client::at(&peer.url, options);
     let asked = client.ask("callboard.describe", json!({}));

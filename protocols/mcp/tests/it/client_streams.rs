@@ -7,7 +7,7 @@ use callboard_message::FailureKind;
 use callboard_runtime::CallMeta;
 use serde_json::json;
 
-use crate::client_kit::{Client, Peer, joined, only, tool};
+use crate::client_kit::{Client, Played, joined, only, tool};
 use crate::client_legacy::{CALL, connected};
 use crate::kit::soon;
 
@@ -20,7 +20,7 @@ async fn broken_streams_are_resumed() {
     let mut events = peer.expect("tools/call").await.stream().await;
     let began = std::time::Instant::now();
     events.raw("id: e-1\nretry: 150\ndata:\n\n").await;
-    let id = events.id.clone();
+    let id = events.request["id"].clone();
     drop(events);
     let again = peer.hit().await;
     assert!(began.elapsed().as_millis() >= 150);
@@ -84,7 +84,7 @@ async fn cancelled_calls_are_told() {
 /// a body and as an event; the limit itself passes.
 #[tokio::test]
 async fn large_responses_are_refused() {
-    let mut peer = Peer::start().await;
+    let mut peer = Played::start().await;
     let limits = callboard_rpc::Limits { body_bytes_max: 1_000, ..Default::default() };
     let client = Client::at(&peer.url, ClientOptions { limits, ..only(Era::Legacy) });
     let result = |bytes: usize| json!({ "content": [], "fill": "x".repeat(bytes) });

@@ -3,8 +3,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::kit::{Connection, header, soon};
+use crate::lingering::Seen;
 use crate::mcp_client::{Client, Streaming, initialize};
-use crate::mcp_kit::{Seen, Served};
+use crate::mcp_kit::Served;
 
 fn options() -> McpServerOptions {
     McpServerOptions { compat: Compat { websocket: true, sse: true }, ..McpServerOptions::default() }
@@ -136,11 +137,11 @@ async fn websocket_session() {
     socket
         .send(json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": call("linger", json!({})) }))
         .await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     assert_eq!(socket.ask(5, "ping", json!({})).await["result"], json!({}));
     assert_eq!(socket.ask(5, "tools/list", json!({})).await["error"]["code"], -32600);
     socket.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } })).await;
-    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(server.watch.event().await, Seen::Cancelled);
     assert_eq!(socket.ask(6, "ping", json!({})).await["id"], 6);
 
     socket.send_frame(PING, b"here").await;
@@ -273,9 +274,9 @@ async fn http_with_sse() {
         assert_eq!(client.send(&post(unknown, &hello)).await.status, 404, "{unknown}");
     }
     client.send(&post(&to, &call(3, "linger", json!({})))).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     drop(stream);
-    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(server.watch.event().await, Seen::Cancelled);
     let gone = async { while client.send(&post(&to, &hello)).await.status != 404 {} };
     soon(gone).await;
     server.stop().await;

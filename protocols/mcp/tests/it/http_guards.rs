@@ -6,8 +6,9 @@ use callboard_runtime::System;
 use serde_json::json;
 
 use crate::kit::{header, soon};
+use crate::lingering::Seen;
 use crate::mcp_client::{BOTH, initialize};
-use crate::mcp_kit::{Seen, Served};
+use crate::mcp_kit::Served;
 
 fn hello() -> String {
     initialize("2025-11-25", &json!({})).to_string()
@@ -213,11 +214,11 @@ async fn open_streams_are_not_idle() {
     let mut server = Served::on(McpServerOptions::default(), &listen).await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     // Connected after the call, an idle connection has ended before it would be the call's turn.
     let mut idle = server.connect().await;
     idle.rest().await;
-    server.go_on.send(true).unwrap();
+    server.watch.go_on.send(true).unwrap();
     stream.message().await;
     assert_eq!(stream.message().await["result"]["content"][0]["text"], "went on");
     server.stop().await;
@@ -360,12 +361,12 @@ async fn a_session_is_bounded() {
         let lines = format!("Host: localhost\r\n{BOTH}{}", client.headers());
         connection.send(request(&lines, &call).as_bytes()).await;
         waiting.push(connection);
-        assert_eq!(server.seen().await, Seen::Began);
+        assert_eq!(server.watch.event().await, Seen::Began);
     }
     assert_eq!(client.ask("tools/list", json!({})).await["error"]["code"], -3);
     // What runs for nobody else is no request in flight.
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
-    server.go_on.send(true).unwrap();
+    server.watch.go_on.send(true).unwrap();
     for mut connection in waiting {
         assert_eq!(soon(connection.reply()).await.status, 200);
     }

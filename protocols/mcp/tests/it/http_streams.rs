@@ -9,8 +9,9 @@ use callboard_rpc::{Access, BearerVerifier, CredentialError};
 use serde_json::{Value, json};
 
 use crate::kit::{header, soon};
+use crate::lingering::Seen;
 use crate::mcp_client::{BOTH, Event, initialize};
-use crate::mcp_kit::{Seen, Served};
+use crate::mcp_kit::Served;
 
 fn streams(streams: StreamOptions) -> McpServerOptions {
     McpServerOptions { streams, ..McpServerOptions::default() }
@@ -44,7 +45,7 @@ async fn resumed_without_loss_or_duplicates() {
     let mut server = Served::start().await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     let primed = stream.event().await.unwrap().id.unwrap();
     let progress = stream.event().await.unwrap();
     drop(stream);
@@ -52,8 +53,8 @@ async fn resumed_without_loss_or_duplicates() {
     assert_eq!(again.event().await.unwrap(), progress);
     drop(again);
     // A call survives its connection.
-    server.go_on.send(true).unwrap();
-    assert_eq!(server.seen().await, Seen::Finished);
+    server.watch.go_on.send(true).unwrap();
+    assert_eq!(server.watch.event().await, Seen::Finished);
     let rest = client.get(progress.id.as_deref()).await.messages().await;
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0]["result"]["content"][0]["text"], "went on");
@@ -105,7 +106,7 @@ async fn polling() {
     assert_eq!(stream.event().await, None);
     let mut again = client.get(primed.id.as_deref()).await;
     assert_eq!(again.event().await, None);
-    server.go_on.send(true).unwrap();
+    server.watch.go_on.send(true).unwrap();
     let rest = client.get(primed.id.as_deref()).await.messages().await;
     assert_eq!(rest.len(), 1, "{rest:?}");
     assert_eq!(rest[0]["id"], 1);
@@ -129,7 +130,7 @@ async fn idle_streams_show_that_they_live() {
         alive.push_str(&stream.chunk().await);
     }
     assert_eq!(alive.replace(":\n\n", ""), "");
-    server.go_on.send(true).unwrap();
+    server.watch.go_on.send(true).unwrap();
     assert_eq!(stream.message().await["result"]["content"][0]["text"], "went on");
     server.stop().await;
 }
@@ -223,7 +224,7 @@ async fn open_streams_are_bounded() {
     // What was refused a stream doesn't run on.
     let mut seen = Vec::new();
     for _ in 0..5 {
-        seen.push(server.seen().await);
+        seen.push(server.watch.event().await);
     }
     assert_eq!(seen.iter().filter(|seen| **seen == Seen::Cancelled).count(), 2, "{seen:?}");
     drop((a, b));
@@ -281,7 +282,7 @@ async fn busy_sessions_do_not_expire() {
     let mut server = Served::with(McpServerOptions { sessions, ..McpServerOptions::default() }).await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     let idle = server.session("2025-11-25", json!({})).await;
     let primed = stream.event().await.unwrap().id;
     drop(stream);
@@ -290,7 +291,7 @@ async fn busy_sessions_do_not_expire() {
     soon(gone).await;
     let again = client.get(primed.as_deref()).await;
     assert_eq!(again.status, 200);
-    server.go_on.send(true).unwrap();
+    server.watch.go_on.send(true).unwrap();
     assert_eq!(again.messages().await.len(), 2);
     server.stop().await;
 }
@@ -361,17 +362,17 @@ async fn hanging_up_cancels_in_the_stateless_era() {
     let client = server.client("", &headers);
     let mut stream = client.stream(&call).await;
     assert_eq!(stream.message().await["method"], "notifications/progress");
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     drop(stream);
-    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(server.watch.event().await, Seen::Cancelled);
 
     let (call, headers) = modern_call("linger", json!({}));
     let mut connection = server.connect().await;
     let lines = format!("Host: localhost\r\n{BOTH}{headers}Content-Length: {}\r\n", call.len());
     connection.send(format!("POST /mcp HTTP/1.1\r\n{lines}\r\n{call}").as_bytes()).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     drop(connection);
-    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(server.watch.event().await, Seen::Cancelled);
     server.stop().await;
 }
 

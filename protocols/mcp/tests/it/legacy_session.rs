@@ -2,8 +2,9 @@ use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
 use crate::kit::header;
+use crate::lingering::Seen;
 use crate::mcp_client::{BOTH, Client, initialize};
-use crate::mcp_kit::{Seen, Served, failure_kind};
+use crate::mcp_kit::{Served, failure_kind};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
@@ -186,7 +187,7 @@ async fn cancellation() {
     let mut server = Served::start().await;
     let mut client = server.session("2025-11-25", json!({})).await;
     let mut stream = client.call("linger", json!({ "progress": true })).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     assert_eq!(stream.message().await["method"], "notifications/progress");
     let cancel =
         |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
@@ -195,7 +196,7 @@ async fn cancellation() {
     }
     assert_eq!(client.ask("ping", json!({})).await["result"], json!({}));
     assert_eq!(client.post(&cancel(json!(1)).to_string()).await.status, 202);
-    assert_eq!(server.seen().await, Seen::Cancelled);
+    assert_eq!(server.watch.event().await, Seen::Cancelled);
     assert_eq!(stream.event().await, None);
     assert_eq!(client.post(&cancel(json!(1)).to_string()).await.status, 202);
     server.stop().await;
@@ -241,12 +242,12 @@ async fn duplicate_ids_in_flight() {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"linger","arguments":{{}}}}}}"#)
     };
     let first = client.stream(&call("1")).await;
-    assert_eq!(server.seen().await, Seen::Began);
+    assert_eq!(server.watch.event().await, Seen::Began);
     let again = client.post(&call("1")).await;
     assert_eq!((again.status, again.code(), again.json()["id"].clone()), (200, -32600, json!(1)));
     let other = client.stream(&call("\"1\"")).await;
-    assert_eq!(server.seen().await, Seen::Began);
-    server.go_on.send(true).unwrap();
+    assert_eq!(server.watch.event().await, Seen::Began);
+    server.watch.go_on.send(true).unwrap();
     for (stream, id) in [(first, json!(1)), (other, json!("1"))] {
         let messages = stream.messages().await;
         assert_eq!((messages.len(), &messages[0]["id"]), (1, &id));

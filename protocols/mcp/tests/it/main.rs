@@ -12,6 +12,9 @@ mod http;
 mod call;
 // What a peer can do wrong to the client.
 mod bad_peer;
+// A peer that the test plays, whatever its protocol.
+#[path = "../../../../tests/kit/played.rs"]
+mod played;
 // A server that the test plays, for the client.
 mod client_kit;
 // The client in the legacy era, in the modern one, and over channels that all calls share.
@@ -44,6 +47,9 @@ mod bridge_faults;
 mod bridge_tools;
 // Upstreams that want OAuth: what an honest one sees, and what a dishonest one gets.
 mod auth;
+// A handler that waits for the test.
+#[path = "../../../../tests/kit/lingering.rs"]
+mod lingering;
 // An agent that shows everything, and a server of the full protocol around it.
 mod mcp_kit;
 // A raw client of the legacy era over HTTP.

@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 
 use crate::kit::{Connection, header, soon};
+use crate::lingering::{Lingering, Watch, lingering};
 use crate::mcp_client::{Client, initialize};
 
 /// Says it again.
@@ -72,20 +72,7 @@ pub struct Announce {
     pub what: String,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub enum Seen {
-    Began,
-    Cancelled,
-    Finished,
-}
-
-/// What a test leaves unread, in events.
-const EVENTS_MAX: usize = 256;
-
-pub struct Everything {
-    seen: mpsc::Sender<Seen>,
-    go_on: tokio::sync::watch::Receiver<bool>,
-}
+pub struct Everything(Lingering);
 
 impl Agent for Everything {
     fn handlers(on: &mut Handlers<Self>) {
@@ -178,32 +165,19 @@ async fn inquire(what: What, cx: Cx) -> Result<String, Failure> {
 
 impl ConcurrentHandler<Linger> for Everything {
     fn handle(&mut self, message: Linger, cx: Cx) -> impl Future<Output = String> + Send + 'static {
-        let (seen, mut go_on) = (self.seen.clone(), self.go_on.clone());
-        async move {
-            let _ = seen.try_send(Seen::Began);
+        self.0.wait(cx, move |cx| {
             if message.progress {
                 cx.progress(Progress { done: 1.0, ..Progress::default() });
             }
-            tokio::select! {
-                _ = go_on.wait_for(|go_on| *go_on) => {
-                    let _ = seen.try_send(Seen::Finished);
-                    "went on".into()
-                }
-                () = cx.cancelled() => {
-                    let _ = seen.try_send(Seen::Cancelled);
-                    String::new()
-                }
-            }
-        }
+        })
     }
 }
 
 /// Everything behind a listener on a free port. Ends with [`Served::stop`].
 pub struct Served {
     pub address: SocketAddr,
-    pub go_on: tokio::sync::watch::Sender<bool>,
+    pub watch: Watch,
     system: System,
-    seen: mpsc::Receiver<Seen>,
     handle: actix_web::dev::ServerHandle,
 }
 
@@ -217,19 +191,14 @@ impl Served {
     }
 
     pub async fn on(options: McpServerOptions, listen: &ListenOptions) -> Self {
-        let (sender, seen) = mpsc::channel(EVENTS_MAX);
-        let (go_on, may_go_on) = tokio::sync::watch::channel(false);
+        let (lingering, watch) = lingering();
         let system = System::start(1).unwrap();
-        let agent = system.spawn_with(move || Everything { seen: sender.clone(), go_on: may_go_on.clone() });
+        let agent = system.spawn_with(move || Everything(lingering.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let serving = serve(listener, agent, options, listen).unwrap();
         let handle = serving.server.handle();
         tokio::spawn(serving.server);
-        Self { address: serving.address, go_on, system, seen, handle }
-    }
-
-    pub async fn seen(&mut self) -> Seen {
-        soon(self.seen.recv()).await.expect("the agent is gone")
+        Self { address: serving.address, watch, system, handle }
     }
 
     pub async fn connect(&self) -> Connection {

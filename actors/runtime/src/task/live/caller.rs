@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Question};
 use futures::future::BoxFuture;
@@ -13,6 +13,8 @@ use super::handle::Event;
 use crate::call::{Caller, nobody};
 use crate::task::TASK_BYTES_MAX_DEFAULT;
 
+/// Events that wait for a task to take them; then whoever has one waits.
+const EVENTS_WAITING_MAX: usize = 64;
 /// Reports and artifacts that wait to be kept; then reports are left out, and artifacts are missed.
 const TOLD_WAITING_MAX: usize = 1_024;
 /// Reports that wait to be kept: how far a call came isn't worth more.
@@ -67,6 +69,11 @@ impl Telling {
         waiting.told.len() == 1
     }
 
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).told.is_empty()
+    }
+
     /// What waits.
     pub(super) fn take(&self) -> VecDeque<Told> {
         mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)).told
@@ -83,10 +90,33 @@ impl Telling {
     }
 }
 
+/// The way to a task's worker.
+#[derive(Default)]
+enum Line {
+    /// Nobody has needed it yet: a call that ends at once never does.
+    #[default]
+    Unused,
+    /// The second is there until the worker has it.
+    Open(mpsc::Sender<Event>, Option<mpsc::Receiver<Event>>),
+    /// There was no worker, and there won't be one.
+    Over,
+}
+
+impl Line {
+    /// Itself, in use from now on.
+    fn opened(&mut self) -> &mut Self {
+        if let Self::Unused = self {
+            let (events, heard) = mpsc::channel(EVENTS_WAITING_MAX);
+            *self = Self::Open(events, Some(heard));
+        }
+        self
+    }
+}
+
 /// The caller of a task's call.
 pub(super) struct TaskCaller {
-    pub(super) events: mpsc::Sender<Event>,
-    pub(super) telling: Arc<Telling>,
+    line: Mutex<Line>,
+    pub(super) telling: Telling,
     pub(super) abilities: Abilities,
     /// Who is told of progress and log lines as they come.
     pub(super) told: Option<Arc<dyn Caller>>,
@@ -95,10 +125,54 @@ pub(super) struct TaskCaller {
 }
 
 impl TaskCaller {
+    pub(super) fn new(abilities: Abilities, told: Option<Arc<dyn Caller>>, keeps_artifacts: bool) -> Self {
+        Self { line: Mutex::default(), telling: Telling::default(), abilities, told, keeps_artifacts }
+    }
+
+    /// The way to its worker; `None` once there won't be one.
+    fn sender(&self) -> Option<mpsc::Sender<Event>> {
+        match self.line().opened() {
+            Line::Open(events, _) => Some(events.clone()),
+            Line::Unused | Line::Over => None,
+        }
+    }
+
+    /// What its worker has: the way to it, and where it hears. To be taken once, of a call that isn't over.
+    pub(super) fn worker_ends(&self) -> (mpsc::Sender<Event>, mpsc::Receiver<Event>) {
+        let taken = match self.line().opened() {
+            Line::Open(events, heard) => heard.take().map(|heard| (events.clone(), heard)),
+            Line::Unused | Line::Over => None,
+        };
+        taken.unwrap_or_else(|| mpsc::channel(1))
+    }
+
+    /// The call has ended. Whether it had nothing to say to a worker: then nobody is there from now on.
+    pub(super) fn ends_unheard(&self) -> bool {
+        let mut line = self.line();
+        let is_unheard = matches!(*line, Line::Unused) && self.telling.is_empty();
+        if is_unheard {
+            *line = Line::Over;
+        }
+        is_unheard
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tell(&self, told: Told) {
-        if self.telling.tell(told) {
-            // In a queue that is full there are events that make the task look.
-            let _ = self.events.try_send(Event::Look);
+        if self.telling.tell(told)
+            && let Line::Open(events, _) = &*self.line()
+        {
+            // In a queue that is full there are events that make the task look. Whoever opens the line looks by itself.
+            let _ = events.try_send(Event::Look);
+        }
+    }
+
+    /// Makes the task look at its questions.
+    fn look(&self) {
+        if let Line::Open(events, _) = &*self.line() {
+            let _ = events.try_send(Event::Look);
         }
     }
 }
@@ -135,19 +209,20 @@ impl Caller for TaskCaller {
                 return Err(nobody());
             }
             let (answer, answered) = oneshot::channel();
-            self.events.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
+            let events = self.sender().ok_or_else(nobody)?;
+            events.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
             // Dropped before it is answered, the question is taken back.
-            let _given_up = Look(&self.events);
+            let _given_up = Look(self);
             answered.await.map_err(|_| nobody())?
         })
     }
 }
 
 /// Makes the task look at its questions when this is dropped.
-struct Look<'a>(&'a mpsc::Sender<Event>);
+struct Look<'a>(&'a TaskCaller);
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        let _ = self.0.try_send(Event::Look);
+        self.0.look();
     }
 }

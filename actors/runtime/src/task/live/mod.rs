@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt, ready};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::caller::{TaskCaller, Telling};
+use self::caller::TaskCaller;
+use self::handle::Event;
 use self::worker::{Done, Worker};
-use super::{Begun, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
+use super::{Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
 use crate::journal::JournalError;
 
@@ -28,8 +29,6 @@ pub use keep::{CannotResume, TASKS_RECOVERED_EVERY, TaskHost};
 /// Most questions of one task that wait for an answer.
 pub const TASK_QUESTIONS_MAX: usize = 64;
 
-/// Events that wait for a task to take them; then whoever has one waits.
-const EVENTS_WAITING_MAX: usize = 64;
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;
 /// Ended tasks that are forgotten at once to make room.
@@ -60,6 +59,24 @@ pub struct Run<'a> {
     pub told: Option<Arc<dyn Caller>>,
     /// See [`BeginWork`].
     pub work: BeginWork<'a>,
+}
+
+/// A task whose call was begun.
+struct Running {
+    task: Arc<Task>,
+    lease: Lease,
+    is_resumed: bool,
+    caller: Arc<TaskCaller>,
+    expiry: Instant,
+    work: Work,
+}
+
+/// What became of a task that was run for somebody who waits.
+pub enum Ran {
+    /// It goes on: as it began, and its handle.
+    Goes(Arc<Task>, LiveTask),
+    /// It has ended: this is it.
+    Ended(Arc<Task>),
 }
 
 /// The tasks of one scope that run in this process.
@@ -117,16 +134,14 @@ impl LiveTasks {
     }
 
     async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
-        if !self.options.makes_room {
-            return begin_surely(&*self.tasks, new).await;
-        }
-        let owner = new.owner.clone();
-        match begin_surely(&*self.tasks, new.clone()).await {
-            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. }))) => {
-                if self.make_room(owner).await == 0 {
+        match begin_surely(&*self.tasks, &new).await {
+            Err(error @ (TaskError::TooMany { .. } | TaskError::Journal(JournalError::Full { .. })))
+                if self.options.makes_room =>
+            {
+                if self.make_room(new.owner.clone()).await == 0 {
                     return Err(error);
                 }
-                begin_surely(&*self.tasks, new).await
+                begin_surely(&*self.tasks, &new).await
             }
             other => other,
         }
@@ -152,17 +167,76 @@ impl LiveTasks {
 
     /// Has a task run here, in a tokio task of its own.
     pub fn run(self: &Arc<Self>, run: Run<'_>) -> LiveTask {
+        let begun = self.begun(run);
+        self.spawn(begun)
+    }
+
+    /// Has a task run here, for somebody who waits for its end: where the store is this server's only, its call begins in their
+    /// own tokio task. One that ends at once, and has told and asked nothing, never gets another.
+    ///
+    /// # Errors
+    /// The store's, where it ended at once: then it is forgotten, or its end could not be kept.
+    pub async fn run_at_once(self: &Arc<Self>, run: Run<'_>) -> Result<Ran, TaskError> {
+        if self.options.is_shared || self.options.stays || self.stopped.is_cancelled() {
+            return Ok(Ran::Goes(run.task.clone(), self.run(run)));
+        }
+        let mut begun = self.begun(run);
+        let Some(ending) = (&mut begun.work).now_or_never() else {
+            return Ok(self.goes_on(begun).await);
+        };
+        if !begun.caller.ends_unheard() {
+            begun.work = Box::pin(ready(ending));
+            return Ok(self.goes_on(begun).await);
+        }
+        let Running { task, lease, .. } = begun;
+        let by = By::Worker(&lease);
+        // What nobody looks at is changed where it is.
+        drop(task);
+        let mut ended = self.tasks.step(&lease.task, by, ending(false)).await;
+        if let Err(error @ (TaskError::TooLarge { .. } | TaskError::Illegal { .. })) = ended {
+            // What can't be kept can't be the end; that it couldn't can.
+            ended = self.tasks.step(&lease.task, by, vec![TaskStep::Failed(error.into())]).await;
+        }
+        match ended {
+            Ok(task) => Ok(Ran::Ended(task)),
+            Err(TaskError::HasEnded(_)) => {
+                // By somebody else.
+                self.tasks.get(&lease.task).await?.map(Ran::Ended).ok_or(TaskError::NotFound)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What began in somebody's own task goes on in one of its own.
+    async fn goes_on(self: &Arc<Self>, begun: Running) -> Ran {
+        let task = begun.task.clone();
+        let live = self.spawn(begun);
+        // While nobody found it here, somebody may have wanted it ended.
+        if let Ok(Some(now)) = self.tasks.get(&task.id).await
+            && now.cancel_wanted
+        {
+            live.hint(Event::CancelSoon);
+        }
+        Ran::Goes(task, live)
+    }
+
+    fn begun(&self, run: Run<'_>) -> Running {
         let Run { task, lease, is_resumed, abilities, told, work } = run;
-        let (events, happening) = mpsc::channel(EVENTS_WAITING_MAX);
         let expiry = Instant::now() + left(&task);
-        let telling = Arc::new(Telling::default());
-        let keeps_artifacts = self.options.artifacts.is_some();
-        let caller = TaskCaller { events: events.clone(), telling: telling.clone(), abilities, told, keeps_artifacts };
-        let work = work(Arc::new(caller), expiry);
+        let caller = Arc::new(TaskCaller::new(abilities, told, self.options.artifacts.is_some()));
+        let work = work(caller.clone(), expiry);
+        Running { task, lease, is_resumed, caller, expiry, work }
+    }
+
+    fn spawn(self: &Arc<Self>, begun: Running) -> LiveTask {
+        let Running { task, lease, is_resumed, caller, expiry, work } = begun;
+        let (events, happening) = caller.worker_ends();
+        // It may have told something before there was anybody to hear it.
+        let _ = events.try_send(Event::Look);
         let id = task.id.clone();
         let (seen, watched) = watch::channel(task);
         let artifacts = self.options.artifacts;
-        let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, telling, artifacts);
+        let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, caller, artifacts);
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
         let handle = LiveTask { events, seen: watched, lease: lease.clone(), delivering };
         // Before it runs: it takes itself out when it ends.
@@ -273,8 +347,7 @@ pub(super) fn left(task: &Task) -> Duration {
 }
 
 /// Begins a task. Where the store can't say whether it was kept, it is asked again: the id is the same.
-async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskError> {
-    let id = new.id.clone();
+async fn begin_surely(store: &dyn Tasks, new: &NewTask) -> Result<Begun, TaskError> {
     let mut tried = 1;
     loop {
         return match store.begin(new.clone()).await {
@@ -283,9 +356,9 @@ async fn begin_surely(store: &dyn Tasks, new: NewTask) -> Result<Begun, TaskErro
                 continue;
             }
             // It was kept before, and its worker is this process.
-            Ok(Begun::Again(task)) if tried > 1 && task.id == id => match &task.lease {
+            Ok(Begun::Again(task)) if tried > 1 && task.id == new.id => match &task.lease {
                 Some(view) if view.by == store.worker() => {
-                    let lease = Lease { task: id, by: view.by.clone(), epoch: view.epoch };
+                    let lease = Lease { task: task.id.clone(), by: view.by.clone(), epoch: view.epoch };
                     Ok(Begun::New(task, lease))
                 }
                 _ => Ok(Begun::Again(task)),

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::caller::{Telling, Told};
+use super::caller::{TaskCaller, Told};
 use super::handle::Event;
 use super::{Artifacts, Ending, Work};
 use crate::journal::JournalError;
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     read: u64,
     /// Another has the task, or nobody can say.
     is_lost: bool,
-    telling: Arc<Telling>,
+    caller: Arc<TaskCaller>,
     artifacts: Option<Artifacts>,
     /// Who waits for the answer to each open question.
     waiting: HashMap<String, Waiting>,
@@ -66,12 +66,12 @@ impl Worker {
         lease: Lease,
         is_resumed: bool,
         seen: watch::Sender<Arc<Task>>,
-        telling: Arc<Telling>,
+        caller: Arc<TaskCaller>,
         artifacts: Option<Artifacts>,
     ) -> Self {
         let read = seen.borrow().last_event;
         let (waiting, keys) = (HashMap::new(), HashSet::new());
-        Self { tasks, lease, is_resumed, seen, read, is_lost: false, telling, artifacts, waiting, keys }
+        Self { tasks, lease, is_resumed, seen, read, is_lost: false, caller, artifacts, waiting, keys }
     }
 
     /// Until the task has ended, its time is over, it is another's, or nobody is to work here any more. The call is cancelled
@@ -134,14 +134,14 @@ impl Worker {
 
     /// Keeps what the call told so far.
     async fn keep_told(&mut self) {
-        let mut told = self.telling.take();
+        let mut told = self.caller.telling.take();
         while !told.is_empty() && !self.is_over() {
             let some: Vec<_> = told.drain(..told.len().min(TOLD_AT_ONCE_MAX)).collect();
             let makes = some.iter().any(|told| matches!(told, Told::Made(_)));
             let steps: Vec<_> = some.into_iter().filter_map(|told| self.step_of(told)).collect();
             if self.step(steps).await.is_err() && makes {
                 // The reply tells it all then.
-                self.telling.miss();
+                self.caller.telling.miss();
             }
         }
     }
@@ -208,7 +208,7 @@ impl Worker {
     /// Its call ended. The store may be away for a while; what came of the call is worth some patience.
     async fn end(&mut self, ending: Ending) {
         self.keep_told().await;
-        let mut steps = ending(self.telling.has_all());
+        let mut steps = ending(self.caller.telling.has_all());
         let (until, mut wait) = (Instant::now() + END_TRIED_FOR, TRY_AGAIN_FIRST);
         while !self.is_over() {
             let error = match self.step(steps.clone()).await {

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::TaskState;
-use sha2::{Digest, Sha256};
 
 use super::graph::Graph;
-use super::kept::{Kept, Slot};
+use super::kept::{Kept, Slot, one_more};
 use crate::journal::JournalError;
-use crate::task::{Begun, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskStep};
+use crate::task::{
+    Begun, Lease, LeaseView, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskStep,
+};
 
 impl Kept {
     pub(super) fn begin(&mut self, new: NewTask, worker: &str, now: SystemTime) -> Result<Begun, TaskError> {
@@ -16,21 +17,33 @@ impl Kept {
         if let Some(there) = self.there(&new)? {
             return Ok(Begun::Again(there));
         }
-        let id = new.id.clone();
+        if new.needs.is_empty() && new.parent.is_none() {
+            return self.begin_alone(new, worker, now);
+        }
         self.check(&[&new], now)?;
+        let id = new.id.clone();
         self.insert(vec![new], now);
         let lease = self.lease(&id, worker, TASK_LEASE, now);
         let slot = self.slot_mut(&id).ok_or(TaskError::NotFound)?;
-        let mut task = Task::clone(&slot.task);
-        match task.take(vec![TaskStep::Start], now) {
-            Ok(events) => {
-                slot.events.extend(events);
-                slot.task = Arc::new(task);
-            }
+        if slot.take(vec![TaskStep::Start], now).is_err() {
             // It waits for others, or was cancelled with one of them.
-            Err(_) => Arc::make_mut(&mut slot.task).lease = None,
+            Arc::make_mut(&mut slot.task).lease = None;
         }
         Ok(Begun::New(slot.task.clone(), lease))
+    }
+
+    /// Begins a task that waits for no other, and that no other waits for.
+    fn begin_alone(&mut self, new: NewTask, worker: &str, now: SystemTime) -> Result<Begun, TaskError> {
+        self.check_alone(&new, now)?;
+        let number = self.counted(&new);
+        let mut task = Task::submitted(new, number, 0, now);
+        let events = task.take_over(vec![TaskStep::Start], now)?;
+        let (by, epoch) = (worker.to_owned(), 1);
+        task.lease = Some(LeaseView { by: by.clone(), epoch, until: now + TASK_LEASE });
+        let lease = Lease { task: task.id.clone(), by, epoch };
+        let task = Arc::new(task);
+        self.put(number, Slot { task: task.clone(), events, needs: Vec::new(), epoch });
+        Ok(Begun::New(task, lease))
     }
 
     pub(super) fn begin_all(&mut self, new: Vec<NewTask>, now: SystemTime) -> Result<Vec<Arc<Task>>, TaskError> {
@@ -60,18 +73,39 @@ impl Kept {
         let key = new.key.clone().map(|key| (new.scope.clone(), new.owner.clone(), key));
         let number = key.and_then(|key| self.keys.get(&key)).or_else(|| self.numbers.get(&new.id));
         let Some(slot) = number.and_then(|number| self.slots.get(number)) else { return Ok(None) };
-        let same = slot.asked == asked(new) && slot.task.owner == new.owner && slot.task.scope == new.scope;
+        let same = is_asked(&slot.task, new) && slot.task.owner == new.owner && slot.task.scope == new.scope;
         if same { Ok(Some(slot.task.clone())) } else { Err(TaskError::KeyReused) }
+    }
+
+    /// Makes room for so many more.
+    fn room(&mut self, more: usize, now: SystemTime) -> Result<(), TaskError> {
+        if self.slots.len() + more > self.tasks_max {
+            self.forget_expired(now);
+        }
+        if self.slots.len() + more > self.tasks_max {
+            return Err(JournalError::Full { records_max: self.tasks_max }.into());
+        }
+        Ok(())
+    }
+
+    /// How many of a task's scope and of its owner are kept.
+    fn of_its_own(&self, new: &NewTask) -> [usize; 2] {
+        let of_owner = self.of_owner.get(&new.scope).and_then(|owners| owners.get(&new.owner));
+        [self.of_scope.get(&new.scope), of_owner].map(|count| count.copied().unwrap_or_default())
+    }
+
+    /// Whether a task can be kept that has to do with no other.
+    fn check_alone(&mut self, new: &NewTask, now: SystemTime) -> Result<(), TaskError> {
+        self.room(1, now)?;
+        fits_alone(new)?;
+        let [of_scope, of_owner] = self.of_its_own(new);
+        fits(new.scope_tasks_max, of_scope, &mut 0)?;
+        fits(new.owner_tasks_max, of_owner, &mut 0)
     }
 
     /// Whether all of them can be kept.
     fn check(&mut self, new: &[&NewTask], now: SystemTime) -> Result<(), TaskError> {
-        if self.slots.len() + new.len() > self.tasks_max {
-            self.forget_expired(now);
-        }
-        if self.slots.len() + new.len() > self.tasks_max {
-            return Err(JournalError::Full { records_max: self.tasks_max }.into());
-        }
+        self.room(new.len(), now)?;
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for task in new {
@@ -79,17 +113,26 @@ impl Kept {
             if !ids.insert(&task.id) || !key.is_none_or(|key| keys.insert(key)) {
                 return Err(TaskError::KeyReused);
             }
-            let bytes = task.bytes();
-            if bytes > TASK_BYTES_MAX_DEFAULT {
-                return Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT });
-            }
-            let owner = (task.scope.clone(), task.owner.clone());
-            let there = self.of_scope.get(&task.scope).copied().unwrap_or_default();
+            fits_alone(task)?;
+            let [there, there_of_owner] = self.of_its_own(task);
             fits(task.scope_tasks_max, there, of_scope.entry(&task.scope).or_insert(0))?;
-            let there = self.of_owner.get(&owner).copied().unwrap_or_default();
-            fits(task.owner_tasks_max, there, of_owner.entry(owner).or_insert(0))?;
+            fits(task.owner_tasks_max, there_of_owner, of_owner.entry((&task.scope, &task.owner)).or_insert(0))?;
         }
         Graph::new(self, new).check()
+    }
+
+    /// Counts a task that is going to be kept, and answers its number.
+    fn counted(&mut self, new: &NewTask) -> u64 {
+        self.last += 1;
+        if let Some(key) = new.key.clone() {
+            self.keys.insert((new.scope.clone(), new.owner.clone(), key), self.last);
+        }
+        one_more(&mut self.of_scope, &new.scope);
+        match self.of_owner.get_mut(&new.scope) {
+            Some(owners) => one_more(owners, &new.owner),
+            None => drop(self.of_owner.insert(new.scope.clone(), HashMap::from([(new.owner.clone(), 1)]))),
+        }
+        self.last
     }
 
     fn insert(&mut self, new: Vec<NewTask>, now: SystemTime) {
@@ -97,17 +140,10 @@ impl Kept {
         for mut new in new {
             let mut once = HashSet::new();
             new.needs.retain(|need| once.insert(need.clone()));
-            self.last += 1;
-            let number = self.last;
-            if let Some(key) = new.key.clone() {
-                self.keys.insert((new.scope.clone(), new.owner.clone(), key), number);
-            }
-            *self.of_scope.entry(new.scope.clone()).or_default() += 1;
-            *self.of_owner.entry((new.scope.clone(), new.owner.clone())).or_default() += 1;
-            let asked = asked(&new);
+            let number = self.counted(&new);
             let task = Arc::new(Task::submitted(new, number, 0, now));
             let needs = task.needs.clone();
-            self.put(number, Slot { task, events: Vec::new(), needs, asked, epoch: 0 });
+            self.put(number, Slot { task, events: Vec::new(), needs, epoch: 0 });
         }
         for id in &ids {
             let Some(task) = self.get(id) else { continue };
@@ -138,6 +174,18 @@ fn fits(tasks_max: Option<usize>, there: usize, new: &mut usize) -> Result<(), T
     }
 }
 
-fn asked(new: &NewTask) -> [u8; 32] {
-    Sha256::digest(new.asked()).into()
+/// Whether it isn't too large.
+fn fits_alone(new: &NewTask) -> Result<(), TaskError> {
+    match new.bytes() {
+        bytes if bytes > TASK_BYTES_MAX_DEFAULT => {
+            Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a task was begun with what `new` asks ([`NewTask::asked`]).
+fn is_asked(task: &Task, new: &NewTask) -> bool {
+    let (was, is) = (task.request.as_ref().map(|raw| raw.get()), new.request.as_ref().map(|raw| raw.get()));
+    task.agent == new.agent && task.message == new.message && was.unwrap_or_default() == is.unwrap_or_default()
 }

@@ -1,3 +1,4 @@
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
@@ -5,24 +6,93 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::TaskState;
 
+use crate::task::step::KeptEvent;
 use crate::task::{
-    By, Claim, Claimed, Lease, LeaseView, Released, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent, TaskFilter,
-    TaskId, TaskOwner, TaskPage, TaskStep,
+    By, Claim, Claimed, Lease, LeaseView, OpenQuestion, Released, TASK_BYTES_MAX_DEFAULT, Task, TaskError, TaskEvent,
+    TaskFilter, TaskId, TaskOwner, TaskPage, TaskStep,
 };
 
 /// What is kept of a task.
 pub(super) struct Slot {
     pub(super) task: Arc<Task>,
-    pub(super) events: Vec<TaskEvent>,
+    pub(super) events: Vec<KeptEvent>,
     /// What it needs, as far as that is still kept: another task may get the id of a forgotten one.
     pub(super) needs: Vec<TaskId>,
-    /// The hash of what it was begun with: see [`crate::task::NewTask::asked`].
-    pub(super) asked: [u8; 32],
     /// Of its latest lease.
     pub(super) epoch: u64,
 }
 
 type Key = (String, TaskOwner, String);
+
+impl Slot {
+    /// Takes steps, all or none, and answers the task after them.
+    pub(super) fn take(&mut self, steps: Vec<TaskStep>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
+        self.take_within(usize::MAX, steps, now)
+    }
+
+    /// The same, where the task isn't larger than `bytes_max` after them.
+    fn take_within(
+        &mut self,
+        bytes_max: usize,
+        steps: Vec<TaskStep>,
+        now: SystemTime,
+    ) -> Result<Arc<Task>, TaskError> {
+        // A copy is made where somebody looks at the task: they have it as it was.
+        let task = Arc::make_mut(&mut self.task);
+        let before = Before::of(task);
+        let taken = task.take_over(steps, now).and_then(|events| match task.bytes() {
+            bytes if bytes > bytes_max => Err(TaskError::TooLarge { bytes, bytes_max }),
+            _ => Ok(events),
+        });
+        match taken {
+            Ok(events) => self.events.extend(events),
+            Err(error) => {
+                before.restore(task);
+                return Err(error);
+            }
+        }
+        Ok(self.task.clone())
+    }
+}
+
+/// What steps change of a task, as it was before them.
+struct Before {
+    state: TaskState,
+    updated: SystemTime,
+    said: Option<String>,
+    open: Vec<OpenQuestion>,
+    artifacts: usize,
+    last_event: u64,
+    cancel_wanted: bool,
+    lease: Option<LeaseView>,
+}
+
+impl Before {
+    fn of(task: &Task) -> Self {
+        let Task { state, updated, said, open, artifacts, last_event, cancel_wanted, lease, .. } = task;
+        Self {
+            state: *state,
+            updated: *updated,
+            said: said.clone(),
+            open: open.clone(),
+            artifacts: artifacts.len(),
+            last_event: *last_event,
+            cancel_wanted: *cancel_wanted,
+            lease: lease.clone(),
+        }
+    }
+
+    fn restore(self, task: &mut Task) {
+        let Self { state, updated, said, open, artifacts, last_event, cancel_wanted, lease } = self;
+        // What has ended takes no step, so what took one had no outcome.
+        if !state.is_terminal() {
+            task.outcome = None;
+        }
+        task.artifacts.truncate(artifacts);
+        (task.state, task.updated, task.said, task.open) = (state, updated, said, open);
+        (task.last_event, task.cancel_wanted, task.lease) = (last_event, cancel_wanted, lease);
+    }
+}
 
 /// All tasks.
 pub(super) struct Kept {
@@ -38,7 +108,8 @@ pub(super) struct Kept {
     expiring: BTreeSet<(SystemTime, u64)>,
     pub(super) keys: HashMap<Key, u64>,
     pub(super) of_scope: HashMap<String, usize>,
-    pub(super) of_owner: HashMap<(String, TaskOwner), usize>,
+    /// Of each scope.
+    pub(super) of_owner: HashMap<String, HashMap<TaskOwner, usize>>,
 }
 
 impl Kept {
@@ -132,15 +203,10 @@ impl Kept {
             return Err(TaskError::Illegal { from: slot.task.state, step: step.name() });
         }
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
-        let mut task = Task::clone(&slot.task);
-        let events = task.take(steps, now)?;
-        let bytes = largest.max(task.bytes());
-        if bytes > TASK_BYTES_MAX_DEFAULT {
-            return Err(TaskError::TooLarge { bytes, bytes_max: TASK_BYTES_MAX_DEFAULT });
+        if largest > TASK_BYTES_MAX_DEFAULT {
+            return Err(TaskError::TooLarge { bytes: largest, bytes_max: TASK_BYTES_MAX_DEFAULT });
         }
-        slot.events.extend(events);
-        slot.task = Arc::new(task);
-        let task = slot.task.clone();
+        let task = slot.take_within(TASK_BYTES_MAX_DEFAULT, steps, now)?;
         if task.state.is_terminal() {
             self.settle(&task, now);
         }
@@ -155,11 +221,7 @@ impl Kept {
     }
 
     fn ended_by(&mut self, id: &TaskId, step: TaskStep, now: SystemTime) -> Option<Arc<Task>> {
-        let slot = self.slot_mut(id)?;
-        let mut task = Task::clone(&slot.task);
-        slot.events.extend(task.take(vec![step], now).ok()?);
-        slot.task = Arc::new(task);
-        Some(slot.task.clone())
+        self.slot_mut(id)?.take(vec![step], now).ok()
     }
 
     /// A task has ended: those who need it go on, or end with it, and its parent has a part less.
@@ -181,7 +243,7 @@ impl Kept {
                 let task = Arc::make_mut(&mut slot.task);
                 task.children_open = task.children_open.saturating_sub(1);
                 // A parent that has ended says no more.
-                slot.events.extend(task.take(vec![TaskStep::part_ended(&ended)], now).unwrap_or_default());
+                let _ = slot.take(vec![TaskStep::part_ended(&ended)], now);
             }
         }
     }
@@ -194,8 +256,9 @@ impl Kept {
     }
 
     pub(super) fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Vec<TaskEvent> {
-        let events = self.slot(id).map_or(&[][..], |slot| &slot.events);
-        events.iter().skip(usize::try_from(after).unwrap_or(usize::MAX)).take(events_max).cloned().collect()
+        let Some(slot) = self.slot(id) else { return Vec::new() };
+        let later = slot.events.iter().zip(1..).skip(usize::try_from(after).unwrap_or(usize::MAX));
+        later.take(events_max).map(|(event, number)| event.of(&slot.task, number)).collect()
     }
 
     pub(super) fn lease(&mut self, id: &TaskId, by: &str, lease: Duration, now: SystemTime) -> Lease {
@@ -226,10 +289,9 @@ impl Kept {
             }
             // With those before it another may have ended.
             let Some(slot) = self.slot_mut(&task.id).filter(|slot| slot.task.is_ready(now)) else { continue };
-            let mut next = Task::clone(&slot.task);
-            let Ok(events) = next.take(steps, now) else { continue };
-            slot.events.extend(events);
-            slot.task = Arc::new(next);
+            if slot.take(steps, now).is_err() {
+                continue;
+            }
             let lease = self.lease(&task.id, &claim.by, claim.lease, now);
             claimed.extend(self.get(&task.id).map(|task| (task, lease)));
         }
@@ -301,8 +363,13 @@ impl Kept {
         if let Some(key) = task.key.clone() {
             self.keys.remove(&(task.scope.clone(), task.owner.clone(), key));
         }
-        one_less(&mut self.of_scope, task.scope.clone());
-        one_less(&mut self.of_owner, (task.scope.clone(), task.owner.clone()));
+        one_less(&mut self.of_scope, &task.scope);
+        if let Some(owners) = self.of_owner.get_mut(&task.scope) {
+            one_less(owners, &task.owner);
+            if owners.is_empty() {
+                self.of_owner.remove(&task.scope);
+            }
+        }
     }
 
     pub(super) fn forget_expired(&mut self, now: SystemTime) {
@@ -329,11 +396,19 @@ fn holds(task: &Task, lease: &Lease) -> bool {
     task.lease.as_ref().is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
 }
 
-fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
+fn one_less<K: Hash + Eq + Borrow<Q>, Q: Hash + Eq + ?Sized>(counts: &mut HashMap<K, usize>, key: &Q) {
+    if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
         if *count == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
+    }
+}
+
+/// Counts one more of `key`, which is copied only where it is new.
+pub(super) fn one_more<K: Clone + Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    match counts.get_mut(key) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(key.clone(), 1)),
     }
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, RawObject};
-use callboard_runtime::live::{BeginWork, Ending, LiveTask, Run};
+use callboard_message::json::{quote, raw};
+use callboard_message::{Abilities, RawMembers, RawObject};
+use callboard_runtime::live::{BeginWork, Ending, LiveTask, Ran, Run};
 use callboard_runtime::{Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep};
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -31,9 +32,21 @@ pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
     Dialect::of_version(&task.extra.text(DIALECT)?)
 }
 
+/// Room for a conversation's name among what somebody says, in bytes.
+const CONTEXT_ROOM_BYTES: usize = 64;
+
+/// What somebody waits for who begins a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// Only that it has begun.
+    ForItsBeginning,
+    /// Until it has ended, or asks.
+    ForItsEnd,
+}
+
 /// What became of a message.
 pub(super) struct Sent {
-    /// The task, right after it took the message.
+    /// The task, right after it took the message; where somebody waits for its end, and that came at once, as it ended.
     pub(super) task: Arc<Task>,
     /// While it runs here.
     pub(super) live: Option<LiveTask>,
@@ -52,6 +65,7 @@ impl Core {
         who: &Who,
         request: SendMessageRequest,
         id: Option<TaskId>,
+        waits: Waits,
     ) -> Result<Sent, A2aError> {
         let context = context_of(&request.message)?;
         let id = id.unwrap_or_else(TaskId::fresh);
@@ -62,16 +76,19 @@ impl Core {
         let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
         let options = &self.options.tasks;
         let expires = SystemTime::now() + options.ttl;
+        let mut extra = RawObject::new();
+        extra.set_text(CONTEXT, &context);
+        extra.set_text(DIALECT, who.dialect.version());
         let new = NewTask {
             id,
             scope: self.live.scope.clone(),
             owner: who.owner(),
             key: key_of(&request.message)?,
-            request: Some(request_of(&request.message, &picked)),
+            request: Some(self.request_of(&request, &picked)),
             class: options.class,
             on_restart: callee.on_restart(&skills, &picked.skill),
             deadline: Some(expires),
-            extra: RawObject::new().with(CONTEXT, &context).with(DIALECT, who.dialect.version()),
+            extra,
             scope_tasks_max: Some(options.tasks_max),
             owner_tasks_max: Some(options.owner_tasks_max),
             ..NewTask::new(
@@ -89,11 +106,36 @@ impl Core {
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
-                let work = work(callee, &task, picked.arguments, call);
-                let live = self.run(task.clone(), lease, false, work);
-                Ok(Sent { live: Some(live), task, is_new: true, begun_before: false, is_again: false })
+                let work = self.work(callee, &task, picked.arguments, call);
+                let (task, live) = match waits {
+                    Waits::ForItsBeginning => (task.clone(), Some(self.live.run(run_of(task, lease, false, work)))),
+                    Waits::ForItsEnd => {
+                        let ran = self.live.run_at_once(run_of(task, lease, false, work)).await;
+                        match ran.map_err(|error| of_tasks(&error))? {
+                            Ran::Goes(task, live) => (task, Some(live)),
+                            Ran::Ended(task) => (task, None),
+                        }
+                    }
+                };
+                Ok(Sent { live, task, is_new: true, begun_before: false, is_again: false })
             }
         }
+    }
+
+    /// What a task keeps of the request that begins it. Nobody goes on with what is in no store that lasts; then the arguments,
+    /// which follow from the message, aren't kept beside it.
+    fn request_of(&self, request: &SendMessageRequest, picked: &Picked) -> Box<RawValue> {
+        let mut kept = RawObject::new();
+        kept.set_raw(MESSAGE, request.message.to_raw());
+        if self.lasts() || request.metadata.is_some() {
+            kept.set_raw(ARGUMENTS, picked.arguments.clone());
+        }
+        kept.to_raw()
+    }
+
+    /// Whether tasks are kept in a store that outlives this server, or may.
+    fn lasts(&self) -> bool {
+        self.options.tasks.store.is_some()
     }
 
     /// Keeps a push configuration that came with a message that begins a task. Where that can't be, there is no task.
@@ -124,33 +166,54 @@ impl Core {
         }
     }
 
-    /// Has a task run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
-    pub(super) fn run(&self, task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> LiveTask {
-        self.live.run(Run { task, lease, is_resumed, abilities: Abilities::all(), told: None, work })
+    /// The work of a call that was judged.
+    pub(super) fn work(
+        &self,
+        callee: Arc<Callee>,
+        task: &Task,
+        arguments: Box<RawValue>,
+        call: CallMeta,
+    ) -> BeginWork<'static> {
+        let skill = task.message.clone();
+        // Whoever converses knows which conversation it is.
+        let arguments = match (callee.route(&skill), RawMembers::parse(&arguments)) {
+            (Route::Converse, Ok(said)) => {
+                let mut out = String::with_capacity(arguments.get().len() + CONTEXT_ROOM_BYTES);
+                said.write_with(&[("context", &quote(&context(task)))], &mut out);
+                raw(out)
+            }
+            _ => arguments,
+        };
+        let lasts = self.lasts();
+        Box::new(move |caller, expiry| {
+            let call = call.with_caller(caller).until(expiry);
+            Box::pin(async move {
+                let reply = callee.ask(&skill, arguments, call).await;
+                let is_result = callee.answers_result(&skill);
+                let became: Ending = Box::new(move |has_all| steps_of(ended(reply, &skill, is_result, has_all), lasts));
+                became
+            })
+        })
     }
 }
 
-/// The work of a call that was judged.
-pub(super) fn work(callee: Arc<Callee>, task: &Task, arguments: Box<RawValue>, call: CallMeta) -> BeginWork<'static> {
-    let skill = task.message.clone();
-    // Whoever converses knows which conversation it is.
-    let arguments = match (callee.route(&skill), RawObject::parse(&arguments)) {
-        (Route::Converse, Ok(said)) => said.with("context", context(task)).to_raw(),
-        _ => arguments,
-    };
-    Box::new(move |caller, expiry| {
-        let call = call.with_caller(caller).until(expiry);
-        Box::pin(async move {
-            let reply = callee.ask(&skill, &arguments, call).await;
-            let is_result = callee.answers_result(&skill);
-            let became: Ending = Box::new(move |has_all| {
-                let Ended { artifact, step } = ended(reply, &skill, is_result, has_all);
-                let made = artifact.map(|artifact| TaskStep::Artifact(view::kept(&artifact, false, true)));
-                made.into_iter().chain([step]).collect()
-            });
-            became
-        })
-    })
+/// A task that is to run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
+pub(super) fn run_of(task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> Run<'_> {
+    Run { task, lease, is_resumed, abilities: Abilities::all(), told: None, work }
+}
+
+/// The steps that end a task. What an artifact tells is kept once where nobody reads it otherwise: in no store that lasts.
+fn steps_of(ended: Ended, lasts: bool) -> Vec<TaskStep> {
+    match ended {
+        Ended { artifact: None, step } => vec![step],
+        Ended { artifact: Some(artifact), step } => {
+            let made = TaskStep::Artifact(view::kept(&artifact, false, true));
+            match step {
+                TaskStep::Completed(_) if !lasts => vec![made, TaskStep::Completed(RawValue::NULL.to_owned())],
+                step => vec![made, step],
+            }
+        }
+    }
 }
 
 /// What a task was asked: its skill is [`Task::message`].
@@ -161,13 +224,6 @@ pub(super) fn arguments(task: &Task) -> Option<Box<RawValue>> {
 /// For how long a task is kept, from now on.
 pub(super) fn left(task: &Task) -> Duration {
     task.expires.duration_since(SystemTime::now()).unwrap_or_default()
-}
-
-fn request_of(message: &Message, picked: &Picked) -> Box<RawValue> {
-    let mut request = RawObject::new();
-    request.set_raw(MESSAGE, message.to_raw());
-    request.set_raw(ARGUMENTS, picked.arguments.clone());
-    request.to_raw()
 }
 
 /// The conversation that a message begins or goes on with.

@@ -1,7 +1,6 @@
 //! What was said in the course of a task.
 
-use callboard_message::Content;
-use callboard_message::RawObject;
+use callboard_message::{Content, RawMembers, RawObject};
 use callboard_message::surface::SAID;
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
 
@@ -22,6 +21,21 @@ fn first(task: &Task) -> Option<Message> {
     Some(Message { task_id: task.id.as_str().to_owned(), context_id: context(task), ..said })
 }
 
+/// Whether nobody said anything but the message that began it: there was a beginning, what it made, and an end.
+fn is_only_first(task: &Task) -> bool {
+    let made = u64::try_from(task.artifacts.len()).unwrap_or(u64::MAX);
+    task.last_event.saturating_sub(made) <= 2
+}
+
+/// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
+pub(super) fn only(task: &Task) -> Option<Option<RawMembers<'_>>> {
+    if !is_only_first(task) {
+        return None;
+    }
+    let said = |request| RawMembers::parse(request).ok()?.get(MESSAGE).and_then(|said| RawMembers::parse(said).ok());
+    Some(task.request.as_deref().and_then(said))
+}
+
 /// What was said, oldest first: the owner's messages and the agent's questions, but for those that still wait. At most the last
 /// `messages_max`; `None` where none are wanted.
 pub(super) async fn of(
@@ -33,9 +47,7 @@ pub(super) async fn of(
         return Ok(None);
     }
     let mut said: Vec<Message> = first(task).into_iter().collect();
-    // A beginning, what it made and an end: nobody said anything else.
-    let made = u64::try_from(task.artifacts.len()).unwrap_or(u64::MAX);
-    if task.last_event.saturating_sub(made) > 2 {
+    if !is_only_first(task) {
         later(store, task, &mut said).await?;
     }
     if let Some(messages_max) = messages_max.and_then(|max| usize::try_from(max).ok()) {

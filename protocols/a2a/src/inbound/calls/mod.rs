@@ -22,11 +22,13 @@ mod tests;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use callboard_message::surface::ListTools;
+use callboard_message::json::raw;
 use callboard_message::{Message as _, RawObject};
 use callboard_runtime::live::{LiveOptions, LiveTasks};
 use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::options::A2aOptions;
@@ -36,7 +38,7 @@ use crate::wire::{
     TaskPushNotificationConfig,
 };
 use crate::{A2aError, Dialect, ErrorKind};
-use begin::Sent;
+use begin::{Sent, Waits};
 use skills::Callee;
 use stream::Until;
 
@@ -60,6 +62,14 @@ pub(crate) type Events = BoxStream<'static, Result<Numbered, A2aError>>;
 /// Keeps the push configuration that came with a message, before its call begins.
 pub(crate) type KeepPush =
     dyn Fn(Who, Arc<Task>, TaskPushNotificationConfig) -> BoxFuture<'static, Result<(), A2aError>> + Send + Sync;
+
+/// What a message came to.
+enum Replied {
+    /// Words, and no task.
+    Message(Message),
+    /// A task, to be shown with so many messages at most; `None`: all.
+    Task(Arc<Task>, Option<u32>),
+}
 
 /// An agent's calls and tasks, whatever wire they come by.
 #[derive(Clone)]
@@ -129,27 +139,46 @@ impl Calls {
         callee.skills(call).await.map_err(of_failure)
     }
 
-    /// What answers a message: once its task has ended or asks, or at once where that is wanted.
+    /// What answers a message, in its sender's dialect: once its task has ended or asks, or at once where that is wanted.
     ///
     /// # Errors
     /// Before there is a task: `InvalidParams`, `ContentTypeNotSupported`, `TaskNotFound`, `UnsupportedOperation`,
     /// `Overloaded`, `Denied`, `Blocked`. Later a failure is the task's state.
-    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<SendMessageResponse, A2aError> {
+    pub(crate) async fn send(&self, who: &Who, request: SendMessageRequest) -> Result<Box<RawValue>, A2aError> {
+        let replied = self.replied(who, request).await?;
+        if let (Replied::Task(task, messages_max), Dialect::V10) = (&replied, who.dialect) {
+            let mut out = String::from("{\"task\":");
+            if view::write(task, *messages_max, &mut out) {
+                out.push('}');
+                return Ok(raw(out));
+            }
+        }
+        Ok(who.dialect.write_send_response(&match replied {
+            Replied::Message(message) => SendMessageResponse::Message(message),
+            Replied::Task(task, messages_max) => {
+                SendMessageResponse::Task(self.0.seen(&task, messages_max, true).await?)
+            }
+        }))
+    }
+
+    async fn replied(&self, who: &Who, request: SendMessageRequest) -> Result<Replied, A2aError> {
         let given = request.configuration.as_ref();
         let is_blocking = !given.is_some_and(|given| given.return_immediately);
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
-        let Sent { task, live, is_new, is_again, .. } = self.0.take(who, request).await?;
-        let mut found = self.0.found(task, live);
-        if is_blocking && !is_again {
+        let waits = if is_blocking { Waits::ForItsEnd } else { Waits::ForItsBeginning };
+        let Sent { mut task, live, is_new, is_again, .. } = self.0.take(who, request, waits).await?;
+        if is_blocking && !is_again && !task.state.is_terminal() {
+            let mut found = self.0.found(task, live);
             found.settled(Instant::now() + self.0.options.call_deadline).await?;
+            task = found.task;
         }
         if is_new
             && is_blocking
-            && let Some(message) = self.0.said_at_once(&found.task).await
+            && let Some(message) = self.0.said_at_once(&task).await
         {
-            return Ok(SendMessageResponse::Message(message));
+            return Ok(Replied::Message(message));
         }
-        self.0.seen(&found.task, messages_max, true).await.map(SendMessageResponse::Task)
+        Ok(Replied::Task(task, messages_max))
     }
 
     /// First the task, then what happens to it, until it ends or asks.
@@ -159,7 +188,7 @@ impl Calls {
     pub(crate) async fn stream(&self, who: &Who, request: SendMessageRequest) -> Result<Events, A2aError> {
         let given = request.configuration.as_ref();
         let messages_max = page::messages_max(given.and_then(|given| given.history_length))?;
-        let sent = self.0.take(who, request).await?;
+        let sent = self.0.take(who, request, Waits::ForItsBeginning).await?;
         self.0.told(sent, messages_max).await
     }
 
@@ -239,18 +268,23 @@ impl Core {
     }
 
     /// A message begins a task, or goes to the one that it names.
-    async fn take(self: &Arc<Self>, who: &Who, mut request: SendMessageRequest) -> Result<Sent, A2aError> {
+    async fn take(
+        self: &Arc<Self>,
+        who: &Who,
+        mut request: SendMessageRequest,
+        waits: Waits,
+    ) -> Result<Sent, A2aError> {
         self.live.start(self);
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
-            return self.begin(who, request, None).await;
+            return self.begin(who, request, None, waits).await;
         }
         if who.dialect == Dialect::V01 {
             // Its clients name their tasks.
             let named = TaskId::new(&*id).map_err(|error| of_store(&error))?;
             return match self.look_for(&named, &who.owner()).await? {
                 Some(found) => self.go_on(who, found, request).await,
-                None => match self.begin(who, request, Some(named)).await {
+                None => match self.begin(who, request, Some(named), waits).await {
                     // It is another's.
                     Err(error) if error.message == TaskError::KeyReused.to_string() => {
                         Err(A2aError::task_not_found(&id))

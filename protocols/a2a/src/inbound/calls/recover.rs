@@ -8,7 +8,7 @@ use callboard_runtime::{CallMeta, Lease, Task};
 use futures::future::BoxFuture;
 
 use super::Core;
-use super::begin::{arguments, work};
+use super::begin::{arguments, run_of};
 
 impl TaskHost for Core {
     fn live(&self) -> &Arc<LiveTasks> {
@@ -23,8 +23,8 @@ impl TaskHost for Core {
             };
             let (callee, call) = (self.callee(), CallMeta::new(Arc::new(task.principal.clone())));
             let call = callee.judged(&task.message, &given, call).await.map_err(CannotResume::Fails)?;
-            let work = work(callee, &task, given, call);
-            self.run(task, lease, true, work);
+            let work = self.work(callee, &task, given, call);
+            self.live.run(run_of(task, lease, true, work));
             Ok(())
         })
     }

@@ -196,17 +196,17 @@ impl Callee {
     }
 
     /// Asks, as part of a call that was judged. Dropped, it cancels whatever the call caused elsewhere.
-    pub(super) async fn ask(&self, skill: &str, arguments: &RawValue, call: CallMeta) -> RawReply {
+    pub(super) async fn ask(&self, skill: &str, arguments: Box<RawValue>, call: CallMeta) -> RawReply {
         let call = call.judged(self.agent.system(), Direction::Inbound, &self.name);
         let (principal, id) = (call.principal.clone(), call.id);
         let gone = call.cancel.clone().drop_guard();
         let reply = match self.route(skill) {
             Route::Tool => {
-                let CallTool(params) = CallTool::new(skill, arguments);
+                let CallTool(params) = CallTool::new(skill, &arguments);
                 self.agent.ask_named(CallTool::NAME, params.to_raw(), Some(Arc::new(call))).await
             }
             Route::Message | Route::Converse => {
-                self.agent.ask_named(skill, arguments.to_owned(), Some(Arc::new(call))).await
+                self.agent.ask_named(skill, arguments, Some(Arc::new(call))).await
             }
         };
         gone.disarm();

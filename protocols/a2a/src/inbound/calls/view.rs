@@ -2,18 +2,23 @@
 
 use std::collections::HashMap;
 
+use callboard_message::json::quote;
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::{Task, TaskOutcome};
+use serde_json::value::RawValue;
 
+use super::history;
 use crate::convert::{
     EVENT, QUESTION, is_address, is_said_at_once, parts_of, question_parts, said_by_agent, said_parts,
 };
-use crate::wire::{self, Artifact, Message, Part, TaskStatus, Wire as _};
+use crate::wire::{self, Artifact, Message, Part, TaskStatus, Wire as _, Writer};
 
 /// Member of [`Task::extra`]: the conversation.
 pub(super) const CONTEXT: &str = "context";
 /// How what a task says begins where an answer didn't fit its question.
 pub(super) const NEEDED: &str = "still needed: ";
+/// Room for what a task has besides its bodies where it is written, in bytes.
+const WRITTEN_ROOM_BYTES: usize = 512;
 /// What is said of a result that was held in memory only.
 const NOT_KEPT: &str = "the result was of a kind that isn't kept over a restart of the server";
 
@@ -51,6 +56,32 @@ pub(super) fn task(task: &Task, history: Option<Vec<Message>>, with_artifacts: b
         history,
         metadata: event(task.last_event),
     }
+}
+
+/// The same as 1.0 writes it, at the end of `out`, without reading what is written already. `false`, and nothing written, where
+/// that can't be: more was said than the message that began it, or it goes on with what it made.
+pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) -> bool {
+    let ([] | [_]) = &*task.artifacts else { return false };
+    let Some(first) = history::only(task) else { return false };
+    let bytes = task.bytes() + WRITTEN_ROOM_BYTES;
+    out.reserve(bytes);
+    let mut object = Writer::new(out).into_object();
+    object.text("id", task.id.as_str());
+    let context = task.extra.get(CONTEXT).unwrap_or(RawValue::NULL);
+    object.member("contextId").json(context.get());
+    status(task).write(&mut object.member("status"));
+    let made = task.artifacts.iter().filter_map(|kept| kept.get("artifact"));
+    object.list("artifacts", made, |made, out| out.json(made.get()));
+    if messages_max != Some(0) {
+        object.list("history", first, |said, out| {
+            said.write_with(&[("contextId", context.get()), ("taskId", &quote(task.id.as_str()))], out.out());
+        });
+    }
+    let mut metadata = object.member("metadata").into_object();
+    metadata.member(EVENT).json(&task.last_event.to_string());
+    metadata.end();
+    object.end();
+    true
 }
 
 /// Where it stands, and what it says about that.

@@ -172,11 +172,20 @@ pub(super) fn says_to(task: &wire::Task, id: &str, text: &str) -> SendMessageReq
 
 /// The task that answers.
 pub(super) async fn sent(calls: &Calls, who: &Who, request: SendMessageRequest) -> wire::Task {
-    match calls.send(who, request).await {
+    match answered(calls, who, request).await {
         Ok(SendMessageResponse::Task(task)) => task,
         Ok(SendMessageResponse::Message(_)) => panic!("a message"),
         Err(error) => panic!("{:?}: {}", error.kind, error.message),
     }
+}
+
+/// What answers, as its sender reads it.
+pub(super) async fn answered(
+    calls: &Calls,
+    who: &Who,
+    request: SendMessageRequest,
+) -> Result<SendMessageResponse, A2aError> {
+    who.dialect.read_send_response(&calls.send(who, request).await?)
 }
 
 pub(super) async fn refused(calls: &Calls, who: &Who, request: SendMessageRequest) -> A2aError {

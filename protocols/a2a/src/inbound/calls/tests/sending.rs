@@ -41,7 +41,8 @@ fn a_message_is_answered_by_its_task() {
 fn what_is_said_at_once_is_no_task() {
     paused(async |system| {
         let (calls, ann) = (talker(system), somebody("ann"));
-        let Ok(SendMessageResponse::Message(said)) = calls.send(&ann, says("say hi")).await else { panic!("a task") };
+        let answer = super::kit::answered(&calls, &ann, says("say hi")).await;
+        let Ok(SendMessageResponse::Message(said)) = answer else { panic!("a task") };
         assert_eq!((texts(&said.parts), &*said.task_id), ("hi".into(), ""));
         let told = super::kit::all(calls.stream(&ann, says("say hi")).await.unwrap()).await;
         assert_eq!(super::kit::story(&told), ["message hi"]);

@@ -1,0 +1,191 @@
+//! The parts of a request, each with who it is for: whether there are several, and which steps they come to.
+
+use std::ops::Range;
+
+use super::index::{Found, Index};
+use super::lexicon::Set;
+use super::reading::Reading;
+use super::tools::{Tool, composes, explains, intent};
+use super::weights::{CLAUSE_MIN, ONLY_SUBJECT, TOOL_MIN, score};
+use super::words::Kind;
+use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
+use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM};
+use crate::text::{fold, is_one_of};
+
+/// A part of a request that is for one tool or agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Part {
+    pub(super) span: Range<usize>,
+    /// The tool's name or the agent's id.
+    pub(super) target: String,
+    /// How clearly, 0 to 1.
+    pub(super) score: f32,
+}
+
+/// The spans between signs and joining words.
+pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
+    let mut clauses = Vec::new();
+    let mut start = 0;
+    for at in reading.all() {
+        let Some(token) = reading.tokens.get(at) else { break };
+        let joins = match token.kind {
+            Kind::Sign => true,
+            Kind::Word => is_one_of(&token.folded, "and e then plus depois") || begins_sequence(reading, at),
+            Kind::Number | Kind::Address | Kind::Code => false,
+        };
+        if joins {
+            if start < at {
+                clauses.push(start..at);
+            }
+            // A sign is of no clause, a joining word begins the next.
+            start = if token.kind == Kind::Sign { at + 1 } else { at };
+        }
+    }
+    if start < reading.tokens.len() {
+        clauses.push(start..reading.tokens.len());
+    }
+    clauses
+}
+
+fn begins_sequence(reading: &Reading, at: usize) -> bool {
+    reading.hits.iter().any(|hit| hit.value == Set::Sequence && hit.at == at)
+}
+
+/// The parts that are for different ones, in order. One part: nothing to split.
+pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) -> bool) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut open: Option<usize> = None;
+    for span in clauses(reading) {
+        let aim = aim(reading, index, &span, &has_tool);
+        let aim = aim.filter(|_| !is_context(reading, &span));
+        match aim {
+            Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
+                let start = open.take().unwrap_or(span.start);
+                parts.push(Part { span: start..span.end, target, score });
+            }
+            Some((_, score)) => {
+                if let Some(part) = parts.last_mut() {
+                    part.span.end = span.end;
+                    part.score = part.score.max(score);
+                }
+            }
+            // What is for nobody in particular belongs to what came before, or to the first part.
+            None => match parts.last_mut() {
+                Some(part) => part.span.end = span.end,
+                None => open = open.or(Some(span.start)),
+            },
+        }
+    }
+    parts
+}
+
+/// Whether at least two parts are for different ones.
+pub(super) fn is_several(parts: &[Part]) -> bool {
+    parts.iter().any(|part| parts.first().is_some_and(|first| first.target != part.target))
+}
+
+/// Who a clause is for, if that is clear.
+fn aim(reading: &Reading, index: &Index, span: &Range<usize>, has_tool: &impl Fn(&str) -> bool) -> Option<(String, f32)> {
+    let tool = intent(reading, span).filter(|intent| intent.score >= TOOL_MIN && has_tool(intent.tool.name()));
+    let found = index.find(reading, span).into_iter().find(|found| found.target.is_up || !found.target.is_agent);
+    let is_piece = composes(reading, span);
+    let is_words = is_piece || explains(reading, span);
+    let share = if is_words { ONLY_SUBJECT } else { 1.0 };
+    let found = found.map(|found| Found { evidence: found.evidence * share, ..found });
+    let found = found.filter(|found| found.evidence >= CLAUSE_MIN);
+    match (tool, found) {
+        (Some(tool), Some(found)) if score(found.evidence) > tool.score => Some((found.target.id, score(found.evidence))),
+        (Some(tool), _) => Some((tool.tool.name().to_owned(), tool.score)),
+        (None, Some(found)) => Some((found.target.id, score(found.evidence))),
+        // An explanation is mostly said on the way to something else; a letter isn't.
+        (None, None) if is_piece && has_tool(TOOL_LLM) => Some((Tool::Llm.name().to_owned(), 0.6)),
+        (None, None) => None,
+    }
+}
+
+/// Told rather than asked: a reason, or what happened.
+fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
+    let first = span.clone().find(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word() && !is_one_of(&t.folded, "and e but mas so")));
+    let Some(first) = first else { return true };
+    if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
+        return true;
+    }
+    let asks = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
+    reading.has(Set::Context, span) && !asks && !reading.begins_with(Set::VagueVerb, span)
+}
+
+/// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.
+pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
+    let mut steps: Vec<StepDefinition> = Vec::new();
+    let (kept, rest) = parts.split_at(parts.len().min(STEPS_MAX));
+    for (at, part) in kept.iter().enumerate() {
+        let is_last = at + 1 == kept.len();
+        let end = if is_last { rest.last().map_or(part.span.end, |last| last.span.end) } else { part.span.end };
+        let span = part.span.start..end;
+        let before = steps.last().map(|step: &StepDefinition| step.id.clone());
+        let needs = before.filter(|_| builds_on(reading, &span));
+        let id = step_id(&part.target, &steps);
+        let input_message = input(reading, parts, &span, needs.is_some());
+        let metadata = StepMetadata { depends_on: needs.into_iter().collect() };
+        steps.push(StepDefinition { id, input_message, metadata });
+    }
+    steps
+}
+
+/// Whether a part goes on from the one before: it says "then", or only points at what it is about.
+fn builds_on(reading: &Reading, span: &Range<usize>) -> bool {
+    let begins = |at: usize| reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, "then depois seguida afterwards next finally entao"));
+    let sequence = (span.start..(span.start + 3).min(span.end)).any(begins);
+    let points = |at: usize| {
+        reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa"))
+    };
+    sequence || span.clone().any(points)
+}
+
+fn step_id(target: &str, steps: &[StepDefinition]) -> String {
+    let words: String = fold(target).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let words = words.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-");
+    const NUMBER_BYTES: usize = 2;
+    let base = cut_bytes(&words, STEP_ID_BYTES_MAX - NUMBER_BYTES).trim_matches('-').to_owned();
+    let base = if base.is_empty() { "step".to_owned() } else { base };
+    let mut id = base.clone();
+    let mut number = 1;
+    while steps.iter().any(|step| step.id == id) {
+        number += 1;
+        id = format!("{base}-{number}");
+    }
+    id
+}
+
+/// What a step is told: its part, the names that it needs from the others, and the text to work on.
+fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: bool) -> String {
+    let light = |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, "and e then plus depois"));
+    let start = span.clone().find(|at| !light(at)).unwrap_or(span.start);
+    let mut text = reading.shown(&(start..span.end)).to_owned();
+    let own = names(reading, span);
+    if own.is_empty() {
+        let others = parts.iter().filter(|part| part.span.start < span.start).flat_map(|part| names(reading, &part.span));
+        let others = others.collect::<Vec<_>>().join(" ");
+        if !others.is_empty() {
+            text = format!("{text} ({others})");
+        }
+    }
+    if reading.has_content() && !has_result && !text.contains(reading.content.trim()) {
+        text = format!("{text}: \"{}\"", reading.content.trim());
+    }
+    cut_bytes(&text, STEP_INPUT_BYTES_MAX).to_owned()
+}
+
+/// Words with a capital that a sentence doesn't begin with: mostly places and people.
+fn names<'a>(reading: &'a Reading, span: &Range<usize>) -> Vec<&'a str> {
+    let is_name = |at: &usize| {
+        let first = *at == 0 || reading.tokens.get(at - 1).is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign("!"));
+        !first
+            && reading.tokens.get(*at).is_some_and(|t| t.is_word() && t.capital && t.folded.chars().count() > 1)
+            && !reading.is(*at, Set::Stop)
+            && !reading.is(*at, Set::TimeWord)
+            && !reading.is(*at, Set::Languages)
+    };
+    const NAMES_MAX: usize = 4;
+    span.clone().filter(is_name).take(NAMES_MAX).map(|at| reading.shown(&(at..at + 1))).collect()
+}

@@ -1,0 +1,104 @@
+//! Finds words and phrases of lists in a request, by stem, in English and Portuguese.
+
+use std::collections::HashMap;
+
+use super::words::{Token, stems};
+
+/// Where something of a list stands in a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Hit<T> {
+    /// Which token it begins at.
+    pub(super) at: usize,
+    /// How many tokens it is.
+    pub(super) len: usize,
+    pub(super) value: T,
+}
+
+/// Words and phrases, each with what it stands for.
+#[derive(Debug)]
+pub(super) struct Matcher<T> {
+    /// By the first word's English stem, its Portuguese one, and as it stands.
+    english: HashMap<String, Vec<Phrase<T>>>,
+    portuguese: HashMap<String, Vec<Phrase<T>>>,
+    exact: HashMap<String, Vec<Phrase<T>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Phrase<T> {
+    /// The words after the first.
+    rest: Vec<Term>,
+    value: T,
+}
+
+#[derive(Debug, Clone)]
+struct Term {
+    folded: String,
+    english: String,
+    portuguese: String,
+}
+
+impl Term {
+    fn new(folded: &str) -> Self {
+        let (english, portuguese) = stems(folded);
+        Self { folded: folded.to_owned(), english, portuguese }
+    }
+
+    /// Short words of one language are others' beginnings in the next: they are compared as they stand.
+    fn fits(&self, token: &Token) -> bool {
+        if self.folded.len() <= EXACT_LETTERS_MAX {
+            return self.folded == token.folded;
+        }
+        self.english == token.english || self.portuguese == token.portuguese
+    }
+}
+
+/// Words of at most so many letters are compared as they stand, longer ones by stem.
+const EXACT_LETTERS_MAX: usize = 3;
+
+impl<T> Default for Matcher<T> {
+    fn default() -> Self {
+        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Matcher<T> {
+    /// Adds a list: words with spaces between them, `_` within a phrase, `=` before a word to be compared as it stands.
+    pub(super) fn add(&mut self, list: &str, value: T) {
+        for entry in list.split_whitespace() {
+            let (entry, exact) = entry.strip_prefix('=').map_or((entry, false), |word| (word, true));
+            let mut words = entry.split('_').filter(|word| !word.is_empty()).map(Term::new);
+            let Some(first) = words.next() else { continue };
+            let phrase = Phrase { rest: words.collect(), value };
+            if exact || first.folded.chars().count() <= EXACT_LETTERS_MAX {
+                self.exact.entry(first.folded).or_default().push(phrase);
+            } else {
+                self.portuguese.entry(first.portuguese).or_default().push(phrase.clone());
+                self.english.entry(first.english).or_default().push(phrase);
+            }
+        }
+    }
+
+    /// Everything of the lists that stands in the request, in order; one value at most once at a place.
+    pub(super) fn find(&self, tokens: &[Token]) -> Vec<Hit<T>> {
+        let mut hits: Vec<Hit<T>> = Vec::new();
+        for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
+            let from = hits.len();
+            let lists =
+                [self.exact.get(&token.folded), self.english.get(&token.english), self.portuguese.get(&token.portuguese)];
+            for phrase in lists.into_iter().flatten().flatten() {
+                let Some(len) = fits(&phrase.rest, &tokens[at..]) else { continue };
+                match hits[from..].iter_mut().find(|hit| hit.value == phrase.value) {
+                    Some(hit) => hit.len = hit.len.max(len),
+                    None => hits.push(Hit { at, len, value: phrase.value }),
+                }
+            }
+        }
+        hits
+    }
+}
+
+/// How many of `tokens` the phrase is, of which the first word is there; `None`: it isn't there.
+fn fits(rest: &[Term], tokens: &[Token]) -> Option<usize> {
+    let fits = rest.iter().zip(tokens.iter().skip(1)).filter(|(term, token)| term.fits(token)).count();
+    (fits == rest.len()).then_some(rest.len() + 1)
+}

@@ -1,0 +1,231 @@
+//! A request, read: what is asked for, in words whose kinds are known, and the text that it is asked of.
+
+use std::ops::Range;
+
+use super::lexicon::{OfField, Set, lexicon};
+use super::matcher::Hit;
+use super::weights::FUZZY_WORDS_MAX;
+use super::words::{Kind, Token, plain_text, stems, tokenize};
+
+/// A request, read once.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The request in one spelling.
+    pub(super) text: String,
+    /// What is asked for: quoted and pasted text isn't among them.
+    pub(super) tokens: Vec<Token>,
+    /// Which of the tokens were misspelt.
+    pub(super) misspelt: Vec<bool>,
+    /// Kinds of words, where they stand in `tokens`.
+    pub(super) hits: Vec<Hit<Set>>,
+    /// Words of fields, where they stand in `tokens`.
+    pub(super) fields: Vec<Hit<OfField>>,
+    /// The bits of all sets a token is of, by token.
+    bits: Vec<u64>,
+    /// Text to be worked on: quoted, after a colon, or pasted below.
+    pub(super) content: String,
+    /// Whether there is a piece of a program, in what is asked or in the text.
+    pub(super) has_code: bool,
+    /// The first address in it.
+    pub(super) address: Option<String>,
+    /// Whether it is Portuguese.
+    pub(super) portuguese: bool,
+}
+
+impl Reading {
+    /// Reads a request.
+    pub(super) fn new(request: &str) -> Self {
+        let lexicon = lexicon();
+        let text = plain_text(request.trim());
+        let tokens = tokenize(&text, |c| lexicon.emoji(c));
+        let quotes = quotes(&text);
+        let mut content: Vec<Range<usize>> = quotes;
+        if let Some(pasted) = pasted(&text, &tokens, &content) {
+            content.retain(|range| range.start < pasted.start);
+            content.push(pasted);
+        }
+        let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
+        let has_code = tokens.iter().any(|token| token.kind == Kind::Code);
+        let address = tokens.iter().find(|token| token.kind == Kind::Address).map(|t| t.folded.clone());
+        let portuguese = is_portuguese(&tokens);
+        let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
+        let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
+        let misspelt = spell(&mut tokens);
+        let hits = lexicon.sets.find(&tokens);
+        let fields = lexicon.words.find(&tokens);
+        let mut bits = vec![0; tokens.len()];
+        for hit in &hits {
+            for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
+                *bit |= hit.value.bit();
+            }
+        }
+        Self { text, tokens, misspelt, hits, fields, bits, content: shown, has_code, address, portuguese }
+    }
+
+    /// All of it.
+    pub(super) fn all(&self) -> Range<usize> {
+        0..self.tokens.len()
+    }
+
+    /// Whether a token is a word of the set, also within a phrase.
+    pub(super) fn is(&self, at: usize, set: Set) -> bool {
+        self.bits.get(at).is_some_and(|bits| bits & set.bit() != 0)
+    }
+
+    /// Where words and phrases of the set begin within the span.
+    pub(super) fn of(&self, set: Set, span: &Range<usize>) -> impl Iterator<Item = Hit<Set>> {
+        let span = span.clone();
+        self.hits.iter().copied().filter(move |hit| hit.value == set && span.contains(&hit.at))
+    }
+
+    /// Whether one of the set is within the span.
+    pub(super) fn has(&self, set: Set, span: &Range<usize>) -> bool {
+        self.of(set, span).next().is_some()
+    }
+
+    /// Whether the words that carry the span's first meaning are of the set: nothing but stop words and courtesies before.
+    pub(super) fn begins_with(&self, set: Set, span: &Range<usize>) -> bool {
+        let light = Set::Stop.bit() | Set::Filler.bit();
+        for at in span.clone() {
+            let Some(token) = self.tokens.get(at) else { return false };
+            if self.is(at, set) && self.hits.iter().any(|hit| hit.value == set && hit.at == at) {
+                return true;
+            }
+            let is_light = self.bits.get(at).is_some_and(|bits| bits & light != 0) || token.kind == Kind::Sign;
+            if !is_light {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Whether there is a text to work on.
+    pub(super) fn has_content(&self) -> bool {
+        !self.content.trim().is_empty()
+    }
+
+    /// What the tokens of a span are in the request's own words.
+    pub(super) fn shown(&self, span: &Range<usize>) -> &str {
+        let start = self.tokens.get(span.start).map_or(self.text.len(), |token| token.range.start);
+        let end = span.end.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.range.end);
+        self.text.get(start..end.max(start)).unwrap_or_default().trim()
+    }
+}
+
+/// Puts known words in the place of misspelt ones; says which.
+fn spell(tokens: &mut [Token]) -> Vec<bool> {
+    let mut left = FUZZY_WORDS_MAX;
+    let mut misspelt = vec![false; tokens.len()];
+    for (token, was) in tokens.iter_mut().zip(&mut misspelt) {
+        if left == 0 {
+            break;
+        }
+        if !token.is_word() || is_known(token) {
+            continue;
+        }
+        left -= 1;
+        // A name is written with a capital and isn't a slip of another word.
+        if let Some(word) = lexicon().spelled(&token.folded).filter(|_| !token.capital) {
+            token.folded = word.to_owned();
+            (token.english, token.portuguese) = stems(word);
+            *was = true;
+        }
+    }
+    misspelt
+}
+
+fn is_known(token: &Token) -> bool {
+    let one = std::slice::from_ref(token);
+    !lexicon().sets.find(one).is_empty() || !lexicon().words.find(one).is_empty()
+}
+
+/// Quoted passages, without their quotation marks. An apostrophe isn't one.
+fn quotes(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some((open, mark)) = text[from..].char_indices().find(|(at, c)| opens(text, from + at, *c)) {
+        let start = from + open + mark.len_utf8();
+        match closing(text, start, mark) {
+            Some(end) => {
+                if !text[start..end].trim().is_empty() {
+                    found.push(start..end);
+                }
+                from = end + text[end..].chars().next().map_or(0, char::len_utf8);
+            }
+            None => from = start,
+        }
+    }
+    found
+}
+
+fn opens(text: &str, at: usize, c: char) -> bool {
+    let before = text[..at].chars().next_back();
+    let after = text[at + c.len_utf8()..].chars().next();
+    let outside = before.is_none_or(|c| !c.is_alphanumeric());
+    match c {
+        '"' | '\'' | '`' => outside && after.is_some_and(|c| !c.is_whitespace()),
+        '“' | '„' | '«' => true,
+        _ => false,
+    }
+}
+
+/// Where the passage ends: at the mark that a word doesn't go on after.
+fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
+    let close = match mark {
+        '“' | '„' => '”',
+        '«' => '»',
+        same => same,
+    };
+    let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
+    text[start..].char_indices().filter(|(_, c)| *c == close).map(|(at, _)| start + at).find(|at| is_end(*at))
+}
+
+/// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
+fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>]) -> Option<Range<usize>> {
+    const WORKS_ON: [Set; 6] = [
+        Set::SummarizeVerb,
+        Set::EchoVerb,
+        Set::TranslateVerb,
+        Set::ReviewVerb,
+        Set::SayVerb,
+        Set::RunVerb,
+    ];
+    let first = tokens.first()?;
+    if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
+        && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
+        && !quotes.iter().any(|range| range.start <= first.range.end + 2)
+    {
+        return Some(first.range.end..text.len());
+    }
+    let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
+    let cut = tokens.iter().enumerate().find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let (at, sign) = cut;
+    let head: Vec<Token> = tokens[..at].to_vec();
+    let head_hits = lexicon().sets.find(&head);
+    let tail = text.get(sign.range.end..)?;
+    let works = head_hits.iter().any(|hit| WORKS_ON.contains(&hit.value)) || misspelt_work(&head, &WORKS_ON);
+    let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
+    const PASTED_BYTES_MIN: usize = 200;
+    let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
+    ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
+}
+
+fn misspelt_work(head: &[Token], works_on: &[Set]) -> bool {
+    const HEAD_WORDS_MAX: usize = 16;
+    let mut head: Vec<Token> = head.iter().take(HEAD_WORDS_MAX).cloned().collect();
+    spell(&mut head);
+    lexicon().sets.find(&head).iter().any(|hit| works_on.contains(&hit.value))
+}
+
+/// Words that only one of the two languages has.
+fn is_portuguese(tokens: &[Token]) -> bool {
+    const PORTUGUESE: &str = "o os um uma e de do da dos das em no na nos nas para pra pro por pelo com sem que eu voce vc meu minha me quero preciso tem qual quais quem \
+        nao sim ja isso este esta esse essa aquele ele ela onde como quanto mais ai la favor gente pode tudo depois hoje amanha faz agora vai ta ou eh sao numa num ao oi ola \
+        obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
+    const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
+        please with from by about not have has will me new need want it's im";
+    let among = |list: &str| {
+        tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count()
+    };
+    among(PORTUGUESE) > among(ENGLISH)
+}

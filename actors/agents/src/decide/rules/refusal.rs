@@ -1,0 +1,210 @@
+//! What no agent here does: classes of requests that are refused, and how that is said.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::matcher::{Hit, Matcher};
+use super::reading::Reading;
+use super::weights::{PAIR_WINDOW, PATTERN_WINDOW, REFUSE_MIN};
+
+/// What comes with callboard.
+const REFUSALS: &str = include_str!("refusals.toml");
+
+/// A request that is refused.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Refusal {
+    /// The class that it is of.
+    pub(super) class: String,
+    /// How clearly, 0 to 1.
+    pub(super) score: f32,
+    /// What whoever asked is told.
+    pub(super) reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    sets: BTreeMap<String, String>,
+    class: Vec<ClassText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassText {
+    name: String,
+    patterns: Vec<String>,
+    gerund: String,
+    gerund_pt: String,
+    #[serde(default)]
+    objects: Vec<ObjectText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectText {
+    words: String,
+    gerund: String,
+    gerund_pt: String,
+}
+
+#[derive(Debug)]
+struct Rules {
+    words: Matcher<usize>,
+    classes: Vec<Class>,
+    objects: Matcher<(usize, usize)>,
+}
+
+#[derive(Debug)]
+struct Class {
+    name: String,
+    patterns: Vec<Pattern>,
+    phrases: Phrases,
+    objects: Vec<Phrases>,
+}
+
+#[derive(Debug)]
+struct Phrases {
+    english: String,
+    portuguese: String,
+}
+
+/// Sets of words by their place.
+#[derive(Debug)]
+struct Pattern {
+    score: f32,
+    all: Vec<usize>,
+    pairs: Vec<(usize, usize)>,
+    none: Vec<usize>,
+}
+
+fn rules() -> &'static Rules {
+    static READ: OnceLock<Rules> = OnceLock::new();
+    READ.get_or_init(|| match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
+        Ok(rules) => rules,
+        Err(error) => {
+            tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
+            Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+        }
+    })
+}
+
+impl Rules {
+    fn new(file: File) -> Result<Self, String> {
+        let (mut words, mut objects, mut places) = (Matcher::default(), Matcher::default(), HashMap::new());
+        for (place, (name, list)) in file.sets.iter().enumerate() {
+            words.add(list, place);
+            places.insert(name.as_str(), place);
+        }
+        let mut classes = Vec::new();
+        for class in file.class {
+            for (at, object) in class.objects.iter().enumerate() {
+                objects.add(&object.words, (classes.len(), at));
+            }
+            let patterns = class.patterns.iter().map(|text| pattern(text, &places)).collect::<Result<_, _>>()?;
+            let phrases = Phrases { english: class.gerund, portuguese: class.gerund_pt };
+            let objects =
+                class.objects.into_iter().map(|o| Phrases { english: o.gerund, portuguese: o.gerund_pt }).collect();
+            classes.push(Class { name: class.name, patterns, phrases, objects });
+        }
+        Ok(Self { words, classes, objects })
+    }
+}
+
+fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String> {
+    let place = |name: &str| places.get(name).copied().ok_or_else(|| format!("no set is called {name}"));
+    let mut parts = text.split_whitespace();
+    let score = parts.next().and_then(|score| score.parse().ok()).ok_or_else(|| format!("no score in {text}"))?;
+    let mut pattern = Pattern { score, all: Vec::new(), pairs: Vec::new(), none: Vec::new() };
+    for part in parts {
+        if let Some(name) = part.strip_prefix('!') {
+            pattern.none.push(place(name)?);
+        } else if let Some((first, second)) = part.split_once('>') {
+            pattern.pairs.push((place(first)?, place(second)?));
+        } else {
+            pattern.all.push(place(part)?);
+        }
+    }
+    Ok(pattern)
+}
+
+/// The clearest refusal that a request is for, if any. Text that is only quoted decides nothing.
+pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
+    let rules = rules();
+    let hits = rules.words.find(&reading.tokens);
+    let mut best: Option<(usize, f32, Range<usize>)> = None;
+    for (at, class) in rules.classes.iter().enumerate() {
+        for pattern in &class.patterns {
+            if best.as_ref().is_some_and(|(_, score, _)| pattern.score <= *score) {
+                continue;
+            }
+            if let Some(place) = pattern.find(&hits) {
+                best = Some((at, pattern.score, place));
+            }
+        }
+    }
+    let (at, score, _) = best.filter(|(_, score, _)| *score >= REFUSE_MIN)?;
+    let class = rules.classes.get(at)?;
+    let object = rules.objects.find(&reading.tokens).into_iter().find(|hit| hit.value.0 == at);
+    let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);
+    Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
+}
+
+impl Pattern {
+    /// Where all of it is near, as a range of tokens.
+    fn find(&self, hits: &[Hit<usize>]) -> Option<Range<usize>> {
+        let of = |set: usize| hits.iter().filter(move |hit| hit.value == set);
+        if self.none.iter().any(|set| of(*set).next().is_some()) {
+            return None;
+        }
+        let paired = |(first, second): &(usize, usize)| {
+            of(*first).find(|a| of(*second).any(|b| b.at >= a.at + a.len && b.at < a.at + a.len + PAIR_WINDOW))
+        };
+        let mut pairs = Vec::new();
+        for pair in &self.pairs {
+            pairs.push(paired(pair)?.at);
+        }
+        // The rarest set leads: around each of its words, the nearest of the others.
+        let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else {
+            return pairs.first().map(|at| *at..*at + 1);
+        };
+        let near = |lead: &Hit<usize>| {
+            let mut used: Vec<Range<usize>> = vec![lead.at..lead.at + lead.len];
+            for set in self.all.iter().filter(|set| **set != lead.value) {
+                let near = |hit: &&Hit<usize>| hit.at.abs_diff(lead.at) <= PATTERN_WINDOW;
+                // One word can't be two parts of a pattern.
+                let free = |hit: &&Hit<usize>| !used.iter().any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start));
+                let hit = of(*set).filter(near).find(free)?;
+                used.push(hit.at..hit.at + hit.len);
+            }
+            let start = used.iter().map(|range| range.start).min()?;
+            let end = used.iter().map(|range| range.end).max()?;
+            Some(start..end)
+        };
+        of(*lead).find_map(near)
+    }
+}
+
+
+fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
+    match (class, portuguese) {
+        ("self_harm", false) => "I'm sorry that it is this hard. I can't help with that, but you don't have to be alone with it: \
+            please talk to someone you trust now, or call your local emergency number or crisis line."
+            .to_owned(),
+        ("self_harm", true) => "Sinto muito que esteja tão difícil. Nisso eu não posso ajudar, mas você não precisa passar por isso \
+            sem companhia: fale agora com alguém de confiança ou ligue para o CVV (188) ou para a emergência da sua região."
+            .to_owned(),
+        (_, false) => format!(
+            "I cannot assist with illegal activities such as {}. This request violates ethical guidelines and legal standards. \
+            I'm designed to provide helpful and lawful assistance only.",
+            phrases.english
+        ),
+        (_, true) => format!(
+            "Não posso ajudar com atividades ilegais, como {}. Este pedido viola diretrizes éticas e normas legais. \
+            Fui feito para ajudar apenas de forma útil e dentro da lei.",
+            phrases.portuguese
+        ),
+    }
+}

@@ -1,0 +1,264 @@
+//! Which of our own tools a request is for, and with which parameters.
+
+use std::ops::Range;
+
+use callboard_message::RawObject;
+use serde_json::Value;
+
+use super::lexicon::Set;
+use super::reading::Reading;
+use super::words::Kind;
+use crate::decide::{TOOL_LLM, ToolChoice, ToolView};
+
+/// A tool that the rules have a grammar for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    Echo,
+    Llm,
+    Summarize,
+    ListAgents,
+    RememberAgent,
+    ExecuteCommand,
+    HumanInput,
+}
+
+impl Tool {
+    const ALL: [Self; 7] = [
+        Self::Echo,
+        Self::Llm,
+        Self::Summarize,
+        Self::ListAgents,
+        Self::RememberAgent,
+        Self::ExecuteCommand,
+        Self::HumanInput,
+    ];
+
+    /// Its name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Llm => TOOL_LLM,
+            Self::Summarize => "summarize",
+            Self::ListAgents => "list_agents",
+            Self::RememberAgent => "remember_agent",
+            Self::ExecuteCommand => "execute_command",
+            Self::HumanInput => "human_input",
+        }
+    }
+}
+
+/// Whether the rules have a grammar for the tool of that name.
+pub(super) fn is_ours(name: &str) -> bool {
+    Tool::ALL.iter().any(|tool| tool.name() == name)
+}
+
+/// A tool, and how clearly a part of a request is for it (0 to 1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Intent {
+    pub(super) tool: Tool,
+    pub(super) score: f32,
+}
+
+/// What a part of a request is for, the clearest; `None`: nothing says so.
+pub(super) fn intent(reading: &Reading, span: &Range<usize>) -> Option<Intent> {
+    let scores = [
+        (Tool::Echo, echo(reading, span)),
+        (Tool::ExecuteCommand, command(reading, span)),
+        (Tool::RememberAgent, remember(reading, span)),
+        (Tool::ListAgents, list_agents(reading, span)),
+        (Tool::HumanInput, human(reading, span)),
+        (Tool::Summarize, summarize(reading, span)),
+    ];
+    // The first of equals: the order above is from the most to the least particular.
+    let mut best: Option<Intent> = None;
+    for (tool, score) in scores {
+        if score > best.map_or(0.0, |best| best.score) {
+            best = Some(Intent { tool, score });
+        }
+    }
+    best
+}
+
+fn word<'a>(reading: &'a Reading, at: usize) -> &'a str {
+    reading.tokens.get(at).map_or("", |token| token.folded.as_str())
+}
+
+fn echo(reading: &Reading, span: &Range<usize>) -> f32 {
+    if !reading.has_content() {
+        return 0.0;
+    }
+    if reading.begins_with(Set::EchoVerb, span) && !reading.has(Set::SummarizeVerb, span) {
+        return 0.95;
+    }
+    let says = reading.begins_with(Set::SayVerb, span) && !reading.has(Set::Languages, span);
+    // `say 'x'`, and little else: what is about something goes elsewhere.
+    let rest = span.clone().filter(|at| {
+        reading.tokens.get(*at).is_some_and(|t| t.is_word()) && !reading.is(*at, Set::Stop) && !reading.is(*at, Set::SayVerb)
+    });
+    const MORE_WORDS_MAX: usize = 3;
+    if says && rest.count() <= MORE_WORDS_MAX && !reading.has(Set::Genre, span) { 0.85 } else { 0.0 }
+}
+
+fn command(reading: &Reading, span: &Range<usize>) -> f32 {
+    let runs = reading.begins_with(Set::RunVerb, span) || reading.of(Set::RunVerb, span).any(|hit| hit.at < span.start + 6);
+    let code = span.clone().any(|at| reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Code));
+    let first_word = word(reading, span.start) == "$";
+    if first_word {
+        return 0.95;
+    }
+    if runs && (reading.has(Set::Program, span) || code) {
+        return 0.9;
+    }
+    if runs && reading.has(Set::CommandWord, span) {
+        return 0.75;
+    }
+    let begins_program = reading.of(Set::Program, span).any(|hit| hit.at == span.start) && code;
+    if begins_program {
+        return 0.85;
+    }
+    if reading.begins_with(Set::KillVerb, span) && reading.has(Set::Process, span) { 0.85 } else { 0.0 }
+}
+
+fn remember(reading: &Reading, span: &Range<usize>) -> f32 {
+    let addressed = span.clone().any(|at| reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Address));
+    let notes = reading.has(Set::NoteVerb, span);
+    let agents = reading.has(Set::Agents, span);
+    match (addressed, agents, notes) {
+        (true, true, _) => 0.95,
+        (true, false, true) => 0.8,
+        _ => 0.0,
+    }
+}
+
+fn list_agents(reading: &Reading, span: &Range<usize>) -> f32 {
+    if reading.has(Set::CanHelp, span) {
+        return 0.85;
+    }
+    if !reading.has(Set::Agents, span) {
+        let helpers = reading.has(Set::Helpers, span) && reading.begins_with(Set::Who, span);
+        return if helpers { 0.5 } else { 0.0 };
+    }
+    let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
+    const BARE_WORDS_MAX: usize = 3;
+    // `travel agent`, `agente de viagem` are no agents of ours: a word of who or of knowing has to be near.
+    let near = reading.of(Set::Agents, span).any(|hit| {
+        let from = hit.at.saturating_sub(5).max(span.start);
+        let to = (hit.at + 6).min(span.end);
+        (from..to).any(|at| reading.is(at, Set::Who)) && !is_asked_to(reading, hit.at, span)
+    });
+    if near { 0.85 } else if words <= BARE_WORDS_MAX { 0.6 } else { 0.0 }
+}
+
+/// `the recipe bot to move …`: that bot is to do something, not to be listed.
+fn is_asked_to(reading: &Reading, at: usize, span: &Range<usize>) -> bool {
+    span.contains(&(at + 1)) && word(reading, at + 1) == "to" && at > span.start && !reading.is(at - 1, Set::Who)
+}
+
+fn human(reading: &Reading, span: &Range<usize>) -> f32 {
+    const NEAR: usize = 8;
+    let real = reading.has(Set::RealPerson, span);
+    let talks = |at: usize| {
+        let from = at.saturating_sub(NEAR).max(span.start);
+        (from..(at + NEAR).min(span.end)).any(|at| reading.is(at, Set::TalkVerb))
+    };
+    if reading.of(Set::RealPerson, span).any(|hit| talks(hit.at)) {
+        return 0.95;
+    }
+    if real {
+        return 0.7;
+    }
+    const SPEAKS: &str = "talk speak talking speaking chat transfer falar conversar transfere transfira chama chame";
+    let speaks = |at: usize| {
+        let from = at.saturating_sub(NEAR).max(span.start);
+        (from..(at + NEAR).min(span.end)).any(|at| crate::text::is_one_of(word(reading, at), SPEAKS))
+    };
+    if reading.of(Set::Person, span).any(|hit| speaks(hit.at) && hit.at + 1 >= span.start) { 0.85 } else { 0.0 }
+}
+
+fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
+    if !reading.has(Set::SummarizeVerb, span) {
+        return 0.0;
+    }
+    // English `resume` is another word.
+    let pt_only = reading.of(Set::SummarizeVerb, span).all(|hit| word(reading, hit.at) == "resume");
+    if pt_only && !reading.portuguese {
+        return 0.0;
+    }
+    if reading.has_content() { 0.9 } else { 0.7 }
+}
+
+/// Whether the request is for a piece of writing: `write a limerick`.
+pub(super) fn composes(reading: &Reading, span: &Range<usize>) -> bool {
+    const NEAR: usize = 9;
+    let piece = |hit: usize| {
+        reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR)
+    };
+    reading.of(Set::Compose, span).any(|hit| piece(hit.at))
+}
+
+/// Whether it is for an explanation or what everybody may know: `who invented …`, `what does … mean`.
+pub(super) fn explains(reading: &Reading, span: &Range<usize>) -> bool {
+    if reading.has(Set::Knowledge, span) {
+        return true;
+    }
+    let means = span.clone().any(|at| matches!(word(reading, at), "mean" | "means" | "meaning" | "significa"));
+    means && reading.has(Set::Question, span)
+}
+
+/// The tool for a request, with its parameters; `None`: none of them, or what it needs isn't there.
+pub(super) fn choose(reading: &Reading, request: &str, tools: &[ToolView], tool: &str) -> Option<ToolChoice> {
+    let view = tools.iter().find(|view| view.name == tool)?;
+    let params = match Tool::ALL.into_iter().find(|ours| ours.name() == tool) {
+        Some(ours) => params(reading, request, ours)?,
+        None => only_text(&view.params, request)?,
+    };
+    Some(ToolChoice { tool_name: tool.to_owned(), params })
+}
+
+fn params(reading: &Reading, request: &str, tool: Tool) -> Option<RawObject> {
+    let text = if reading.has_content() { reading.content.trim() } else { request.trim() };
+    Some(match tool {
+        Tool::Echo | Tool::Summarize => RawObject::new().with("text", text),
+        Tool::Llm => RawObject::new().with("text", request),
+        Tool::ListAgents => RawObject::new(),
+        Tool::RememberAgent => RawObject::new().with("url", reading.address.as_deref()?),
+        Tool::ExecuteCommand => RawObject::new().with("command", command_line(reading)?),
+        Tool::HumanInput => RawObject::new().with("question", request),
+    })
+}
+
+/// The program and what it is given: from the first program or piece of code to the end of that clause.
+fn command_line(reading: &Reading) -> Option<String> {
+    let span = reading.all();
+    let is_start = |at: &usize| {
+        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$") || reading.is(*at, Set::Program)
+    };
+    if reading.begins_with(Set::KillVerb, &span) && reading.has(Set::Process, &span) {
+        let pid = reading.tokens.iter().find(|t| t.kind == Kind::Number)?;
+        return Some(format!("kill {}", pid.folded));
+    }
+    let after_verb = || reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
+    let start = span.clone().find(is_start).or_else(after_verb)?;
+    let ends = |at: &usize| {
+        reading.tokens.get(*at).is_some_and(|t| t.is_sign(",") || t.is_sign("\n") || t.is_sign(";") || t.is_sign("?"))
+            || *at > start && reading.is(*at, Set::Filler)
+            || matches!(word(reading, *at), "please" | "ai" | "pra")
+    };
+    let end = (start..span.end).find(ends).unwrap_or(span.end);
+    let line = reading.shown(&(start..end)).trim_end_matches('.').trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// The request under the only text that a tool needs.
+fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
+    match required.as_slice() {
+        [] => Some(RawObject::new()),
+        [name] => {
+            let kind = schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str);
+            (kind.unwrap_or("string") == "string").then(|| RawObject::new().with(*name, request))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,56 @@
+//! Every number of the rules, with its reason. Evidence is in units of "one word that says it alone".
+
+/// A word that tells a field by itself.
+pub(super) const STRONG: f32 = 1.0;
+/// A word that tells it with others: two are nearly one strong word.
+pub(super) const HINT: f32 = 0.45;
+/// A word of a skill's tags: its author's own choice of what it is about.
+pub(super) const TAG: f32 = 1.0;
+/// A word of a skill's name.
+pub(super) const NAME: f32 = 0.8;
+/// A word of an example: examples also hold places, times and names that tell nothing.
+pub(super) const EXAMPLE: f32 = 0.25;
+/// A word of a description: prose.
+pub(super) const DESCRIPTION: f32 = 0.3;
+/// What words of examples and descriptions come to at most together: long requests share some with everything.
+pub(super) const WEAK_SUM_MAX: f32 = 0.55;
+/// A word weaker than this is one of those.
+pub(super) const WEAK_BELOW: f32 = 0.4;
+/// How much a misspelt word counts.
+pub(super) const FUZZY: f32 = 0.8;
+/// Where an agent is named and nothing in the request speaks for another.
+pub(super) const NAMED: f32 = 0.5;
+/// A request that carries on takes what was said before at this rate.
+pub(super) const BEFORE: f32 = 0.7;
+/// What is left of a field's evidence where the request is for an explanation or a piece of writing.
+pub(super) const ONLY_SUBJECT: f32 = 0.3;
+
+/// An agent is chosen from here on: one hint isn't enough, a hint with support is.
+pub(super) const REMOTE_MIN: f32 = 0.5;
+/// A part of a request counts as one from here on.
+pub(super) const CLAUSE_MIN: f32 = 0.5;
+/// A tool of ours is chosen from here on.
+pub(super) const TOOL_MIN: f32 = 0.5;
+/// A refusal class holds from here on.
+pub(super) const REFUSE_MIN: f32 = 0.6;
+/// Evidence at which a score is about two thirds.
+pub(super) const HALF: f32 = 0.9;
+
+/// How near the words of a refusal pattern have to be, in tokens.
+pub(super) const PATTERN_WINDOW: usize = 14;
+/// How soon the second of an ordered pair follows, in tokens.
+pub(super) const PAIR_WINDOW: usize = 4;
+
+/// Misspelt words are looked up from so many letters on.
+pub(super) const FUZZY_WORD_LETTERS_MIN: usize = 5;
+/// Words that they may be have so many.
+pub(super) const FUZZY_TERM_LETTERS_MIN: usize = 6;
+/// And two slips from so many on.
+pub(super) const FUZZY_TWO_LETTERS_MIN: usize = 8;
+/// How many unknown words of one request are looked up: it takes a while each.
+pub(super) const FUZZY_WORDS_MAX: usize = 48;
+
+/// Evidence as a score, 0 to 1.
+pub(super) fn score(evidence: f32) -> f32 {
+    1.0 - (-evidence.max(0.0) / HALF).exp()
+}

@@ -1,0 +1,157 @@
+//! What is known, in memory and in notes.
+
+use std::collections::BTreeMap;
+
+use callboard_message::{Failure, RawObject};
+use callboard_runtime::{AgentRef, NOTE_BYTES_MAX_DEFAULT, Note, NoteError, Notes};
+use serde_json::value::to_raw_value;
+use tokio::time::Instant;
+
+use super::place::place;
+use super::says::{description, name, skills};
+use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
+use crate::decide::AgentView;
+
+/// Notes of one look at the store.
+const PAGE: usize = 200;
+
+/// All agents that are known, by id.
+#[derive(Default)]
+pub(super) struct Book {
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One of them.
+pub(super) struct Entry {
+    pub(super) known: Known,
+    /// What its address comes to.
+    place: Option<String>,
+    /// Once it was used.
+    pub(super) agent: Option<AgentRef>,
+    /// When it was used, or connected to, last.
+    pub(super) used: Option<Instant>,
+    /// How often in a row it didn't answer.
+    pub(super) misses: u32,
+    /// When it was asked what it can do, of those declared.
+    pub(super) described: Option<Instant>,
+}
+
+impl Entry {
+    fn new(known: Known) -> Self {
+        let place = url::Url::parse(&known.url).ok().map(|url| place(&url));
+        Self { known, place, agent: None, used: None, misses: 0, described: None }
+    }
+
+    pub(super) fn view(&self) -> AgentView {
+        let Known { id, name, description, skills, state, .. } = self.known.clone();
+        AgentView { id, name, description, skills, is_up: state != Health::Down }
+    }
+}
+
+impl Book {
+    /// As it is kept. What isn't an agent's is left where it is.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn read(notes: &dyn Notes) -> Result<Self, Failure> {
+        let mut book = Self::default();
+        let mut after: Option<String> = None;
+        while book.entries.len() < KNOWN_AGENTS_MAX {
+            let page = notes.list(DIRECTORY_SPACE, after.as_deref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.clone());
+            let read = page.iter().filter_map(read).take(KNOWN_AGENTS_MAX - book.entries.len());
+            book.entries.extend(read.map(|known| (known.id.clone(), Entry::new(known))));
+        }
+        Ok(book)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&Entry> {
+        self.entries.get(id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Entry> {
+        self.entries.get_mut(id)
+    }
+
+    /// The one at that place.
+    pub(super) fn at(&self, place: &str) -> Option<&Entry> {
+        self.entries.values().find(|entry| entry.place.as_deref() == Some(place))
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= KNOWN_AGENTS_MAX
+    }
+
+    /// Puts one in the place of what stood there; what it had open stays open.
+    pub(super) fn put(&mut self, known: Known) {
+        match self.entries.get_mut(&known.id) {
+            Some(entry) => *entry = Entry { agent: entry.agent.take(), used: entry.used, ..Entry::new(known) },
+            None => drop(self.entries.insert(known.id.clone(), Entry::new(known))),
+        }
+    }
+
+    /// One of the topology. An agent that was learned under the same id gives way.
+    pub(super) fn declare(&mut self, id: &str, agent: AgentRef) {
+        let known = Known {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            url: String::new(),
+            description: String::new(),
+            skills: Vec::new(),
+            learned: Learned::Declared,
+            from: None,
+            seen_ms: 0,
+            state: Health::Unknown,
+        };
+        self.entries.insert(id.to_owned(), Entry { agent: Some(agent), ..Entry::new(known) });
+    }
+
+    pub(super) fn remove(&mut self, id: &str) -> Option<Entry> {
+        self.entries.remove(id)
+    }
+}
+
+/// Keeps one.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure> {
+    let mut known = known.clone();
+    let body = loop {
+        let raw = to_raw_value(&known).and_then(|raw| RawObject::parse(&raw));
+        let raw = raw.map_err(|_| Failure::internal("an agent can't be written down"))?;
+        if raw.to_raw().get().len() <= NOTE_BYTES_MAX_DEFAULT || known.skills.pop().is_none() {
+            break raw;
+        }
+    };
+    match notes.put(DIRECTORY_SPACE, &known.id, body, None).await {
+        Ok(_) => Ok(()),
+        Err(NoteError::Journal(error)) => Err(error.into()),
+        Err(other) => Err(Failure::internal(other.to_string())),
+    }
+}
+
+/// A note as an agent, however little it says: the file that it was imported from may be anybody's.
+fn read(note: &Note) -> Option<Known> {
+    let body = &note.body;
+    let url = body.text("url").filter(|url| url::Url::parse(url).is_ok());
+    if url.is_none() {
+        tracing::warn!(id = note.key, "an agent of the directory has no address and is left out");
+    }
+    Some(Known {
+        id: note.key.clone(),
+        name: name(&body.text("name").unwrap_or_else(|| note.key.clone())),
+        url: url?,
+        description: description(&body.text("description").unwrap_or_default()),
+        skills: skills(body.read("skills").unwrap_or_default()),
+        learned: body.read("learned").filter(|how| *how != Learned::Declared).unwrap_or(Learned::Told),
+        from: body.text("from"),
+        seen_ms: body.read("seen_ms").unwrap_or_default(),
+        state: Health::Unknown,
+    })
+}

@@ -1,0 +1,75 @@
+//! What agents say of themselves, made fit to be shown and to be decided by: one line each, of bounded length.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::decide::SkillView;
+use crate::decide::limits::{DESCRIPTION_CHARS_MAX, cut_chars};
+use crate::text::plain;
+
+/// Longest name of an agent or skill, in characters.
+pub const NAME_CHARS_MAX: usize = 128;
+/// Most skills of an agent that are kept.
+pub const SKILLS_KEPT_MAX: usize = 64;
+/// Most tags, and most examples, of one skill.
+const WORDS_MAX: usize = 16;
+/// Longest example, in characters.
+const EXAMPLE_CHARS_MAX: usize = 200;
+
+/// A name.
+pub(super) fn name(text: &str) -> String {
+    one_line(text, NAME_CHARS_MAX)
+}
+
+/// A description.
+pub(super) fn description(text: &str) -> String {
+    one_line(text, DESCRIPTION_CHARS_MAX)
+}
+
+/// Skills. An id is exact, so one that can't be shown as it is isn't kept.
+pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
+    let fits = |skill: &SkillView| !skill.id.is_empty() && one_line(&skill.id, NAME_CHARS_MAX) == skill.id;
+    let some = |words: Vec<String>, chars_max: usize| {
+        let some = words.iter().map(|word| one_line(word, chars_max)).filter(|word| !word.is_empty());
+        some.take(WORDS_MAX).collect()
+    };
+    let shown = |skill: SkillView| SkillView {
+        name: name(&skill.name),
+        description: description(&skill.description),
+        tags: some(skill.tags, NAME_CHARS_MAX),
+        examples: some(skill.examples, EXAMPLE_CHARS_MAX),
+        id: skill.id,
+    };
+    all.into_iter().filter(fits).take(SKILLS_KEPT_MAX).map(shown).collect()
+}
+
+fn one_line(text: &str, chars_max: usize) -> String {
+    // Nobody reads what is behind this; what is left out may be long.
+    let begin = cut_chars(text, chars_max * 4);
+    let line = plain(begin).split_whitespace().collect::<Vec<_>>().join(" ");
+    cut_chars(&line, chars_max).trim_end().to_owned()
+}
+
+/// Now, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what strangers write takes one line of bounded length. Method: line breaks, invisible characters, one more than
+    /// the most of each.
+    #[test]
+    fn strangers_are_cut_short() {
+        assert_eq!(name("Agent\n\u{200b}Two\u{1b}[2J"), "Agent Two [2J");
+        assert_eq!(name(&"é".repeat(NAME_CHARS_MAX + 1)).chars().count(), NAME_CHARS_MAX);
+        assert_eq!(description(&"a".repeat(DESCRIPTION_CHARS_MAX + 1)).len(), DESCRIPTION_CHARS_MAX);
+        let skill = |id: &str| SkillView { id: id.into(), tags: vec!["t".into(); 17], ..SkillView::default() };
+        let kept = skills(vec![skill("a b"), skill(""), skill("x\ny"), skill(" z")]);
+        assert_eq!(kept.iter().map(|skill| &*skill.id).collect::<Vec<_>>(), ["a b"]);
+        assert_eq!(kept[0].tags.len(), 16);
+        assert_eq!(skills(vec![skill("a"); SKILLS_KEPT_MAX + 1]).len(), SKILLS_KEPT_MAX);
+    }
+}

@@ -1,0 +1,347 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use callboard_message::surface::{CallTool, ListTools};
+use callboard_message::{FailureKind, RawObject, ToolResult};
+use callboard_runtime::testkit::paused;
+use callboard_runtime::{Agent, Cx, Handlers, MemoryNotes, SyncHandler};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A world of agents elsewhere: what their cards say, what they answer, and who was looked at.
+#[derive(Default)]
+struct Elsewhere {
+    system: Mutex<Option<System>>,
+    there: Mutex<HashMap<String, Place>>,
+    looks: Mutex<Vec<(String, NamedBy)>>,
+    opened: AtomicU32,
+}
+
+#[derive(Clone, Default)]
+struct Place {
+    name: String,
+    exchange: Option<Value>,
+    is_signed: bool,
+}
+
+impl Elsewhere {
+    fn new(system: &System) -> Arc<Self> {
+        let elsewhere = Arc::new(Self::default());
+        *elsewhere.system.lock().unwrap() = Some(system.clone());
+        elsewhere
+    }
+
+    fn put(&self, url: &str, name: &str, exchange: Option<Value>) {
+        let place = Place { name: name.into(), exchange, is_signed: false };
+        self.there.lock().unwrap().insert(url.into(), place);
+    }
+
+    fn at(&self, url: &str) -> Option<Place> {
+        self.there.lock().unwrap().get(url).cloned()
+    }
+
+    fn looked_at(&self) -> Vec<String> {
+        self.looks.lock().unwrap().iter().map(|(url, _)| url.clone()).collect()
+    }
+
+    fn gone(&self) {
+        *self.system.lock().unwrap() = None;
+    }
+}
+
+impl Connect for Elsewhere {
+    fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+        Box::pin(async move {
+            self.looks.lock().unwrap().push((url.to_string(), by));
+            let place = self.at(url.as_str()).ok_or_else(|| Failure::unavailable("nobody is there"))?;
+            if matches!(by, NamedBy::Peer { must_be_signed: true, .. }) && !place.is_signed {
+                return Err(Failure::new(FailureKind::Denied, "not signed"));
+            }
+            let skill = |id: &str| SkillView { id: id.into(), ..SkillView::default() };
+            let skills = place.exchange.iter().flat_map(|_| [skill("list_agents"), skill("remember_agent")]).collect();
+            Ok(Seen { name: place.name, description: "Does\nthings".into(), skills })
+        })
+    }
+
+    fn open(&self, url: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let exchange = self.at(url.as_str()).and_then(|place| place.exchange).unwrap_or_default();
+        let system = self.system.lock().unwrap().clone().ok_or_else(|| Failure::unavailable("it is over"))?;
+        Ok(system.spawn(Teacher { exchange, told: Vec::new() }))
+    }
+}
+
+/// Answers `list_agents` as it was told to, and keeps what it is told of others.
+struct Teacher {
+    exchange: Value,
+    told: Vec<Value>,
+}
+
+impl Agent for Teacher {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<CallTool>().sync::<ListTools>();
+    }
+
+    fn observe(&self) -> Value {
+        json!(self.told)
+    }
+}
+
+impl SyncHandler<CallTool> for Teacher {
+    fn handle(&mut self, message: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
+        match message.0.text("name").as_deref() {
+            Some("list_agents") => Ok(ToolResult::text(self.exchange.to_string())),
+            _ => {
+                self.told.push(message.0.read("arguments").unwrap_or_default());
+                Ok(ToolResult::text("{}"))
+            }
+        }
+    }
+}
+
+impl SyncHandler<ListTools> for Teacher {
+    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+        let tool =
+            json!({ "name": "forecast", "title": "Forecast", "description": "Tells\nthe weather", "tags": ["rain"] });
+        Ok(RawObject::new().with("tools", json!([tool])))
+    }
+}
+
+const LOCAL: &[&str] = &["http://localhost:*"];
+
+async fn open(system: &System, notes: &Arc<dyn Notes>, elsewhere: &Arc<Elsewhere>, allow: &[&str]) -> KnownAgents {
+    let options = KnownOptions {
+        id: "bidirectional-agent".into(),
+        name: "Agent One".into(),
+        allow: allow.iter().map(|pattern| (*pattern).to_owned()).collect(),
+    };
+    KnownAgents::open(system, notes.clone(), elsewhere.clone(), options).await.unwrap()
+}
+
+fn notes() -> Arc<dyn Notes> {
+    Arc::new(MemoryNotes::default())
+}
+
+fn ids(known: &KnownAgents) -> Vec<String> {
+    known.list().into_iter().map(|known| known.id).collect()
+}
+
+/// What an agent says of itself and of these.
+fn knows(id: &str, others: &[(&str, &str, &str)]) -> Option<Value> {
+    let agents: Vec<_> = others.iter().map(|(id, name, url)| json!({ "id": id, "name": name, "url": url })).collect();
+    Some(json!({ "self": { "id": id, "name": "whatever" }, "agents": agents }))
+}
+
+/// A test with a world elsewhere; the system is shut down after it.
+fn with_elsewhere(test: impl AsyncFnOnce(&System, Arc<Elsewhere>)) {
+    paused(async |system| {
+        let elsewhere = Elsewhere::new(system);
+        test(system, elsewhere.clone()).await;
+        elsewhere.gone();
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: who connects to one agent knows its agents too, under the ids that they go by, also after a restart. Method: two
+/// agents elsewhere, the second known to the first; another directory on the same notes.
+#[test]
+fn connecting_shares_directories() {
+    with_elsewhere(async |system, elsewhere| {
+        let three = ("bidirectional-agent-3", "Agent Three", "http://localhost:4202");
+        let us = ("bidirectional-agent", "Agent One", "http://localhost:4200");
+        elsewhere.put("http://localhost:4201/", "Agent Two", knows("bidirectional-agent-2", &[three, us]));
+        elsewhere.put("http://localhost:4202/", "Agent Three", knows("bidirectional-agent-3", &[]));
+        let notes = notes();
+        let known = open(system, &notes, &elsewhere, LOCAL).await;
+        assert!(known.list().is_empty());
+        known.listens(Some("http://localhost:4200/"), true);
+        let two = known.connect("localhost:4201").await.unwrap();
+        assert_eq!((&*two.id, &*two.name, two.learned), ("bidirectional-agent-2", "Agent Two", Learned::Connected));
+        assert_eq!(two.description, "Does things");
+        assert_eq!(ids(&known), ["bidirectional-agent-2", "bidirectional-agent-3"]);
+        let three = known.get("bidirectional-agent-3").unwrap();
+        assert_eq!((three.learned, three.from.as_deref()), (Learned::Exchange, Some("bidirectional-agent-2")));
+        assert_eq!(elsewhere.opened.load(Ordering::Relaxed), 1, "the third is only looked at");
+        let told = known.agent("bidirectional-agent-2").await.unwrap().observe().await;
+        assert_eq!(told[0]["url"], "http://localhost:4200/", "we are told of too");
+        assert!(system.directory().get("bidirectional-agent-2").is_some());
+
+        let again = open(system, &notes, &elsewhere, LOCAL).await;
+        assert_eq!(ids(&again), ["bidirectional-agent-2", "bidirectional-agent-3"]);
+        assert_eq!(again.get("bidirectional-agent-2").unwrap().name, "Agent Two");
+        assert!(again.agent("bidirectional-agent-3").await.is_ok());
+        assert_eq!(again.agent("agent two").await.unwrap_err().kind, FailureKind::NotFound, "ids are exact");
+        assert!(again.forget("bidirectional-agent-3").await.unwrap());
+        assert_eq!(ids(&open(system, &notes, &elsewhere, LOCAL).await), ["bidirectional-agent-2"]);
+    });
+}
+
+/// Goal: hostile teachers teach nothing, and nobody is even looked at for them. Method: one that isn't here and names places
+/// here, a metadata service, ids of others, 65 agents; one here whose pupils aren't on the list, or have other names.
+#[test]
+fn hostile_teachers_teach_nothing() {
+    with_elsewhere(async |system, elsewhere| {
+        let known = open(system, &notes(), &elsewhere, &["https://*.example", "http://localhost:*"]).await;
+        known.declare("clinic", system.spawn(Teacher { exchange: json!({}), told: Vec::new() }));
+        let lies = [
+            ("a", "A", "http://localhost:4202"),
+            ("b", "B", "http://127.0.0.1:4202"),
+            ("c", "C", "http://[::1]:4202"),
+            ("clinic", "D", "https://d.example"),
+            ("bidirectional-agent", "E", "https://e.example"),
+            ("no id", "F", "https://f.example"),
+            ("g", "G", "ftp://g.example"),
+            ("h", "H", "https://user@h.example"),
+        ];
+        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &lies));
+        known.connect("https://teacher.example").await.unwrap();
+        assert_eq!(ids(&known), ["clinic", "teacher"]);
+        assert_eq!(elsewhere.looked_at(), ["https://teacher.example/"]);
+
+        // What isn't on the list has to be signed; the one who connects sees to that.
+        elsewhere.put("http://169.254.169.254/", "Metadata", None);
+        let metadata = [("metadata", "Metadata", "http://169.254.169.254"), ("other", "Said", "https://other.example")];
+        elsewhere.put("https://other.example/", "Otherwise", None);
+        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &metadata));
+        known.connect("https://teacher.example").await.unwrap();
+        assert_eq!(ids(&known), ["clinic", "teacher"]);
+        let must = NamedBy::Peer { may_be_here: false, must_be_signed: true };
+        assert!(elsewhere.looks.lock().unwrap().contains(&("http://169.254.169.254/".to_owned(), must)));
+
+        let many: Vec<_> = (0..=EXCHANGE_AGENTS_MAX).map(|nth| format!("a{nth}")).collect();
+        let urls: Vec<_> = many.iter().map(|id| format!("https://{id}.example/")).collect();
+        for (id, url) in many.iter().zip(&urls) {
+            elsewhere.put(url, id, None);
+        }
+        let all: Vec<_> = many.iter().zip(&urls).map(|(id, url)| (&**id, &**id, &**url)).collect();
+        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &all));
+        known.connect("https://teacher.example").await.unwrap();
+        assert_eq!(known.list().len(), 2 + EXCHANGE_AGENTS_MAX);
+        assert!(!elsewhere.looked_at().contains(&"https://a64.example/".to_owned()));
+    });
+}
+
+/// Goal: an id is one agent's. Method: two agents that go by one id, one that goes by ours, one without id; the same again.
+#[test]
+fn ids_are_nobody_elses() {
+    with_elsewhere(async |system, elsewhere| {
+        let known = open(system, &notes(), &elsewhere, &[]).await;
+        for (port, id) in [(1, "weather"), (2, "weather"), (3, "bidirectional-agent"), (4, "no id!")] {
+            elsewhere.put(&format!("http://localhost:{port}/"), "Wéather Agent", knows(id, &[]));
+        }
+        for _ in 0..2 {
+            for (port, id) in [(1, "weather"), (2, "weather-2"), (3, "bidirectional-agent-2"), (4, "weather-agent")] {
+                assert_eq!(known.connect(&format!("127.0.0.1:{port}")).await.map(|known| known.id).ok(), None);
+                assert_eq!(known.connect(&format!("localhost:{port}")).await.unwrap().id, id);
+            }
+        }
+        known.listens(Some("http://localhost:5/"), true);
+        assert_eq!(known.connect("[::1]:5").await.unwrap_err().kind, FailureKind::InvalidInput, "our own");
+    });
+}
+
+/// Goal: what others tell of an agent is hearsay, what the operator tells isn't. Method: each, with and without the list.
+#[test]
+fn being_told_is_hearsay() {
+    with_elsewhere(async |system, elsewhere| {
+        elsewhere.put("http://localhost:1/", "One", None);
+        elsewhere.put("https://two.example/", "Two", None);
+        let known = open(system, &notes(), &elsewhere, &["https://*.example"]).await;
+        let denied = known.remember("localhost:1", None, "peer", false).await.unwrap_err();
+        assert_eq!(denied.kind, FailureKind::Denied);
+        let two = known.remember("https://two.example", Some("second"), "peer", false).await.unwrap();
+        assert_eq!((&*two.id, two.from.as_deref(), two.learned), ("second", Some("peer"), Learned::Told));
+        assert_eq!(known.named_by(&two), NamedBy::Peer { may_be_here: false, must_be_signed: false });
+        let taken = known.remember("localhost:1", Some("second"), "operator", true).await.unwrap_err();
+        assert_eq!(taken.kind, FailureKind::InvalidInput);
+        let one = known.remember("localhost:1", None, "operator", true).await.unwrap();
+        assert_eq!((&*one.id, one.from.as_deref()), ("one", None));
+        assert_eq!(known.named_by(&one), NamedBy::Operator);
+        let looks = elsewhere.looked_at().len();
+        assert_eq!(known.remember("localhost:1", Some("x"), "peer", false).await.unwrap().id, "one", "it is known");
+        assert_eq!(elsewhere.looked_at().len(), looks);
+    });
+}
+
+/// Goal: an agent that goes away is down after two misses in a row, and up at its first answer. Method: it comes and goes.
+#[test]
+fn health_is_noticed() {
+    with_elsewhere(async |system, elsewhere| {
+        let known = open(system, &notes(), &elsewhere, &[]).await;
+        elsewhere.put("http://localhost:1/", "One", None);
+        known.connect("localhost:1").await.unwrap();
+        let state = || known.get("one").unwrap().state;
+        elsewhere.there.lock().unwrap().clear();
+        known.check_all().await;
+        assert_eq!(state(), Health::Up, "once is chance");
+        known.check_all().await;
+        assert_eq!(state(), Health::Down);
+        assert!(!known.view().await[0].is_up);
+        elsewhere.put("http://localhost:1/", "One, renamed", None);
+        let ending = tokio_util::sync::CancellationToken::new();
+        let checking = known.keep_checking(ending.clone());
+        // Paused time: as long as one pause may be at most.
+        assert!(tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking).await.is_err());
+        assert_eq!((state(), &*known.get("one").unwrap().name), (Health::Up, "One, renamed"));
+        let looks = elsewhere.looked_at().len();
+        tokio::time::sleep(USED_WITHIN).await;
+        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone())).await.is_err());
+        assert_eq!(elsewhere.looked_at().len(), looks, "nobody used it");
+        ending.cancel();
+        known.keep_checking(ending).await;
+    });
+}
+
+/// Goal: agents of the topology are known by what they say they can do. Method: one that lists its tools, seen by deciders.
+#[test]
+fn declared_agents_say_what_they_can_do() {
+    with_elsewhere(async |system, elsewhere| {
+        let known = open(system, &notes(), &elsewhere, &[]).await;
+        let agent = system.spawn(Teacher { exchange: json!({}), told: Vec::new() });
+        known.declare("weather", agent.clone());
+        let view = known.view().await;
+        assert!(view[0].is_up && view[0].id == "weather");
+        let expected = SkillView {
+            id: "forecast".into(),
+            name: "Forecast".into(),
+            description: "Tells the weather".into(),
+            tags: vec!["rain".into()],
+            examples: vec![],
+        };
+        assert_eq!(view[0].skills, [expected]);
+        assert_eq!(known.agent("weather").await.unwrap(), agent);
+        assert!(!known.forget("weather").await.unwrap(), "it is the topology's");
+        agent.stop();
+        agent.ended().await;
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(!known.view().await[0].is_up);
+    });
+}
+
+/// Goal: limits hold. Method: one agent more than can be known; a pattern that is none; a note that is none.
+#[test]
+fn limits_hold() {
+    with_elsewhere(async |system, elsewhere| {
+        let notes = notes();
+        for nth in 1..KNOWN_AGENTS_MAX {
+            let body = RawObject::new().with("url", format!("http://localhost/{nth}"));
+            notes.put(DIRECTORY_SPACE, &format!("a{nth}"), body, None).await.unwrap();
+        }
+        notes.put(DIRECTORY_SPACE, "zz", RawObject::new().with("name", "no address"), None).await.unwrap();
+        let known = open(system, &notes, &elsewhere, &[]).await;
+        assert_eq!(known.list().len(), KNOWN_AGENTS_MAX - 1);
+        for port in [1, 2] {
+            elsewhere.put(&format!("http://localhost:{port}/"), "New", None);
+        }
+        assert!(known.connect("localhost:1").await.is_ok());
+        assert_eq!(known.connect("localhost:2").await.unwrap_err().kind, FailureKind::Overloaded);
+        assert!(known.connect("localhost:1").await.is_ok(), "it is known already");
+        for no in ["localhost", "http://", "http://a/b", "https://user@a", "*"] {
+            let options = KnownOptions { allow: vec![no.into()], ..KnownOptions::default() };
+            let opened = KnownAgents::open(system, notes.clone(), elsewhere.clone(), options).await;
+            assert!(opened.is_err(), "{no}");
+        }
+    });
+}

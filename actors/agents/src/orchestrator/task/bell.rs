@@ -1,0 +1,102 @@
+//! Who follows a run hears at once where its tasks are worked on in this process, and needn't look all the time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use callboard_runtime::TaskId;
+use tokio::sync::broadcast;
+
+use crate::decide::RunId;
+
+/// Rings that wait for a follower; one that misses some looks at everything.
+const RINGS_WAITING_MAX: usize = 32;
+
+type Runs = Mutex<HashMap<RunId, broadcast::Sender<TaskId>>>;
+
+/// A bell for each run that is followed here.
+#[derive(Clone, Default)]
+pub(super) struct Bells(Arc<Runs>);
+
+/// Rings for one task of a run.
+#[derive(Clone)]
+pub(super) struct Ringer {
+    bells: Bells,
+    run: RunId,
+    task: TaskId,
+}
+
+/// Hears the bell of a run.
+pub(super) struct Hearing {
+    bells: Bells,
+    run: RunId,
+    rung: Option<broadcast::Receiver<TaskId>>,
+}
+
+impl Bells {
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, broadcast::Sender<TaskId>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ringer(&self, run: RunId, task: TaskId) -> Ringer {
+        Ringer { bells: self.clone(), run, task }
+    }
+
+    pub(super) fn hear(&self, run: RunId) -> Hearing {
+        let rung = match self.runs().entry(run.clone()) {
+            std::collections::hash_map::Entry::Occupied(bell) => bell.get().subscribe(),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                let (bell, rung) = broadcast::channel(RINGS_WAITING_MAX);
+                place.insert(bell);
+                rung
+            }
+        };
+        Hearing { bells: self.clone(), run, rung: Some(rung) }
+    }
+
+    /// How many runs are followed.
+    pub(super) fn len(&self) -> usize {
+        self.runs().len()
+    }
+}
+
+impl Ringer {
+    /// Something happens to the task now.
+    pub(super) fn ring(&self) {
+        if let Some(bell) = self.bells.runs().get(&self.run) {
+            // Whoever followed may have just gone.
+            let _ = bell.send(self.task.clone());
+        }
+    }
+}
+
+/// When the work on a task ends, however it does.
+impl Drop for Ringer {
+    fn drop(&mut self) {
+        self.ring();
+    }
+}
+
+impl Hearing {
+    /// Which task it rings for; `None`: for any of them.
+    pub(super) async fn rung(&mut self) -> Option<TaskId> {
+        match &mut self.rung {
+            Some(rung) => match rung.recv().await {
+                Ok(task) => Some(task),
+                Err(broadcast::error::RecvError::Lagged(_)) => None,
+                // The bell is there as long as somebody hears it.
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.rung = None;
+        let mut runs = self.bells.runs();
+        if runs.get(&self.run).is_some_and(|bell| bell.receiver_count() == 0) {
+            runs.remove(&self.run);
+        }
+    }
+}

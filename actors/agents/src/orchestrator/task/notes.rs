@@ -1,0 +1,94 @@
+//! What a run must not forget, beside its tasks: answers that came before it had any, and what its steps came to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use callboard_message::{Failure, RawObject};
+use callboard_runtime::{JournalError, NoteError, Notes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::decide::RunId;
+
+/// Largest note of a run, in bytes.
+pub(super) const RUN_NOTE_BYTES_MAX: usize = 48 * 1_024;
+/// How often a note is written again that somebody else wrote meanwhile.
+const TRIES_MAX: usize = 5;
+
+/// The member of a note that holds answers, by key.
+const ANSWERS: &str = "answers";
+
+/// The notes of one run: an object under its id in the space `run/AGENT`.
+#[derive(Clone)]
+pub(super) struct RunNotes {
+    notes: Arc<dyn Notes>,
+    space: Arc<str>,
+    run: RunId,
+    /// Something is kept, as far as is known here.
+    any: Arc<AtomicBool>,
+}
+
+impl RunNotes {
+    pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, run: RunId) -> Self {
+        Self { notes, space: format!("run/{agent}").into(), run, any: Arc::default() }
+    }
+
+    /// Others may have kept something.
+    pub(super) fn may_be_there(&self) {
+        self.any.store(true, Relaxed);
+    }
+
+    /// What is kept under a name.
+    pub(super) async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
+        let note = self.notes.get(&self.space, self.run.as_str()).await?;
+        self.any.fetch_or(note.is_some(), Relaxed);
+        Ok(note.and_then(|note| note.body.read(name)))
+    }
+
+    /// Keeps something under a name.
+    pub(super) async fn keep(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+        self.change(|body| body.set(name, value)).await
+    }
+
+    /// What was answered under a key.
+    pub(super) async fn answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+        Ok(self.get::<RawObject>(ANSWERS).await?.and_then(|answers| answers.object(key)))
+    }
+
+    pub(super) async fn keep_answer(&self, key: &str, answer: RawObject) -> Result<(), Failure> {
+        self.change(|body| {
+            let answers = body.object(ANSWERS).unwrap_or_default();
+            body.set(ANSWERS, answers.with(key, &answer));
+        })
+        .await
+    }
+
+    /// Forgets all of it: the run has ended.
+    pub(super) async fn forget(&self) {
+        if self.any.load(Relaxed)
+            && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await
+        {
+            tracing::warn!(run = %self.run, %error, "the notes of a run weren't removed");
+        }
+    }
+
+    async fn change(&self, change: impl Fn(&mut RawObject)) -> Result<(), Failure> {
+        self.may_be_there();
+        for _ in 0..TRIES_MAX {
+            let there = self.notes.get(&self.space, self.run.as_str()).await?;
+            let (mut body, version) = there.map_or((RawObject::new(), 0), |note| (note.body, note.version));
+            change(&mut body);
+            let bytes = body.to_raw().get().len();
+            if bytes > RUN_NOTE_BYTES_MAX {
+                return Err(JournalError::TooLarge { bytes, bytes_max: RUN_NOTE_BYTES_MAX }.into());
+            }
+            match self.notes.put(&self.space, self.run.as_str(), body, Some(version)).await {
+                Ok(_) => return Ok(()),
+                Err(NoteError::Changed { .. }) => {}
+                Err(NoteError::Journal(error)) => return Err(error.into()),
+                Err(error) => return Err(Failure::internal(error.to_string())),
+            }
+        }
+        Err(Failure::unavailable("the notes of the run are written by others at the same time: try again"))
+    }
+}

@@ -1,0 +1,168 @@
+//! Questions that are asked once, whatever happens to the process meanwhile.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use callboard_message::{
+    Abilities, Answer, Artifact, ElicitAnswer, FAILURE, Failure, FailureKind, Log, Progress, Question, RawObject,
+};
+use callboard_runtime::{CallMeta, Caller, Cx, TaskId, TaskStep, Tasks};
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::bell::Ringer;
+use super::notes::RunNotes;
+
+/// Events of a task that are read at once.
+const EVENTS_READ_MAX: usize = 100;
+/// Bytes of the hash that names a question without a name.
+const HASH_BYTES: usize = 6;
+
+/// Where answers are found again.
+pub(super) enum Kept {
+    /// Among the events of the task that asks.
+    Task { tasks: Arc<dyn Tasks>, id: TaskId, ringer: Ringer },
+    /// In the run's notes.
+    Notes(RunNotes),
+}
+
+/// The same surroundings, in which no person is asked twice what was answered already: before a restart, for example.
+/// Questions without a key get one that is the same each time.
+pub(super) fn asked_once(cx: &Cx, kept: Kept) -> Cx {
+    let Some(call) = cx.call() else { return cx.clone() };
+    let Some(inner) = call.caller.clone() else { return cx.clone() };
+    let once = Once { inner, kept, asked: Mutex::default() };
+    cx.within(Arc::new(CallMeta { caller: Some(Arc::new(once)), ..CallMeta::clone(call) }))
+}
+
+struct Once {
+    inner: Arc<dyn Caller>,
+    kept: Kept,
+    /// How often each nameless question was asked by now.
+    asked: Mutex<HashMap<String, u32>>,
+}
+
+impl Once {
+    /// The key of a question: its own, or what it says.
+    fn key(&self, question: &mut Question) -> String {
+        if let Some(key) = question.take_key() {
+            return key;
+        }
+        let body = match &*question {
+            Question::Sample(sample) => sample.0.to_raw(),
+            Question::Elicit(elicitation) => elicitation.0.to_raw(),
+            Question::Roots(roots) => roots.0.to_raw(),
+            _ => RawValue::NULL.to_owned(),
+        };
+        let mut key = String::from("ask-");
+        for byte in &Sha256::digest(body.get())[..HASH_BYTES] {
+            // A String takes whatever is written to it.
+            let _ = write!(key, "{byte:02x}");
+        }
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = asked.entry(key.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            let _ = write!(key, "-{times}");
+        }
+        key
+    }
+
+    async fn answered(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+        let answer = match &self.kept {
+            Kept::Notes(notes) => return notes.answer(key).await,
+            Kept::Task { tasks, id, .. } => answered(&**tasks, id, key).await?,
+        };
+        let unreadable = |_| Failure::invalid("the answer is no JSON object");
+        answer.map(|answer| RawObject::parse(&answer).map_err(unreadable)).transpose()
+    }
+}
+
+/// The last answer under a key among a task's events.
+async fn answered(tasks: &dyn Tasks, id: &TaskId, wanted: &str) -> Result<Option<Box<RawValue>>, Failure> {
+    let (mut after, mut found) = (0, None);
+    loop {
+        let events = tasks.events(id, after, EVENTS_READ_MAX).await?;
+        let Some(last) = events.last() else { return Ok(found) };
+        after = last.number;
+        for event in events {
+            if let TaskStep::Answered { key, answer } = event.step
+                && key == wanted
+            {
+                found = Some(answer);
+            }
+        }
+    }
+}
+
+impl Caller for Once {
+    fn progress(&self, progress: Progress) {
+        self.inner.progress(progress);
+        if let Kept::Task { ringer, .. } = &self.kept {
+            ringer.ring();
+        }
+    }
+
+    fn ask(&self, mut question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            if matches!(question, Question::Sample(_)) {
+                return self.inner.ask(question).await;
+            }
+            let key = self.key(&mut question);
+            if let Some(body) = self.answered(&key).await? {
+                return heard(question.answered(body));
+            }
+            if let Kept::Task { ringer, .. } = &self.kept {
+                ringer.ring();
+            }
+            let answer = self.inner.ask(question.key(&key)).await?;
+            if let Kept::Notes(notes) = &self.kept
+                && let Ok(body) = RawObject::parse(&answer.to_raw())
+            {
+                // Before it is used: what is done with it must not be done with another.
+                notes.keep_answer(&key, body).await?;
+            }
+            heard(answer)
+        })
+    }
+
+    fn log(&self, line: Log) {
+        self.inner.log(line);
+    }
+
+    fn artifact(&self, artifact: Artifact) {
+        self.inner.artifact(artifact);
+    }
+
+    fn elicitation_done(&self, id: &str) {
+        self.inner.elicitation_done(id);
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+}
+
+/// The answer that says why there is none: a task can be given nothing else.
+pub(super) fn no_answer(failure: &Failure) -> Box<RawValue> {
+    let why = RawObject::new().with("kind", failure.kind);
+    let meta = RawObject::new().with(FAILURE, why);
+    ElicitAnswer::cancel().0.with("_meta", meta).to_raw()
+}
+
+/// An answer, unless it says why there is none.
+fn heard(answer: Answer) -> Result<Answer, Failure> {
+    let (Answer::Sample(callboard_message::SampleAnswer(body))
+    | Answer::Elicit(ElicitAnswer(body))
+    | Answer::Roots(callboard_message::RootsAnswer(body))) = &answer
+    else {
+        return Ok(answer);
+    };
+    let failed = body.object("_meta").and_then(|meta| meta.object(FAILURE)?.read::<FailureKind>("kind"));
+    match failed {
+        Some(kind) => Err(Failure::new(kind, "nobody answered the question")),
+        None => Ok(answer),
+    }
+}

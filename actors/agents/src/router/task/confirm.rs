@@ -1,0 +1,80 @@
+//! NP5: what may do harm, is not sure or is dear is confirmed by a person first.
+
+use callboard_message::{Elicitation, Failure, FailureKind};
+use callboard_runtime::Cx;
+use serde_json::{Value, json};
+
+use super::TOOL_COMMAND;
+use crate::decide::limits::cut_chars;
+use crate::decide::{Action, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, World};
+
+/// The first line of the question.
+pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
+/// The key of the question, and the member of its answer.
+pub(crate) const CONFIRM: &str = "confirm";
+/// How risky it is to ask an agent one of whose skills says that it destroys.
+const RISK_DESTRUCTIVE: f32 = 0.8;
+/// The tag that says so.
+const TAG_DESTRUCTIVE: &str = "destructive";
+/// Longest account of what is planned, in characters: a person reads it.
+const SHOWN_CHARS_MAX: usize = 1_000;
+
+/// Something that may have to be confirmed.
+pub(crate) struct Doubt<'a> {
+    /// What is planned, in words.
+    pub what: String,
+    /// The same, for a decider.
+    pub action: Value,
+    pub why: ConfirmWhy,
+    /// 0 to 1.
+    pub risk: f32,
+    /// Whether a person has to be asked, whatever is decided.
+    pub always: bool,
+    /// What the question is asked under.
+    pub key: &'a str,
+}
+
+/// Has it confirmed, where that is needed.
+///
+/// # Errors
+/// [`FailureKind::Cancelled`] where the person doesn't want it, [`FailureKind::NobodyToAsk`] where there is nobody.
+pub(crate) async fn confirm(deciders: &Deciders, cx: &Cx, run: &RunId, doubt: Doubt<'_>) -> Result<(), Failure> {
+    let Doubt { what, action, why, risk, always, key } = doubt;
+    if !always {
+        let message = DecideConfirm { action, why, risk, preference_known: false };
+        if deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed) {
+            return Ok(());
+        }
+    }
+    let because = match why {
+        ConfirmWhy::Confidence => format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk),
+        ConfirmWhy::Risk => format!("It may change something that can't be undone: risk {risk:.2} of 1."),
+        ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
+    };
+    let shown = cut_chars(&what, SHOWN_CHARS_MAX);
+    let schema = json!({
+        "type": "object",
+        "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },
+        "required": [CONFIRM],
+    });
+    let question = Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key);
+    let answer = cx.elicit(question).await?;
+    match answer.content().and_then(|content| content.get(CONFIRM)?.as_bool()) {
+        Some(true) => Ok(()),
+        _ => Err(Failure::new(FailureKind::Cancelled, "not confirmed")),
+    }
+}
+
+/// How risky an action is, 0 to 1.
+pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
+    match action {
+        Action::Local { tool, .. } if tool == TOOL_COMMAND => Risk::Acts.score(),
+        // What isn't there does nothing.
+        Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
+        Action::Remote { agent, .. } => {
+            let skills = world.agent(agent).map(|agent| &*agent.skills).unwrap_or_default();
+            let destroys = skills.iter().flat_map(|skill| &skill.tags).any(|tag| tag == TAG_DESTRUCTIVE);
+            if destroys { RISK_DESTRUCTIVE } else { 0.0 }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn commands(allow: &[&str], home: &TempDir) -> Commands {
+    Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Runs `command` and gives its text.
+async fn told(commands: &Commands, command: &[&str]) -> Result<String, Failure> {
+    commands.end_of(commands.command(words(command), None)?).await.map(|ran| ran.told())
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Goal: nothing is run but what was named, by exactly that name or its path. Method: names that are near.
+#[tokio::test]
+async fn only_what_is_allowed_is_run() {
+    let home = home();
+    let commands = commands(&["echo", "/bin/ls"], &home);
+    assert_eq!(told(&commands, &["echo", "hi"]).await.unwrap(), "hi\n");
+    assert_eq!(told(&commands, &["/bin/ls"]).await.unwrap(), "");
+    for no in ["ls", "/bin/../bin/ls", "Echo", "./echo", "echo ", "sh", ""] {
+        assert_eq!(told(&commands, &[no]).await.unwrap_err().kind, FailureKind::Denied, "{no:?}");
+    }
+    assert_eq!(told(&commands, &[]).await.unwrap_err().kind, FailureKind::InvalidInput);
+}
+
+/// Goal: mistakes are told at the start. Method: one of each.
+#[test]
+fn mistakes_are_told() {
+    let home = home();
+    let open = |allow: &[&str]| Commands::open(CommandOptions::new(allow.iter().copied(), home.path())).unwrap_err();
+    assert_eq!(open(&[]), CommandError::NothingAllowed);
+    assert_eq!(open(&["no-such-program"]), CommandError::NotFound("no-such-program".into()));
+    for no in ["bin/ls", "/etc/passwd", "/usr/bin", "ls -l", ""] {
+        assert_eq!(open(&[no]), CommandError::NoProgram(no.into()));
+    }
+    let nowhere = CommandOptions::new(["ls"], home.path().join("no"));
+    assert!(matches!(Commands::open(nowhere.clone()), Err(CommandError::NoDirectory(_))));
+    assert_eq!(Commands::open(CommandOptions { directory: None, ..nowhere }).unwrap_err(), CommandError::Nowhere);
+}
+
+/// Goal: there is no shell. Method: everything that one would act on comes out as it went in.
+#[tokio::test]
+async fn metacharacters_are_text() {
+    let home = home();
+    let commands = commands(&["echo"], &home);
+    let odd = "; rm -rf / && $(id) `id` | cat > x * ~ $HOME 'a' \"b\" \\n";
+    assert_eq!(told(&commands, &["echo", odd]).await.unwrap(), format!("{odd}\n"));
+    assert!(std::fs::read_dir(home.path()).unwrap().next().is_none());
+}
+
+/// Goal: programs know nothing of this process but what they need, and work where they should. Method: `env`, `pwd`, and
+/// `cat` without input.
+#[tokio::test]
+async fn surroundings_are_bare() {
+    let home = home();
+    let commands = commands(&["env", "pwd", "cat"], &home);
+    let env = told(&commands, &["env"]).await.unwrap();
+    let mut names: Vec<_> = env.lines().map(|line| line.split('=').next().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["LANG", "PATH"]);
+    let here = home.path().canonicalize().unwrap();
+    assert_eq!(told(&commands, &["pwd"]).await.unwrap().trim(), here.to_str().unwrap());
+    assert_eq!(told(&commands, &["cat"]).await.unwrap(), "", "its input is empty");
+    let fed = commands.command(words(&["cat"]), Some("given".into())).unwrap();
+    assert_eq!(commands.end_of(fed).await.unwrap().told(), "given");
+}
+
+/// Goal: every limit holds, and one below it nothing is lost. Method: at the limit and one past it.
+#[tokio::test]
+async fn limits_hold() {
+    let home = home();
+    let mut commands = commands(&["echo", "head", "sleep"], &home);
+    commands.options.output_bytes_max = 10;
+    let many = |n: usize| {
+        let mut many = vec!["echo".to_owned()];
+        many.resize(n + 1, String::new());
+        commands.command(many, None)
+    };
+    assert!(many(COMMAND_ARGUMENTS_MAX_DEFAULT).is_ok());
+    assert_eq!(many(COMMAND_ARGUMENTS_MAX_DEFAULT + 1).unwrap_err().kind, FailureKind::InvalidInput);
+    let long = |n: usize| commands.command(vec!["echo".into(), "a".repeat(n)], None);
+    assert!(long(COMMAND_BYTES_MAX - 4).is_ok());
+    assert_eq!(long(COMMAND_BYTES_MAX - 3).unwrap_err().kind, FailureKind::InvalidInput);
+    let fed = |n: usize| commands.command(words(&["echo"]), Some("a".repeat(n)));
+    assert!(fed(COMMAND_INPUT_BYTES_MAX).is_ok());
+    assert_eq!(fed(COMMAND_INPUT_BYTES_MAX + 1).unwrap_err().kind, FailureKind::InvalidInput);
+    assert!(commands.command(words(&["echo", "a\0b"]), None).is_err());
+
+    assert_eq!(told(&commands, &["echo", "123456789"]).await.unwrap(), "123456789\n");
+    let cut = told(&commands, &["echo", "1234567890"]).await.unwrap();
+    assert!(cut.starts_with("1234567890\n[1 bytes more were left out]"), "{cut}");
+    // Far more than a pipe holds: it is read to its end all the same.
+    let much = told(&commands, &["head", "-c", "1000000", "/dev/zero"]).await.unwrap();
+    assert!(much.contains("999990 bytes more"), "{much}");
+
+    commands.options.within = Duration::from_millis(50);
+    let began = Instant::now();
+    assert_eq!(told(&commands, &["sleep", "60"]).await.unwrap_err().kind, FailureKind::TimedOut);
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+/// Goal: how it ended is told, and its errors are. Method: a program that fails.
+#[tokio::test]
+async fn failures_are_told() {
+    let home = home();
+    let commands = commands(&["ls", "false"], &home);
+    assert_eq!(told(&commands, &["false"]).await.unwrap(), "exit code 1");
+    let missing = told(&commands, &["ls", "nothing-here"]).await.unwrap();
+    assert!(missing.starts_with("standard error:\n") && missing.ends_with("exit code 2"), "{missing}");
+}
+
+/// Waits until no process has `mark` among its arguments.
+async fn gone(mark: &str) {
+    let lives = || {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+        lines.any(|line| line.contains(mark))
+    };
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while lives() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// Goal: what a program started ends with it: at its own end, at the time limit, and when nobody waits any more. Method: a
+/// shell (allowed here) that leaves a sleeper behind, which is looked for by its odd number of seconds.
+#[tokio::test]
+async fn children_of_children_die() {
+    let home = home();
+    let mut commands = commands(&["sh"], &home);
+    let script = |mark: &str, then: &str| format!("sleep {mark} & echo begun; {then}");
+    assert_eq!(told(&commands, &["sh", "-c", &script("86461.25", "exit 0")]).await.unwrap(), "begun\n");
+    gone("86461.25").await;
+    commands.options.within = Duration::from_millis(300);
+    assert!(told(&commands, &["sh", "-c", &script("86462.25", "wait")]).await.is_err());
+    gone("86462.25").await;
+    commands.options.within = Duration::from_secs(60);
+    let script = script("86463.25", "wait");
+    let words = ["sh", "-c", &script];
+    let given_up = told(&commands, &words);
+    assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
+    gone("86463.25").await;
+}
+
+/// Goal: only the operator and whoever has the scope run anything. Method: each kind of principal.
+#[test]
+fn peers_run_nothing() {
+    assert!(may_run(&Principal::local_operator()).is_ok());
+    for kind in [PrincipalKind::Anonymous, PrincipalKind::Agent, PrincipalKind::ApiKey] {
+        let peer = Principal { kind, ..Principal::local_operator() };
+        assert_eq!(may_run(&peer).unwrap_err().kind, FailureKind::Denied);
+        assert!(may_run(&Principal { scopes: vec!["execute_command".into()], ..peer.clone() }).is_ok());
+        assert!(may_run(&Principal { scopes: vec!["execute".into()], ..peer }).is_err());
+    }
+}

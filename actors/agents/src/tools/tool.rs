@@ -1,0 +1,176 @@
+//! Which tools there are, what is said of them, and what a use of one comes to.
+
+use callboard_message::{Failure, RawObject};
+use serde_json::{Value, json};
+
+use super::agents::Format;
+use super::params::Params;
+use super::summary::SENTENCES_MAX;
+use crate::decide::{Risk, ToolView};
+
+/// The tool that writes an answer.
+pub const LLM: &str = crate::decide::TOOL_LLM;
+/// The tool that lists the agents that are known.
+pub const LIST_AGENTS: &str = "list_agents";
+/// The tool that takes an agent into the directory.
+pub const REMEMBER_AGENT: &str = "remember_agent";
+/// The tool that asks the person behind the call.
+pub const HUMAN_INPUT: &str = "human_input";
+/// The tool that runs programs.
+pub const EXECUTE_COMMAND: &str = "execute_command";
+
+/// The tools' names.
+pub const TOOL_NAMES: [&str; 7] = ["echo", LLM, "summarize", LIST_AGENTS, REMEMBER_AGENT, HUMAN_INPUT, EXECUTE_COMMAND];
+
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    Echo,
+    Llm,
+    Summarize,
+    ListAgents,
+    RememberAgent,
+    HumanInput,
+    ExecuteCommand,
+}
+
+/// A use of a tool, its parameters read.
+pub(super) enum Use {
+    Echo { text: String },
+    Llm { text: String },
+    Summarize { text: String, sentences: Option<usize> },
+    ListAgents { format: Format },
+    RememberAgent { url: String, id: Option<String> },
+    HumanInput { question: String },
+    ExecuteCommand { words: Vec<String>, input: Option<String> },
+}
+
+impl Tool {
+    const ALL: [Self; 7] = [
+        Self::Echo,
+        Self::Llm,
+        Self::Summarize,
+        Self::ListAgents,
+        Self::RememberAgent,
+        Self::HumanInput,
+        Self::ExecuteCommand,
+    ];
+
+    /// The tool of exactly that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(_, known)| *known == name).map(|(tool, _)| tool)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.into_iter().zip(TOOL_NAMES).find(|(tool, _)| *tool == self).map_or("", |(_, name)| name)
+    }
+
+    /// Reads the parameters of a use.
+    ///
+    /// # Errors
+    /// `InvalidInput` naming the parameter.
+    pub(super) fn read(self, given: &RawObject) -> Result<Use, Failure> {
+        let mut params = Params::of(given);
+        let read = match self {
+            Self::Echo => Use::Echo { text: params.text("text")? },
+            Self::Llm => Use::Llm { text: params.text("text")? },
+            Self::Summarize => Use::Summarize {
+                text: params.text("text")?,
+                sentences: params.count_if_any("sentences", 1..=SENTENCES_MAX as u64)?,
+            },
+            Self::ListAgents => {
+                Use::ListAgents { format: params.choice("format", &Format::ALL)?.unwrap_or(Format::Default) }
+            }
+            Self::RememberAgent => Use::RememberAgent { url: params.text("url")?, id: params.text_if_any("id")? },
+            Self::HumanInput => Use::HumanInput { question: params.text("question")? },
+            Self::ExecuteCommand => {
+                Use::ExecuteCommand { words: params.words("command")?, input: params.text_if_any("stdin")? }
+            }
+        };
+        params.done()?;
+        Ok(read)
+    }
+
+    /// What is said of it.
+    pub(super) fn view(self) -> ToolView {
+        let (description, tags, examples): (&str, &[&str], &[&str]) = match self {
+            Self::Echo => (
+                "Says a text back as it is.",
+                &["echo", "repeat", "say back"],
+                &["Echo: hello there", "Repeat after me: one two three"],
+            ),
+            Self::Llm => (
+                "Answers in words: general knowledge, explaining, writing, translating.",
+                &["answer", "explain", "write", "translate", "question"],
+                &["What is the capital of France?", "Write a short thank-you note"],
+            ),
+            Self::Summarize => (
+                "Shortens a text to its main sentences.",
+                &["summarize", "summary", "shorten", "tl;dr"],
+                &["Summarize this text: …", "Give me the short version of the following report: …"],
+            ),
+            Self::ListAgents => (
+                "Lists the other agents that this one knows.",
+                &["agents", "directory", "list", "discovery"],
+                &["Which agents do you know?", "List the agents in the directory"],
+            ),
+            Self::RememberAgent => (
+                "Takes another agent into the directory, by its address.",
+                &["agents", "directory", "remember", "add"],
+                &["Remember the agent at http://localhost:4202"],
+            ),
+            Self::HumanInput => (
+                "Asks the person behind the request.",
+                &["human", "person", "ask"],
+                &["Ask a person before you answer", "I want to talk to a human"],
+            ),
+            Self::ExecuteCommand => (
+                "Runs a program on this agent's machine, if its operator allowed that one. There is no shell: `command` is the \
+                 program and its arguments, as a list, or as a text cut at white space.",
+                &["run", "execute", "command", "program"],
+                &["Run `git status`", "Execute ls -l"],
+            ),
+        };
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        ToolView {
+            name: self.name().to_owned(),
+            description: description.to_owned(),
+            tags: owned(tags),
+            examples: owned(examples),
+            params: self.schema(),
+            risk: match self {
+                Self::RememberAgent => Risk::Writes,
+                Self::ExecuteCommand => Risk::Acts,
+                _ => Risk::Reads,
+            },
+        }
+    }
+
+    fn schema(self) -> Value {
+        let text = |says: &str| json!({ "type": "string", "description": says });
+        let (properties, required) = match self {
+            Self::Echo => (json!({ "text": text("What is said back") }), vec!["text"]),
+            Self::Llm => (json!({ "text": text("The question or task, whole") }), vec!["text"]),
+            Self::Summarize => {
+                let most = json!({ "type": "integer", "minimum": 1, "maximum": SENTENCES_MAX });
+                (json!({ "text": text("The text itself"), "sentences": most }), vec!["text"])
+            }
+            Self::ListAgents => {
+                let formats = Format::ALL.map(|(word, _)| word);
+                (json!({ "format": { "type": "string", "enum": formats } }), vec![])
+            }
+            Self::RememberAgent => {
+                let id = text("The id that it shall have here; else it is made of its name");
+                (json!({ "url": text("Where it is: HOST:PORT or a URL"), "id": id }), vec!["url"])
+            }
+            Self::HumanInput => (json!({ "question": text("What the person is asked") }), vec!["question"]),
+            Self::ExecuteCommand => {
+                let list = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+                let command = json!({ "anyOf": [list, { "type": "string" }] });
+                let stdin = text("What the program reads on its standard input");
+                (json!({ "command": command, "stdin": stdin }), vec!["command"])
+            }
+        };
+        json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+    }
+}
