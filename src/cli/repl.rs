@@ -1,25 +1,25 @@
 //! `callboard repl`: talk to an agent.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::serve::{self, Start};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, EXIT_USAGE, show};
-use crate::config::{AgentDeclaration, Listener, OrchestratorDeclaration, Protocol, Topology};
+use crate::config::{
+    AgentDeclaration, BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol, Topology,
+};
 use crate::node::{Node, NodeError};
 use crate::repl::{self, First, Outcome, Setup};
 
-/// Where an agent listens that no file says more of.
-const PORT_DEFAULT: u16 = 8080;
 /// The word of the prompt.
 const PROMPT_DEFAULT: &str = "agent";
 /// The lines that were typed, beside the store.
 const HISTORY_FILE: &str = "repl_history";
 /// Endings of names that are a file's, whether it is there or not.
 const FILE_ENDINGS: [&str; 3] = ["toml", "yaml", "yml"];
-/// Variables with a key for the model of the agent that no file declares, and what it is then.
-const KEYS: [&str; 2] = ["ANTHROPIC_API_KEY", "CLAUDE_API_KEY"];
-const MODEL: &str = "claude-sonnet-4-5";
+/// The agent that no file declares: one of the bidirectional agent's files, with all that it can. Its model is asked with the key
+/// that a variable holds; without one rules decide.
+const OWN: &str = "experimental_clarification = true\nexperimental_decomposition = true\n[mode]\nrepl = true\n";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ReplArguments {
@@ -87,7 +87,7 @@ impl Embedded {
         let is_file = |target: &&str| is_file(target);
         let source = match target.filter(is_file) {
             Some(file) => Source::File(Box::new(serve::read(file, state)?)),
-            None => Source::Own(Box::new(own()?), state.map(Path::to_owned)),
+            None => Source::Own(Box::new(Topology::parse(OWN, false, Path::new(""))?), state.map(Path::to_owned)),
         };
         let connect = target.filter(|target| !is_file(target)).map(str::to_owned);
         let mut all = source.topology().agents.iter().filter_map(|declared| match declared {
@@ -116,11 +116,13 @@ impl Embedded {
     }
 
     fn setup(&self) -> Setup<'_> {
+        let quiet = ModeDeclaration::default();
         let topology = self.source.topology();
         let declared = topology.agents.iter().find_map(|declared| match declared {
             AgentDeclaration::Orchestrator(declared) if declared.id == self.id => Some(&**declared),
             _ => None,
         });
+        let mode = topology.mode.as_ref().unwrap_or(&quiet);
         let is_a2a = |listener: &&Listener| listener.protocol == Protocol::A2a;
         let bind = topology.listeners.iter().find(is_a2a).map(|listener| listener.bind);
         let state = match &self.source {
@@ -133,10 +135,10 @@ impl Embedded {
             name: declared.map(OrchestratorDeclaration::name).unwrap_or_default().to_owned(),
             description: declared.and_then(|declared| declared.description.clone()).unwrap_or_default(),
             class: declared.map(|declared| declared.class).unwrap_or_default(),
-            bind: bind.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT_DEFAULT)),
-            prompt: PROMPT_DEFAULT.to_owned(),
-            log: None,
-            connect: None,
+            bind: bind.unwrap_or((Ipv4Addr::LOCALHOST, BIDIRECTIONAL_PORT_DEFAULT).into()),
+            prompt: mode.prompt.clone().unwrap_or_else(|| PROMPT_DEFAULT.to_owned()),
+            log: mode.repl_log_file.clone(),
+            connect: mode.target_url.clone(),
             history: state.map(|state| state.join(HISTORY_FILE)),
         }
     }
@@ -158,35 +160,21 @@ pub(super) fn is_file(target: &str) -> bool {
     target.starts_with("example:") || path.is_file() || (!target.contains("://") && FILE_ENDINGS.contains(&ending))
 }
 
-/// The agent that no file declares.
-fn own() -> Result<Topology, NodeError> {
-    let key = KEYS.into_iter().find(|name| std::env::var(name).is_ok_and(|key| !key.is_empty()));
-    Ok(Topology::parse(&own_text(key), false, Path::new(""))?)
-}
-
-/// Its topology; its model is asked with the key in the variable `key`, if there is one.
-fn own_text(key: Option<&str>) -> String {
-    let agent = "[[agent]]\nkind = \"orchestrator\"\nid = \"bidirectional-agent\"\nname = \"Bidirectional A2A Agent\"\n";
-    match key {
-        None => agent.to_owned(),
-        Some(key) => format!(
-            "{agent}model = \"claude\"\n[[agent]]\nkind = \"model\"\nid = \"claude\"\nprovider = \"anthropic\"\n\
-             model = \"{MODEL}\"\nkey_env = \"{key}\"\n"
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Goal: the agent without a file is one that can be started, with a key and without. Method: read both texts.
+    /// Goal: the agent without a file is one that can be talked to. Method: choose it, alone and with somebody to connect to.
     #[test]
     fn the_own_agent_is_sound() {
-        for (key, agents) in [(None, 1), (Some(KEYS[0]), 2)] {
-            let topology = Topology::parse(&own_text(key), false, Path::new("")).unwrap();
-            assert_eq!(topology.agents.len(), agents);
-        }
+        let own = Embedded::choose(None, None, None).unwrap();
+        let setup = own.setup();
+        assert_eq!((&*setup.id, &*setup.name), ("bidirectional-agent", "Bidirectional A2A Agent"));
+        assert_eq!(setup.bind, "127.0.0.1:8080".parse().unwrap());
+        let connecting = Embedded::choose(Some("localhost:8081"), None, None).unwrap();
+        assert_eq!(connecting.connect.as_deref(), Some("localhost:8081"));
+        let wrong = Embedded::choose(None, Some("other"), None).err().unwrap();
+        assert!(wrong.is_usage(), "{wrong}");
     }
 
     /// Goal: what is there is a file, what isn't is an address, and a file that is missing isn't taken for one. Method: rows.

@@ -47,7 +47,13 @@ impl Shell<'_> {
     }
 
     pub(super) async fn connect(&mut self, whom: Whom) {
-        match remote::connect(&self.orchestrated.known, whom).await {
+        let connected = match (whom, &self.listening) {
+            (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
+                remote::connect_here(self.node.system(), typed.clone(), &self.setup).map_err(|why| (typed, why))
+            }
+            (whom, _) => remote::connect(&self.orchestrated.known, whom).await,
+        };
+        match connected {
             Ok(remote) => {
                 self.screen.line(&format!("🔗 Connected to remote agent: {}", remote.typed));
                 self.screen.line(&format!("✅ Successfully connected to agent: {}", remote.name));

@@ -2,11 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
 use callboard_agents::known::KnownAgents;
 use callboard_message::{CallId, FAILURE, Failure, RawObject, TaskState, ToolResult};
-use callboard_runtime::AgentRef;
+use callboard_rpc::Egress;
+use callboard_runtime::{AgentRef, System};
+use url::Url;
 
 
+use super::Setup;
 use super::command::Whom;
 
 /// Member of a result's `_meta`, and of a failure's data: task and state at the agent's.
@@ -47,6 +51,29 @@ pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (
     let agent = known.agent(&found.id).await.map_err(why)?;
     let at = place_of(&typed);
     Ok(Remote { agent, id: found.id, name: found.name, typed, at, context: CallId::fresh().to_string() })
+}
+
+/// Whether an address leads to where this agent listens itself.
+pub(super) fn is_here(typed: &str, listening: &str) -> bool {
+    let port = |address: &str| place_of(address).rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let at = place_of(typed);
+    let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host);
+    let ours = place_of(listening);
+    let is_local = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].contains(&host) || ours == at;
+    is_local && port(typed).is_some() && port(typed) == port(listening)
+}
+
+/// Goes to this agent itself, the way that others take.
+///
+/// # Errors
+/// Why it doesn't go.
+pub(super) fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
+    let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
+    let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
+    let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
+    let agent = system.prepare_with(move || remote.clone()).label(setup.id.as_str()).spawn();
+    let (at, context) = (place_of(&typed), CallId::fresh().to_string());
+    Ok(Remote { agent, id: setup.id.clone(), name: setup.name.clone(), typed, at, context })
 }
 
 /// Host and port of an address, as it was typed.
@@ -109,6 +136,18 @@ mod tests {
             ("http://[::1]:80/", "[::1]:80"),
         ] {
             assert_eq!(place_of(typed), at);
+        }
+    }
+
+    /// Goal: an agent knows its own address, however it is typed. Method: its own ones, and others.
+    #[test]
+    fn one_s_own_address() {
+        for typed in ["localhost:8080", "http://127.0.0.1:8080/", "http://localhost:8080"] {
+            assert!(is_here(typed, "http://0.0.0.0:8080"), "{typed}");
+        }
+        assert!(is_here("192.0.2.1:80", "http://192.0.2.1:80"));
+        for typed in ["localhost:8081", "localhost", "192.0.2.1:8080", "agent.example:8080"] {
+            assert!(!is_here(typed, "http://0.0.0.0:8080"), "{typed}");
         }
     }
 
