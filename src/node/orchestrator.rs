@@ -1,6 +1,7 @@
 //! Orchestrators of a node: who decides for them, what they know, and the runner that works their plans off.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use callboard_agents::memory::Memory;
 use callboard_agents::orchestrator::task::{
     CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };
-use callboard_agents::tools::{CommandOptions, ToolDeps, Toolbox};
+use callboard_agents::tools::{COMMAND_ARGUMENTS_MAX_DEFAULT, CommandOptions, ToolDeps, Toolbox};
 use callboard_message::Failure;
 use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunner};
 use callboard_store::import_directory_once;
@@ -213,6 +214,7 @@ impl<'a> Building<'a> {
 fn command(declared: &CommandDeclaration) -> CommandOptions {
     CommandOptions {
         allow: declared.allow.clone(),
+        arguments_max: declared.arguments_max.map_or(COMMAND_ARGUMENTS_MAX_DEFAULT, NonZeroUsize::get),
         directory: Some(declared.directory.clone()),
         within: Duration::from_secs(declared.timeout_s.map_or(30, |s| s.get())),
         output_bytes_max: declared.output_bytes_max.map_or(65_536, |b| b.get()),
@@ -251,7 +253,8 @@ impl Node {
         for declared in &topology.agents {
             let Some(orchestrated) = self.cast.orchestrated(declared.id()) else { continue };
             let reached = self.listeners.iter().find_map(|open| open.reached(declared.id()));
-            orchestrated.known.listens(reached.as_ref().map(|(url, _)| url.as_str()));
+            let is_local = reached.as_ref().is_some_and(|(_, is_local)| *is_local);
+            orchestrated.known.listens(reached.as_ref().map(|(url, _)| url.as_str()), is_local);
         }
     }
 }

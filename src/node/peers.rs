@@ -1,10 +1,12 @@
 //! Agents elsewhere, as an orchestrator meets them.
 
 use callboard_a2a::card::Jwks;
-use callboard_agents::known::{Connect, Found};
-use callboard_message::{Failure, RawObject};
+use callboard_agents::known::{Connect, NamedBy, Seen};
+use callboard_message::Failure;
 use callboard_rpc::Network;
+use callboard_runtime::AgentRef;
 use futures::future::BoxFuture;
+use url::Url;
 
 /// Reaches agents over A2A.
 pub(super) struct Peers {
@@ -21,11 +23,11 @@ impl Peers {
 }
 
 impl Connect for Peers {
-    fn connect<'a>(&'a self, _url: &'a str) -> BoxFuture<'a, Result<Found, Failure>> {
+    fn look<'a>(&'a self, _url: &'a Url, _by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
         Box::pin(async { Err(Failure::internal("not built yet")) })
     }
 
-    fn exchange<'a>(&'a self, _found: &'a Found) -> BoxFuture<'a, Result<RawObject, Failure>> {
-        Box::pin(async { Err(Failure::internal("not built yet")) })
+    fn open(&self, _url: &Url, _by: NamedBy) -> Result<AgentRef, Failure> {
+        Err(Failure::internal("not built yet"))
     }
 }
