@@ -48,6 +48,7 @@ pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
+pub(crate) use problem::closest;
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
 pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
