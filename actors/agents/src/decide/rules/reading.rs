@@ -141,7 +141,9 @@ fn spell(tokens: &mut [Token], is_english: bool) -> Vec<bool> {
 
 fn is_known(token: &Token, is_english: bool) -> bool {
     let one = std::slice::from_ref(token);
-    super::refusal::knows(token) || !lexicon().sets.find(one, is_english).is_empty() || !lexicon().words.find(one, is_english).is_empty()
+    super::refusal::knows(token)
+        || !lexicon().sets.find(one, is_english).is_empty()
+        || !lexicon().words.find(one, is_english).is_empty()
 }
 
 /// Quoted passages, without their quotation marks. An apostrophe isn't one.
@@ -196,11 +198,16 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
         return Some(first.range.end..text.len());
     }
     let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
-    let cut = tokens.iter().enumerate().find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let cut = tokens
+        .iter()
+        .enumerate()
+        .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
     let (at, sign) = cut;
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    let works = works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
+    // `say: …` and nothing else before the colon.
+    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
+    let works = says || works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
@@ -231,9 +238,7 @@ fn language(tokens: &[Token]) -> (bool, bool) {
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
     const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
         please with from by about not have has will me new need want it's im";
-    let among = |list: &str| {
-        tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count()
-    };
+    let among = |list: &str| tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count();
     let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
     (portuguese > english, english > portuguese)
 }

@@ -9,6 +9,7 @@ use super::reading::Reading;
 use super::tools::{Tool, explains, intent};
 use super::words::Kind;
 use crate::decide::Turn;
+use crate::text::is_one_of;
 use callboard_message::Speaker;
 
 /// What is missing in a request.
@@ -73,6 +74,12 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if mass < MUCH && clauses(reading).iter().any(points) {
         return (0.9, Missing::Referent);
     }
+    // "Give her the other dose": somebody nobody has spoken of.
+    const SOMEBODY: &str = "her him them hers his dele dela deles ele ela eles";
+    let somebody = all.clone().any(|at| reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, SOMEBODY)));
+    if somebody && mass < 1.5 && reading.begins_with(Set::VagueVerb, &all) {
+        return (0.85, Missing::Referent);
+    }
     if pointed >= 1 && mass < 1.5 {
         return (0.85, Missing::Referent);
     }
@@ -100,6 +107,7 @@ fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
             && !reading.is(*at, Set::SummarizeVerb)
             && !reading.is(*at, Set::Languages)
             && !reading.is(*at, Set::ReviewVerb)
+            && !reading.is(*at, Set::Genre)
     });
     object.count() == 0
 }
@@ -200,5 +208,5 @@ fn verb(reading: &Reading) -> Option<&str> {
         resend open close show run keep remove delete add rename reset swap";
     let first = reading.of(Set::VagueVerb, &reading.all()).next()?;
     let verb = reading.tokens.get(first.at)?.folded.as_str();
-    crate::text::is_one_of(verb, VERBS).then_some(verb)
+    is_one_of(verb, VERBS).then_some(verb)
 }

@@ -39,6 +39,8 @@ pub(super) const REMOTE_MIN: f32 = 0.44;
 pub(super) const REMOTE_MIN_OF_QUESTION: f32 = 0.62;
 /// A part of a request counts as one from here on.
 pub(super) const CLAUSE_MIN: f32 = 0.5;
+/// One that begins with a verb of asking, from here on: one hint.
+pub(super) const CLAUSE_MIN_ASKED: f32 = 0.44;
 /// A tool of ours is chosen from here on.
 pub(super) const TOOL_MIN: f32 = 0.5;
 /// A refusal class holds from here on.
