@@ -170,9 +170,9 @@ impl Taking<'_> {
             return RoutingDecision::Decompose { subtasks };
         }
         let (records, decision) = self.one(&self.request.text, false).await;
-        let is_unsure = records.first().is_some_and(|route| {
-            route.fallback.is_none() && route.confidence < self.options.confidence_min_route
-        });
+        let is_unsure = records
+            .first()
+            .is_some_and(|route| route.fallback.is_none() && route.confidence < self.options.confidence_min_route);
         self.records.extend(records);
         // Asked the same of the same words, NP1 would say the same.
         if may_clarify

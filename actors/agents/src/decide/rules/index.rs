@@ -8,9 +8,7 @@ use super::lexicon::{Set, lexicon};
 use super::reading::Reading;
 use super::signs::signs;
 use super::tools::is_ours;
-use super::weights::{
-    DESCRIPTION, EXAMPLE, FUZZY, HINT, NAME, NAMED, STRONG, TAG, WEAK_BELOW, WEAK_SUM_MAX,
-};
+use super::weights::{DESCRIPTION, EXAMPLE, FUZZY, HINT, NAME, NAMED, STRONG, TAG, WEAK_BELOW, WEAK_SUM_MAX};
 use super::words::{stems, tokenize};
 use crate::decide::{AgentView, ToolView, World};
 use crate::text::{fold, plain};
@@ -198,7 +196,8 @@ impl Entry {
         let (mut sum, mut weak) = (0.0, 0.0);
         for (at, share) in &seen.words {
             let token = &reading.tokens[*at];
-            let own = if reading.is(*at, Set::Stop) { 0.0 } else { self.own.get(&token.english).copied().unwrap_or(0.0) };
+            let own =
+                if reading.is(*at, Set::Stop) { 0.0 } else { self.own.get(&token.english).copied().unwrap_or(0.0) };
             let field = seen.fields.get(at).map_or(0.0, |weights| self.of_fields(weights));
             let weight = own.max(field) * share;
             if weight <= 0.0 || !counted.insert(&token.english) {
@@ -279,9 +278,11 @@ fn learn(own: &mut HashMap<String, f32>, text: &str, weight: f32) {
     let tokens = tokenize(&plain(text), |_| None);
     let sets = lexicon().sets.find(&tokens);
     for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
-        let is_stop = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::Stop | Set::TimeWord | Set::Languages));
+        let is_stop =
+            sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::Stop | Set::TimeWord | Set::Languages));
         // Verbs that go with everything and words of time tell no one from another.
-        let is_common = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose));
+        let is_common =
+            sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose));
         if is_stop || token.folded.chars().count() < 3 {
             continue;
         }

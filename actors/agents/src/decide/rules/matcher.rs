@@ -83,8 +83,11 @@ impl<T: Copy + PartialEq> Matcher<T> {
         let mut hits: Vec<Hit<T>> = Vec::new();
         for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
             let from = hits.len();
-            let lists =
-                [self.exact.get(&token.folded), self.english.get(&token.english), self.portuguese.get(&token.portuguese)];
+            let lists = [
+                self.exact.get(&token.folded),
+                self.english.get(&token.english),
+                self.portuguese.get(&token.portuguese),
+            ];
             for phrase in lists.into_iter().flatten().flatten() {
                 let Some(len) = fits(&phrase.rest, &tokens[at..]) else { continue };
                 match hits[from..].iter_mut().find(|hit| hit.value == phrase.value) {

@@ -182,14 +182,8 @@ fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
 
 /// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
 fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>]) -> Option<Range<usize>> {
-    const WORKS_ON: [Set; 6] = [
-        Set::SummarizeVerb,
-        Set::EchoVerb,
-        Set::TranslateVerb,
-        Set::ReviewVerb,
-        Set::SayVerb,
-        Set::RunVerb,
-    ];
+    const WORKS_ON: [Set; 6] =
+        [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb, Set::ReviewVerb, Set::SayVerb, Set::RunVerb];
     let first = tokens.first()?;
     if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
         && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
@@ -198,7 +192,10 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>]) -> Option<Range
         return Some(first.range.end..text.len());
     }
     let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
-    let cut = tokens.iter().enumerate().find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let cut = tokens
+        .iter()
+        .enumerate()
+        .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
     let (at, sign) = cut;
     let head: Vec<Token> = tokens[..at].to_vec();
     let head_hits = lexicon().sets.find(&head);
@@ -224,8 +221,6 @@ fn is_portuguese(tokens: &[Token]) -> bool {
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
     const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
         please with from by about not have has will me new need want it's im";
-    let among = |list: &str| {
-        tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count()
-    };
+    let among = |list: &str| tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count();
     among(PORTUGUESE) > among(ENGLISH)
 }

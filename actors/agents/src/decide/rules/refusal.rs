@@ -82,11 +82,13 @@ struct Pattern {
 
 fn rules() -> &'static Rules {
     static READ: OnceLock<Rules> = OnceLock::new();
-    READ.get_or_init(|| match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
-        Ok(rules) => rules,
-        Err(error) => {
-            tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
-            Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+    READ.get_or_init(|| {
+        match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
+            Ok(rules) => rules,
+            Err(error) => {
+                tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
+                Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+            }
         }
     })
 }
@@ -175,7 +177,11 @@ impl Pattern {
             for set in self.all.iter().filter(|set| **set != lead.value) {
                 let near = |hit: &&Hit<usize>| hit.at.abs_diff(lead.at) <= PATTERN_WINDOW;
                 // One word can't be two parts of a pattern.
-                let free = |hit: &&Hit<usize>| !used.iter().any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start));
+                let free = |hit: &&Hit<usize>| {
+                    !used
+                        .iter()
+                        .any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start))
+                };
                 let hit = of(*set).filter(near).find(free)?;
                 used.push(hit.at..hit.at + hit.len);
             }
@@ -186,7 +192,6 @@ impl Pattern {
         of(*lead).find_map(near)
     }
 }
-
 
 fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
     match (class, portuguese) {

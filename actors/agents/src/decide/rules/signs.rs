@@ -59,7 +59,10 @@ fn day_and_hour(reading: &Reading, span: &Range<usize>) -> f32 {
     let hour = |at: usize| {
         reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Number && is_hour(&t.folded))
             || reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Number)
-                && reading.tokens.get(at + 1).is_some_and(|t| matches!(t.folded.as_str(), "am" | "pm" | "oclock" | "h" | "horas"))
+                && reading
+                    .tokens
+                    .get(at + 1)
+                    .is_some_and(|t| matches!(t.folded.as_str(), "am" | "pm" | "oclock" | "h" | "horas"))
     };
     let hours = span.clone().any(hour);
     let days = reading.has(Set::TimeWord, span);
@@ -77,7 +80,9 @@ fn day_and_hour(reading: &Reading, span: &Range<usize>) -> f32 {
 fn is_hour(folded: &str) -> bool {
     let rest = folded.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = folded.len() - rest.len();
-    (1..=2).contains(&digits) && (matches!(rest, "am" | "pm") || rest.strip_prefix('h').is_some_and(|m| m.bytes().all(|b| b.is_ascii_digit())))
+    (1..=2).contains(&digits)
+        && (matches!(rest, "am" | "pm")
+            || rest.strip_prefix('h').is_some_and(|m| m.bytes().all(|b| b.is_ascii_digit())))
 }
 
 /// `Cairo to Athens`, `de Recife para São Paulo`: two names with a way between them.
@@ -91,7 +96,8 @@ fn from_to(reading: &Reading, span: &Range<usize>) -> f32 {
     };
     let shouted = reading.tokens.iter().filter(|t| t.is_word()).all(|t| t.capital);
     let way = |at: &usize| {
-        let between = reading.tokens.get(*at).is_some_and(|t| matches!(t.folded.as_str(), "to" | "para" | "pra" | "ate"));
+        let between =
+            reading.tokens.get(*at).is_some_and(|t| matches!(t.folded.as_str(), "to" | "para" | "pra" | "ate"));
         between && at.checked_sub(1).is_some_and(named) && named(at + 1)
     };
     if !shouted && span.clone().any(|at| way(&at)) { WAY } else { 0.0 }

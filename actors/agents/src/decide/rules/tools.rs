@@ -93,14 +93,17 @@ fn echo(reading: &Reading, span: &Range<usize>) -> f32 {
     let says = reading.begins_with(Set::SayVerb, span) && !reading.has(Set::Languages, span);
     // `say 'x'`, and little else: what is about something goes elsewhere.
     let rest = span.clone().filter(|at| {
-        reading.tokens.get(*at).is_some_and(|t| t.is_word()) && !reading.is(*at, Set::Stop) && !reading.is(*at, Set::SayVerb)
+        reading.tokens.get(*at).is_some_and(|t| t.is_word())
+            && !reading.is(*at, Set::Stop)
+            && !reading.is(*at, Set::SayVerb)
     });
     const MORE_WORDS_MAX: usize = 3;
     if says && rest.count() <= MORE_WORDS_MAX && !reading.has(Set::Genre, span) { 0.85 } else { 0.0 }
 }
 
 fn command(reading: &Reading, span: &Range<usize>) -> f32 {
-    let runs = reading.begins_with(Set::RunVerb, span) || reading.of(Set::RunVerb, span).any(|hit| hit.at < span.start + 6);
+    let runs =
+        reading.begins_with(Set::RunVerb, span) || reading.of(Set::RunVerb, span).any(|hit| hit.at < span.start + 6);
     let code = span.clone().any(|at| reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Code));
     let first_word = word(reading, span.start) == "$";
     if first_word {
@@ -146,7 +149,13 @@ fn list_agents(reading: &Reading, span: &Range<usize>) -> f32 {
         let to = (hit.at + 6).min(span.end);
         (from..to).any(|at| reading.is(at, Set::Who)) && !is_asked_to(reading, hit.at, span)
     });
-    if near { 0.85 } else if words <= BARE_WORDS_MAX { 0.6 } else { 0.0 }
+    if near {
+        0.85
+    } else if words <= BARE_WORDS_MAX {
+        0.6
+    } else {
+        0.0
+    }
 }
 
 /// `the recipe bot to move …`: that bot is to do something, not to be listed.
@@ -190,9 +199,7 @@ fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
 /// Whether the request is for a piece of writing: `write a limerick`.
 pub(super) fn composes(reading: &Reading, span: &Range<usize>) -> bool {
     const NEAR: usize = 9;
-    let piece = |hit: usize| {
-        reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR)
-    };
+    let piece = |hit: usize| reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR);
     reading.of(Set::Compose, span).any(|hit| piece(hit.at))
 }
 
@@ -231,7 +238,8 @@ fn params(reading: &Reading, request: &str, tool: Tool) -> Option<RawObject> {
 fn command_line(reading: &Reading) -> Option<String> {
     let span = reading.all();
     let is_start = |at: &usize| {
-        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$") || reading.is(*at, Set::Program)
+        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$")
+            || reading.is(*at, Set::Program)
     };
     if reading.begins_with(Set::KillVerb, &span) && reading.has(Set::Process, &span) {
         let pid = reading.tokens.iter().find(|t| t.kind == Kind::Number)?;
@@ -251,8 +259,10 @@ fn command_line(reading: &Reading) -> Option<String> {
 
 /// The request under the only text that a tool needs.
 fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
     match required.as_slice() {
         [] => Some(RawObject::new()),
         [name] => {

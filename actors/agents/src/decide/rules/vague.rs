@@ -75,13 +75,18 @@ fn asks_for_it(reading: &Reading, span: &Range<usize>) -> bool {
 /// A text is to be translated or shortened, and there is none.
 fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
     let all = reading.all();
-    let works = reading.begins_with(Set::TranslateVerb, &all) || reading.begins_with(Set::SummarizeVerb, &all) || reading.begins_with(Set::ReviewVerb, &all);
+    let works = reading.begins_with(Set::TranslateVerb, &all)
+        || reading.begins_with(Set::SummarizeVerb, &all)
+        || reading.begins_with(Set::ReviewVerb, &all);
     if !works || reading.has_content() || reading.has_code || carries_on(history) {
         return false;
     }
     let object = all.filter(|at| {
         let counts = weight(reading, *at) >= 1.0;
-        counts && !reading.is(*at, Set::TranslateVerb) && !reading.is(*at, Set::SummarizeVerb) && !reading.is(*at, Set::Languages)
+        counts
+            && !reading.is(*at, Set::TranslateVerb)
+            && !reading.is(*at, Set::SummarizeVerb)
+            && !reading.is(*at, Set::Languages)
             && !reading.is(*at, Set::ReviewVerb)
     });
     object.count() == 0
@@ -90,9 +95,9 @@ fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
 /// Whether something was said before that the request can go on from.
 fn carries_on(history: &[Turn]) -> bool {
     let newest = history.iter().rev().filter(|turn| turn.by == Speaker::User).take(2);
-    newest.map(|turn| Reading::new(&turn.text)).any(|before| {
-        before.has_content() || mass(&before, &before.all()) >= 1.0
-    })
+    newest
+        .map(|turn| Reading::new(&turn.text))
+        .any(|before| before.has_content() || mass(&before, &before.all()) >= 1.0)
 }
 
 /// The most that speaks for anything anybody does.

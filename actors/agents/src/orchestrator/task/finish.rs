@@ -142,9 +142,9 @@ fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
 }
 
 fn result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolResult {
-    let steps = reports.iter().map(|report| {
-        json!({ "id": report.id, "by": report.by, "state": report.state, "attempts": report.attempts })
-    });
+    let steps = reports
+        .iter()
+        .map(|report| json!({ "id": report.id, "by": report.by, "state": report.state, "attempts": report.attempts }));
     let told = json!({
         "final_answer": answer.final_answer,
         "confidence": to_hundredths(answer.confidence),
