@@ -47,7 +47,8 @@ fn plain_by_words(bytes: &[u8]) -> usize {
 
 /// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
 pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 16 + 2);
+    // Most texts have nothing to escape.
+    let mut out = String::with_capacity(text.len() + 2);
     quote_to(text, &mut out);
     out
 }
@@ -93,6 +94,8 @@ const RAW_VALUE: &str = "$serde_json::private::RawValue";
 pub fn raw(json: String) -> Box<RawValue> {
     static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| borrowed("null").is_some());
     debug_assert!(is_json(&json), "only JSON becomes a raw value");
+    // Much of it is kept: in a block of its own size, rather than at the beginning of a larger one.
+    let json = if json.capacity() > json.len() + json.len() / 8 { String::from(&*json) } else { json };
     match *IS_TAKEN {
         true => taken(json).unwrap_or_default(),
         false => RawValue::from_string(json).unwrap_or_default(),

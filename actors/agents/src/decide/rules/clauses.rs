@@ -57,7 +57,7 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
     let mut open: Option<usize> = None;
     for span in clauses(reading) {
         let aim = aim(reading, index, &span, &has_tool);
-        let aim = aim.filter(|_| !is_context(reading, &span));
+        let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -77,6 +77,13 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
         }
     }
     parts
+}
+
+/// A word or two after a piece of writing that is asked for are what it is about: `a poem on rain, trains and tea`.
+fn goes_on(reading: &Reading, span: &Range<usize>, before: Option<&Part>) -> bool {
+    const WORDS_MAX: usize = 3;
+    let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
+    words <= WORDS_MAX && before.is_some_and(|part| part.target == TOOL_LLM)
 }
 
 /// Whether at least two parts are for different ones.

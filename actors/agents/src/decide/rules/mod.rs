@@ -12,8 +12,6 @@ mod reading;
 mod refusal;
 pub mod run_time;
 mod signs;
-#[cfg(test)]
-mod tests;
 mod tools;
 mod vague;
 mod weights;
@@ -72,11 +70,7 @@ impl Rules {
         let (vague, missing) = vagueness(&reading, history);
         if vague > VAGUE_ABOVE && missing != Missing::Nothing {
             let question = vague::question(&reading, missing);
-            return Decided::sure(
-                Clarity::NeedsClarify { question },
-                vague,
-                format!("vagueness {vague:.2}: {missing:?}"),
-            );
+            return Decided::sure(Clarity::NeedsClarify { question }, vague, format!("vagueness {vague:.2}: {missing:?}"));
         }
         Decided::sure(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}"))
     }
@@ -133,17 +127,9 @@ impl Rules {
             (Some(best), _) if best.target.is_agent => {
                 let own = score(best.evidence);
                 let sure = margin(own, second);
-                Decided::sure(
-                    Route::Remote { agent: best.target.id },
-                    sure,
-                    format!("score {own:.2}, next {second:.2}{down}"),
-                )
+                Decided::sure(Route::Remote { agent: best.target.id }, sure, format!("score {own:.2}, next {second:.2}{down}"))
             }
-            (Some(best), _) => Decided::sure(
-                Route::Local,
-                margin(score(best.evidence), second),
-                format!("the tool {}{down}", best.target.id),
-            ),
+            (Some(best), _) => Decided::sure(Route::Local, margin(score(best.evidence), second), format!("the tool {}{down}", best.target.id)),
             (None, _) => Decided::sure(Route::Local, CONFIDENCE_ELSE, format!("nobody's skill{down}")),
         }
     }
@@ -152,8 +138,7 @@ impl Rules {
     fn tool(request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
         let reading = Reading::new(request);
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
-        let wanted =
-            intent(&reading, &reading.all()).filter(|intent| intent.score >= TOOL_MIN && has(intent.tool.name()));
+        let wanted = intent(&reading, &reading.all()).filter(|intent| intent.score >= TOOL_MIN && has(intent.tool.name()));
         let world = Arc::new(World { tools: tools.to_vec(), agents: Vec::new() });
         let found = evidence(&Index::new(&world), &reading, history);
         let best = found.into_iter().next().filter(|best| best.evidence >= REMOTE_MIN);
@@ -167,9 +152,7 @@ impl Rules {
         let text = with_text_before(&reading, request, history);
         match tools::choose(&reading, &text, tools, name) {
             Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
-            None if has(TOOL_LLM) => {
-                Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words")
-            }
+            None if has(TOOL_LLM) => Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words"),
             None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
         }
     }
@@ -223,25 +206,4 @@ fn margin(own: f32, second: f32) -> f32 {
     const OF_OWN: f32 = 0.6;
     const OF_LEAD: f32 = 0.4;
     (own * OF_OWN + (own - second).max(0.0) * OF_LEAD).clamp(0.36, 1.0)
-}
-//SCRATCH
-pub fn scratch(request: &str, history: &[Turn], world: &Arc<World>) -> (String, String, String) {
-    let mut rules = Rules::default();
-    if let Decided { outcome: Some(Clarity::NeedsClarify { question }), why, .. } = Rules::clarity(request, history) {
-        return ("clarify".into(), String::new(), format!("{question} {why}"));
-    }
-    let split = rules.split(request, world);
-    if split.outcome == Some(Split::Yes) {
-        let steps = rules.steps(request, world);
-        return ("decompose".into(), String::new(), format!("{:?}", steps.outcome));
-    }
-    let route = rules.route(request, history, world);
-    match route.outcome {
-        Some(Route::Remote { agent }) => ("remote".into(), agent, route.why),
-        Some(Route::Reject { .. }) => ("reject".into(), String::new(), route.why),
-        _ => {
-            let t = Rules::tool(request, history, &world.tools);
-            ("local".into(), t.outcome.map_or(String::new(), |t| format!("{}", t.tool_name)), format!("{} ", route.why))
-        }
-    }
 }

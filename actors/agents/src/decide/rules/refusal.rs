@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::matcher::{Hit, Matcher};
 use super::reading::Reading;
+use super::words::Token;
 use super::weights::{PAIR_WINDOW, PATTERN_WINDOW, REFUSE_MIN};
 
 /// What comes with callboard.
@@ -135,7 +136,7 @@ fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String>
 /// The clearest refusal that a request is for, if any. Text that is only quoted decides nothing.
 pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     let rules = rules();
-    let hits = rules.words.find(&reading.tokens);
+    let hits = rules.words.find(&reading.tokens, reading.english);
     let mut best: Option<(usize, f32, Range<usize>)> = None;
     for (at, class) in rules.classes.iter().enumerate() {
         for pattern in &class.patterns {
@@ -149,9 +150,14 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     }
     let (at, score, _) = best.filter(|(_, score, _)| *score >= REFUSE_MIN)?;
     let class = rules.classes.get(at)?;
-    let object = rules.objects.find(&reading.tokens).into_iter().find(|hit| hit.value.0 == at);
+    let object = rules.objects.find(&reading.tokens, reading.english).into_iter().find(|hit| hit.value.0 == at);
     let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
+}
+
+/// Whether the token is a word of the patterns: then it isn't a misspelt other one.
+pub(super) fn knows(token: &Token) -> bool {
+    rules().words.has(token)
 }
 
 impl Pattern {

@@ -34,6 +34,9 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if wanted.is_some_and(|intent| intent.score >= 0.6) || reading.has_content() {
         return (0.0, Missing::Nothing);
     }
+    if explains(reading, &all) {
+        return (0.1, Missing::Nothing);
+    }
     let mass = mass(reading, &all);
     let field = field(reading, &all);
     if mass < 0.5 && reading.has(Set::Greeting, &all) && !reading.has(Set::VagueVerb, &all) {
@@ -49,7 +52,7 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if pointed >= 2 && field < 0.8 {
         return (0.9, Missing::Referent);
     }
-    if field >= 0.5 || explains(reading, &all) {
+    if field >= 0.5 {
         return (0.1, Missing::Nothing);
     }
     // What is asked is asked in one clause: where that only points, and nothing else says what at, it is vague.
@@ -130,9 +133,11 @@ fn weight(reading: &Reading, at: usize) -> f32 {
     match token.kind {
         Kind::Sign => 0.0,
         Kind::Code | Kind::Address => 2.0,
-        Kind::Number => 0.3,
+        Kind::Number => 0.6,
         Kind::Word => {
-            const NOTHING: [Set; 8] = [
+            const NOTHING: [Set; 10] = [
+                Set::PlanVerb,
+                Set::Context,
                 Set::Stop,
                 Set::Filler,
                 Set::VagueVerb,
