@@ -228,7 +228,11 @@ pub(super) fn led_to(sections: &Sections) -> impl Iterator<Item = &str> {
 
 /// Whether what orchestrators name is there, and fits.
 pub(super) fn check(sections: &Sections, known: &HashSet<&str>, unread: &HashSet<&str>, problems: &mut Problems<'_>) {
-    let mut names = HashMap::new();
+    // Other agents have their ids.
+    let is_other = |entry: &&Entry<AgentDeclaration>| !matches!(entry.value, AgentDeclaration::Orchestrator(_));
+    let others = sections.agents.iter().filter(is_other).map(|entry| entry.value.id());
+    let others = others.chain(sections.upstreams.iter().map(|entry| &*entry.value.id));
+    let mut names: HashMap<_, _> = others.map(|id| (id, id)).collect();
     for (declared, entry) in declared(sections) {
         let mut checking = Checking { declared, entry, sections, known, unread, problems };
         checking.numbers();

@@ -1,5 +1,8 @@
 //! What a text comes to, and every mistake in it.
 
+mod bidirectional;
+mod orchestrator;
+
 use std::path::Path;
 
 use super::{Level, Problem, Topology, parse};

@@ -1,7 +1,6 @@
 //! Orchestrators of a node: who decides for them, what they know, and the runner that works their plans off.
 
 use std::fs;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use callboard_agents::memory::Memory;
 use callboard_agents::orchestrator::task::{
     CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };
-use callboard_agents::tools::{COMMAND_ARGUMENTS_MAX_DEFAULT, CommandOptions, ToolDeps, Toolbox};
+use callboard_agents::tools::{CommandOptions, ToolDeps, Toolbox};
 use callboard_message::Failure;
 use callboard_runtime::{AgentRef, RunnerHandle, RunnerOptions, System, TaskRunner};
 use callboard_store::import_directory_once;
@@ -212,13 +211,17 @@ impl<'a> Building<'a> {
 }
 
 fn command(declared: &CommandDeclaration) -> CommandOptions {
-    CommandOptions {
-        allow: declared.allow.clone(),
-        arguments_max: declared.arguments_max.map_or(COMMAND_ARGUMENTS_MAX_DEFAULT, NonZeroUsize::get),
-        directory: Some(declared.directory.clone()),
-        within: Duration::from_secs(declared.timeout_s.map_or(30, |s| s.get())),
-        output_bytes_max: declared.output_bytes_max.map_or(65_536, |b| b.get()),
+    let mut options = CommandOptions::new(declared.allow.iter().cloned(), &declared.directory);
+    if let Some(most) = declared.arguments_max {
+        options.arguments_max = most.get();
     }
+    if let Some(seconds) = declared.timeout_s {
+        options.within = Duration::from_secs(seconds.get());
+    }
+    if let Some(most) = declared.output_bytes_max {
+        options.output_bytes_max = most.get();
+    }
+    options
 }
 
 /// The node's runner, where there are orchestrators.
@@ -253,8 +256,9 @@ impl Node {
         for declared in &topology.agents {
             let Some(orchestrated) = self.cast.orchestrated(declared.id()) else { continue };
             let reached = self.listeners.iter().find_map(|open| open.reached(declared.id()));
-            let is_local = reached.as_ref().is_some_and(|(_, is_local)| *is_local);
-            orchestrated.known.listens(reached.as_ref().map(|(url, _)| url.as_str()), is_local);
+            let (url, is_local) =
+                reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
+            orchestrated.known.listens(url, is_local);
         }
     }
 }

@@ -57,7 +57,7 @@ fn the_oldest_of_too_many_is_forgotten() {
 fn the_old_is_forgotten() {
     let notes = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
-    let days = |days| Duration::from_secs(days * 24 * 3_600);
+    let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
     block_on(memory.put(&sent("eight", days(8)))).unwrap();
     block_on(memory.put(&sent("six", days(6)))).unwrap();
     assert_eq!(tasks(&memory), ["six"], "not shown, even before it is removed");

@@ -1,0 +1,77 @@
+//! Orchestrators in a topology: who decides, and every mistake at its place.
+
+use std::path::Path;
+
+use callboard_agents::decide::{Point, Who};
+use callboard_message::DataClass;
+
+use super::{NODE, told};
+use crate::config::Topology;
+
+/// A model, an agent elsewhere, and an orchestrator with `more`.
+fn with(more: &str) -> String {
+    format!(
+        "{NODE}[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"m\"\n[[agent]]\nkind = \"a2a\"\nid = \"weather\"\nurl = \"https://w.example\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"helper\"\n{more}"
+    )
+}
+
+/// Goal: who decides is what the file says, else the model's, else the rules'; answers are the model's. Method: four files.
+#[test]
+fn who_decides() {
+    let who = |more: &str, point| {
+        let topology = Topology::parse(&with(more), false, Path::new("")).unwrap();
+        topology.orchestrator("helper").unwrap().who(point)
+    };
+    assert_eq!(who("", Point::Route), Who::Rules);
+    assert_eq!(who("", Point::Answer), Who::Model);
+    assert_eq!(who("model = \"m\"", Point::Route), Who::Model);
+    let mixed = "model = \"m\"\ndecide = { default = \"rules\", route = \"weather\", confirm = \"person\" }";
+    assert_eq!(who(mixed, Point::Clarity), Who::Rules);
+    assert_eq!(who(mixed, Point::Route), Who::Agent("weather".to_owned()));
+    assert_eq!(who(mixed, Point::Confirm), Who::Person);
+    assert_eq!(who(mixed, Point::Answer), Who::Model);
+}
+
+/// Goal: every mistake is told where it stands. Method: one file a mistake; what is told, and that there is no other.
+#[test]
+fn every_mistake_of_an_orchestrator() {
+    for (more, expect) in [
+        ("model = \"n\"", "13:9 there is no model n"),
+        ("agents = [\"wether\"]", "13:11 helper delegates to wether, which is no agent or upstream"),
+        ("agents = [\"weather\", \"weather\"]", "13:22 weather is there twice"),
+        ("agents = [\"helper\"]", "12:6 helper delegates to itself, or has itself decide, by way of others or not"),
+        ("decide = { rout = \"rules\" }", "13:12 nothing is decided at `rout`"),
+        ("decide = { route = \"model\" }", "13:20 helper has no model to decide"),
+        ("decide = { route = \"whether\" }", "13:20 there is no agent whether to decide"),
+        ("tools = [\"echo\", \"ecko\"]", "13:18 there is no tool `ecko`"),
+        ("tools = [\"execute_command\"]", "13:10 `execute_command` stays off: nothing is allowed"),
+        ("confidence_min = 1.1", "13:18 `confidence_min` is from 0 to 1"),
+        ("max_risk = -0.1", "13:12 `max_risk` is from 0 to 1"),
+        ("cost_usd_max = -1", "13:16 `cost_usd_max` is 0 or more"),
+        ("class = \"public\"\nagents = [\"weather\"]", "14:11 weather answers what is internal, and helper is public"),
+        ("name = \"weather\"", "13:8 weather and helper have the same name: their tasks are kept under it"),
+        ("prompt = \"x\"", "13:1 an orchestrator has no key `prompt`"),
+    ] {
+        assert_eq!(told(&with(more), false), [expect], "{more}");
+    }
+}
+
+/// Goal: orchestrators that wait for one another are found, and those that don't aren't. Method: two of each.
+#[test]
+fn circles_of_orchestrators() {
+    let second = |first: &str, second: &str| {
+        with(&format!("{first}\n[[agent]]\nkind = \"orchestrator\"\nid = \"other\"\n{second}"))
+    };
+    let circle = second("agents = [\"other\"]", "decide = { route = \"helper\" }");
+    assert_eq!(told(&circle, false).len(), 2);
+    let line = second("agents = [\"other\"]", "agents = [\"weather\"]");
+    assert_eq!(told(&line, false), Vec::<String>::new());
+}
+
+/// Goal: what an orchestrator says may be about people, unless the file says otherwise. Method: the default, and one.
+#[test]
+fn the_class_is_personal_unless_it_is_said() {
+    let class = |more: &str| Topology::parse(&with(more), false, Path::new("")).unwrap().class_of(&["helper"]);
+    assert_eq!(class(""), DataClass::Personal);
+    assert_eq!(class("class = \"clinical\""), DataClass::Clinical);
+}
