@@ -92,6 +92,7 @@ impl<'a> Building<'a> {
                 known.declare(id, agent);
             }
         }
+        tokio::spawn(known.keep_checking(self.ending.clone()));
         let system_prompt = declared.system_prompt.clone().unwrap_or_default();
         let deps = ToolDeps {
             deciders: deciders.clone(),
