@@ -267,16 +267,16 @@ fn health_is_noticed() {
         assert!(!known.view().await[0].is_up);
         elsewhere.put("http://localhost:1/", "One, renamed", None);
         let ending = tokio_util::sync::CancellationToken::new();
-        let checking = known.clone().keep_checking(ending.clone());
+        let checking = known.keep_checking(ending.clone());
         // Paused time: as long as one pause may be at most.
         assert!(tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking).await.is_err());
         assert_eq!((state(), &*known.get("one").unwrap().name), (Health::Up, "One, renamed"));
         let looks = elsewhere.looked_at().len();
         tokio::time::sleep(USED_WITHIN).await;
-        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.clone().keep_checking(ending.clone())).await.is_err());
+        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone())).await.is_err());
         assert_eq!(elsewhere.looked_at().len(), looks, "nobody used it");
         ending.cancel();
-        known.clone().keep_checking(ending).await;
+        known.keep_checking(ending).await;
     });
 }
 
