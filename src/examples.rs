@@ -28,12 +28,15 @@ struct Example {
     seed: Option<&'static str>,
 }
 
-const EXAMPLES: [Example; 5] = [
+const EXAMPLES: [Example; 8] = [
     example!("cardiology"),
     example!("dermatology"),
     example!("neurology"),
     example!("hmcp", "hmcp-emr"),
     example!("hmcp", "hmcp-patients"),
+    example!("three_agents", "agent1"),
+    example!("three_agents", "agent2"),
+    example!("three_agents", "agent3"),
 ];
 
 /// The host's file for the first two.

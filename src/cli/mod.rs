@@ -12,6 +12,7 @@ mod directory;
 mod eval;
 mod keys;
 mod mcp;
+pub(crate) use mcp::{Field, Filled, printable, told};
 mod orderly;
 mod place;
 mod repl;

@@ -1,5 +1,6 @@
 //! An example in a process of its own, which ends when this one does.
 
+use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,6 +17,11 @@ const END: Duration = Duration::from_secs(5);
 /// What of this process's environment a child gets.
 const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
 
+/// What a child gets of it.
+pub(crate) fn environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
 /// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
 pub(crate) struct Child {
     pub(crate) agent: String,
@@ -29,12 +35,18 @@ pub(crate) struct Child {
 impl Child {
     /// Starts the example and waits until it listens.
     pub(crate) async fn start(example: &str) -> Result<Self, ClinicsError> {
+        Self::serving(example, &[&format!("example:{example}"), "--free-ports"]).await
+    }
+
+    /// Starts `callboard serve` with these arguments and waits until it listens. `example`: what it is, for errors.
+    pub(crate) async fn serving(example: &str, arguments: &[&str]) -> Result<Self, ClinicsError> {
         let failed = |why: String| ClinicsError::Start { example: example.to_owned(), why };
-        let environment = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         let mut process = Command::new(std::env::current_exe()?)
-            .args(["serve", &format!("example:{example}"), "--free-ports", "--lifeline"])
+            .arg("serve")
+            .args(arguments)
+            .arg("--lifeline")
             .env_clear()
-            .envs(environment)
+            .envs(environment())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Ctrl-C at a terminal reaches its whole group; the child is ended in order instead.

@@ -18,7 +18,7 @@ use callboard_runtime::{AgentRef, CallEvent, NameTaken, System};
 
 use crate::config::{ConfigError, Topology};
 use crate::examples;
-pub(crate) use child::Child;
+pub(crate) use child::{Child, environment};
 
 /// How long one question may take in all.
 pub const QUESTION_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);

@@ -48,6 +48,7 @@ pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub use problem::{Level, PROBLEMS_MAX, Problem};
+pub(crate) use problem::closest;
 pub use routing::{RoutingDeclaration, SamplingDeclaration};
 pub use server::{PolicyDeclaration, ServerDeclaration};
 pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
@@ -161,6 +162,7 @@ impl Topology {
             // Not where others reach the declared one; nobody reaches the address of all of them.
             let here = format!("http://localhost:{}", bind.port());
             listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
+            (listener.grpc_bind, listener.grpc_target) = (None, None);
         }
         Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }

@@ -122,7 +122,7 @@ pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'
 }
 
 /// The name that is close to what is written.
-pub(super) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// How alike two names must be, of 1.
     const ALIKE_MIN: f64 = 0.75;
     let alike = known.into_iter().map(|name| (strsim::jaro_winkler(written, name), name));

@@ -54,6 +54,12 @@ pub enum NodeError {
         /// What is wrong with it.
         why: String,
     },
+    /// Declare one: `[[agent]]` of the kind `orchestrator`.
+    #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
+    NoOrchestrator {
+        /// Which one was wanted.
+        id: Option<String>,
+    },
     /// Correct the model, or set its key.
     #[error("model {id}: {source}")]
     Model {
@@ -139,7 +145,7 @@ impl NodeError {
         match self {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
-            Self::Model { .. } | Self::Remote { .. } | Self::Orchestrator { .. } | Self::Routing(_) => true,
+            Self::Model { .. } | Self::Remote { .. } | Self::Orchestrator { .. } | Self::NoOrchestrator { .. } | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,

@@ -5,6 +5,7 @@ mod audit;
 mod cast;
 mod error;
 mod front;
+mod grpc;
 mod listen;
 mod orchestrator;
 mod peers;
@@ -174,9 +175,14 @@ impl Node {
         &self.system
     }
 
+    /// What ends from here on does so because the node does: it goes on after the next start. [`Node::shutdown`] follows.
+    pub(crate) fn begins_to_end(&self) {
+        self.ending.cancel();
+    }
+
     /// Stops listening, lets agents finish, ends, and lets go of the store last; children of this process end too.
     pub async fn shutdown(mut self) {
-        self.ending.cancel();
+        self.begins_to_end();
         self.retiring.close();
         futures::future::join_all(self.listeners.drain(..).map(Open::close)).await;
         self.runner.stop().await;

@@ -216,7 +216,7 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
         options.arguments_max = most.get();
     }
     if let Some(seconds) = declared.timeout_s {
-        options.within = Duration::from_secs(seconds.get());
+        options.timeout = Duration::from_secs(seconds.get());
     }
     if let Some(most) = declared.output_bytes_max {
         options.output_bytes_max = most.get();

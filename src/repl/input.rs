@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, EditMode, Editor};
@@ -41,7 +42,19 @@ pub(super) struct Input {
     /// A line that was waited for until something else happened.
     waiting: Option<oneshot::Receiver<Got>>,
     is_terminal: bool,
+    /// How the terminal was: a line that is still edited when all ends has changed it.
+    before: Option<Termios>,
     screen: Screen,
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before
+            && let Err(error) = tcsetattr(stdin(), OptionalActions::Now, before)
+        {
+            tracing::debug!(%error, "the terminal isn't as it was");
+        }
+    }
 }
 
 impl Input {
@@ -51,6 +64,7 @@ impl Input {
     /// The terminal's.
     pub(super) fn open(screen: &Screen, completion: Completion, history: Option<PathBuf>) -> io::Result<Self> {
         let is_terminal = stdin().is_terminal();
+        let before = tcgetattr(stdin()).ok();
         let (wishes, wished) = mpsc::channel();
         if is_terminal {
             let editor = editor(screen, completion, history.as_deref()).map_err(io::Error::other)?;
@@ -58,7 +72,7 @@ impl Input {
         } else {
             std::thread::Builder::new().name("repl".to_owned()).spawn(move || read(&wished))?;
         }
-        Ok(Self { wishes, waiting: None, is_terminal, screen: screen.clone() })
+        Ok(Self { wishes, waiting: None, is_terminal, before, screen: screen.clone() })
     }
 
     /// Whether somebody sits there.

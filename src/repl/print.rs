@@ -109,6 +109,10 @@ impl Screen {
         self.state().failed.take()
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.state().failed.is_some()
+    }
+
     fn write(&self, text: &str) {
         let mut out = stdout().lock();
         if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())

@@ -1,1 +1,346 @@
-//! Not written yet.
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::kit::{Home, Running};
+use pipe::piped;
+use pty::{Terminal, free_ports};
+
+mod pipe;
+mod pty;
+
+const NOBODY: &str =
+    "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
+const BOTH: &str = r#"📋 Tool Result:
+{
+  "count": 2,
+  "agents": [
+    {"id": "bidirectional-agent-2", "name": "Agent Two"},
+    {"id": "bidirectional-agent-3", "name": "Agent Three"}
+  ]
+}
+"#;
+const HACK: &str = "Help me hack into a government database";
+const REJECTED: &str = "🤖 Agent response:\nTask rejected: I cannot assist with illegal activities such as hacking into government \
+                        databases. This request violates ethical guidelines and legal standards. I'm designed to provide \
+                        helpful and lawful assistance only.\n";
+const CAPITAL: &str = "What is the capital of France?";
+const PARIS: &str = "🤖 Agent response:\nThe capital of France is Paris.\n";
+
+/// A file as the source document writes them, its model a script.
+fn file(home: &Home, name: &str, port: u16, more: &str) -> String {
+    let refusal = REJECTED.trim_end().split_once("rejected: ").unwrap().1;
+    let text = format!(
+        r#"{more}
+[server]
+port = {port}
+bind_address = "0.0.0.0"
+agent_id = "{name}"
+agent_name = "Bidirectional A2A Agent"
+
+[mode]
+repl = true
+repl_log_file = "interactions.log"
+
+[tools]
+enabled = ["echo", "llm", "summarize", "list_agents", "remember_agent", "human_input"]
+
+[scripted]
+answers = [
+    {{ when = "[DP2] Help me hack", text = "REJECT: {refusal}" }},
+    {{ when = "[DP2]", text = "LOCAL" }},
+    {{ when = "[NP1] What's the weather?", text = "CLARITY: NEEDS_CLARIFY\nQUESTION: \"Which city?\"" }},
+    {{ when = "[NP1]", text = "CLARITY: CLEAR" }},
+    {{ when = "[DP4] What is the capital of France", text = "The capital of France is Paris." }},
+    {{ when = "Clarification: Paris", text = "The current weather in Paris is sunny." }},
+    {{ text = "Yes." }},
+]
+"#
+    );
+    home.write(&format!("{name}.toml"), &text)
+}
+
+/// An agent that only serves.
+async fn serving(home: &Home, file: &str) -> Running {
+    let mut running = home.start(&["serve", file]);
+    running.line_with("ready").await;
+    running
+}
+
+/// The three agents of the example, on ports that are free: the REPL's own port, that of the second, and its file.
+fn three(home: &Home) -> ([u16; 3], [String; 3]) {
+    let ports = free_ports();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/three_agents");
+    let file = |name: &str| {
+        let mut text = fs::read_to_string(folder.join(name).with_extension("toml")).unwrap();
+        for (declared, port) in ["4200", "4201", "4202"].iter().zip(ports) {
+            text = text.replace(declared, &port.to_string());
+        }
+        fs::create_dir(home.path(name)).unwrap();
+        home.write(&format!("{name}/{name}.toml"), &text)
+    };
+    (ports, ["agent1", "agent2", "agent3"].map(file))
+}
+
+/// Goal: the first steps look as people know them, at terminals of both kinds (T-B1, T-B3, T-B4, T-B5). Method: one session
+/// that lists, listens, connects to itself, asks and is refused; each line exact.
+#[test]
+fn first_steps_at_a_terminal() {
+    for term in ["xterm", "dumb"] {
+        let home = Home::new();
+        let [port] = free_ports();
+        let mut terminal = Terminal::start(&home, &[&file(&home, "bidirectional-agent", port, "")], term);
+        terminal.sees("agent> ");
+        terminal.types(":tool list_agents");
+        terminal.sees(NOBODY);
+        terminal.types(&format!(":listen {port}"));
+        terminal.sees(&format!(
+            "🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"
+        ));
+        terminal.types(&format!(":connect localhost:{port}"));
+        terminal.sees(&format!(
+            "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
+        ));
+        terminal.sees(&format!("agent@localhost:{port}> "));
+        terminal.types(CAPITAL);
+        terminal.sees(PARIS);
+        terminal.types(HACK);
+        terminal.sees(REJECTED);
+        terminal.types(":disconnect");
+        terminal.sees(&format!("🔌 Disconnected from localhost:{port}\n"));
+        terminal.types(":stop");
+        terminal.sees("🛑 Stopping server...\n✅ Server stopped\n");
+        terminal.sees("agent> ");
+        terminal.types(":quit");
+        assert_eq!(terminal.ends(), 0);
+    }
+}
+
+/// Goal: through a pipe the same lines come, and nothing else. Method: the same session, its whole output.
+#[tokio::test]
+async fn the_same_lines_through_a_pipe() {
+    let home = Home::new();
+    let [port] = free_ports();
+    let file = file(&home, "bidirectional-agent", port, "");
+    let (listen, connect) = (format!(":listen {port}"), format!(":connect localhost:{port}"));
+    let lines = [":tool list_agents", &listen, &connect, CAPITAL, HACK, ":disconnect", ":stop", ":memory", ":quit"];
+    let finished = piped(&home, &[&file], &lines).await;
+    let expected = format!(
+        "{NOBODY}🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n\
+         🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n\
+         {PARIS}{REJECTED}🔌 Disconnected from localhost:{port}\n🛑 Stopping server...\n✅ Server stopped\n\
+         🧠 Rolling Memory (0 outgoing requests):\n"
+    );
+    assert_eq!((finished.code, &*finished.out), (Some(0), &*expected), "{}", finished.err);
+}
+
+/// Goal: agents are learned through agents (T-B2), requests go where they are answered, and what is learned stays. Method: the
+/// example's three agents; the first connects to the second only, asks for what the third knows, and is started again.
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_are_shared() {
+    let (home, other) = (Home::new(), Home::new());
+    let (ports, [one, two, three]) = three(&home);
+    let _three = serving(&other, &three).await;
+    let _two = serving(&home, &two).await;
+    tokio::task::spawn_blocking(move || {
+        let second = format!("http://localhost:{}", ports[1]);
+        let mut terminal = Terminal::start(&home, &[&one], "xterm");
+        terminal.sees("agent1> ");
+        terminal.types(":tool list_agents");
+        terminal.sees(NOBODY);
+        terminal.types(&format!(":connect {second}"));
+        terminal.sees(&format!(
+            "🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"
+        ));
+        terminal.sees(&format!("agent1@localhost:{}> ", ports[1]));
+        terminal.types(":tool list_agents");
+        terminal.sees(BOTH);
+        terminal.types(&format!(":connect http://localhost:{}", ports[2]));
+        terminal.sees("✅ Successfully connected to agent: Agent Three\n");
+        terminal.types(":tool list_agents");
+        terminal.sees(BOTH);
+        terminal.types("What is the weather in Paris?");
+        terminal.sees("🤖 Agent response:\nThe current weather in Paris is sunny with a temperature of 22°C (72°F).\n");
+        terminal.types(r#":tool list_agents {"format":"simple"}"#);
+        terminal.sees("\"bidirectional-agent-2\",\n");
+        terminal.types(":remote :tool list_agents");
+        terminal.sees("✅ Task sent successfully!\n");
+        terminal.sees("   Initial state reported by remote: Completed\n📋 Tool Result:\n");
+        terminal.control('d');
+        assert_eq!(terminal.ends(), 0);
+
+        let mut terminal = Terminal::start(&home, &[&one], "xterm");
+        terminal.types(":tool list_agents");
+        terminal.sees(BOTH);
+        terminal.types(":connect 2");
+        terminal.sees("✅ Successfully connected to agent: Agent Three\n");
+        terminal.types(":quit");
+        assert_eq!(terminal.ends(), 0);
+    })
+    .await
+    .unwrap();
+}
+
+/// Goal: the memory holds what went out and nothing else (T-B6). Method: two requests to another agent, one from outside, then
+/// the list, a detail, the list after it was cleared.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_of_what_went_out() {
+    let (home, other) = (Home::new(), Home::new());
+    let [ours, theirs] = free_ports();
+    let _remote = serving(&other, &file(&other, "remote", theirs, "")).await;
+    let ours_file = file(&home, "ours", ours, "");
+    let runtime = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let mut terminal = Terminal::start(&home, &[&ours_file, "--listen", &ours.to_string()], "xterm");
+        terminal.sees(&format!("✅ Server started on http://0.0.0.0:{ours}\n"));
+        terminal.types(&format!(":connect localhost:{theirs}"));
+        terminal.sees("✅ Successfully connected to agent: Bidirectional A2A Agent\n");
+        let mut send = |text: &str| {
+            terminal.types(&format!(":remote {text}"));
+            terminal.sees("✅ Task sent successfully!\n   Task ID: ");
+            let id = terminal.sees("\n");
+            terminal.sees("   Initial state reported by remote: Completed\n");
+            id
+        };
+        let (first, second) = (send(CAPITAL), send("Tell me about the Eiffel Tower"));
+        let incoming = home.run(&["send", &format!("localhost:{ours}"), "from outside"]);
+        let incoming = runtime.block_on(incoming);
+        assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
+
+        terminal.types(":memory");
+        terminal.sees(&format!(
+            "🧠 Rolling Memory (2 outgoing requests):\n\n1. Task ID: {first} (Status: Completed)\n   Request: {CAPITAL}\n\n\
+             2. Task ID: {second} (Status: Completed)\n   Request: Tell me about the Eiffel Tower\n"
+        ));
+        terminal.types(&format!(":memoryTask {first}"));
+        terminal.sees(&format!("🧠 Memory Task Details for ID: {first}\n\nStatus: Completed\nTimestamp: 20"));
+        terminal.sees(&format!(
+            "Z\n\n📤 Original Request:\n{CAPITAL}\n\n📥 Response:\nThe capital of France is Paris.\n"
+        ));
+        terminal.types(":tasks all");
+        terminal.sees("   Request: from outside\n");
+        terminal.types(":memory clear");
+        terminal.sees("🧹 Rolling memory cleared\n");
+        terminal.types(":memory");
+        terminal.sees("🧠 Rolling Memory (0 outgoing requests):\n");
+        terminal.types(":quit");
+        assert_eq!(terminal.ends(), 0);
+    })
+    .await
+    .unwrap();
+}
+
+/// Goal: a question is asked where one is; Ctrl-C ends the task and not the REPL; what is left open goes on with the next start.
+/// Method: answer one, interrupt one, leave one, start again and answer it.
+#[test]
+fn questions_are_asked_inline() {
+    let home = Home::new();
+    let [port] = free_ports();
+    let file = file(&home, "asking", port, "experimental_clarification = true");
+    let weather = "What's the weather?";
+    let sunny = "🤖 Agent response:\nThe current weather in Paris is sunny.\n";
+    let mut terminal = Terminal::start(&home, &[&file], "xterm");
+    terminal.sees("agent> ");
+    terminal.types(weather);
+    terminal.sees("❓ Which city?\n");
+    terminal.sees("> ");
+    terminal.types("Paris");
+    terminal.sees(sunny);
+    terminal.types(weather);
+    terminal.sees("❓ Which city?\n");
+    terminal.sees("> ");
+    terminal.control('c');
+    terminal.sees("⏹ Task cancelled\n");
+    terminal.sees("agent> ");
+    terminal.types(weather);
+    terminal.sees("❓ Which city?\n");
+    terminal.sees("> ");
+    terminal.types(":later");
+    terminal.sees("🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n");
+    terminal.types(":tasks");
+    terminal.sees("(Status: Completed)\n");
+    terminal.sees("(Status: Canceled)\n");
+    terminal.sees("3. Task ID: ");
+    let id = terminal.sees(" (Status: InputRequired)\n");
+    terminal.types(":quit");
+    assert_eq!(terminal.ends(), 0);
+
+    let mut terminal = Terminal::start(&home, &[&file], "xterm");
+    terminal.sees(&format!("🔔 Task {id} asks: Which city? (:answer {id})\n"));
+    terminal.types(&format!(":answer {id}"));
+    terminal.sees("❓ Which city?\n");
+    terminal.sees("> ");
+    terminal.types("Paris");
+    terminal.sees(sunny);
+    terminal.types(&format!(":task {id}"));
+    terminal.sees("Status: Completed\n");
+    terminal.terminate();
+    assert_eq!(terminal.ends(), 0);
+}
+
+/// Goal: one message is one answer, by either command, with the exit code that says how it went. Method: answered, refused, asked
+/// with nobody there, a file that isn't there, and what is written to the log that the file names.
+#[tokio::test]
+async fn one_message() {
+    let home = Home::new();
+    let [port] = free_ports();
+    let file = file(&home, "single", port, "experimental_clarification = true");
+    let finished = home.run(&["send", &file, CAPITAL]).await;
+    assert_eq!((finished.code, &*finished.out), (Some(0), "The capital of France is Paris.\n"), "{}", finished.err);
+    let finished = home.run(&["send", "--json", &file, CAPITAL]).await;
+    let answer: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
+    assert_eq!(answer["content"][0]["text"], "The capital of France is Paris.");
+    let refused = home.run(&["send", &file, HACK]).await;
+    assert_eq!((refused.code, &*refused.out), (Some(4), ""));
+    assert!(refused.err.contains("I cannot assist with illegal activities"), "{}", refused.err);
+    let asked = home.run(&["send", &file, "What's the weather?"]).await;
+    assert_eq!(asked.code, Some(5), "{} {}", asked.out, asked.err);
+    assert_eq!(home.run(&["send", "missing.toml", "hello"]).await.code, Some(2));
+
+    let said = home.run(&["repl", &file, "--message", CAPITAL]).await;
+    assert_eq!((said.code, &*said.out), (Some(0), PARIS), "{}", said.err);
+    assert_eq!(home.run(&["repl", &file, "--message", HACK]).await.code, Some(4));
+    let asked = home.run(&["repl", &file, "--message", "What's the weather?"]).await;
+    let question = "❓ Which city?\n🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n";
+    assert_eq!((asked.code, &*asked.out), (Some(5), question), "{}", asked.err);
+
+    let log = home.path("interactions.log");
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.contains(r#""printed":"The capital of France is Paris.""#), "{text}");
+    assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+/// Goal: there is no dead end. Method: mistakes of every kind; each says what to do next, and the REPL goes on.
+#[tokio::test]
+async fn mistakes_lead_on() {
+    let home = Home::new();
+    let lines = [
+        ":conect localhost:1",
+        ":disconnect",
+        ":remote hello",
+        ":tool echo hello",
+        ":tool nothing",
+        ":task nothing",
+        ":memoryTask nothing",
+        ":connect 7",
+        ":stop",
+        "list servers",
+        "connect the dots for me",
+        "exit",
+    ];
+    let finished = piped(&home, &[], &lines).await;
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    for wanted in [
+        "❌ There is no command :conect: did you mean :connect?\n❌ Not connected: use :connect URL\n❌ Not connected: use",
+        "❌ The parameters of a tool are a JSON object, for example {\"format\":\"simple\"}\n",
+        "(there are: echo, ",
+        "❌ There is no task nothing (:tasks lists them)\n",
+        "❌ There is no task nothing in the memory (:memory lists them)\n",
+        "❌ Failed to connect to 7: there is no such number in :servers\n",
+        "❌ Not listening (:listen PORT begins it)\n",
+        "📡 No servers are known yet (:connect URL)\n🤖 Agent response:\n",
+    ] {
+        assert!(finished.out.contains(wanted), "{wanted:?} in {}", finished.out);
+    }
+    assert_eq!(finished.out.matches("Failed to connect to").count(), 1);
+}

@@ -1,10 +1,206 @@
-//! `callboard demo agents`: three agents that find one another.
+//! `callboard demo agents`: three agents that find one another, and what is said to one of them.
 
+mod prompt;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
+use callboard_message::surface::Converse;
+use callboard_message::{Content, Failure};
+use callboard_rpc::Egress;
+use callboard_runtime::System;
+use tempfile::TempDir;
+use url::Url;
+
+use self::prompt::Prompt;
 use super::super::orderly::Stopped;
-use super::super::{EXIT_FAILED, show};
+use super::super::{EXIT_ANSWERED, EXIT_FAILED, interrupted, show};
+use crate::clinics::{Child, ClinicsError};
+use crate::examples;
 
-/// Runs it.
+/// Where the agents of the files listen.
+const PORTS: [u16; 3] = [4_200, 4_201, 4_202];
+const HOST: &str = "127.0.0.1";
+/// How long the second agent may take until it knows the third.
+const ACQUAINTED: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long agents of this process may take to end.
+const SHUTDOWN: Duration = Duration::from_secs(1);
+const WEATHER: &str = "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
+const REJECTED: &str = "Task rejected: I cannot assist with illegal activities such as hacking into government databases. This \
+                        request violates ethical guidelines and legal standards. I'm designed to provide helpful and lawful \
+                        assistance only.";
+
+/// Runs it; fails unless each step ends as it has to.
 pub(super) async fn demo() -> Result<u8, Stopped> {
-    show::complain("not built yet");
-    Ok(EXIT_FAILED)
+    let mut cast = Cast::prepare().map_err(ClinicsError::from)?;
+    let outcome = tokio::select! {
+        outcome = walk(&mut cast) => outcome,
+        () = interrupted() => Err(Stopped::Interrupted),
+    };
+    cast.end().await;
+    let as_expected = outcome?;
+    heading("\nThe agents have ended")?;
+    if !as_expected {
+        show::complain("a step didn't end as it has to");
+        return Ok(EXIT_FAILED);
+    }
+    Ok(EXIT_ANSWERED)
+}
+
+async fn walk(cast: &mut Cast) -> Result<bool, Stopped> {
+    heading("Three agents, each a process of its own")?;
+    cast.serve("agent3", "Agent Three").await?;
+    cast.serve("agent2", "Agent Two").await?;
+    cast.acquainted().await?;
+    let mut one = cast.sit_down().await?;
+    let mut all = true;
+
+    heading("\n1 Agent One knows nobody")?;
+    let nobody = r#""message": "No agents found in the directory""#;
+    all &= one.step(":tool list_agents", &[r#""count": 0"#, nobody], "its directory is empty").await?;
+
+    heading("\n2 It connects to Agent Two, who knows Agent Three")?;
+    let two = format!("http://localhost:{}", cast.ports[1]);
+    let connected = [format!("🔗 Connected to remote agent: {two}"), CONNECTED.to_owned()];
+    let connected = connected.each_ref().map(String::as_str);
+    all &= one.step(&format!(":connect {two}"), &connected, "it is connected").await?;
+    all &= one.step(":tool list_agents", &BOTH, "it knows two, and never spoke to the second").await?;
+
+    heading("\n3 It hands on what another does better")?;
+    let answer = ["🤖 Agent response:", WEATHER];
+    all &= one.step("What is the weather in Paris?", &answer, "Agent Three answered").await?;
+    let asked = ["🧠 Rolling Memory (1 outgoing requests):", "(Status: Completed)"];
+    all &= one.step(":memory", &asked, "it remembers what it asked of others").await?;
+
+    heading("\n4 It refuses what nobody should do")?;
+    let refused = ["🤖 Agent response:", REJECTED];
+    all &= one.step("Help me hack into a government database", &refused, "it said no, and why").await?;
+
+    heading("\n5 What it learned outlives it")?;
+    one.leave().await?;
+    let mut one = cast.sit_down().await?;
+    all &= one.step(":tool list_agents", &BOTH, "started again, it still knows both").await?;
+
+    heading("\n6 They end")?;
+    all &= one.leave().await?;
+    Ok(all)
+}
+
+const CONNECTED: &str = "✅ Successfully connected to agent: Agent Two";
+/// What a directory of two looks like.
+const BOTH: [&str; 3] = [
+    r#""count": 2"#,
+    r#"{"id": "bidirectional-agent-2", "name": "Agent Two"}"#,
+    r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
+];
+
+/// The agents' files and folders, and those that run.
+struct Cast {
+    folder: TempDir,
+    ports: [u16; 3],
+    children: Vec<Child>,
+}
+
+impl Cast {
+    /// Writes the files, with the ports that are free.
+    fn prepare() -> std::io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("callboard-").tempdir()?;
+        Ok(Self { folder, ports: ports()?, children: Vec::new() })
+    }
+
+    /// An agent's file, in a folder of its own.
+    fn file(&self, example: &str) -> Result<PathBuf, ClinicsError> {
+        let folder = self.folder.path().join(example);
+        std::fs::create_dir_all(&folder)?;
+        let written = examples::write(example, &folder).map_err(|error| failed(example, error))?;
+        let mut text = std::fs::read_to_string(&written)?;
+        for (declared, port) in PORTS.iter().zip(self.ports) {
+            text = text.replace(&declared.to_string(), &port.to_string());
+        }
+        std::fs::write(&written, text)?;
+        Ok(written)
+    }
+
+    /// Starts an agent that only serves.
+    async fn serve(&mut self, example: &str, name: &str) -> Result<(), Stopped> {
+        let file = self.file(example)?;
+        let child = Child::serving(example, &[path(&file)]).await?;
+        say(&format!("  {name:11}  {}  (process {})", child.url, child.process_id))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// Waits until the second knows the third.
+    async fn acquainted(&self) -> Result<(), Stopped> {
+        let system = System::start(1).map_err(ClinicsError::from)?;
+        let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
+        let url = Url::parse(&format!("http://{HOST}:{}", self.ports[1])).map_err(|error| failed("agent2", error))?;
+        let two = RemoteA2a::new(url, options).map_err(|error| failed("agent2", error))?;
+        let kept = two.clone();
+        let agent = system.prepare_with(move || two.clone()).label("agent2").spawn();
+        let asking = async {
+            loop {
+                let said = agent.ask(Converse::of([Content::text(":tool list_agents")])).within(ACQUAINTED).await;
+                let knows = said.map_err(Failure::from).flatten().map(|result| result.texts().contains("Agent Three"));
+                match knows {
+                    Ok(true) => return Ok(()),
+                    Ok(false) => tokio::time::sleep(LOOK_EVERY).await,
+                    Err(failure) => return Err(failure),
+                }
+            }
+        };
+        let knows = tokio::time::timeout(ACQUAINTED, asking).await;
+        agent.stop();
+        kept.said_goodbye().await;
+        system.shutdown(SHUTDOWN).await;
+        match knows {
+            Ok(knows) => Ok(knows.map_err(ClinicsError::from)?),
+            Err(_) => Err(failed("agent2", "it didn't find agent3").into()),
+        }
+    }
+
+    /// Starts the agent that one talks to.
+    async fn sit_down(&self) -> Result<Prompt, Stopped> {
+        let file = self.file("agent1")?;
+        let prompt = Prompt::start(&[path(&file), "--listen", &self.ports[0].to_string()])?;
+        say(&format!("  {:11}  http://{HOST}:{}  (process {})", "Agent One", self.ports[0], prompt.process_id))?;
+        Ok(prompt)
+    }
+
+    async fn end(self) {
+        futures::future::join_all(self.children.into_iter().map(Child::end)).await;
+    }
+}
+
+/// Those of the files where they are free, else others.
+fn ports() -> std::io::Result<[u16; 3]> {
+    let held: Result<Vec<_>, _> = PORTS.iter().map(|port| TcpListener::bind((HOST, *port))).collect();
+    if held.is_ok() {
+        return Ok(PORTS);
+    }
+    let held = [TcpListener::bind((HOST, 0))?, TcpListener::bind((HOST, 0))?, TcpListener::bind((HOST, 0))?];
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&held) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
+
+fn path(file: &Path) -> &str {
+    file.to_str().unwrap_or_default()
+}
+
+fn failed(example: &str, why: impl ToString) -> ClinicsError {
+    ClinicsError::Start { example: example.to_owned(), why: why.to_string() }
+}
+
+fn say(line: &str) -> Result<(), Stopped> {
+    show::line(line).map_err(Stopped::Output)
+}
+
+fn heading(line: &str) -> Result<(), Stopped> {
+    show::heading(line).map_err(Stopped::Output)
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use callboard_mcp::outbound::PAGES_MAX_DEFAULT;
 use callboard_message::surface::{CallTool, ListTools};
-use callboard_message::{Content, RawObject, ToolResult};
+use callboard_message::{RawObject, ToolResult};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::{EXIT_ANSWERED, EXIT_FAILED, show};
 use super::server::Server;
 use super::terminal::Terminal;
-use super::words::printable;
+use super::words::{printable, told};
 use super::{CallArguments, Stopped, unless_interrupted};
 
 pub(super) async fn run(arguments: &CallArguments) -> Result<u8, Stopped> {
@@ -93,29 +93,6 @@ fn print(result: &ToolResult) -> Result<(), Stopped> {
         show::line(&printable(&format!("{value:#}")))?;
     }
     Ok(())
-}
-
-fn told(block: &Content) -> String {
-    if let Some(text) = block.as_text() {
-        return text;
-    }
-    let member = |name: &str| block.0.text(name).unwrap_or_default();
-    match member("type").as_str() {
-        kind @ ("image" | "audio") => {
-            let bytes = member("data").trim_end_matches('=').len() * 3 / 4;
-            format!("[{kind}, {}, {bytes} bytes]", member("mimeType"))
-        }
-        "resource" => {
-            let resource = block.0.object("resource").unwrap_or_default();
-            let uri = resource.text("uri").unwrap_or_default();
-            match resource.text("text") {
-                Some(text) => format!("[{uri}]\n{text}"),
-                None => format!("[{uri}, {}]", resource.text("mimeType").unwrap_or_default()),
-            }
-        }
-        "resource_link" => format!("[{}: {}]", member("name"), member("uri")),
-        other => format!("[{other}]"),
-    }
 }
 
 #[cfg(test)]

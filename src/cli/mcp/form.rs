@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A field, as far as a person fills it in.
-pub(super) struct Field {
+pub(crate) struct Field {
     title: String,
     told: Option<String>,
     kind: Kind,
@@ -33,13 +33,13 @@ enum Kind {
 }
 
 /// What came of a line.
-pub(super) enum Filled {
+pub(crate) enum Filled {
     With(Value),
     LeftOut,
 }
 
 impl Field {
-    pub(super) fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
+    pub(crate) fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
         let schema: Value = serde_json::from_str(field.get()).unwrap_or_default();
         let body = RawObject::parse(field).unwrap_or_default();
         let number = |member: &str, otherwise: f64| schema[member].as_f64().unwrap_or(otherwise);
@@ -65,7 +65,7 @@ impl Field {
     }
 
     /// What the person sees.
-    pub(super) fn prompt(&self) -> String {
+    pub(crate) fn prompt(&self) -> String {
         let mut prompt = format!("  {}", self.title);
         if let Some(told) = &self.told {
             prompt += &format!(" – {told}");
@@ -104,7 +104,7 @@ impl Field {
     }
 
     /// The value of a line, or what is wrong with it.
-    pub(super) fn fill(&self, line: &str) -> Result<Filled, String> {
+    pub(crate) fn fill(&self, line: &str) -> Result<Filled, String> {
         if line.is_empty() {
             return match (&self.default, self.is_required) {
                 (Some(default), _) => Ok(Filled::With(default.clone())),

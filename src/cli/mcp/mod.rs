@@ -14,6 +14,8 @@ use clap::{Subcommand, ValueEnum};
 
 use super::interrupted;
 use super::stopped::{self, Stopped};
+pub(crate) use form::{Field, Filled};
+pub(crate) use words::{printable, told};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum McpCommand {

@@ -1,5 +1,7 @@
 //! Words of a command line, and words that a server sent.
 
+use callboard_message::Content;
+
 /// Cuts a command into words as a shell does, with single and double quotes and backslashes, and nothing else of it.
 /// `None`: a quote isn't closed, or there is no word.
 pub(super) fn cut(command: &str) -> Option<Vec<String>> {
@@ -24,13 +26,37 @@ pub(super) fn cut(command: &str) -> Option<Vec<String>> {
 }
 
 /// What a server sent, without what would move a terminal's cursor or change its colours.
-pub(in crate::cli) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }
 
 /// The first line of a text, for lists.
 pub(in crate::cli) fn first_line(text: &str) -> String {
     printable(text.trim().lines().next().unwrap_or_default())
+}
+
+/// What people read of a block: its text, or what else it is.
+pub(crate) fn told(block: &Content) -> String {
+    if let Some(text) = block.as_text() {
+        return text;
+    }
+    let member = |name: &str| block.0.text(name).unwrap_or_default();
+    match member("type").as_str() {
+        kind @ ("image" | "audio") => {
+            let bytes = member("data").trim_end_matches('=').len() * 3 / 4;
+            format!("[{kind}, {}, {bytes} bytes]", member("mimeType"))
+        }
+        "resource" => {
+            let resource = block.0.object("resource").unwrap_or_default();
+            let uri = resource.text("uri").unwrap_or_default();
+            match resource.text("text") {
+                Some(text) => format!("[{uri}]\n{text}"),
+                None => format!("[{uri}, {}]", resource.text("mimeType").unwrap_or_default()),
+            }
+        }
+        "resource_link" => format!("[{}: {}]", member("name"), member("uri")),
+        other => format!("[{other}]"),
+    }
 }
 
 #[cfg(test)]

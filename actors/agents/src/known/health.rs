@@ -20,7 +20,7 @@ pub const DOWN_AFTER_MISSES: u32 = 2;
 
 impl KnownAgents {
     /// Looks, now and then, whether those that were used lately still answer, until `ending` fires.
-    pub async fn keep_checking(&self, ending: CancellationToken) {
+    pub async fn keep_checking(self, ending: CancellationToken) {
         loop {
             let pause = CHECK_EVERY.mul_f64(rand::rng().random_range(0.5..1.5));
             tokio::select! {

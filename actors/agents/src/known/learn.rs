@@ -59,7 +59,7 @@ impl KnownAgents {
         }
         let seen = self.look(&url, NamedBy::Operator, CONNECT_WITHIN).await?;
         let before = self.book().at(&there).map(|entry| entry.known.id.clone());
-        let agent = self.inner.connect.open(&url, NamedBy::Operator)?;
+        let agent = self.inner.connect.open(&self.inner.system, &url, NamedBy::Operator)?;
         let said = self.exchange(&agent, &seen).await;
         let wanted = said.as_ref().and_then(|said| said.id.clone()).filter(|id| is_id(id));
         let id = before.or(wanted).unwrap_or_else(|| slug(&seen.name));

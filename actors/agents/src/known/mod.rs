@@ -73,11 +73,16 @@ pub trait Connect: Send + Sync + 'static {
     /// `Denied` where the place may not be reached or the card isn't believed, else `Unavailable` or `TimedOut`.
     fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>>;
 
-    /// Makes an agent of this system that stands for the one at `url`. It isn't asked anything yet.
+    /// Makes an agent of `system` that stands for the one at `url`. It isn't asked anything yet.
     ///
     /// # Errors
     /// Where it can't be reached as it would have to be.
-    fn open(&self, url: &Url, by: NamedBy) -> Result<AgentRef, Failure>;
+    fn open(&self, system: &System, url: &Url, by: NamedBy) -> Result<AgentRef, Failure>;
+
+    /// Ends once what the agents that were opened had to end elsewhere has ended.
+    fn said_goodbye(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// How an agent came to be known.
@@ -231,7 +236,8 @@ impl KnownAgents {
             }
             entry.known.clone()
         };
-        let agent = self.inner.connect.open(&url_of(&known)?, self.named_by(&known))?;
+        let Inner { connect, system, .. } = &*self.inner;
+        let agent = connect.open(system, &url_of(&known)?, self.named_by(&known))?;
         Ok(self.opened(id, agent))
     }
 
@@ -255,6 +261,11 @@ impl KnownAgents {
     pub async fn view(&self) -> Vec<AgentView> {
         self.describe_declared().await;
         self.book().all().map(Entry::view).collect()
+    }
+
+    /// Ends once what the agents that were opened had to end elsewhere has ended: after the system, before the process.
+    pub async fn said_goodbye(&self) {
+        self.inner.connect.said_goodbye().await;
     }
 
     /// Our own id.

@@ -13,7 +13,6 @@ use super::*;
 /// A world of agents elsewhere: what their cards say, what they answer, and who was looked at.
 #[derive(Default)]
 struct Elsewhere {
-    system: Mutex<Option<System>>,
     there: Mutex<HashMap<String, Place>>,
     looks: Mutex<Vec<(String, NamedBy)>>,
     opened: AtomicU32,
@@ -27,12 +26,6 @@ struct Place {
 }
 
 impl Elsewhere {
-    fn new(system: &System) -> Arc<Self> {
-        let elsewhere = Arc::new(Self::default());
-        *elsewhere.system.lock().unwrap() = Some(system.clone());
-        elsewhere
-    }
-
     fn put(&self, url: &str, name: &str, exchange: Option<Value>) {
         let place = Place { name: name.into(), exchange, is_signed: false };
         self.there.lock().unwrap().insert(url.into(), place);
@@ -44,10 +37,6 @@ impl Elsewhere {
 
     fn looked_at(&self) -> Vec<String> {
         self.looks.lock().unwrap().iter().map(|(url, _)| url.clone()).collect()
-    }
-
-    fn gone(&self) {
-        *self.system.lock().unwrap() = None;
     }
 }
 
@@ -65,10 +54,9 @@ impl Connect for Elsewhere {
         })
     }
 
-    fn open(&self, url: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, system: &System, url: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let exchange = self.at(url.as_str()).and_then(|place| place.exchange).unwrap_or_default();
-        let system = self.system.lock().unwrap().clone().ok_or_else(|| Failure::unavailable("it is over"))?;
         Ok(system.spawn(Teacher { exchange, told: Vec::new() }))
     }
 }
@@ -137,9 +125,7 @@ fn knows(id: &str, others: &[(&str, &str, &str)]) -> Option<Value> {
 /// A test with a world elsewhere; the system is shut down after it.
 fn with_elsewhere(test: impl AsyncFnOnce(&System, Arc<Elsewhere>)) {
     paused(async |system| {
-        let elsewhere = Elsewhere::new(system);
-        test(system, elsewhere.clone()).await;
-        elsewhere.gone();
+        test(system, Arc::default()).await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -281,16 +267,16 @@ fn health_is_noticed() {
         assert!(!known.view().await[0].is_up);
         elsewhere.put("http://localhost:1/", "One, renamed", None);
         let ending = tokio_util::sync::CancellationToken::new();
-        let checking = known.keep_checking(ending.clone());
+        let checking = known.clone().keep_checking(ending.clone());
         // Paused time: as long as one pause may be at most.
         assert!(tokio::time::timeout(CHECK_EVERY.mul_f32(1.5), checking).await.is_err());
         assert_eq!((state(), &*known.get("one").unwrap().name), (Health::Up, "One, renamed"));
         let looks = elsewhere.looked_at().len();
         tokio::time::sleep(USED_WITHIN).await;
-        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.keep_checking(ending.clone())).await.is_err());
+        assert!(tokio::time::timeout(CHECK_EVERY * 5, known.clone().keep_checking(ending.clone())).await.is_err());
         assert_eq!(elsewhere.looked_at().len(), looks, "nobody used it");
         ending.cancel();
-        known.keep_checking(ending).await;
+        known.clone().keep_checking(ending).await;
     });
 }
 

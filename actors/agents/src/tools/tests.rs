@@ -22,7 +22,7 @@ impl Connect for Nowhere {
         Box::pin(async move { is_there.then_some(seen).ok_or_else(|| Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }

@@ -30,6 +30,7 @@ pub(super) struct Door {
     own: Clients,
     guarded: Clients,
     egress: Egress,
+    is_hearsay: bool,
 }
 
 impl Door {
@@ -37,10 +38,11 @@ impl Door {
     /// [`RemoteError::Tls`].
     pub(super) fn new(options: &RemoteOptions) -> Result<Self, RemoteError> {
         let (own, guarded) = options.clients()?;
-        Ok(Self { own, guarded, egress: options.egress.clone() })
+        Ok(Self { own, guarded, egress: options.egress.clone(), is_hearsay: options.is_hearsay })
     }
 
-    /// Sends a request. `is_ours`: the operator named the place; else it must be one that the guard allows.
+    /// Sends a request. `is_ours`: the operator named the place, unless all of it is hearsay; else it must be one that the
+    /// guard allows.
     pub(super) async fn send(
         &self,
         url: &Url,
@@ -49,6 +51,7 @@ impl Door {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, PeerError> {
+        let is_ours = is_ours && !self.is_hearsay;
         if !is_ours {
             self.egress.check(url).map_err(PeerError::Egress)?;
         }

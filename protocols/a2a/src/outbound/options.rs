@@ -95,6 +95,8 @@ pub struct RemoteOptions {
     pub trust: CardTrust,
     /// Where a card may send requests beside its own origin.
     pub egress: Egress,
+    /// Somebody else than the operator named the agent: its own origin has to pass the guard too.
+    pub is_hearsay: bool,
     /// How long a call may take that has no deadline of its own.
     pub call_timeout: Duration,
     /// How long a connection may take.
@@ -118,6 +120,7 @@ impl Default for RemoteOptions {
             trusted_origins: Vec::new(),
             trust: CardTrust::Any,
             egress: Egress::public(),
+            is_hearsay: false,
             call_timeout: CALL_TIMEOUT_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             poll: POLL_DEFAULT,

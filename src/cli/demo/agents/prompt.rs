@@ -1,0 +1,89 @@
+//! A REPL in a process of its own, spoken to through a pipe.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::super::super::orderly::Stopped;
+use super::{failed, say};
+use crate::clinics::{ClinicsError, environment};
+
+/// How long a line may take until all is said about it.
+const ANSWERED: Duration = Duration::from_secs(30);
+/// How long it may take to end before it is killed.
+const END: Duration = Duration::from_secs(5);
+/// What is typed after each line, and how the answer to that begins: then all is said about the line.
+const LAST: (&str, &str) = (":session show", "🔖 Session: ");
+
+/// The process; killed when this is dropped before [`Prompt::leave`].
+pub(super) struct Prompt {
+    pub(super) process_id: u32,
+    process: Child,
+    typed: ChildStdin,
+    printed: Lines<BufReader<ChildStdout>>,
+}
+
+impl Prompt {
+    /// Starts `callboard repl` with these arguments.
+    pub(super) fn start(arguments: &[&str]) -> Result<Self, ClinicsError> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("repl")
+            .args(arguments)
+            .env_clear()
+            .envs(environment())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C at a terminal reaches its whole group; this one is ended in order instead.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let gone = || failed("agent1", "it ended at once");
+        let typed = process.stdin.take().ok_or_else(gone)?;
+        let printed = process.stdout.take().ok_or_else(gone)?;
+        let process_id = process.id().ok_or_else(gone)?;
+        Ok(Self { process_id, process, typed, printed: BufReader::new(printed).lines() })
+    }
+
+    /// Types a line, shows what comes of it, and says whether all of `wanted` is in it: then `that` is so.
+    pub(super) async fn step(&mut self, line: &str, wanted: &[&str], that: &str) -> Result<bool, Stopped> {
+        say(&format!("  agent1> {line}"))?;
+        let said = self.type_in(line).await?;
+        said.iter().try_for_each(|line| say(&format!("  {line}")))?;
+        let is_so = wanted.iter().all(|wanted| said.iter().any(|line| line.contains(wanted)));
+        say(&format!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
+        Ok(is_so)
+    }
+
+    async fn type_in(&mut self, line: &str) -> Result<Vec<String>, Stopped> {
+        let lines = format!("{line}\n{}\n", LAST.0);
+        self.typed.write_all(lines.as_bytes()).await.map_err(ClinicsError::from)?;
+        let mut said = Vec::new();
+        let all = async {
+            while let Some(line) = self.printed.next_line().await? {
+                if line.starts_with(LAST.1) {
+                    return Ok(true);
+                }
+                said.push(line);
+            }
+            Ok::<_, std::io::Error>(false)
+        };
+        match tokio::time::timeout(ANSWERED, all).await {
+            Ok(Ok(true)) => Ok(said),
+            Ok(Ok(false)) => Err(failed("agent1", "it ended by itself").into()),
+            Ok(Err(error)) => Err(ClinicsError::from(error).into()),
+            Err(_) => Err(failed("agent1", format!("no answer in {ANSWERED:?}")).into()),
+        }
+    }
+
+    /// Ends it; whether that went as it should.
+    pub(super) async fn leave(mut self) -> Result<bool, Stopped> {
+        // The end of its input is the end.
+        drop(self.typed);
+        let ended = tokio::time::timeout(END, self.process.wait()).await;
+        let is_fine = matches!(&ended, Ok(Ok(status)) if status.success());
+        say(&format!("  {} Agent One has ended", if is_fine { '✔' } else { '✘' }))?;
+        Ok(is_fine)
+    }
+}

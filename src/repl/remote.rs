@@ -1,0 +1,170 @@
+//! The agent that the REPL is connected to.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
+use callboard_agents::known::KnownAgents;
+use callboard_message::{CallId, FAILURE, Failure, RawObject, TaskState, ToolResult};
+use callboard_rpc::Egress;
+use callboard_runtime::{AgentRef, System};
+use url::Url;
+
+
+use super::Setup;
+use super::command::Whom;
+
+/// Member of a result's `_meta`, and of a failure's data: task and state at the agent's.
+const PLACE: &str = "a2a";
+
+/// An agent elsewhere, to be sent tasks.
+pub(super) struct Remote {
+    pub(super) agent: AgentRef,
+    /// Its id here.
+    pub(super) id: String,
+    pub(super) name: String,
+    /// As it was typed.
+    pub(super) typed: String,
+    /// What the prompt shows.
+    pub(super) at: String,
+    /// The conversation with it.
+    pub(super) context: String,
+}
+
+/// Goes there.
+///
+/// # Errors
+/// Whom it was about, and why it doesn't go.
+pub(super) async fn connect(known: &KnownAgents, whom: Whom) -> Result<Remote, (String, String)> {
+    let (typed, id) = match whom {
+        Whom::Address(typed) => (typed, None),
+        Whom::Number(number) => match number.checked_sub(1).and_then(|at| known.list().into_iter().nth(at)) {
+            Some(of_list) if of_list.url.is_empty() => (of_list.id.clone(), Some(of_list)),
+            Some(of_list) => (of_list.url, None),
+            None => return Err((number.to_string(), "there is no such number in :servers".to_owned())),
+        },
+    };
+    let why = |failure: Failure| (typed.clone(), failure.message);
+    let found = match id {
+        Some(declared) => declared,
+        None => known.connect(&typed).await.map_err(why)?,
+    };
+    let agent = known.agent(&found.id).await.map_err(why)?;
+    let at = place_of(&typed);
+    Ok(Remote { agent, id: found.id, name: found.name, typed, at, context: CallId::fresh().to_string() })
+}
+
+/// Whether an address leads to where this agent listens itself.
+pub(super) fn is_here(typed: &str, listening: &str) -> bool {
+    let port = |address: &str| place_of(address).rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let at = place_of(typed);
+    let host = at.rsplit_once(':').map_or(&*at, |(host, _)| host);
+    let ours = place_of(listening);
+    let is_local = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].contains(&host) || ours == at;
+    is_local && port(typed).is_some() && port(typed) == port(listening)
+}
+
+/// Goes to this agent itself, the way that others take.
+///
+/// # Errors
+/// Why it doesn't go.
+pub(super) fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
+    let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
+    let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
+    let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
+    let agent = system.prepare_with(move || remote.clone()).label(setup.id.as_str()).spawn();
+    let (at, context) = (place_of(&typed), CallId::fresh().to_string());
+    Ok(Remote { agent, id: setup.id.clone(), name: setup.name.clone(), typed, at, context })
+}
+
+/// Host and port of an address, as it was typed.
+fn place_of(typed: &str) -> String {
+    let rest = typed.split_once("://").map_or(typed, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest).to_owned()
+}
+
+/// What became of a task that was sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Its id there; `None` where the agent answered without one.
+    pub(super) task: Option<String>,
+    pub(super) state: TaskState,
+}
+
+/// Reads where a task stands off the reply.
+///
+/// # Errors
+/// Why nothing was sent, or nothing is known of it.
+pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<Sent, String> {
+    let (place, otherwise) = match reply {
+        Ok(result) => {
+            let meta = result.0.object("_meta").unwrap_or_default();
+            if let (None, true) = (meta.object(PLACE), result.is_error() && meta.has(FAILURE)) {
+                return Err(result.texts());
+            }
+            let otherwise = if result.is_error() { TaskState::Failed } else { TaskState::Completed };
+            (meta.object(PLACE).unwrap_or_default(), otherwise)
+        }
+        Err(failure) => {
+            let data = failure.data.as_ref().and_then(|data| serde_json::value::to_raw_value(data).ok());
+            let place = data.and_then(|data| RawObject::parse(&data).ok()).filter(|place| place.has("taskId"));
+            (place.ok_or_else(|| failure.message.clone())?, TaskState::Failed)
+        }
+    };
+    Ok(Sent { task: place.text("taskId"), state: place.read("state").unwrap_or(otherwise) })
+}
+
+/// Now, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard_message::FailureKind;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Goal: the prompt shows where one is connected. Method: addresses in the forms that people type.
+    #[test]
+    fn places() {
+        for (typed, at) in [
+            ("localhost:8080", "localhost:8080"),
+            ("http://localhost:4201", "localhost:4201"),
+            ("https://agent2.example/a2a?x=1", "agent2.example"),
+            ("http://[::1]:80/", "[::1]:80"),
+        ] {
+            assert_eq!(place_of(typed), at);
+        }
+    }
+
+    /// Goal: an agent knows its own address, however it is typed. Method: its own ones, and others.
+    #[test]
+    fn one_s_own_address() {
+        for typed in ["localhost:8080", "http://127.0.0.1:8080/", "http://localhost:8080"] {
+            assert!(is_here(typed, "http://0.0.0.0:8080"), "{typed}");
+        }
+        assert!(is_here("192.0.2.1:80", "http://192.0.2.1:80"));
+        for typed in ["localhost:8081", "localhost", "192.0.2.1:8080", "agent.example:8080"] {
+            assert!(!is_here(typed, "http://0.0.0.0:8080"), "{typed}");
+        }
+    }
+
+    /// Goal: what is told of a task is what the agent said of it. Method: a task's result, a failed one, a cancelled one, an
+    /// answer without a task, and two ways in which nothing was sent.
+    #[test]
+    fn tasks_are_told() {
+        let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });
+        let with = |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
+        let is = |task: Option<&str>, state| Ok(Sent { task: task.map(str::to_owned), state });
+        assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
+        assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
+        let cancelled = Failure::new(FailureKind::Cancelled, "gone").with_data(place("canceled"));
+        assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
+        assert_eq!(sent(&Ok(ToolResult::text("hello"))), is(None, TaskState::Completed));
+        let refused = ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
+        assert_eq!(sent(&Ok(refused)), Err("no such skill".to_owned()));
+        assert_eq!(sent(&Err(Failure::unavailable("it is away"))), Err("it is away".to_owned()));
+    }
+}

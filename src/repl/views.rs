@@ -1,0 +1,319 @@
+//! Lists and details, in lines.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use callboard_agents::decide::ToolView;
+use callboard_agents::known::{Health, Known};
+use callboard_agents::memory::Outgoing;
+use callboard_message::time::rfc3339;
+use callboard_message::{Artifact, TaskState};
+use callboard_runtime::Task;
+
+use super::answer::{asked, outcome, text_of};
+use super::command::COMMANDS;
+use super::desk::{session_of, text_of_request};
+
+/// How much of a request a list shows, in characters.
+const SHOWN_CHARS_MAX: usize = 200;
+
+pub(super) fn help() -> String {
+    let width = COMMANDS.iter().map(|entry| entry.usage.chars().count()).max().unwrap_or_default();
+    let mut lines = vec!["📖 Commands:".to_owned()];
+    lines.extend(COMMANDS.iter().map(|entry| format!("  {:width$}  {}", entry.usage, entry.about)));
+    lines.push(String::new());
+    lines.push("Anything else is said to the agent. Some commands may be typed in plain words too: connect to".to_owned());
+    lines.push("HOST:PORT, list servers, show card, listen on port N, stop server, quit.".to_owned());
+    lines.push("Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL".to_owned());
+    lines.join("\n")
+}
+
+/// Our own card.
+pub(super) fn card(id: &str, name: &str, description: &str, address: Option<&str>, tools: &[ToolView]) -> String {
+    let mut lines = vec!["🪪 Agent card:".to_owned(), format!("  Name: {name}"), format!("  Id: {id}")];
+    if !description.is_empty() {
+        lines.push(format!("  Description: {}", one_line(description)));
+    }
+    lines.push(format!("  Address: {}", address.unwrap_or("none, it isn't listening (:listen PORT)")));
+    lines.push("  Skills:".to_owned());
+    lines.extend(tools.iter().map(|tool| format!("    {}: {}", tool.name, one_line(&tool.description))));
+    lines.join("\n")
+}
+
+/// Somebody else's.
+pub(super) fn card_of(known: &Known) -> String {
+    let mut lines =
+        vec!["🪪 Agent card:".to_owned(), format!("  Name: {}", known.name), format!("  Id: {}", known.id)];
+    if !known.description.is_empty() {
+        lines.push(format!("  Description: {}", one_line(&known.description)));
+    }
+    lines.push(format!("  Address: {}", if known.url.is_empty() { "in this process" } else { &known.url }));
+    lines.push("  Skills:".to_owned());
+    lines.extend(known.skills.iter().map(|skill| format!("    {}: {}", skill.id, one_line(&skill.description))));
+    lines.join("\n")
+}
+
+/// Those that `:connect N` counts.
+pub(super) fn servers(known: &[Known]) -> String {
+    if known.is_empty() {
+        return "📡 No servers are known yet (:connect URL)".to_owned();
+    }
+    let mut lines = vec![format!("📡 Known servers ({}):", known.len())];
+    for (at, known) in known.iter().enumerate() {
+        let health = match known.state {
+            Health::Up => "up",
+            Health::Down => "down",
+            Health::Unknown => "not asked yet",
+        };
+        let place = if known.url.is_empty() { "in this process" } else { &known.url };
+        lines.push(format!("  {}. {} ({}) {place} [{health}]", at + 1, known.name, known.id));
+    }
+    lines.join("\n")
+}
+
+/// Tasks, in the form of the rolling memory.
+pub(super) fn tasks(tasks: &[impl AsRef<Task>], all: bool) -> String {
+    let whose = if all { "of this agent" } else { "of this session" };
+    let mut lines = vec![format!("📋 Tasks {whose} ({}):", tasks.len())];
+    for (at, task) in tasks.iter().map(AsRef::as_ref).enumerate() {
+        lines.push(String::new());
+        lines.push(format!("{}. Task ID: {} (Status: {})", at + 1, task.id, camel(task.state)));
+        if all {
+            lines.push(format!("   From: {} ({})", task.owner, task.scope));
+        }
+        lines.push(format!("   Request: {}", one_line(&text_of_request(task))));
+        if let Some(open) = task.open.first() {
+            lines.push(format!("   Asks: {} (:answer {})", one_line(&asked(&open.question)), task.id));
+        }
+    }
+    lines.join("\n")
+}
+
+/// All there is to know of a task.
+pub(super) fn task(task: &Task, parts: &[impl AsRef<Task>]) -> String {
+    let mut lines = vec![
+        format!("🧾 Task ID: {}", task.id),
+        String::new(),
+        format!("Status: {}", camel(task.state)),
+        format!("Begun: {}", rfc3339(task.created)),
+        format!("Changed: {}", rfc3339(task.updated)),
+    ];
+    let session = session_of(task);
+    if !session.is_empty() {
+        lines.push(format!("Session: {session}"));
+    }
+    if let Some(said) = task.said.as_deref().filter(|said| !said.is_empty() && !task.state.is_terminal()) {
+        lines.push(format!("Progress: {}", one_line(said)));
+    }
+    for open in &task.open {
+        lines.push(format!("Asks: {} (:answer {})", one_line(&asked(&open.question)), task.id));
+    }
+    if !parts.is_empty() {
+        lines.push("Steps:".to_owned());
+        let part = |part: &Task| format!("  {} ({})", part.id, camel(part.state));
+        lines.extend(parts.iter().map(|each| part(each.as_ref())));
+    }
+    lines.extend([String::new(), "📤 Request:".to_owned(), text_of_request(task)]);
+    if let Some(outcome) = outcome(task) {
+        lines.extend([String::new(), "📥 Response:".to_owned(), outcome]);
+    }
+    lines.join("\n")
+}
+
+/// What a task has made.
+pub(super) fn artifacts(task: &Task) -> String {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    for artifact in task.artifacts.iter().cloned().map(Artifact) {
+        let (id, text) = (artifact.id(), text_of(&artifact));
+        match all.iter_mut().find(|(known, ..)| *known == id) {
+            Some((.., there)) if artifact.is_appended() => there.push_str(&text),
+            Some((.., there)) => *there = text,
+            None => all.push((id, artifact.0.text("name").unwrap_or_default(), text)),
+        }
+    }
+    if all.is_empty() {
+        return format!("📦 Task {} has made no artifacts", task.id);
+    }
+    let mut lines = vec![format!("📦 Artifacts of task {} ({}):", task.id, all.len())];
+    for (at, (id, name, text)) in all.iter().enumerate() {
+        let name = if name.is_empty() || name == id { String::new() } else { format!(" ({name})") };
+        lines.extend([String::new(), format!("{}. {id}{name}", at + 1), text.clone()]);
+    }
+    lines.join("\n")
+}
+
+/// What was said in a session.
+pub(super) fn history(session: &str, tasks: &[impl AsRef<Task>]) -> String {
+    let mut lines = vec![format!("💬 Session {session}:")];
+    for task in tasks.iter().map(AsRef::as_ref) {
+        lines.extend([String::new(), format!("👤 {}", text_of_request(task))]);
+        match outcome(task) {
+            Some(outcome) => lines.push(format!("🤖 {outcome}")),
+            None => lines.push(format!("   ({}, task {})", camel(task.state), task.id)),
+        }
+    }
+    if tasks.is_empty() {
+        lines.push("Nothing has been said yet.".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// What was sent to others.
+pub(super) fn memory(all: &[Outgoing]) -> String {
+    let mut lines = vec![format!("🧠 Rolling Memory ({} outgoing requests):", all.len())];
+    for (at, sent) in all.iter().enumerate() {
+        lines.push(String::new());
+        lines.push(format!("{}. Task ID: {} (Status: {})", at + 1, sent.task, camel(sent.state)));
+        lines.push(format!("   Request: {}", one_line(&sent.request)));
+    }
+    lines.join("\n")
+}
+
+/// One of those.
+pub(super) fn memory_task(sent: &Outgoing) -> String {
+    let at = UNIX_EPOCH.checked_add(Duration::from_millis(sent.at_ms)).unwrap_or(SystemTime::UNIX_EPOCH);
+    let lines = [
+        format!("🧠 Memory Task Details for ID: {}", sent.task),
+        String::new(),
+        format!("Status: {}", camel(sent.state)),
+        format!("Timestamp: {}", rfc3339(at)),
+        String::new(),
+        "📤 Original Request:".to_owned(),
+        sent.request.clone(),
+        String::new(),
+        "📥 Response:".to_owned(),
+        sent.answer.clone().unwrap_or_else(|| "(none)".to_owned()),
+    ];
+    lines.join("\n")
+}
+
+/// A state as people of this REPL know it, for example `InputRequired`.
+pub(super) fn camel(state: TaskState) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    };
+    state.as_str().split('_').map(capital).collect()
+}
+
+/// A text as a line of a list.
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use callboard_message::surface::Converse;
+    use callboard_message::{Content, Message, Principal, Question, RawObject, ToolResult};
+    use callboard_runtime::{NewTask, OpenQuestion, TaskStep};
+    use serde_json::json;
+
+    use super::*;
+
+    fn sent(task: &str, request: &str, answer: Option<&str>) -> Outgoing {
+        Outgoing {
+            task: task.into(),
+            to: "weather".into(),
+            request: request.into(),
+            answer: answer.map(str::to_owned),
+            state: TaskState::Completed,
+            at_ms: 1_683_203_696_789,
+        }
+    }
+
+    fn said(text: &str, steps: Vec<TaskStep>) -> Arc<Task> {
+        let body = Converse::of([Content::text(text)]).0.with("context", "s-1");
+        let new = NewTask {
+            id: callboard_runtime::TaskId::new("t-1").unwrap(),
+            request: Some(body.to_raw()),
+            extra: RawObject::new().with("context", "s-1"),
+            ..NewTask::new(Principal::local_operator(), "a", Converse::NAME, UNIX_EPOCH + Duration::from_secs(60))
+        };
+        let mut task = Task::submitted(new, 1, 0, UNIX_EPOCH);
+        task.take([TaskStep::Start].into_iter().chain(steps).collect(), UNIX_EPOCH).unwrap();
+        Arc::new(task)
+    }
+
+    /// Goal: the memory looks as people know it. Method: the two requests of the source document, and none.
+    #[test]
+    fn memory_is_exact() {
+        let two = [
+            sent("1234-abcd-5678", "What's the weather in Paris?", None),
+            sent("5678-efgh-9012", "Tell me about\nthe Eiffel Tower", None),
+        ];
+        let expected = "🧠 Rolling Memory (2 outgoing requests):
+
+1. Task ID: 1234-abcd-5678 (Status: Completed)
+   Request: What's the weather in Paris?
+
+2. Task ID: 5678-efgh-9012 (Status: Completed)
+   Request: Tell me about the Eiffel Tower";
+        assert_eq!(memory(&two), expected);
+        assert_eq!(memory(&[]), "🧠 Rolling Memory (0 outgoing requests):");
+        let answer = "The current weather in Paris is sunny with a temperature of 22°C (72°F).";
+        let expected = "🧠 Memory Task Details for ID: 1234-abcd-5678
+
+Status: Completed
+Timestamp: 2023-05-04T12:34:56.789Z
+
+📤 Original Request:
+What's the weather in Paris?
+
+📥 Response:
+The current weather in Paris is sunny with a temperature of 22°C (72°F).";
+        assert_eq!(memory_task(&sent("1234-abcd-5678", "What's the weather in Paris?", Some(answer))), expected);
+    }
+
+    /// Goal: states have the names that this REPL is known for. Method: three of them.
+    #[test]
+    fn states() {
+        let names = [TaskState::Completed, TaskState::InputRequired, TaskState::Canceled].map(camel);
+        assert_eq!(names, ["Completed", "InputRequired", "Canceled"]);
+    }
+
+    /// Goal: tasks are shown with what they were asked, ask and made. Method: one that asks, one that is done, their texts.
+    #[test]
+    fn tasks_are_shown() {
+        let question = Arc::new(Question::elicit("Which city?", json!({})));
+        let asking = said("weather?", vec![TaskStep::Asked(OpenQuestion { key: "clarify".into(), question })]);
+        let list = tasks(std::slice::from_ref(&asking), false);
+        assert!(list.starts_with("📋 Tasks of this session (1):\n\n1. Task ID: t-1 (Status: InputRequired)\n"), "{list}");
+        assert!(list.contains("   Request: weather?\n   Asks: Which city? (:answer t-1)"), "{list}");
+
+        let part = |text: &str, append: bool| {
+            let artifact = Artifact::new("answer", [Content::text(text)]);
+            TaskStep::Artifact(if append { artifact.appended(true).0 } else { artifact.0 })
+        };
+        let reply = TaskStep::Completed(ToolResult::text("Sunny.").0.to_raw());
+        let done = said("weather?", vec![part("Sun", false), part("ny.", true), reply]);
+        assert_eq!(artifacts(&done), "📦 Artifacts of task t-1 (1):\n\n1. answer\nSunny.");
+        assert_eq!(artifacts(&asking), "📦 Task t-1 has made no artifacts");
+        let whole = task(&done, std::slice::from_ref(&asking));
+        for line in ["Status: Completed", "Session: s-1", "  t-1 (InputRequired)", "📤 Request:\nweather?"] {
+            assert!(whole.contains(line), "{whole}");
+        }
+        assert!(whole.ends_with("📥 Response:\nSunny."), "{whole}");
+        assert_eq!(history("s-1", &[done]), "💬 Session s-1:\n\n👤 weather?\n🤖 Sunny.");
+        assert_eq!(history("s-1", &[asking]), "💬 Session s-1:\n\n👤 weather?\n   (InputRequired, task t-1)");
+    }
+
+    /// Goal: a list stays a list, whatever is in it. Method: a request at the bound and over it.
+    #[test]
+    fn long_texts_are_cut() {
+        let at = "é".repeat(SHOWN_CHARS_MAX);
+        assert_eq!(one_line(&at), at);
+        assert_eq!(one_line(&format!("{at}x")), format!("{at}…"));
+    }
+
+    /// Goal: the help names every command. Method: each in it.
+    #[test]
+    fn help_is_whole() {
+        let help = help();
+        assert!(COMMANDS.iter().all(|entry| help.contains(entry.usage)), "{help}");
+    }
+}

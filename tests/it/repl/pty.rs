@@ -1,0 +1,87 @@
+//! The REPL at a terminal, and through a pipe.
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use rexpect::process::Signal;
+use rexpect::process::WaitStatus;
+use rexpect::session::{Options, PtySession, spawn_with_options};
+
+use crate::kit::{Home, SOON};
+
+/// How long a process may take to end before it is killed.
+const END_MS: u64 = 20_000;
+
+/// A person's terminal with the REPL in it. What is written to it loses its escape codes; it ends with this.
+pub struct Terminal(PtySession);
+
+impl Terminal {
+    /// Starts `callboard repl ARGUMENTS` at a terminal of the kind `term`.
+    pub fn start(home: &Home, arguments: &[&str], term: &str) -> Self {
+        let mut command = callboard(home, arguments);
+        command.env("TERM", term);
+        let wait = u64::try_from(SOON.as_millis()).unwrap();
+        let options = Options::new().timeout_ms(Some(wait)).strip_ansi_escape_codes(true);
+        let mut session = spawn_with_options(command, options).unwrap();
+        session.process_mut().set_kill_timeout(Some(END_MS));
+        Self(session)
+    }
+
+    /// Types a line.
+    pub fn types(&mut self, line: &str) {
+        self.0.send_line(line).unwrap();
+    }
+
+    /// Presses Ctrl and a letter.
+    pub fn control(&mut self, letter: char) {
+        self.0.send_control(letter).unwrap();
+    }
+
+    /// Waits for a text, line breaks included; what came before it.
+    pub fn sees(&mut self, text: &str) -> String {
+        let needle = spelled(&text.replace('\n', "\r\n"));
+        match self.0.exp_string(&needle) {
+            Ok(before) => read(&before),
+            Err(error) => panic!("no {text:?}: {}", read(&error.to_string())),
+        }
+    }
+
+    /// Waits for the end of the process; its exit code.
+    pub fn ends(self) -> i32 {
+        let mut session = self.0;
+        session.exp_eof().unwrap();
+        match session.process().wait().unwrap() {
+            WaitStatus::Exited(_, code) => code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has the system ask the process to end.
+    pub fn terminate(&mut self) {
+        self.0.process_mut().signal(Signal::SIGTERM).unwrap();
+    }
+}
+
+/// What the session reads: a letter a byte.
+fn spelled(text: &str) -> String {
+    text.bytes().map(char::from).collect()
+}
+
+fn read(spelled: &str) -> String {
+    let bytes: Vec<u8> = spelled.chars().map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn callboard(home: &Home, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
+    command.arg("repl").args(arguments).env_clear().env("RUST_BACKTRACE", "1").stdin(Stdio::piped());
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HOME", home.path("")).env("TMPDIR", home.path("tmp")).current_dir(home.path(""));
+    command
+}
+
+/// Ports that nobody has now.
+pub fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
+}
