@@ -42,6 +42,8 @@ impl<'a> Pieces<'a> {
 
     /// The text has come so far.
     pub fn written(&self, text: &str) {
+        // White space around an answer is none of it: what is given must be its beginning.
+        let text = text.trim();
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         if text.len() < given.bytes {
             // Another try begins anew: an artifact that isn't appended stands in the place of what was there.

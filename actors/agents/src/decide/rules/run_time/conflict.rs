@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use rust_stemmers::{Algorithm, Stemmer};
-
 use crate::decide::StepReport;
+use crate::decide::rules::words::stems;
 use crate::text::{fold, is_one_of, plain};
 
 /// Sentences of one result that are compared.
@@ -128,7 +127,6 @@ impl<'a> Claim<'a> {
             days: BTreeSet::new(),
             is_denied: false,
         };
-        let (english, portuguese) = (Stemmer::create(Algorithm::English), Stemmer::create(Algorithm::Portuguese));
         let folded = fold(sentence).replace('\'', "");
         let mut tokens = tokens(&folded).peekable();
         while let Some(token) = tokens.next() {
@@ -144,8 +142,8 @@ impl<'a> Claim<'a> {
             } else if is_one_of(token, DAYS) {
                 claim.days.insert(token.to_owned());
             } else if token.len() > 1 && !is_one_of(token, EMPTY) {
-                // Both stemmers: whichever language it is, the same word gives the same stem.
-                claim.about.insert(portuguese.stem(&english.stem(token)).into_owned());
+                // One stemmer after the other: whichever language it is, the same word gives the same stem.
+                claim.about.insert(stems(&stems(token).0).1);
             }
         }
         claim
