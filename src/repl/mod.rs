@@ -130,7 +130,17 @@ async fn open(node: Node, setup: Setup<'_>) -> Result<Shell<'_>, (Node, NodeErro
             let session = CallId::fresh().to_string();
             let (remote, listening) = (None, None);
             Ok(Shell {
-                node, setup, orchestrated, desk, screen, input, signals, completion, session, remote, listening,
+                node,
+                setup,
+                orchestrated,
+                desk,
+                screen,
+                input,
+                signals,
+                completion,
+                session,
+                remote,
+                listening,
             })
         }
         (Err(error), _) => Err((node, error.into())),

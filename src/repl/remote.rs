@@ -9,7 +9,6 @@ use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-
 use super::Setup;
 use super::command::Whom;
 
@@ -156,14 +155,16 @@ mod tests {
     #[test]
     fn tasks_are_told() {
         let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });
-        let with = |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
+        let with =
+            |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
         let is = |task: Option<&str>, state| Ok(Sent { task: task.map(str::to_owned), state });
         assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
         assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
         let cancelled = Failure::new(FailureKind::Cancelled, "gone").with_data(place("canceled"));
         assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
         assert_eq!(sent(&Ok(ToolResult::text("hello"))), is(None, TaskState::Completed));
-        let refused = ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
+        let refused =
+            ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
         assert_eq!(sent(&Ok(refused)), Err("no such skill".to_owned()));
         assert_eq!(sent(&Err(Failure::unavailable("it is away"))), Err("it is away".to_owned()));
     }

@@ -9,8 +9,7 @@ use pty::{Terminal, free_ports};
 mod pipe;
 mod pty;
 
-const NOBODY: &str =
-    "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
+const NOBODY: &str = "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
 const BOTH: &str = r#"📋 Tool Result:
 {
   "count": 2,
@@ -94,9 +93,7 @@ fn first_steps_at_a_terminal() {
         terminal.types(":tool list_agents");
         terminal.sees(NOBODY);
         terminal.types(&format!(":listen {port}"));
-        terminal.sees(&format!(
-            "🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"
-        ));
+        terminal.sees(&format!("🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"));
         terminal.types(&format!(":connect localhost:{port}"));
         terminal.sees(&format!(
             "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
@@ -149,9 +146,8 @@ async fn directories_are_shared() {
         terminal.types(":tool list_agents");
         terminal.sees(NOBODY);
         terminal.types(&format!(":connect {second}"));
-        terminal.sees(&format!(
-            "🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"
-        ));
+        terminal
+            .sees(&format!("🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"));
         terminal.sees(&format!("agent1@localhost:{}> ", ports[1]));
         terminal.types(":tool list_agents");
         terminal.sees(BOTH);
