@@ -1,3 +1,347 @@
-//! What deciding costs beside the deciders themselves.
+//! What the general orchestrator costs beside its deciders, tools and steps; and a thousand plans of five steps at once.
+//!
+//! `cargo bench --bench decisions -- [--plans N] [--check]`
 
-fn main() {}
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use callboard::agents::decide::intake::{From, IntakeOptions, Request, route};
+use callboard::agents::decide::rules::RulesDecider;
+use callboard::agents::decide::{
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route, RunId,
+    Split, StepDefinition, StepMetadata, StepPlan, Synthesis, Synthesize, ToolChoice, World,
+};
+use callboard::agents::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
+use callboard::agents::memory::Memory;
+use callboard::agents::orchestrator::task::{
+    CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
+};
+use callboard::agents::tools::{ToolDeps, Toolbox};
+use callboard::message::surface::Converse;
+use callboard::message::{Content, DataClass, RawObject};
+use callboard::store::{SqlStore, StoreOptions};
+use callboard::{
+    Agent, AgentRef, ConcurrentHandler, Cx, Failure, Handlers, MemoryTasks, Message, RunnerOptions, Store, SyncHandler,
+    System, TaskRunner,
+};
+use futures::future::{BoxFuture, join_all};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+#[expect(dead_code, reason = "others measure CPU time too")]
+mod usage;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+const ID: &str = "orchestrator";
+/// Plans at once when `--plans` is not given.
+const PLANS_DEFAULT: usize = 1_000;
+/// Steps of each.
+const STEPS: usize = 5;
+/// Decisions that are timed, after as many that aren't.
+const DECISIONS: u32 = 2_000;
+/// Longest that a decision may take beside its decider.
+const OVERHEAD_MAX: Duration = Duration::from_millis(1);
+/// How often the queues are looked at.
+const SAMPLED_EVERY: Duration = Duration::from_millis(100);
+const TEXT: &str = "What is the capital of France?";
+
+fn main() -> ExitCode {
+    let (mut plans, mut check) = (PLANS_DEFAULT, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match &*word {
+            // Cargo adds it to every bench binary.
+            "--bench" => {}
+            "--check" => check = true,
+            "--plans" => match words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0 && *n <= CALLS_AT_ONCE_MAX) {
+                Some(n) => plans = n,
+                None => return usage("--plans needs a number, at most the orchestrator's limit"),
+            },
+            other => return usage(&format!("unknown argument {other:?}")),
+        }
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(why) => return usage(&why.to_string()),
+    };
+    match runtime.block_on(all(plans)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) if check => ExitCode::FAILURE,
+        Ok(false) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(why: &str) -> ExitCode {
+    eprintln!("{why}\nusage: decisions [--plans N] [--check]");
+    ExitCode::from(2)
+}
+
+/// Measures and prints. False where a mark is missed.
+async fn all(plans: usize) -> Outcome<bool> {
+    let overhead = small().await?;
+    let in_memory = Store { tasks: Arc::new(MemoryTasks::with_capacity(100_000)), ..Store::in_memory() };
+    println!(
+        "\n| {plans} plans of {STEPS} steps at once | steps/s | p50, p99 of a plan, ms | most in a mailbox | its slope, messages/s | \
+         RSS before, after, MiB |\n|---|---|---|---|---|---|"
+    );
+    let first = many("memory", in_memory, plans).await?;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let sql = SqlStore::open(&StoreOptions::sqlite(file(&folder)).clean_every(None)).await?;
+    let second = many("SQLite", sql.store(), plans).await?;
+    sql.close().await;
+    Ok(overhead < OVERHEAD_MAX && first && second)
+}
+
+fn file(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("store.sqlite")
+}
+
+struct Nowhere;
+
+impl Connect for Nowhere {
+    fn look<'a>(&'a self, _: &'a Url, _: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
+        Box::pin(async { Err(Failure::unavailable("nobody is there")) })
+    }
+
+    fn open(&self, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+        Err(Failure::unavailable("nobody is there"))
+    }
+}
+
+async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox, KnownAgents)> {
+    let options = KnownOptions { id: ID.into(), name: ID.into(), allow: Vec::new() };
+    let known = KnownAgents::open(system, system.store().notes.clone(), Arc::new(Nowhere), options).await?;
+    let deps = ToolDeps {
+        deciders: deciders.clone(),
+        known: known.clone(),
+        system_prompt: String::new(),
+        command: None,
+    };
+    let tools = ["echo", "llm", "summarize", "list_agents"].map(str::to_owned);
+    Ok((Toolbox::new(&tools, deps)?, known))
+}
+
+async fn orchestrator(system: &System, deciders: Arc<Deciders>) -> Outcome<AgentRef> {
+    let (tools, known) = toolbox(system, &deciders).await?;
+    let options = TaskOptions {
+        id: ID.into(),
+        name: ID.into(),
+        description: String::new(),
+        deciders,
+        intake: IntakeOptions::default(),
+        confidence_min: CONFIDENCE_MIN_DEFAULT,
+        max_risk: RISK_MAX_DEFAULT,
+        cost_micro_usd_max: None,
+        tools,
+        known,
+        memory: Memory::new(system.store().notes.clone(), ID, DataClass::Internal),
+        guard: None,
+        system_prompt: String::new(),
+        class: DataClass::Internal,
+        task_ttl: TASK_TTL_DEFAULT,
+        ending: CancellationToken::new(),
+    };
+    let agent = system.spawn(TaskOrchestrator::new(options));
+    system.directory().register(ID, &agent)?;
+    Ok(agent)
+}
+
+/// What one decision, one intake, one action costs; in microseconds.
+#[derive(Message)]
+#[message(local, reply = [f64; 5], fallible)]
+struct Measure;
+
+/// Measures from within a call, as the orchestrator decides.
+struct Bench {
+    deciders: Arc<Deciders>,
+    rules: AgentRef,
+    tools: Toolbox,
+    orchestrator: AgentRef,
+}
+
+impl Agent for Bench {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Measure>(1);
+    }
+}
+
+/// The time of one `work`, in microseconds, on average.
+async fn timed(work: impl AsyncFn() -> Result<(), Failure>) -> Result<f64, Failure> {
+    for _ in 0..DECISIONS {
+        work().await?;
+    }
+    let since = Instant::now();
+    for _ in 0..DECISIONS {
+        work().await?;
+    }
+    Ok(since.elapsed().as_secs_f64() * 1e6 / f64::from(DECISIONS))
+}
+
+impl ConcurrentHandler<Measure> for Bench {
+    fn handle(&mut self, _: Measure, cx: Cx) -> impl Future<Output = Result<[f64; 5], Failure>> + Send + 'static {
+        let (deciders, rules, tools) = (self.deciders.clone(), self.rules.clone(), self.tools.clone());
+        let orchestrator = self.orchestrator.clone();
+        async move {
+            let message = DecideClarity { history: Vec::new(), request: TEXT.to_owned() };
+            let alone = timed(async || cx.ask(&rules, message.clone()).await?.map(drop)).await?;
+            let run = RunId::fresh();
+            let whole = timed(async || {
+                deciders.decide(&cx, &run, message.clone()).await;
+                Ok(())
+            });
+            let whole = whole.await?;
+            let world = Arc::new(World { tools: tools.list(), agents: Vec::new() });
+            let request = Request { run: run.clone(), text: TEXT.to_owned(), history: Vec::new() };
+            let options = IntakeOptions::default();
+            let intake = timed(async || {
+                route(&deciders, &cx, &request, &world, &options, From::Clarity).await;
+                Ok(())
+            });
+            let intake = intake.await?;
+            let params = RawObject::new().with("text", TEXT);
+            let tool = timed(async || tools.run("echo", params.clone(), &cx).await.map(drop)).await?;
+            let said = Converse::of([Content::text(format!(":tool echo {{\"text\":\"{TEXT}\"}}"))]);
+            let action = timed(async || cx.ask(&orchestrator, said.clone()).await?.map(drop)).await?;
+            Ok([alone, whole, intake, tool, action])
+        }
+    }
+}
+
+/// Answers the longest time that a decision took beside its decider.
+async fn small() -> Outcome<Duration> {
+    let system = System::start(1)?;
+    let rules = system.spawn(RulesDecider::new());
+    let deciders = Arc::new(Deciders::all(ID, DataClass::Internal, &Decider::rules(rules.clone())));
+    let (tools, _) = toolbox(&system, &deciders).await?;
+    let orchestrator = orchestrator(&system, deciders.clone()).await?;
+    let bench = system.spawn(Bench { deciders, rules, tools, orchestrator });
+    let [alone, whole, intake, tool, action] = bench.ask(Measure).await??;
+    println!(
+        "| microseconds | with | without | between |\n|---|---|---|---|\n\
+         | a decision by rules: kept, timed, checked; the rules alone | {whole:.1} | {alone:.1} | {:.1} |\n\
+         | a whole intake (4 decisions) | {intake:.1} | | |\n\
+         | a tool by way of the orchestrator; the tool alone | {action:.1} | {tool:.1} | {:.1} |",
+        whole - alone,
+        action - tool,
+    );
+    system.shutdown(Duration::from_secs(5)).await;
+    Ok(Duration::from_secs_f64((whole - alone).max(0.0) / 1e6))
+}
+
+/// Plans every request in the same steps.
+struct Planner {
+    plan: StepPlan,
+}
+
+impl Agent for Planner {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<DecideClarity>().sync::<DecideSplit>().sync::<MakeSteps>().sync::<DecideRoute>();
+        on.sync::<DecideTool>().sync::<Synthesize>();
+    }
+}
+
+macro_rules! decides {
+    ($($message:ty => $outcome:ty: $with:expr;)*) => {$(
+        impl SyncHandler<$message> for Planner {
+            fn handle(&mut self, message: $message, _: &mut Cx) -> Result<Decided<$outcome>, Failure> {
+                let with: fn(&Self, $message) -> $outcome = $with;
+                Ok(Decided::sure(with(self, message), 0.9, "always"))
+            }
+        }
+    )*};
+}
+
+decides! {
+    DecideClarity => Clarity: |_, _| Clarity::Clear;
+    DecideSplit => Split: |_, _| Split::Yes;
+    MakeSteps => StepPlan: |planner, _| planner.plan.clone();
+    DecideRoute => Route: |_, _| Route::Local;
+    DecideTool => ToolChoice: |_, message| ToolChoice {
+        tool_name: "echo".to_owned(),
+        params: RawObject::new().with("text", message.request),
+    };
+    Synthesize => Synthesis: |_, _| Synthesis { final_answer: "done".to_owned(), confidence: 0.9, notes: None };
+}
+
+/// Three at once, one behind them, one behind that.
+fn plan() -> Outcome<StepPlan> {
+    let step = |id: usize, needs: &[usize]| StepDefinition {
+        id: format!("s{id}"),
+        input_message: format!("step {id}"),
+        metadata: StepMetadata { depends_on: needs.iter().map(|need| format!("s{need}")).collect() },
+    };
+    let steps = vec![step(0, &[]), step(1, &[]), step(2, &[]), step(3, &[0, 1, 2]), step(4, &[3])];
+    Ok(StepPlan::checked(steps)?)
+}
+
+/// All plans at once. False where a queue grew.
+async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
+    let system = System::start(1)?;
+    system.keep_in(store)?;
+    let planner = Decider::model("planner", system.spawn(Planner { plan: plan()? }));
+    let deciders = Arc::new(Deciders::new(ID, DataClass::Internal, |point| match point {
+        Point::Clarity | Point::Split | Point::Plan | Point::Route | Point::Tool | Point::Synthesis => planner.clone(),
+        _ => Decider::nobody("nobody", "nothing goes wrong here"),
+    }));
+    let agent = orchestrator(&system, deciders).await?;
+    let runner = TaskRunner::start(&system, RunnerOptions { tasks_max: 256, ..RunnerOptions::default() });
+    let before = usage::resident(std::process::id())?;
+    let (over, worst) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let sampling = tokio::spawn(sample(system.clone(), agent.clone(), over.clone(), worst.clone()));
+    let since = Instant::now();
+    let asking = (0..plans).map(|_| {
+        let agent = agent.clone();
+        tokio::spawn(async move {
+            let since = Instant::now();
+            let reply = agent.ask(Converse::of([Content::text(TEXT)])).await?;
+            reply.map(|_| since.elapsed()).map_err(|failure| -> Box<dyn std::error::Error + Send + Sync> { failure.into() })
+        })
+    });
+    let mut latencies = Vec::with_capacity(plans);
+    for asked in join_all(asking).await {
+        latencies.push(asked??);
+    }
+    let took = since.elapsed();
+    over.store(true, Relaxed);
+    let slope = sampling.await?;
+    let after = usage::resident(std::process::id())?;
+    latencies.sort_unstable();
+    let percentile = |of: usize| latencies.get(latencies.len() * of / 100).copied().unwrap_or_default().as_secs_f64() * 1e3;
+    println!(
+        "| {name} | {:.0} | {:.0}, {:.0} | {} | {slope:.1} | {:.0}, {:.0} |",
+        (plans * STEPS) as f64 / took.as_secs_f64(),
+        percentile(50),
+        percentile(99),
+        worst.load(Relaxed),
+        before as f64 / 1_048_576.0,
+        after as f64 / 1_048_576.0,
+    );
+    runner.stop().await;
+    system.shutdown(Duration::from_secs(10)).await;
+    Ok(slope <= 0.0)
+}
+
+/// Looks at the orchestrator's mailbox until it is over: by how many messages a second it grew, as a line through all looks.
+async fn sample(system: System, agent: AgentRef, over: Arc<AtomicBool>, worst: Arc<AtomicU32>) -> f64 {
+    let (since, mut seen) = (Instant::now(), Vec::new());
+    while !over.load(Relaxed) {
+        let depth = system.snapshot().into_iter().find(|one| one.id == agent.id()).map_or(0, |one| one.mailbox_depth);
+        worst.fetch_max(depth, Relaxed);
+        seen.push((since.elapsed().as_secs_f64(), f64::from(depth)));
+        tokio::time::sleep(SAMPLED_EVERY).await;
+    }
+    let count = seen.len() as f64;
+    let (mean_t, mean_d) =
+        (seen.iter().map(|(t, _)| t).sum::<f64>() / count, seen.iter().map(|(_, d)| d).sum::<f64>() / count);
+    let over_t: f64 = seen.iter().map(|(t, _)| (t - mean_t).powi(2)).sum();
+    let both: f64 = seen.iter().map(|(t, d)| (t - mean_t) * (d - mean_d)).sum();
+    if over_t > 0.0 { both / over_t } else { 0.0 }
+}

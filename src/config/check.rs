@@ -284,10 +284,12 @@ impl<'a> Checking<'a, '_, '_> {
                     self.problems.error(Some(span), format!("the listener on {bind}: {why}"));
                 }
             }
-            if bound.iter().any(|other| clash(*other, bind)) {
-                self.problems.error(place(tree, &["bind"]), format!("two listeners want {bind}"));
+            for (key, wanted) in listener.wants() {
+                if bound.iter().any(|other| clash(*other, wanted)) {
+                    self.problems.error(place(tree, &[key]), format!("two listeners want {wanted}"));
+                }
+                bound.push(wanted);
             }
-            bound.push(bind);
             self.behind(listener, tree);
             for (at, host) in listener.hosts.iter().enumerate() {
                 if let Err(error) = AllowedHosts::default().with(host) {

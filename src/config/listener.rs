@@ -1,10 +1,11 @@
 //! Where peers come in.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use url::Host;
 
 use super::a2a::{ProviderDeclaration, Range, WebUrl};
 
@@ -49,6 +50,13 @@ pub struct Listener {
     /// Where others reach it, for A2A's cards; where it isn't said, the address that it listens on.
     #[serde(default)]
     pub public_url: Option<WebUrl>,
+    /// Where A2A is spoken over gRPC too; port 0 is a free one. Needs the feature `grpc`.
+    #[serde(default)]
+    pub grpc_bind: Option<SocketAddr>,
+    /// Where others reach that, for A2A's cards, as gRPC's clients want it (`host:port`); where it isn't said, the address
+    /// that it listens on.
+    #[serde(default)]
+    pub grpc_target: Option<String>,
     /// Networks that A2A's webhooks may be in, beside the public internet.
     #[serde(default)]
     pub push_allow: Vec<Range>,
@@ -103,6 +111,8 @@ impl Listener {
             body_bytes_max: None,
             call_deadline_s: None,
             public_url: None,
+            grpc_bind: None,
+            grpc_target: None,
             push_allow: Vec::new(),
             signing_key: None,
             extended_card: None,
@@ -161,18 +171,21 @@ impl Listener {
             let only_a2a = self.only_a2a().into_iter().filter(|(_, is_set)| *is_set);
             wrong.extend(only_a2a.map(|(key, _)| (key, "this is for the protocol \"a2a\"")));
         }
-        let is_loopback = self.bind.ip().is_loopback();
-        if self.trust == Trust::LoopbackOperator && !is_loopback {
-            wrong.push(("bind", "this is not a loopback address: peers there can't be the operator"));
-        } else if speaks != Speaks::Bare && self.keys.is_none() && !is_loopback && !self.open {
-            wrong.push(("bind", "this is not a loopback address: keys are needed to listen there"));
+        for (key, address) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
+            if self.trust == Trust::LoopbackOperator {
+                wrong.push((key, "this is not a loopback address: peers there can't be the operator"));
+            } else if speaks != Speaks::Bare && self.keys.is_none() && !self.open {
+                wrong.push((key, "this is not a loopback address: keys are needed to listen there"));
+            }
         }
         wrong
     }
 
-    fn only_a2a(&self) -> [(&'static str, bool); 8] {
+    fn only_a2a(&self) -> [(&'static str, bool); 10] {
         [
             ("public_url", self.public_url.is_some()),
+            ("grpc_bind", self.grpc_bind.is_some()),
+            ("grpc_target", self.grpc_target.is_some()),
             ("push_allow", !self.push_allow.is_empty()),
             ("signing_key", self.signing_key.is_some()),
             ("extended_card", self.extended_card.is_some()),
@@ -197,7 +210,36 @@ impl Listener {
         if self.bind.ip().is_unspecified() && self.public_url.is_none() {
             wrong.push(("bind", "cards can't give this address: write `public_url`"));
         }
+        wrong.extend(self.mistakes_of_grpc());
         wrong
+    }
+
+    fn mistakes_of_grpc(&self) -> Vec<(&'static str, &'static str)> {
+        let mut wrong = Vec::new();
+        let Some(bind) = self.grpc_bind else {
+            if self.grpc_target.is_some() {
+                wrong.push(("grpc_target", "nothing listens for it: write `grpc_bind` too"));
+            }
+            return wrong;
+        };
+        if !cfg!(feature = "grpc") {
+            wrong.push(("grpc_bind", "this callboard speaks no gRPC: build it with `--features grpc`"));
+        }
+        match &self.grpc_target {
+            None if bind.ip().is_unspecified() => {
+                wrong.push(("grpc_bind", "cards can't give this address: write `grpc_target`"));
+            }
+            Some(target) if !is_host_and_port(target) => {
+                wrong.push(("grpc_target", "it must be `host:port`, without scheme or path"));
+            }
+            _ => {}
+        }
+        wrong
+    }
+
+    /// The addresses that it wants, each with its key.
+    pub(super) fn wants(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        std::iter::once(("bind", self.bind)).chain(self.grpc_bind.map(|bind| ("grpc_bind", bind)))
     }
 
     /// The ids that it names.
@@ -211,6 +253,11 @@ impl Listener {
             *path = folder.join(&*path);
         }
     }
+}
+
+fn is_host_and_port(target: &str) -> bool {
+    let parts = target.rsplit_once(':');
+    parts.is_some_and(|(host, port)| Host::parse(host).is_ok() && port.parse::<NonZeroU16>().is_ok())
 }
 
 /// What is spoken on a socket.

@@ -162,6 +162,7 @@ impl Topology {
             // Not where others reach the declared one; nobody reaches the address of all of them.
             let here = format!("http://localhost:{}", bind.port());
             listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
+            (listener.grpc_bind, listener.grpc_target) = (None, None);
         }
         Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }

@@ -237,12 +237,34 @@ fn listeners_of_a2a() {
         let told = told(&format!("{lines}\n{here}"));
         assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
     }
+    for (lines, wanted) in [
+        ("grpc_target = \"x:1\"", "8:15 the listener on 127.0.0.1:7100: nothing listens for it"),
+        ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
+        ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
+        ("grpc_bind = \"10.0.0.1:7200\"\ntrust = \"loopback_operator\"", "can't be the operator"),
+        ("grpc_bind = \"127.0.0.1:7100\"", "two listeners want 127.0.0.1:7100"),
+        ("grpc_bind = \"[::1]:0\"\ngrpc_target = \"http://x:1\"", "must be `host:port`"),
+        ("grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:0\"", "must be `host:port`"),
+    ] {
+        let told = told(&format!("protocol = \"a2a\"\n{here}\n{lines}"));
+        assert!(told.iter().any(|line| line.contains(wanted)), "{lines}: {told:?}");
+    }
     let open = told("protocol = \"a2a\"\nbind = \"0.0.0.0:7100\"");
     assert_eq!(open.len(), 2, "{open:?}");
     assert!(
         open.iter().any(|line| line.contains("keys are needed"))
             && open.iter().any(|line| line.contains("`public_url`"))
     );
+}
+
+/// Goal: who built callboard without gRPC is told where the file wants it. Method: a listener that does, with the feature and
+/// without.
+#[test]
+fn grpc_is_a_feature() {
+    let lines = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\n  grpc_bind = \"[::1]:7200\"\ngrpc_target = \"agents.example:443\"\n";
+    let told = told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n{lines}"), false);
+    let without = "8:15 the listener on 127.0.0.1:7100: this callboard speaks no gRPC: build it with `--features grpc`";
+    assert_eq!(told, if cfg!(feature = "grpc") { vec![] } else { vec![without] });
 }
 
 /// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.

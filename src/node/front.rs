@@ -64,6 +64,8 @@ pub(super) struct Place<'a> {
     pub(super) listener: &'a Listener,
     pub(super) topology: &'a Topology,
     pub(super) address: SocketAddr,
+    /// Where it speaks gRPC too.
+    pub(super) grpc: Option<SocketAddr>,
 }
 
 /// The servers of a listener.

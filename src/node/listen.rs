@@ -13,6 +13,7 @@ use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
 use callboard_runtime::{AgentId, AgentRef};
 
 use super::front::{Front, Left, Place, Served};
+use super::grpc::Grpc;
 use super::served::{A2a, Mcp};
 use super::{Listening, Node, NodeError};
 use crate::config::{ConfigError, Listener, Speaks, Topology, Trust};
@@ -26,6 +27,12 @@ fn listening() -> ListenOptions {
     ListenOptions { workers: cores.min(WORKERS_MAX), ..ListenOptions::default() }
 }
 
+/// The sockets of a listener, before anybody serves on them.
+pub(super) struct Sockets {
+    http: TcpListener,
+    grpc: Option<TcpListener>,
+}
+
 /// A socket that is open.
 pub(super) struct Open {
     /// As it was declared.
@@ -35,6 +42,8 @@ pub(super) struct Open {
     socket: TcpListener,
     handle: ServerHandle,
     behind: Behind,
+    /// Beside A2A over HTTP.
+    grpc: Option<Grpc>,
     addresses: Vec<Listening>,
     /// As others reach it, where that is another address.
     public: Option<String>,
@@ -64,11 +73,24 @@ impl Open {
         Some((url, address.ip().is_loopback()))
     }
 
+    /// Leaves its sockets to another server, which serves on them already; after `grace` it ends.
+    pub(super) async fn hand_over(self, grace: impl Future<Output = ()>) {
+        // Stopped at once it would drop connections that it has accepted and not looked at.
+        self.handle.pause().await;
+        grace.await;
+        self.close().await;
+    }
+
     /// Takes no new connections, and ends once what runs has ended, within the drain time.
     pub(super) async fn close(self) {
-        let Self { socket, handle, behind, .. } = self;
+        let Self { socket, handle, behind, grpc, .. } = self;
         drop(socket);
-        handle.stop(true).await;
+        let grpc = async {
+            if let Some(grpc) = grpc {
+                grpc.close().await;
+            }
+        };
+        tokio::join!(handle.stop(true), grpc);
         match behind {
             Behind::Bare(_) => {}
             Behind::Mcp(front) => front.end().await,
@@ -95,11 +117,26 @@ impl Open {
 impl Node {
     /// Opens what is declared at `at`.
     pub(super) fn open(&self, topology: &Topology, at: usize) -> Result<Open, NodeError> {
-        self.open_on(self.socket(declared(topology, at)?)?, topology, at)
+        self.open_on(self.sockets(declared(topology, at)?)?, topology, at)
     }
 
-    pub(super) fn socket(&self, listener: &Listener) -> Result<TcpListener, NodeError> {
-        let mut bind = listener.bind;
+    /// New sockets.
+    pub(super) fn sockets(&self, listener: &Listener) -> Result<Sockets, NodeError> {
+        let grpc = listener.grpc_bind.map(|bind| self.socket(bind)).transpose()?;
+        Ok(Sockets { http: self.socket(listener.bind)?, grpc })
+    }
+
+    /// Those of a listener that is open at this address already; a new one for gRPC where that is elsewhere now.
+    pub(super) fn sockets_of(&self, open: &Open, listener: &Listener) -> Result<Sockets, NodeError> {
+        let grpc = match (listener.grpc_bind, &open.grpc) {
+            (None, _) => None,
+            (Some(bind), Some(grpc)) if grpc.bind == bind => Some(grpc.socket.try_clone()?),
+            (Some(bind), _) => Some(self.socket(bind)?),
+        };
+        Ok(Sockets { http: open.socket.try_clone()?, grpc })
+    }
+
+    fn socket(&self, mut bind: SocketAddr) -> Result<TcpListener, NodeError> {
         if self.free_ports {
             bind.set_port(0);
         }
@@ -114,25 +151,23 @@ impl Node {
         }
     }
 
-    /// The same, on the socket of one that is open already and has the same address.
-    pub(super) fn take_over(&self, open: &Open, topology: &Topology, at: usize) -> Result<Open, NodeError> {
-        self.open_on(open.socket.try_clone()?, topology, at)
-    }
-
-    pub(super) fn open_on(&self, socket: TcpListener, topology: &Topology, at: usize) -> Result<Open, NodeError> {
+    /// Opens what is declared at `at` on these sockets.
+    pub(super) fn open_on(&self, sockets: Sockets, topology: &Topology, at: usize) -> Result<Open, NodeError> {
         let print = topology.prints.listeners.get(at).copied().unwrap_or_default();
-        self.open_as(socket, topology, declared(topology, at)?, print)
+        self.open_as(sockets, topology, declared(topology, at)?, print)
     }
 
     fn open_as(
         &self,
-        socket: TcpListener,
+        sockets: Sockets,
         topology: &Topology,
         listener: &Listener,
         print: u64,
     ) -> Result<Open, NodeError> {
+        let Sockets { http: socket, grpc } = sockets;
         let kept = socket.try_clone()?;
-        let place = Place { node: self, listener, topology, address: socket.local_addr()? };
+        let at_grpc = grpc.as_ref().map(TcpListener::local_addr).transpose()?;
+        let place = Place { node: self, listener, topology, address: socket.local_addr()?, grpc: at_grpc };
         let (serving, behind) = match listener.speaks() {
             Speaks::Bare => self.bare(socket, listener)?,
             Speaks::Mcp => {
@@ -148,11 +183,17 @@ impl Node {
                 (a2a::serve_with(socket, all, named, &listening(), more)?, Behind::A2a(front))
             }
         };
-        let addresses = addresses(&behind, serving.address, listener);
+        let grpc = match (&behind, listener.grpc_bind.zip(grpc)) {
+            (Behind::A2a(front), Some((bind, socket))) => {
+                Some(Grpc::open(bind, socket, front.servers(), &listening())?)
+            }
+            _ => None,
+        };
+        let addresses = addresses(&behind, serving.address, grpc.as_ref(), listener);
         let handle = serving.server.handle();
         actix_web::rt::spawn(serving.server);
         let public = listener.public_url.as_ref().map(|url| url.url().as_str().trim_end_matches('/').to_owned());
-        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, addresses, public })
+        Ok(Open { bind: listener.bind, print, socket: kept, handle, behind, grpc, addresses, public })
     }
 
     /// Opens an A2A listener in front of the agent `id` alone, as the topology's first one of that protocol is declared, if
@@ -168,7 +209,7 @@ impl Node {
     ) -> Result<Listening, NodeError> {
         let listener = topology.a2a_listener(id, bind);
         Self::can_serve(&listener)?;
-        let open = self.open_as(self.socket(&listener)?, topology, &listener, 0)?;
+        let open = self.open_as(self.sockets(&listener)?, topology, &listener, 0)?;
         let listening = open.addresses().first().cloned();
         self.listeners.push(open);
         self.tell_where(topology);
@@ -222,30 +263,34 @@ impl Node {
     ) -> Result<(), NodeError> {
         let listener = declared(topology, at)?;
         let address = open.socket.local_addr()?;
-        let place = Place { node: self, listener, topology, address };
+        let at_grpc = open.grpc.as_ref().map(|grpc| grpc.address);
+        let place = Place { node: self, listener, topology, address, grpc: at_grpc };
         match &mut open.behind {
             Behind::Bare(_) => return Ok(()),
             Behind::Mcp(front) => front.renew(&place, left)?,
             Behind::A2a(front) => front.renew(&place, left)?,
         }
-        open.addresses = addresses(&open.behind, address, listener);
+        open.addresses = addresses(&open.behind, address, open.grpc.as_ref(), listener);
         Ok(())
     }
 }
 
-fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {
+pub(super) fn declared(topology: &Topology, at: usize) -> Result<&Listener, NodeError> {
     topology.listeners.get(at).ok_or_else(|| ConfigError::NoAgents.into())
 }
 
-fn addresses(behind: &Behind, address: SocketAddr, listener: &Listener) -> Vec<Listening> {
-    match behind {
+fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener: &Listener) -> Vec<Listening> {
+    let mut all = match behind {
         Behind::Bare(_) => {
             let agent = listener.agent.clone().unwrap_or_default();
             vec![Listening { agent, url: format!("http://{address}{}", bare::PATH_DEFAULT) }]
         }
         Behind::Mcp(front) => front.addresses(address),
         Behind::A2a(front) => front.addresses(address),
-    }
+    };
+    let who = all.first().map(|first| first.agent.clone()).unwrap_or_default();
+    all.extend(grpc.map(|grpc| Listening { agent: who, url: format!("grpc://{}", grpc.address) }));
+    all
 }
 
 fn trust(listener: &Listener) -> callboard_rpc::Trust {

@@ -5,6 +5,7 @@ mod audit;
 mod cast;
 mod error;
 mod front;
+mod grpc;
 mod listen;
 mod orchestrator;
 mod peers;

@@ -1,13 +1,12 @@
 //! Another topology for a node that runs: what changed is replaced, and nothing else is touched.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use callboard_runtime::AgentRef;
 
 use super::cast::{Running, farewell};
 use super::front::Left;
-use super::listen::Open;
+use super::listen::{Open, Sockets, declared};
 use super::{Node, NodeError};
 use crate::config::Topology;
 
@@ -34,9 +33,9 @@ enum Plan {
     /// It is open as declared: at this place of those that are.
     Keep(usize),
     /// It is open at its address, and is something else: the socket is taken over.
-    TakeOver(usize),
+    TakeOver(usize, Sockets),
     /// It isn't open.
-    Open(TcpListener),
+    Open(Sockets),
 }
 
 impl Node {
@@ -94,10 +93,10 @@ impl Node {
             if let Some(taken) = place.and_then(|place| taken.get_mut(place)) {
                 *taken = true;
             }
-            plans.push(match (same, place) {
+            plans.push(match (same, place.zip(place.and_then(|place| self.listeners.get(place)))) {
                 (Some(place), _) => Plan::Keep(place),
-                (None, Some(place)) => Plan::TakeOver(place),
-                (None, None) => Plan::Open(self.socket(listener)?),
+                (None, Some((place, open))) => Plan::TakeOver(place, self.sockets_of(open, listener)?),
+                (None, None) => Plan::Open(self.sockets(listener)?),
             });
         }
         Ok(plans)
@@ -112,20 +111,30 @@ impl Node {
         left: &mut Left,
     ) -> Result<(Open, bool), NodeError> {
         let mut take = |place: usize| before.get_mut(place).and_then(Option::take);
-        let (open, changes) = match plan {
-            Plan::Open(socket) => return Ok((self.open_on(socket, topology, at)?, true)),
-            Plan::Keep(place) => (take(place), false),
-            Plan::TakeOver(place) => (take(place), true),
+        let (open, sockets) = match plan {
+            Plan::Open(sockets) => return Ok((self.open_on(sockets, topology, at)?, true)),
+            Plan::Keep(place) => (take(place), None),
+            Plan::TakeOver(place, sockets) => (take(place), Some(sockets)),
         };
         let Some(mut open) = open else { return Ok((self.open(topology, at)?, true)) };
-        if !changes && !self.must_begin_again(&open, topology, at) {
+        if sockets.is_none() && !self.must_begin_again(&open, topology, at) {
             self.renew(&mut open, topology, at, left)?;
             return Ok((open, false));
         }
-        let other = self.take_over(&open, topology, at)?;
+        let sockets = match sockets {
+            Some(sockets) => sockets,
+            None => self.sockets_of(&open, declared(topology, at)?)?,
+        };
+        let other = self.open_on(sockets, topology, at)?;
         left.bundles.extend(open.bundle());
-        self.retiring.spawn_local(open.close());
+        self.retiring.spawn_local(open.hand_over(self.grace()));
         Ok((other, true))
+    }
+
+    /// [`RELOAD_GRACE`], or less where the node ends.
+    fn grace(&self) -> impl Future<Output = ()> + 'static {
+        let ending = self.ending.clone();
+        async move { drop(tokio::time::timeout(RELOAD_GRACE, ending.cancelled()).await) }
     }
 
     /// Ends those that were replaced, once they have done what they began: first those that stand for others.
@@ -134,12 +143,9 @@ impl Node {
         if bundles.is_empty() && old.is_empty() && servers.is_empty() {
             return;
         }
-        let ending = self.ending.clone();
+        let grace = self.grace();
         self.retiring.spawn_local(async move {
-            tokio::select! {
-                () = tokio::time::sleep(RELOAD_GRACE) => {}
-                () = ending.cancelled() => {}
-            }
+            grace.await;
             let (of_servers, old): (Vec<_>, Vec<_>) = old.into_iter().partition(Running::is_bundle);
             let bundles: Vec<_> = bundles.into_iter().map(Running::bundle).chain(of_servers).collect();
             let all: Vec<_> = bundles.iter().chain(&old).map(|running| running.agent.clone()).collect();

@@ -101,6 +101,10 @@ impl Served for A2a {
             options.info.name = orchestrator.name().to_owned();
             options.info.description = orchestrator.description.clone().unwrap_or(options.info.description);
         }
+        // Each by itself is a tenant there, which no card of its own can say.
+        if let (Who::All(..), Some(address)) = (who, place.grpc) {
+            options.grpc_target = Some(listener.grpc_target.clone().unwrap_or_else(|| address.to_string()));
+        }
         // In the node's store, as far as what is behind it may be on a disk.
         options.tasks.store = place.node.store.as_ref().map(|_| place.node.system.store().clone());
         options.tasks.class = who.class(place.topology);

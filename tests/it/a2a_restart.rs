@@ -1,10 +1,10 @@
 use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
-use reqwest::Response;
+use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::kit::worker::{Killable, Workplace, served, two_keys};
-use crate::kit::{Home, found, soon};
+use crate::kit::{Home, a2a, found, soon};
 
 /// The process that is killed: it serves its skills until then.
 #[tokio::test]
@@ -31,20 +31,12 @@ impl Served {
         Self { process, url }
     }
 
-    async fn post(&self, key: &SecretString, last_event: Option<u64>, method: &str, params: Value) -> Response {
-        let request = reqwest::Client::new().post(&self.url).bearer_auth(key.expose_secret());
-        let request = request.header("content-type", "application/json").header("a2a-version", "1.0");
-        let request = match last_event {
-            Some(number) => request.header("last-event-id", number.to_string()),
-            None => request,
-        };
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-        soon("an answer", request.body(body).send()).await.unwrap()
+    fn request(&self, key: &SecretString, method: &str, params: Value) -> RequestBuilder {
+        a2a::request(&self.url, method, params).bearer_auth(key.expose_secret())
     }
 
     async fn ask(&self, key: &SecretString, method: &str, params: Value) -> Value {
-        let text = soon("a body", self.post(key, None, method, params).await.text()).await.unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no answer: {text}"))
+        a2a::response(self.request(key, method, params)).await
     }
 
     /// The task that a message begins, or had begun.
@@ -87,7 +79,8 @@ async fn tasks_outlive_their_process() {
     let second = Served::start(&home, true).await;
     assert_eq!(second.begin(&ann, "once", "o").await["id"], once);
     // Subscribed before it is over: event 2 was the last that the first process told.
-    let follows = second.post(&ann, Some(2), "SubscribeToTask", json!({ "id": repeat })).await;
+    let follows = second.request(&ann, "SubscribeToTask", json!({ "id": repeat })).header("last-event-id", "2");
+    let follows = soon("a stream", follows.send()).await.unwrap();
     let told = soon("a stream's end", follows.text()).await.unwrap();
     let ids: Vec<u64> = told.lines().filter_map(|line| line.strip_prefix("id: ")?.trim().parse().ok()).collect();
     assert!(ids[0] == 2 && ids.is_sorted_by(|a, b| a < b), "{told}");

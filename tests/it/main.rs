@@ -2,11 +2,22 @@
 
 // The binary in a home of its own, guards that end its processes, clinics to ask.
 mod kit;
+// A peer that a test plays, request by request.
+#[path = "../kit/played.rs"]
+#[expect(dead_code, reason = "the protocols' tests need more of it")]
+mod played;
 
 // Every MCP client before every A2A agent, every A2A client before every MCP server.
 mod a2a_matrix;
 // `callboard a2a`: a client for people; what is shown, asked and told, and the exit codes.
 mod a2a;
+// A2A over gRPC: declared, moved by a reload, in the card.
+#[cfg(feature = "grpc")]
+mod a2a_grpc;
+// An agent elsewhere that pushes instead of being looked at.
+mod a2a_push;
+// Another topology while A2A calls are in flight.
+mod a2a_reload;
 // Tasks over A2A outlive the process that they were begun in.
 mod a2a_restart;
 // The agents that an orchestrator knows: learned, exchanged, and what hostile teachers can't make it do.

@@ -2,32 +2,15 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::kit::gateway::{Session, addresses, is_refused, modern, said, script, serve};
-use crate::kit::{Home, Running, soon, until};
+use crate::kit::gateway::{Session, addresses, began, edit, end, is_refused, modern, said, script, serve};
+use crate::kit::{Home, soon, until};
 
 const NODE: &str = "[node]\nname = \"n\"\n";
 const LISTENER: &str = "[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n";
 
-/// Writes the file anew, as an editor does: another file in its place.
-fn edit(home: &Home, text: &str) {
-    home.write("n.toml.new", text);
-    fs::rename(home.path("n.toml.new"), home.path("n.toml")).unwrap();
-}
-
 async fn complaint(home: &Home, text: &str) {
     let complains = || fs::read_to_string(home.path("stderr")).unwrap().contains(text);
     until(text, complains).await;
-}
-
-async fn end(running: Running, home: &Home) {
-    running.signal("TERM").await;
-    assert_eq!(running.finished().await.code, Some(0));
-    home.swept().await;
-}
-
-fn began(home: &Home) -> usize {
-    let names = fs::read_dir(home.path("")).unwrap().map(|entry| entry.unwrap().file_name());
-    names.filter(|name| name.to_string_lossy().starts_with("began.")).count()
 }
 
 /// Goal: an upstream that is replaced finishes what it began, and then ends; the next call is the new one's; sessions go on

@@ -1,16 +1,17 @@
 //! A peer that a protocol's test plays itself, request by request: JSON-RPC over HTTP. The protocol adds its own words.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::kit::soon;
-
 /// What a test leaves unread, in requests.
 const HITS_MAX: usize = 256;
+/// How long a request may take to come; long, for machines under load.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An HTTP server that the test plays.
 pub struct Played {
@@ -58,7 +59,8 @@ impl Played {
 
     pub async fn hit(&mut self) -> Hit {
         loop {
-            let hit = soon(self.hits.recv()).await.expect("no listener");
+            let hit = tokio::time::timeout(PATIENCE, self.hits.recv()).await;
+            let hit = hit.expect("no request in time").expect("no listener");
             if !(self.skips)(&hit) {
                 return hit;
             }

@@ -75,7 +75,8 @@ fn steps(tally: &mut Tally) {
     drop(server);
     let model = ["test", "--package", "callboard-runtime", "--features", "shuttle", "--lib", "model"];
     tests(tally, "model check", cargo(&model));
-    let grpc = ["test", "--package", "callboard-a2a", "--features", "grpc", "grpc"];
+    let both = ["test", "--package", "callboard-a2a", "--package", "callboard"];
+    let grpc = [&both[..], &["--features", "callboard/grpc", "--test", "it", "grpc"]].concat();
     tests(tally, "A2A over gRPC", cargo(&grpc));
     examples::steps(tally);
     conformance::steps(tally, &Side::ALL);

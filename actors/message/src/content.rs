@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::json::{self, Walk};
 use crate::RawObject;
+use crate::json::{self, Walk};
 
 /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +18,8 @@ pub struct Content(pub RawObject);
 impl Content {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        let mut block = RawObject::new().with("type", "text");
+        let mut block = RawObject::new();
+        block.set_raw("type", json::raw_ref("\"text\"").to_owned());
         block.set_text("text", &text.into());
         Self(block)
     }
@@ -159,7 +160,11 @@ impl ToolResult {
 
 /// An object with these blocks as `content`.
 pub(crate) fn with_blocks(content: impl IntoIterator<Item = Content>) -> RawObject {
-    let mut list = String::from("[");
+    let content: Vec<Content> = content.into_iter().collect();
+    let bytes = |Content(block): &Content| block.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
+    let bytes: usize = content.iter().map(bytes).map(|bytes: usize| bytes + 2).sum();
+    let mut list = String::with_capacity(bytes + 1);
+    list.push('[');
     for block in content {
         if list.len() > 1 {
             list.push(',');

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 #[inline]
 pub fn plain(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
-    let is_plain = |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
+    let is_plain =
+        |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
     let at = blocks.iter().take_while(is_plain).count() * BLOCK_BYTES;
     at + plain_by_words(bytes.get(at..).unwrap_or_default())
 }
@@ -46,7 +47,8 @@ fn plain_by_words(bytes: &[u8]) -> usize {
 
 /// Writes `text` as a JSON string, quotes included (RFC 8259, section 7).
 pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 16 + 2);
+    // Most texts have nothing to escape.
+    let mut out = String::with_capacity(text.len() + 2);
     quote_to(text, &mut out);
     out
 }
@@ -92,6 +94,8 @@ const RAW_VALUE: &str = "$serde_json::private::RawValue";
 pub fn raw(json: String) -> Box<RawValue> {
     static IS_TAKEN: LazyLock<bool> = LazyLock::new(|| borrowed("null").is_some());
     debug_assert!(is_json(&json), "only JSON becomes a raw value");
+    // Much of it is kept: in a block of its own size, rather than at the beginning of a larger one.
+    let json = if json.capacity() > json.len() + json.len() / 8 { String::from(&*json) } else { json };
     match *IS_TAKEN {
         true => taken(json).unwrap_or_default(),
         false => RawValue::from_string(json).unwrap_or_default(),
@@ -268,7 +272,8 @@ mod tests {
         }
         let json = r#"{ "a" : 1 ,"\u0062\"":{"c":"}"}, "":[ "{" ] ,"a":"é"}"#;
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        let walked: Vec<_> = Walk::object(&raw).unwrap().map(|(name, value)| (name.into_owned(), value.get())).collect();
+        let walked: Vec<_> =
+            Walk::object(&raw).unwrap().map(|(name, value)| (name.into_owned(), value.get())).collect();
         let named = |name: &str, value| (name.to_owned(), value);
         let expected = [named("a", "1"), named("b\"", r#"{"c":"}"}"#), named("", r#"[ "{" ]"#), named("a", "\"é\"")];
         assert_eq!(walked, expected);

@@ -36,7 +36,7 @@ impl RawObject {
     /// Writes it.
     pub fn to_raw(&self) -> Box<RawValue> {
         let bytes: usize = self.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum();
-        let mut out = String::with_capacity(bytes + 2);
+        let mut out = String::with_capacity(bytes.max(1) + 1);
         self.write_with(&[], &mut out);
         // Names and raw values are always JSON.
         json::raw(out)

@@ -1,5 +1,6 @@
 //! Nodes as gateways, and clients of both eras that say exactly what is sent.
 
+use std::fs;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use serde_json::{Value, json};
@@ -40,6 +41,12 @@ pub async fn serve(home: &Home, arguments: &[&str]) -> (Running, Vec<(String, St
     (running, addresses)
 }
 
+/// Writes the topology anew, as an editor does: another file in its place.
+pub fn edit(home: &Home, text: &str) {
+    home.write("n.toml.new", text);
+    fs::rename(home.path("n.toml.new"), home.path("n.toml")).unwrap();
+}
+
 /// The addresses that a node says, until a line.
 pub async fn addresses(running: &mut Running, last: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -52,6 +59,19 @@ pub async fn addresses(running: &mut Running, last: &str) -> Vec<(String, String
             _ => panic!("{line}"),
         }
     }
+}
+
+/// Ends it in order, and sees to it that nothing is left.
+pub async fn end(running: Running, home: &Home) {
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
+    home.swept().await;
+}
+
+/// How many calls of `wait` have begun.
+pub fn began(home: &Home) -> usize {
+    let names = fs::read_dir(home.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("began.")).count()
 }
 
 /// A session of the legacy era.

@@ -1,5 +1,6 @@
 //! The binary in a home of its own. Every process that a test starts ends with its guard; waits are bounded.
 
+pub mod a2a;
 pub mod clinics;
 pub mod gateway;
 pub mod worker;

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use callboard_message::{Failure, Message, TaskState};
+use callboard_message::{Failure, Message};
 
 use super::decided::Decided;
 use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
@@ -10,7 +10,8 @@ use super::messages::{
 };
 use super::outcomes::{Clarity, Confirm, FollowUp, Outcome, Recovery, Route, Split, Synthesis, ToolChoice};
 use super::point::Point;
-use super::steps::{StepPlan, StepReport};
+use super::rules::run_time::synthesis;
+use super::steps::StepPlan;
 
 /// A message that asks for a decision.
 pub trait Decision: Message<Reply = Result<Decided<Self::Outcome>, Failure>> + Clone {
@@ -144,12 +145,9 @@ impl Decision for Synthesize {
     type Outcome = Synthesis;
 
     fn fallback(&self) -> Option<Synthesis> {
-        let line = |report: &StepReport| match report.state {
-            TaskState::Completed => format!("- {}: {}", report.id, report.text),
-            state => format!("- {} ({state}): {}", report.id, report.text),
-        };
-        let final_answer = self.results.iter().map(line).collect::<Vec<_>>().join("\n");
-        Some(Synthesis { final_answer, confidence: CONFIDENCE_FALLBACK, notes: None })
+        // What rules make of the results, but never sure enough to go on unasked.
+        let ruled = synthesis(self).outcome?;
+        Some(Synthesis { confidence: ruled.confidence.min(CONFIDENCE_FALLBACK), ..ruled })
     }
 
     fn fits(&self, outcome: &Synthesis) -> bool {

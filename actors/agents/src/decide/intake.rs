@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Deciders, Decision, DecisionRecord, MakeSteps, Route,
-    RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World,
+    RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World, rules,
 };
 
 /// How requests are taken in.
@@ -23,7 +23,7 @@ pub struct IntakeOptions {
     pub decomposition: bool,
     /// NP1 is asked while the conversation has fewer turns than this.
     pub clarify_turns: u32,
-    /// NP1 is asked where the request is vaguer than this, 0 to 1: as rules see it.
+    /// NP1 is asked where the request is vaguer than this, 0 to 1: see [`rules::vague`].
     pub vague_above: f32,
     /// A route less sure than this has NP1 asked, where it was not, 0 to 1.
     pub confidence_min_route: f32,
@@ -170,9 +170,9 @@ impl Taking<'_> {
             return RoutingDecision::Decompose { subtasks };
         }
         let (records, decision) = self.one(&self.request.text, false).await;
-        let is_unsure = records.first().is_some_and(|route| {
-            route.fallback.is_none() && route.confidence < self.options.confidence_min_route
-        });
+        let is_unsure = records
+            .first()
+            .is_some_and(|route| route.fallback.is_none() && route.confidence < self.options.confidence_min_route);
         self.records.extend(records);
         // Asked the same of the same words, NP1 would say the same.
         if may_clarify
@@ -187,7 +187,9 @@ impl Taking<'_> {
 
     /// Whether NP1 is worth asking.
     fn may_be_unclear(&self) -> bool {
-        u32::try_from(self.request.history.len()).is_ok_and(|turns| turns < self.options.clarify_turns)
+        let Request { text, history, .. } = self.request;
+        let is_early = u32::try_from(history.len()).is_ok_and(|turns| turns < self.options.clarify_turns);
+        is_early || rules::vague(text, history) > self.options.vague_above
     }
 
     /// NP1: what is missing.

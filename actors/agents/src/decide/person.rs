@@ -1,10 +1,100 @@
-use callboard_runtime::{Agent, Handlers};
+//! A person who decides: whoever called gets a form at each point.
 
-/// Whoever called decides, by forms.
+mod forms;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+
+use callboard_message::{Elicitation, Failure, FailureKind};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool,
+    Decided, Decision, MakeSteps, Synthesize, WriteAnswer,
+};
+use forms::Formed;
+
+/// Decisions of one kind that wait for a person.
+pub const PERSON_DECISIONS_MAX: u32 = 64;
+
+/// Whoever called decides, by forms. Where there is nobody to ask, or they give none of the answers, it is unclear.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PersonDecider;
 
+async fn decide<D: Formed>(asked: D, cx: Cx) -> Result<Decided<D::Outcome>, Failure> {
+    let (message, schema) = asked.form();
+    let form = Elicitation::form(message, schema).key(&key(&asked));
+    let answer = match cx.elicit(form).await {
+        Ok(answer) => answer,
+        Err(nobody) if nobody.kind == FailureKind::NobodyToAsk => return Ok(Decided::unclear(nobody.message)),
+        Err(failure) => return Err(failure),
+    };
+    let Some(content) = answer.content() else { return Ok(Decided::unclear("the person didn't say")) };
+    Ok(match asked.read(&content) {
+        Some(outcome) => Decided::sure(outcome, 1.0, "a person says so"),
+        None => Decided::unclear("the person's answer is none of those that there were"),
+    })
+}
+
+/// The same for the same question, so that an answer is found again, and another for any other that waits beside it.
+fn key<D: Formed>(asked: &D) -> String {
+    let body = D::wire().and_then(|wire| (wire.encode)(asked).ok());
+    let hash = Sha256::digest(body.as_deref().map_or("", |body| body.get()));
+    let mut key = format!("decide-{}-", D::POINT);
+    for byte in &hash[..6] {
+        // A String takes whatever is written to it.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
+}
+
 impl Agent for PersonDecider {
-    // not built yet
-    fn handlers(_on: &mut Handlers<Self>) {}
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<DecideFollowUp>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideClarity>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideSplit>(PERSON_DECISIONS_MAX)
+            .concurrent::<MakeSteps>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideRoute>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideTool>(PERSON_DECISIONS_MAX)
+            .concurrent::<WriteAnswer>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideRecovery>(PERSON_DECISIONS_MAX)
+            .concurrent::<Synthesize>(PERSON_DECISIONS_MAX)
+            .concurrent::<DecideConfirm>(PERSON_DECISIONS_MAX);
+    }
+
+    /// It has no state that a dropped request could leave half changed.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe()
+    }
+}
+
+macro_rules! decides {
+    ($($message:ident)*) => {$(
+        impl ConcurrentHandler<$message> for PersonDecider {
+            fn handle(
+                &mut self,
+                message: $message,
+                cx: Cx,
+            ) -> impl Future<Output = Result<Decided<<$message as Decision>::Outcome>, Failure>> + Send + 'static {
+                decide(message, cx)
+            }
+        }
+    )*};
+}
+
+decides! {
+    DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool WriteAnswer DecideRecovery Synthesize
+}
+
+/// Asking whether to ask would be one question too many.
+impl ConcurrentHandler<DecideConfirm> for PersonDecider {
+    fn handle(
+        &mut self,
+        _: DecideConfirm,
+        _: Cx,
+    ) -> impl Future<Output = Result<Decided<Confirm>, Failure>> + Send + 'static {
+        std::future::ready(Ok(Decided::sure(Confirm::ConfirmNeeded, 1.0, "a person decides")))
+    }
 }

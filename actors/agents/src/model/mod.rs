@@ -17,6 +17,7 @@ mod request;
 mod retry;
 mod scripted;
 mod spend;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -48,6 +49,7 @@ pub use draft::{MODEL_TOOL_USES_MAX, PROVIDER_KEY, USAGE_KEY};
 pub use error::ModelError;
 pub use remote::MODEL_REQUEST_BYTES_MAX;
 pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX};
+pub use stream::{STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
 
 use draft::{Draft, Usage};
 use place::{Keys, Kind, Place};
@@ -55,6 +57,7 @@ use remote::{Provider, Try};
 use request::Request;
 use scripted::{Script, echo};
 use spend::{Grant, Ledger};
+use stream::Pieces;
 
 /// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
 pub const MODEL_HANDLERS_MAX: u32 = 64;
@@ -253,10 +256,13 @@ impl Inner {
         grant: &Grant,
         cx: &Cx,
     ) -> Result<Draft, Failure> {
-        let report = Report::new(cx);
+        let (report, shown) = (Report::new(cx), Pieces::wanted(request, cx));
         let pieces = |draft: &Draft| {
             grant.spend(draft.usage(request));
-            report.written(draft.written_bytes() as u64);
+            match &shown {
+                Some(shown) => shown.written(&draft.text),
+                None => report.written(draft.written_bytes() as u64),
+            }
         };
         let once = Try { request, tokens_max, pieces: &pieces };
         provider.answer(&once, end).await.map_err(|trouble| trouble.failure())

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::AskModel;
+use super::stream::STREAM_KEY;
 
 /// Most blocks of one conversation.
 pub const MODEL_BLOCKS_MAX: usize = 4_096;
@@ -30,6 +31,8 @@ pub(super) struct Request {
     pub stop: Vec<String>,
     pub tools: Vec<Tool>,
     pub choice: Choice,
+    /// Whether the caller gets the text while it is written.
+    pub stream: bool,
 }
 
 #[derive(Clone)]
@@ -118,6 +121,7 @@ impl Request {
             stop: optional(params, "stopSequences", "an array of strings")?.unwrap_or_default(),
             tools: tools.iter().map(Tool::read).collect::<Result<_, _>>()?,
             choice: Choice::read(optional(params, "toolChoice", "an object")?.as_ref())?,
+            stream: params.object("_meta").and_then(|meta| meta.read(STREAM_KEY)).unwrap_or_default(),
         };
         request.check()?;
         Ok(request)

@@ -1,5 +1,6 @@
 //! What a call came to: an artifact and the end of its task.
 
+use callboard_message::json::Walk;
 use callboard_message::{
     Content, Failure, FailureKind, RawObject, RawReply, SAID_AT_ONCE, SHOWN, TaskState, ToolResult,
 };
@@ -8,15 +9,18 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::part_of;
-use crate::wire::{Artifact, Part};
+use crate::wire::{Artifact, Part, Wire as _, written_about};
 
+/// Bytes of a part around its text, and of an artifact around its name and parts.
+const PART_BYTES: usize = 10;
+const RESULT_BYTES: usize = 50;
 /// The id of the artifact that is what a call answered.
 const RESULT: &str = "result";
 
 /// What becomes of a task whose call has ended.
 pub(crate) struct Ended {
-    /// What it made, where that isn't among its artifacts.
-    pub(crate) artifact: Option<Artifact>,
+    /// What it made, as 1.0 writes it, where that isn't among its artifacts.
+    pub(crate) artifact: Option<Box<RawValue>>,
     /// Its end.
     pub(crate) step: TaskStep,
 }
@@ -41,13 +45,48 @@ pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool
     if is_marked(&told, SAID_AT_ONCE) || (has_all && is_marked(&told, SHOWN)) {
         return Ended { artifact: None, step: TaskStep::Completed(reply) };
     }
-    let parts = result_of(&told);
-    let artifact = (!parts.is_empty()).then(|| result(skill, parts));
+    let artifact = texts_of(&told, skill).or_else(|| {
+        let parts = result_of(&told);
+        (!parts.is_empty()).then(|| result(skill, parts))
+    });
     Ended { artifact, step: TaskStep::Completed(reply) }
 }
 
-fn result(skill: &str, parts: Vec<Part>) -> Artifact {
-    Artifact { artifact_id: RESULT.to_owned(), name: skill.to_owned(), parts, ..Artifact::default() }
+fn result(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
+    Artifact { artifact_id: RESULT.to_owned(), name: skill.to_owned(), parts, ..Artifact::default() }.to_raw()
+}
+
+/// The same of a result that is texts and nothing else, without reading them.
+fn texts_of(told: &ToolResult, skill: &str) -> Option<Box<RawValue>> {
+    let [("content", blocks)] = *told.0.iter().collect::<Vec<_>>() else { return None };
+    let texts: Vec<&RawValue> = Walk::list(blocks)?.map(text_of).collect::<Option<_>>()?;
+    let bytes: usize = texts.iter().map(|text| text.get().len() + PART_BYTES).sum();
+    (!texts.is_empty()).then(|| {
+        written_about(bytes + RESULT_BYTES + skill.len(), |out| {
+            let mut artifact = out.object();
+            artifact.text("artifactId", RESULT);
+            artifact.words("name", skill);
+            artifact.list("parts", texts, |text, out| {
+                let mut part = out.object();
+                part.member("text").json(text.get());
+                part.end();
+            });
+            artifact.end();
+        })
+    })
+}
+
+/// The text of a block that has nothing else, as it is written.
+fn text_of(block: &RawValue) -> Option<&RawValue> {
+    let (mut members, mut kind, mut text) = (Walk::object(block)?, None, None);
+    for (name, value) in members.by_ref() {
+        match &*name {
+            "type" => kind = Some(value.get()),
+            "text" => text = Some(value),
+            _ => return None,
+        }
+    }
+    text.filter(|text| kind == Some("\"text\"") && text.get().starts_with('"'))
 }
 
 /// Whether a reply is what somebody says at once, and no task's result.

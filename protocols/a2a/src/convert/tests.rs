@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::{Ended, Fit, answered, content_of, ended, is_said_at_once, parts_of, question_parts};
-use crate::wire::{Message, Part, PartContent, Role};
+use crate::wire::{Artifact, Message, Part, PartContent, Role, Wire as _};
 
 fn object(value: Value) -> RawObject {
     RawObject::parse(&to_raw_value(&value).unwrap()).unwrap()
@@ -264,6 +264,7 @@ fn became(reply: Result<Value, Failure>, is_result: bool, has_all: bool) -> (Vec
         PartContent::Data(data) => format!("data {}", data.get()),
         PartContent::Raw(_) | PartContent::Url(_) => "file".into(),
     };
+    let artifact = artifact.map(|artifact| Artifact::from_raw(&artifact).unwrap());
     (artifact.iter().flat_map(|artifact| artifact.parts.iter().map(told)).collect(), step.name())
 }
 

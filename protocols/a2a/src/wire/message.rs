@@ -106,6 +106,15 @@ impl Part {
         Self { media_type: media_type.into(), ..Self::new(PartContent::Url(url.into())) }
     }
 
+    /// How large its content is, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.content {
+            PartContent::Text(text) | PartContent::Url(text) => text.len(),
+            PartContent::Raw(bytes) => bytes.len() * 4 / 3,
+            PartContent::Data(value) => value.get().len(),
+        }
+    }
+
     /// Its words, if it holds some.
     pub fn as_text(&self) -> Option<&str> {
         match &self.content {

@@ -26,4 +26,4 @@ pub use stream::*;
 pub use task::*;
 pub(crate) use values::entries;
 pub use write::Writer;
-pub(crate) use write::{ObjectWriter, written};
+pub(crate) use write::{ObjectWriter, written, written_about};

@@ -56,7 +56,15 @@ impl<'a> Writer<'a> {
 
 /// JSON that `write` writes.
 pub(crate) fn written(write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
-    let mut out = String::new();
+    written_about(WRITTEN_ROOM_BYTES, write)
+}
+
+/// Room for what is written, in bytes, until it turns out to be more.
+const WRITTEN_ROOM_BYTES: usize = 512;
+
+/// The same, of about so many bytes.
+pub(crate) fn written_about(bytes: usize, write: impl FnOnce(&mut Writer<'_>)) -> Box<RawValue> {
+    let mut out = String::with_capacity(bytes);
     write(&mut Writer::new(&mut out));
     // What a writer writes is JSON.
     raw(out)

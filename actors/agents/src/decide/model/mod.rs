@@ -1,9 +1,42 @@
-//! A language model that decides.
+//! A language model that decides: prompts in files, an answer held to a JSON schema where the provider can, and read strictly
+//! wherever it comes from.
+
+mod budget;
+mod posed;
+mod prompt;
+mod read;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use callboard_message::Failure;
-use callboard_runtime::{Agent, AgentRef, Handlers};
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Failure, FailureKind, RawObject, Sample, SampleAnswer};
+use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, Profile};
+use serde_json::{Value, json};
+
+use super::{
+    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, Decided,
+    Decision, MakeSteps, Point, Synthesize, WriteAnswer,
+};
+use crate::model::STREAM_KEY;
+pub use budget::PROMPT_TOKENS_MAX;
+pub use prompt::PROMPT_BYTES_MAX;
+pub use read::DECISION_BYTES_MAX;
+
+use posed::{Posed, Shown};
+use prompt::Prompts;
+use read::{Said, TOOL, read};
+
+/// Decisions of one kind that a decider has begun with.
+pub const MODEL_DECISIONS_MAX: u32 = 64;
+/// Longest answer to a request (DP4), in bytes.
+pub const WRITTEN_BYTES_MAX: usize = 64 * 1024;
+const TOO_LONG: &str = "the request is too long for a prompt";
+/// How sure an answer is that the model couldn't finish.
+const CONFIDENCE_CUT: f32 = 0.3;
 
 /// How a model is asked for decisions.
 #[derive(Debug, Clone, Default)]
@@ -14,10 +47,16 @@ pub struct ModelDeciderOptions {
     pub structured_off: bool,
 }
 
-/// Decides every point by a language model.
+/// Decides every point by a language model: it handles all messages of [`Decision`], many at once.
 #[derive(Debug, Clone)]
-pub struct ModelDecider {
-    _model: AgentRef,
+pub struct ModelDecider(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    model: AgentRef,
+    prompts: Prompts,
+    /// Whether the model is asked in text only: as configured, or because its provider refused the rest.
+    plain: AtomicBool,
 }
 
 impl ModelDecider {
@@ -25,12 +64,134 @@ impl ModelDecider {
     ///
     /// # Errors
     /// `InvalidInput` where a prompt of `prompts_dir` can't be used.
-    pub fn new(model: AgentRef, _options: &ModelDeciderOptions) -> Result<Self, Failure> {
-        Ok(Self { _model: model })
+    pub fn new(model: AgentRef, options: &ModelDeciderOptions) -> Result<Self, Failure> {
+        let prompts =
+            Prompts::open(options.prompts_dir.as_deref()).map_err(|wrong| Failure::invalid(wrong.to_string()))?;
+        Ok(Self(Arc::new(Inner { model, prompts, plain: AtomicBool::new(options.structured_off) })))
     }
 }
 
+impl Inner {
+    async fn decide<D: Posed>(&self, asked: &D, cx: &Cx) -> Result<Decided<D::Outcome>, Failure> {
+        let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
+        let answer = self.ask(D::POINT, plain, Some(asked.schema()), cx).await?;
+        Ok(read(asked, &Said::of(&answer)))
+    }
+
+    async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
+        let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
+        // Whoever asked may read it while it is written.
+        let streamed = plain.with("_meta", RawObject::new().with(STREAM_KEY, true));
+        let answer = self.ask(Point::Answer, streamed, None, cx).await?;
+        Ok(written(&Said::of(&answer)))
+    }
+
+    /// What the model is asked, as a text; `None` where it doesn't fit.
+    fn prompted<D: Shown>(&self, asked: &D) -> Result<Option<RawObject>, Failure> {
+        let prompt = self.prompts.of(D::POINT).ok_or_else(|| Failure::internal("a point has no prompt"))?;
+        let Ok((system, turn)) = budget::fit(prompt, asked.material(), PROMPT_TOKENS_MAX) else { return Ok(None) };
+        Ok(Some(Sample::prompt(turn, D::TOKENS_MAX).system_prompt(system).0))
+    }
+
+    /// Asks the model, with a schema for its answer where it takes one.
+    async fn ask(
+        &self,
+        point: Point,
+        plain: RawObject,
+        schema: Option<Value>,
+        cx: &Cx,
+    ) -> Result<SampleAnswer, Failure> {
+        let Some(schema) = schema.filter(|_| !self.plain.load(Ordering::Relaxed)) else {
+            return self.sample(point, plain, cx).await;
+        };
+        match self.sample(point, shaped(plain.clone(), schema), cx).await {
+            // Some take no tools, or none that must be used, or no temperature.
+            Err(refused) if matches!(refused.kind, FailureKind::InvalidInput | FailureKind::Rejected) => {}
+            answered => return answered,
+        }
+        let answer = self.sample(point, plain, cx).await?;
+        self.plain.store(true, Ordering::Relaxed);
+        tracing::info!(%point, "the model takes no schema: it is asked in text from now on");
+        Ok(answer)
+    }
+
+    async fn sample(&self, point: Point, params: RawObject, cx: &Cx) -> Result<SampleAnswer, Failure> {
+        let ask = cx.ask(&self.model, CreateMessage(params));
+        match cx.next_hop() {
+            // How far a decision has come is of no use to the caller.
+            Some(call) if point != Point::Answer => {
+                ask.within_call(Some(Arc::new(CallMeta { caller: None, ..(*call).clone() }))).await?
+            }
+            _ => ask.await?,
+        }
+    }
+}
+
+/// The same request with a tool for the answer, and as little chance in it as the model has.
+fn shaped(plain: RawObject, schema: Value) -> RawObject {
+    let tool = json!({ "name": TOOL, "description": "Gives the decision.", "inputSchema": schema });
+    plain.with("temperature", 0).with("tools", [tool]).with("toolChoice", json!({ "mode": "required" }))
+}
+
+/// DP4: the answer is what was written.
+fn written(said: &Said) -> Decided<String> {
+    let text = said.text.trim();
+    let decided = match said.stop.as_deref() {
+        Some("refusal" | "contentFilter") => Decided::unclear("the model refused to answer"),
+        _ if text.is_empty() => Decided::unclear("the model's answer is empty"),
+        _ if text.len() > WRITTEN_BYTES_MAX => Decided::unclear("the model's answer is over its limit"),
+        Some("maxTokens") => Decided::sure(format!("{text}…"), CONFIDENCE_CUT, "the model's answer was cut off"),
+        _ => Decided::sure(text.to_owned(), super::limits::CONFIDENCE_UNSAID, ""),
+    };
+    decided.at_cost(said.cost)
+}
+
 impl Agent for ModelDecider {
-    // not built yet
-    fn handlers(_on: &mut Handlers<Self>) {}
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<DecideFollowUp>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideClarity>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideSplit>(MODEL_DECISIONS_MAX)
+            .concurrent::<MakeSteps>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideRoute>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideTool>(MODEL_DECISIONS_MAX)
+            .concurrent::<WriteAnswer>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideRecovery>(MODEL_DECISIONS_MAX)
+            .concurrent::<Synthesize>(MODEL_DECISIONS_MAX)
+            .concurrent::<DecideConfirm>(MODEL_DECISIONS_MAX);
+    }
+
+    /// It has no state that a dropped request could leave half changed.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe()
+    }
+}
+
+macro_rules! decides {
+    ($($message:ident)*) => {$(
+        impl ConcurrentHandler<$message> for ModelDecider {
+            fn handle(
+                &mut self,
+                message: $message,
+                cx: Cx,
+            ) -> impl Future<Output = Result<Decided<<$message as Decision>::Outcome>, Failure>> + Send + 'static {
+                let inner = self.0.clone();
+                async move { inner.decide(&message, &cx).await }
+            }
+        }
+    )*};
+}
+
+decides! {
+    DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool DecideRecovery Synthesize DecideConfirm
+}
+
+impl ConcurrentHandler<WriteAnswer> for ModelDecider {
+    fn handle(
+        &mut self,
+        message: WriteAnswer,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Decided<String>, Failure>> + Send + 'static {
+        let inner = self.0.clone();
+        async move { inner.write(&message, &cx).await }
+    }
 }

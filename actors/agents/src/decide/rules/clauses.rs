@@ -57,7 +57,7 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
     let mut open: Option<usize> = None;
     for span in clauses(reading) {
         let aim = aim(reading, index, &span, &has_tool);
-        let aim = aim.filter(|_| !is_context(reading, &span));
+        let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -79,13 +79,25 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
     parts
 }
 
+/// A word or two after a piece of writing that is asked for are what it is about: `a poem on rain, trains and tea`.
+fn goes_on(reading: &Reading, span: &Range<usize>, before: Option<&Part>) -> bool {
+    const WORDS_MAX: usize = 3;
+    let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
+    words <= WORDS_MAX && before.is_some_and(|part| part.target == TOOL_LLM)
+}
+
 /// Whether at least two parts are for different ones.
 pub(super) fn is_several(parts: &[Part]) -> bool {
     parts.iter().any(|part| parts.first().is_some_and(|first| first.target != part.target))
 }
 
 /// Who a clause is for, if that is clear.
-fn aim(reading: &Reading, index: &Index, span: &Range<usize>, has_tool: &impl Fn(&str) -> bool) -> Option<(String, f32)> {
+fn aim(
+    reading: &Reading,
+    index: &Index,
+    span: &Range<usize>,
+    has_tool: &impl Fn(&str) -> bool,
+) -> Option<(String, f32)> {
     let tool = intent(reading, span).filter(|intent| intent.score >= TOOL_MIN && has_tool(intent.tool.name()));
     let found = index.find(reading, span).into_iter().find(|found| found.target.is_up || !found.target.is_agent);
     let is_piece = composes(reading, span);
@@ -94,7 +106,9 @@ fn aim(reading: &Reading, index: &Index, span: &Range<usize>, has_tool: &impl Fn
     let found = found.map(|found| Found { evidence: found.evidence * share, ..found });
     let found = found.filter(|found| found.evidence >= CLAUSE_MIN);
     match (tool, found) {
-        (Some(tool), Some(found)) if score(found.evidence) > tool.score => Some((found.target.id, score(found.evidence))),
+        (Some(tool), Some(found)) if score(found.evidence) > tool.score => {
+            Some((found.target.id, score(found.evidence)))
+        }
         (Some(tool), _) => Some((tool.tool.name().to_owned(), tool.score)),
         (None, Some(found)) => Some((found.target.id, score(found.evidence))),
         // An explanation is mostly said on the way to something else; a letter isn't.
@@ -105,7 +119,9 @@ fn aim(reading: &Reading, index: &Index, span: &Range<usize>, has_tool: &impl Fn
 
 /// Told rather than asked: a reason, or what happened.
 fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
-    let first = span.clone().find(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word() && !is_one_of(&t.folded, "and e but mas so")));
+    let first = span
+        .clone()
+        .find(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word() && !is_one_of(&t.folded, "and e but mas so")));
     let Some(first) = first else { return true };
     if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
         return true;
@@ -134,10 +150,20 @@ pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
 
 /// Whether a part goes on from the one before: it says "then", or only points at what it is about.
 fn builds_on(reading: &Reading, span: &Range<usize>) -> bool {
-    let begins = |at: usize| reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, "then depois seguida afterwards next finally entao"));
+    let begins = |at: usize| {
+        reading
+            .tokens
+            .get(at)
+            .is_some_and(|t| is_one_of(&t.folded, "then depois seguida afterwards next finally entao"))
+    };
     let sequence = (span.start..(span.start + 3).min(span.end)).any(begins);
     let points = |at: usize| {
-        reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa"))
+        reading.tokens.get(at).is_some_and(|t| {
+            is_one_of(
+                &t.folded,
+                "it that them those this tudo isso ele ela deles dela whichever whoever whatever esse essa",
+            )
+        })
     };
     sequence || span.clone().any(points)
 }
@@ -159,12 +185,15 @@ fn step_id(target: &str, steps: &[StepDefinition]) -> String {
 
 /// What a step is told: its part, the names that it needs from the others, and the text to work on.
 fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: bool) -> String {
-    let light = |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, "and e then plus depois"));
+    let light = |at: &usize| {
+        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, "and e then plus depois"))
+    };
     let start = span.clone().find(|at| !light(at)).unwrap_or(span.start);
     let mut text = reading.shown(&(start..span.end)).to_owned();
     let own = names(reading, span);
     if own.is_empty() {
-        let others = parts.iter().filter(|part| part.span.start < span.start).flat_map(|part| names(reading, &part.span));
+        let others =
+            parts.iter().filter(|part| part.span.start < span.start).flat_map(|part| names(reading, &part.span));
         let others = others.collect::<Vec<_>>().join(" ");
         if !others.is_empty() {
             text = format!("{text} ({others})");
@@ -179,7 +208,8 @@ fn input(reading: &Reading, parts: &[Part], span: &Range<usize>, has_result: boo
 /// Words with a capital that a sentence doesn't begin with: mostly places and people.
 fn names<'a>(reading: &'a Reading, span: &Range<usize>) -> Vec<&'a str> {
     let is_name = |at: &usize| {
-        let first = *at == 0 || reading.tokens.get(at - 1).is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign("!"));
+        let first =
+            *at == 0 || reading.tokens.get(at - 1).is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign("!"));
         !first
             && reading.tokens.get(*at).is_some_and(|t| t.is_word() && t.capital && t.folded.chars().count() > 1)
             && !reading.is(*at, Set::Stop)

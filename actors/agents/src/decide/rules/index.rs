@@ -9,11 +9,11 @@ use super::reading::Reading;
 use super::signs::signs;
 use super::tools::is_ours;
 use super::weights::{
-    DESCRIPTION, EXAMPLE, FUZZY, HINT, NAME, NAMED, STRONG, TAG, WEAK_BELOW, WEAK_SUM_MAX,
+    DESCRIPTION, EXAMPLE, FUZZY, GOVERNED, HINT, NAME, NAMED, STRONG, TAG, TAG_OF_SEVERAL, WEAK_BELOW, WEAK_SUM_MAX,
 };
 use super::words::{stems, tokenize};
 use crate::decide::{AgentView, ToolView, World};
-use crate::text::{fold, plain};
+use crate::text::{fold, is_one_of, plain};
 
 /// One who could do what is asked: another agent, or a tool of ours that the rules have no grammar for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,14 +79,19 @@ impl Index {
 
     /// What speaks for whom in a part of a request, most first; nobody with nothing.
     pub(super) fn find(&self, reading: &Reading, span: &Range<usize>) -> Vec<Found> {
-        let seen = Seen::of(reading, span, &self.addressed(reading, span));
+        let seen = Seen::of(reading, span, &self.addressed(reading));
+        let lead = lead_field(reading, span);
+        let share = |entry: &Entry| match lead {
+            Some(field) if !entry.fields.get(field).copied().unwrap_or(false) => GOVERNED,
+            _ => 1.0,
+        };
         let mut found: Vec<Found> = self
             .entries
             .iter()
-            .map(|entry| Found { target: entry.target.clone(), evidence: entry.evidence(reading, &seen) })
+            .map(|entry| Found { target: entry.target.clone(), evidence: entry.evidence(reading, &seen) * share(entry) })
             .filter(|found| found.evidence > 0.0)
             .collect();
-        if !found.iter().any(|found| found.evidence >= NAMED) {
+        if *span == reading.all() && !found.iter().any(|found| found.evidence >= NAMED) {
             for entry in self.entries.iter().filter(|entry| entry.is_called(reading, span)) {
                 found.retain(|found| found.target != entry.target);
                 found.push(Found { target: entry.target.clone(), evidence: NAMED });
@@ -101,7 +106,8 @@ impl Index {
     }
 
     /// Tokens with which an agent is only addressed ("Skycast, …", "ask the weather bot to …"): what is asked is the rest.
-    fn addressed(&self, reading: &Reading, span: &Range<usize>) -> HashSet<usize> {
+    fn addressed(&self, reading: &Reading) -> HashSet<usize> {
+        let span = &reading.all();
         let mut out = HashSet::new();
         for entry in &self.entries {
             out.extend(entry.called_at(reading, span).filter(|at| is_vocative(reading, span, at)).flatten());
@@ -128,7 +134,7 @@ impl Seen {
         for hit in reading.of(Set::MealTime, span) {
             covered[hit.at..(hit.at + hit.len).min(reading.tokens.len())].fill(true);
         }
-        for at in only_addressed(reading, span).into_iter().chain(addressed.iter().copied()) {
+        for at in only_addressed(reading).into_iter().chain(addressed.iter().copied()) {
             covered[at] = true;
         }
         let mut fields: HashMap<usize, Vec<f32>> = HashMap::new();
@@ -162,23 +168,37 @@ impl Seen {
     }
 }
 
-/// `ask the … bot to`, `pede pro … que`: whoever is named there is only spoken to.
-fn only_addressed(reading: &Reading, span: &Range<usize>) -> Vec<usize> {
-    const ASKING: &str = "ask tell get have let could can pede peca pergunta diga fala";
+/// `ask the … bot to`, `could the … agent`, `o robô de … pode`: whoever is named there is only spoken to.
+pub(super) fn only_addressed(reading: &Reading) -> Vec<usize> {
+    const BEFORE: &str = "ask tell get have let could can would will pede peca pergunta pergunte diga fala";
+    const AFTER: &str = "pode podia poderia consegue can could will would please";
     const WORDS_MAX: usize = 5;
-    let word = |at: usize| reading.tokens.get(at).filter(|_| span.contains(&at)).map_or("", |t| t.folded.as_str());
+    let word = |at: usize| reading.tokens.get(at).map_or("", |t| t.folded.as_str());
     let mut out = Vec::new();
-    for at in span.clone() {
-        if !crate::text::is_one_of(word(at), ASKING) {
-            continue;
-        }
-        let to = (at + 2..=at + WORDS_MAX + 1).find(|to| matches!(word(*to), "to" | "que" | "pra" | "para"));
-        let Some(to) = to else { continue };
-        if (at..to).any(|at| reading.is(at, Set::Agents)) {
-            out.extend(at..to);
+    for at in reading.all().filter(|at| reading.is(*at, Set::Agents)) {
+        let is_one = !word(at).ends_with('s');
+        let ask = (at.saturating_sub(WORDS_MAX)..at).rev().find(|at| is_one_of(word(*at), BEFORE));
+        let can = (at + 1..at + WORDS_MAX).find(|at| is_one_of(word(*at), AFTER));
+        // "who can I ask", "which agent could …" ask for a list.
+        let lists = |from: usize| {
+            (from.saturating_sub(2)..at).any(|at| matches!(word(at), "which" | "what" | "who" | "any" | "qual" | "quais" | "que" | "outro" | "other"))
+        };
+        match (ask, can) {
+            (Some(ask), _) if is_one && !lists(ask) => out.extend(ask..=at),
+            (None, Some(can)) if is_one && !lists(at.saturating_sub(WORDS_MAX)) => out.extend(at..=can),
+            _ => {}
         }
     }
     out
+}
+
+/// The field of the verb that a part begins with, where what follows is only what the verb is applied to.
+fn lead_field(reading: &Reading, span: &Range<usize>) -> Option<usize> {
+    if !reading.begins_with(Set::Governs, span) {
+        return None;
+    }
+    let verb = reading.of(Set::Governs, span).next()?;
+    reading.fields.iter().find(|hit| hit.at == verb.at).map(|hit| hit.value.field)
 }
 
 /// Whether a name is called out: `NAME, …`, `hey NAME …`, `ask NAME to …`.
@@ -187,7 +207,7 @@ fn is_vocative(reading: &Reading, span: &Range<usize>, name: &Range<usize>) -> b
     let before = name.start.checked_sub(1).filter(|at| span.contains(at)).and_then(|at| reading.tokens.get(at));
     let after = reading.tokens.get(name.end);
     let comma = after.is_some_and(|t| t.is_sign(",") || t.is_sign(":") || t.is_sign("!"));
-    let called = before.is_some_and(|t| crate::text::is_one_of(&t.folded, CALLS));
+    let called = before.is_some_and(|t| is_one_of(&t.folded, CALLS));
     let shown = reading.tokens.get(name.start).is_some_and(|t| t.capital);
     comma && (before.is_none() || called) || called && shown
 }
@@ -256,10 +276,14 @@ fn entry(target: Target, name: &str, said: &[Said<'_>]) -> Entry {
         for (text, weight) in [(*name, NAME), (*description, DESCRIPTION)] {
             learn(&mut own, text, weight);
         }
-        tags.iter().for_each(|tag| learn(&mut own, tag, TAG));
+        for tag in *tags {
+            // Of `car rental`, neither word says all.
+            let share = if tag.split_whitespace().nth(1).is_some() { TAG_OF_SEVERAL } else { TAG };
+            learn(&mut own, tag, share);
+        }
         examples.iter().for_each(|example| learn(&mut own, example, EXAMPLE));
         let label = tags.iter().map(String::as_str).chain([*name]).collect::<Vec<_>>().join(" . ");
-        for hit in lexicon.anchors.find(&tokenize(&plain(&label), |_| None)) {
+        for hit in lexicon.anchors.find(&tokenize(&plain(&label), |_| None), false) {
             fields[hit.value] = true;
         }
     }
@@ -277,11 +301,11 @@ const CALLED_LETTERS_MIN: usize = 4;
 /// Adds the words of what a skill says, at a weight; a word of several tags' words counts as much as its best place.
 fn learn(own: &mut HashMap<String, f32>, text: &str, weight: f32) {
     let tokens = tokenize(&plain(text), |_| None);
-    let sets = lexicon().sets.find(&tokens);
+    let sets = lexicon().sets.find(&tokens, false);
     for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
         let is_stop = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::Stop | Set::TimeWord | Set::Languages));
         // Verbs that go with everything and words of time tell no one from another.
-        let is_common = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose));
+        let is_common = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose | Set::PlanVerb));
         if is_stop || token.folded.chars().count() < 3 {
             continue;
         }

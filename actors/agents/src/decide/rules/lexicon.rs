@@ -69,6 +69,8 @@ sets! {
     Question = "question",
     Sequence = "sequence",
     Greeting = "greeting",
+    Governs = "governs",
+    Common = "common",
     Context = "context",
     Subordinate = "subordinate",
     Surprise = "surprise",

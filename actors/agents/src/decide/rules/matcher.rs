@@ -1,6 +1,6 @@
 //! Finds words and phrases of lists in a request, by stem, in English and Portuguese.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::words::{Token, stems};
 
@@ -21,6 +21,8 @@ pub(super) struct Matcher<T> {
     english: HashMap<String, Vec<Phrase<T>>>,
     portuguese: HashMap<String, Vec<Phrase<T>>>,
     exact: HashMap<String, Vec<Phrase<T>>>,
+    /// Words within phrases.
+    later: HashSet<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -35,20 +37,21 @@ struct Term {
     folded: String,
     english: String,
     portuguese: String,
+    exact: bool,
 }
 
 impl Term {
-    fn new(folded: &str) -> Self {
+    fn new(folded: &str, exact: bool) -> Self {
         let (english, portuguese) = stems(folded);
-        Self { folded: folded.to_owned(), english, portuguese }
+        Self { folded: folded.to_owned(), english, portuguese, exact }
     }
 
     /// Short words of one language are others' beginnings in the next: they are compared as they stand.
-    fn fits(&self, token: &Token) -> bool {
-        if self.folded.len() <= EXACT_LETTERS_MAX {
+    fn fits(&self, token: &Token, is_english: bool) -> bool {
+        if self.exact || self.folded.len() <= EXACT_LETTERS_MAX {
             return self.folded == token.folded;
         }
-        self.english == token.english || self.portuguese == token.portuguese
+        self.english == token.english || !is_english && self.portuguese == token.portuguese
     }
 }
 
@@ -57,7 +60,7 @@ const EXACT_LETTERS_MAX: usize = 3;
 
 impl<T> Default for Matcher<T> {
     fn default() -> Self {
-        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new() }
+        Self { english: HashMap::new(), portuguese: HashMap::new(), exact: HashMap::new(), later: HashSet::new() }
     }
 }
 
@@ -66,9 +69,10 @@ impl<T: Copy + PartialEq> Matcher<T> {
     pub(super) fn add(&mut self, list: &str, value: T) {
         for entry in list.split_whitespace() {
             let (entry, exact) = entry.strip_prefix('=').map_or((entry, false), |word| (word, true));
-            let mut words = entry.split('_').filter(|word| !word.is_empty()).map(Term::new);
+            let mut words = entry.split('_').filter(|word| !word.is_empty()).map(|word| Term::new(word, exact));
             let Some(first) = words.next() else { continue };
             let phrase = Phrase { rest: words.collect(), value };
+            self.later.extend(phrase.rest.iter().map(|term| term.folded.clone()));
             if exact || first.folded.chars().count() <= EXACT_LETTERS_MAX {
                 self.exact.entry(first.folded).or_default().push(phrase);
             } else {
@@ -78,15 +82,22 @@ impl<T: Copy + PartialEq> Matcher<T> {
         }
     }
 
-    /// Everything of the lists that stands in the request, in order; one value at most once at a place.
-    pub(super) fn find(&self, tokens: &[Token]) -> Vec<Hit<T>> {
+    /// Whether a phrase may have this word.
+    pub(super) fn has(&self, token: &Token) -> bool {
+        let first = self.exact.contains_key(&token.folded) || self.english.contains_key(&token.english);
+        first || self.portuguese.contains_key(&token.portuguese) || self.later.contains(&token.folded)
+    }
+
+    /// Everything of the lists that stands in the request, in order; one value at most once at a place. What is surely English
+    /// isn't compared by Portuguese stems: `fare` and `Faro` have the same.
+    pub(super) fn find(&self, tokens: &[Token], is_english: bool) -> Vec<Hit<T>> {
         let mut hits: Vec<Hit<T>> = Vec::new();
         for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
             let from = hits.len();
-            let lists =
-                [self.exact.get(&token.folded), self.english.get(&token.english), self.portuguese.get(&token.portuguese)];
+            let portuguese = self.portuguese.get(&token.portuguese).filter(|_| !is_english);
+            let lists = [self.exact.get(&token.folded), self.english.get(&token.english), portuguese];
             for phrase in lists.into_iter().flatten().flatten() {
-                let Some(len) = fits(&phrase.rest, &tokens[at..]) else { continue };
+                let Some(len) = fits(&phrase.rest, &tokens[at..], is_english) else { continue };
                 match hits[from..].iter_mut().find(|hit| hit.value == phrase.value) {
                     Some(hit) => hit.len = hit.len.max(len),
                     None => hits.push(Hit { at, len, value: phrase.value }),
@@ -98,7 +109,7 @@ impl<T: Copy + PartialEq> Matcher<T> {
 }
 
 /// How many of `tokens` the phrase is, of which the first word is there; `None`: it isn't there.
-fn fits(rest: &[Term], tokens: &[Token]) -> Option<usize> {
-    let fits = rest.iter().zip(tokens.iter().skip(1)).filter(|(term, token)| term.fits(token)).count();
+fn fits(rest: &[Term], tokens: &[Token], is_english: bool) -> Option<usize> {
+    let fits = rest.iter().zip(tokens.iter().skip(1)).filter(|(term, token)| term.fits(token, is_english)).count();
     (fits == rest.len()).then_some(rest.len() + 1)
 }

@@ -12,8 +12,6 @@ mod reading;
 mod refusal;
 pub mod run_time;
 mod signs;
-#[cfg(test)]
-mod tests;
 mod tools;
 mod vague;
 mod weights;
@@ -208,22 +206,4 @@ fn margin(own: f32, second: f32) -> f32 {
     const OF_OWN: f32 = 0.6;
     const OF_LEAD: f32 = 0.4;
     (own * OF_OWN + (own - second).max(0.0) * OF_LEAD).clamp(0.36, 1.0)
-}
-//SCRATCH
-pub fn scratch(request: &str, history: &[Turn], world: &Arc<World>) -> (String, String, String) {
-    let mut rules = Rules::default();
-    if let Decided { outcome: Some(Clarity::NeedsClarify { question }), why, .. } = Rules::clarity(request, history) {
-        return ("clarify".into(), String::new(), format!("{question} {why}"));
-    }
-    let split = rules.split(request, world);
-    if split.outcome == Some(Split::Yes) {
-        let steps = rules.steps(request, world);
-        return ("decompose".into(), String::new(), format!("{:?}", steps.outcome));
-    }
-    let route = rules.route(request, history, world);
-    match route.outcome {
-        Some(Route::Remote { agent }) => ("remote".into(), agent, route.why),
-        Some(Route::Reject { .. }) => ("reject".into(), String::new(), route.why),
-        _ => { let t = Rules::tool(request, history, &world.tools); ("local".into(), t.outcome.map_or(String::new(), |t| format!("{}", t.tool_name)), format!("{} ", route.why)) }
-    }
 }

@@ -30,6 +30,8 @@ pub(super) struct Reading {
     pub(super) address: Option<String>,
     /// Whether it is Portuguese.
     pub(super) portuguese: bool,
+    /// Whether it is surely English.
+    pub(super) english: bool,
 }
 
 impl Reading {
@@ -38,28 +40,28 @@ impl Reading {
         let lexicon = lexicon();
         let text = plain_text(request.trim());
         let tokens = tokenize(&text, |c| lexicon.emoji(c));
+        let (portuguese, english) = language(&tokens);
         let quotes = quotes(&text);
         let mut content: Vec<Range<usize>> = quotes;
-        if let Some(pasted) = pasted(&text, &tokens, &content) {
+        if let Some(pasted) = pasted(&text, &tokens, &content, english) {
             content.retain(|range| range.start < pasted.start);
             content.push(pasted);
         }
         let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
         let has_code = tokens.iter().any(|token| token.kind == Kind::Code);
         let address = tokens.iter().find(|token| token.kind == Kind::Address).map(|t| t.folded.clone());
-        let portuguese = is_portuguese(&tokens);
         let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
         let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
-        let misspelt = spell(&mut tokens);
-        let hits = lexicon.sets.find(&tokens);
-        let fields = lexicon.words.find(&tokens);
+        let misspelt = spell(&mut tokens, english);
+        let hits = lexicon.sets.find(&tokens, english);
+        let fields = lexicon.words.find(&tokens, english);
         let mut bits = vec![0; tokens.len()];
         for hit in &hits {
             for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
                 *bit |= hit.value.bit();
             }
         }
-        Self { text, tokens, misspelt, hits, fields, bits, content: shown, has_code, address, portuguese }
+        Self { text, tokens, misspelt, hits, fields, bits, content: shown, has_code, address, portuguese, english }
     }
 
     /// All of it.
@@ -113,14 +115,14 @@ impl Reading {
 }
 
 /// Puts known words in the place of misspelt ones; says which.
-fn spell(tokens: &mut [Token]) -> Vec<bool> {
+fn spell(tokens: &mut [Token], is_english: bool) -> Vec<bool> {
     let mut left = FUZZY_WORDS_MAX;
     let mut misspelt = vec![false; tokens.len()];
     for (token, was) in tokens.iter_mut().zip(&mut misspelt) {
         if left == 0 {
             break;
         }
-        if !token.is_word() || is_known(token) {
+        if !token.is_word() || is_known(token, is_english) {
             continue;
         }
         left -= 1;
@@ -134,9 +136,9 @@ fn spell(tokens: &mut [Token]) -> Vec<bool> {
     misspelt
 }
 
-fn is_known(token: &Token) -> bool {
+fn is_known(token: &Token, is_english: bool) -> bool {
     let one = std::slice::from_ref(token);
-    !lexicon().sets.find(one).is_empty() || !lexicon().words.find(one).is_empty()
+    super::refusal::knows(token) || !lexicon().sets.find(one, is_english).is_empty() || !lexicon().words.find(one, is_english).is_empty()
 }
 
 /// Quoted passages, without their quotation marks. An apostrophe isn't one.
@@ -181,15 +183,8 @@ fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
 }
 
 /// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
-fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>]) -> Option<Range<usize>> {
-    const WORKS_ON: [Set; 6] = [
-        Set::SummarizeVerb,
-        Set::EchoVerb,
-        Set::TranslateVerb,
-        Set::ReviewVerb,
-        Set::SayVerb,
-        Set::RunVerb,
-    ];
+fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: bool) -> Option<Range<usize>> {
+    const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::EchoVerb, Set::TranslateVerb];
     let first = tokens.first()?;
     if matches!(first.folded.as_str(), "echo" | "ecoa" | "repeat" | "repita" | "repete")
         && tokens.get(1).is_some_and(|token| !token.is_sign(":") && token.kind != Kind::Sign)
@@ -201,24 +196,23 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>]) -> Option<Range
     let cut = tokens.iter().enumerate().find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
     let (at, sign) = cut;
     let head: Vec<Token> = tokens[..at].to_vec();
-    let head_hits = lexicon().sets.find(&head);
     let tail = text.get(sign.range.end..)?;
-    let works = head_hits.iter().any(|hit| WORKS_ON.contains(&hit.value)) || misspelt_work(&head, &WORKS_ON);
+    let works = works(&head, &WORKS_ON, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
     ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
 }
 
-fn misspelt_work(head: &[Token], works_on: &[Set]) -> bool {
+fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
     const HEAD_WORDS_MAX: usize = 16;
     let mut head: Vec<Token> = head.iter().take(HEAD_WORDS_MAX).cloned().collect();
-    spell(&mut head);
-    lexicon().sets.find(&head).iter().any(|hit| works_on.contains(&hit.value))
+    spell(&mut head, is_english);
+    lexicon().sets.find(&head, is_english).iter().any(|hit| works_on.contains(&hit.value))
 }
 
-/// Words that only one of the two languages has.
-fn is_portuguese(tokens: &[Token]) -> bool {
+/// Whether it is Portuguese, and whether it is surely English, by words that only one of the two has.
+fn language(tokens: &[Token]) -> (bool, bool) {
     const PORTUGUESE: &str = "o os um uma e de do da dos das em no na nos nas para pra pro por pelo com sem que eu voce vc meu minha me quero preciso tem qual quais quem \
         nao sim ja isso este esta esse essa aquele ele ela onde como quanto mais ai la favor gente pode tudo depois hoje amanha faz agora vai ta ou eh sao numa num ao oi ola \
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
@@ -227,5 +221,6 @@ fn is_portuguese(tokens: &[Token]) -> bool {
     let among = |list: &str| {
         tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count()
     };
-    among(PORTUGUESE) > among(ENGLISH)
+    let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
+    (portuguese > english, english > portuguese)
 }

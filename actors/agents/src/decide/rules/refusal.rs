@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::matcher::{Hit, Matcher};
 use super::reading::Reading;
+use super::words::Token;
 use super::weights::{PAIR_WINDOW, PATTERN_WINDOW, REFUSE_MIN};
 
 /// What comes with callboard.
@@ -82,11 +83,13 @@ struct Pattern {
 
 fn rules() -> &'static Rules {
     static READ: OnceLock<Rules> = OnceLock::new();
-    READ.get_or_init(|| match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
-        Ok(rules) => rules,
-        Err(error) => {
-            tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
-            Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+    READ.get_or_init(|| {
+        match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
+            Ok(rules) => rules,
+            Err(error) => {
+                tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
+                Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+            }
         }
     })
 }
@@ -133,7 +136,7 @@ fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String>
 /// The clearest refusal that a request is for, if any. Text that is only quoted decides nothing.
 pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     let rules = rules();
-    let hits = rules.words.find(&reading.tokens);
+    let hits = rules.words.find(&reading.tokens, reading.english);
     let mut best: Option<(usize, f32, Range<usize>)> = None;
     for (at, class) in rules.classes.iter().enumerate() {
         for pattern in &class.patterns {
@@ -147,9 +150,14 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     }
     let (at, score, _) = best.filter(|(_, score, _)| *score >= REFUSE_MIN)?;
     let class = rules.classes.get(at)?;
-    let object = rules.objects.find(&reading.tokens).into_iter().find(|hit| hit.value.0 == at);
+    let object = rules.objects.find(&reading.tokens, reading.english).into_iter().find(|hit| hit.value.0 == at);
     let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
+}
+
+/// Whether the token is a word of the patterns: then it isn't a misspelt other one.
+pub(super) fn knows(token: &Token) -> bool {
+    rules().words.has(token)
 }
 
 impl Pattern {
@@ -175,7 +183,11 @@ impl Pattern {
             for set in self.all.iter().filter(|set| **set != lead.value) {
                 let near = |hit: &&Hit<usize>| hit.at.abs_diff(lead.at) <= PATTERN_WINDOW;
                 // One word can't be two parts of a pattern.
-                let free = |hit: &&Hit<usize>| !used.iter().any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start));
+                let free = |hit: &&Hit<usize>| {
+                    !used
+                        .iter()
+                        .any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start))
+                };
                 let hit = of(*set).filter(near).find(free)?;
                 used.push(hit.at..hit.at + hit.len);
             }
@@ -186,7 +198,6 @@ impl Pattern {
         of(*lead).find_map(near)
     }
 }
-
 
 fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
     match (class, portuguese) {

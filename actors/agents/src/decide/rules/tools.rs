@@ -5,10 +5,12 @@ use std::ops::Range;
 use callboard_message::RawObject;
 use serde_json::Value;
 
+use super::index::only_addressed;
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::words::Kind;
 use crate::decide::{TOOL_LLM, ToolChoice, ToolView};
+use crate::text::is_one_of;
 
 /// A tool that the rules have a grammar for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +67,8 @@ pub(super) fn intent(reading: &Reading, span: &Range<usize>) -> Option<Intent> {
         (Tool::Echo, echo(reading, span)),
         (Tool::ExecuteCommand, command(reading, span)),
         (Tool::RememberAgent, remember(reading, span)),
-        (Tool::ListAgents, list_agents(reading, span)),
         (Tool::HumanInput, human(reading, span)),
+        (Tool::ListAgents, list_agents(reading, span)),
         (Tool::Summarize, summarize(reading, span)),
     ];
     // The first of equals: the order above is from the most to the least particular.
@@ -90,7 +92,8 @@ fn echo(reading: &Reading, span: &Range<usize>) -> f32 {
     if reading.begins_with(Set::EchoVerb, span) && !reading.has(Set::SummarizeVerb, span) {
         return 0.95;
     }
-    let says = reading.begins_with(Set::SayVerb, span) && !reading.has(Set::Languages, span);
+    let asks = reading.has(Set::Question, span);
+    let says = reading.begins_with(Set::SayVerb, span) && !reading.has(Set::Languages, span) && !asks;
     // `say 'x'`, and little else: what is about something goes elsewhere.
     let rest = span.clone().filter(|at| {
         reading.tokens.get(*at).is_some_and(|t| t.is_word()) && !reading.is(*at, Set::Stop) && !reading.is(*at, Set::SayVerb)
@@ -112,8 +115,10 @@ fn command(reading: &Reading, span: &Range<usize>) -> f32 {
     if runs && reading.has(Set::CommandWord, span) {
         return 0.75;
     }
-    let begins_program = reading.of(Set::Program, span).any(|hit| hit.at == span.start) && code;
-    if begins_program {
+    let kind = |at: usize| reading.tokens.get(at).map(|t| t.kind);
+    let given = |at: usize| matches!(kind(at), Some(Kind::Code | Kind::Address));
+    // `df -h`, `ping 10.0.0.5`, wherever it stands.
+    if reading.of(Set::Program, span).any(|hit| given(hit.at + 1) || given(hit.at + 2) && hit.at < span.start + 4) {
         return 0.85;
     }
     if reading.begins_with(Set::KillVerb, span) && reading.has(Set::Process, span) { 0.85 } else { 0.0 }
@@ -141,17 +146,19 @@ fn list_agents(reading: &Reading, span: &Range<usize>) -> f32 {
     let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
     const BARE_WORDS_MAX: usize = 3;
     // `travel agent`, `agente de viagem` are no agents of ours: a word of who or of knowing has to be near.
-    let near = reading.of(Set::Agents, span).any(|hit| {
+    let spoken_to = only_addressed(reading);
+    let near = reading.of(Set::Agents, span).filter(|hit| !spoken_to.contains(&hit.at)).any(|hit| {
         let from = hit.at.saturating_sub(5).max(span.start);
         let to = (hit.at + 6).min(span.end);
-        (from..to).any(|at| reading.is(at, Set::Who)) && !is_asked_to(reading, hit.at, span)
+        (from..to).any(|at| reading.is(at, Set::Who))
     });
-    if near { 0.85 } else if words <= BARE_WORDS_MAX { 0.6 } else { 0.0 }
-}
-
-/// `the recipe bot to move …`: that bot is to do something, not to be listed.
-fn is_asked_to(reading: &Reading, at: usize, span: &Range<usize>) -> bool {
-    span.contains(&(at + 1)) && word(reading, at + 1) == "to" && at > span.start && !reading.is(at - 1, Set::Who)
+    if near {
+        0.85
+    } else if words <= BARE_WORDS_MAX && spoken_to.is_empty() {
+        0.6
+    } else {
+        0.0
+    }
 }
 
 fn human(reading: &Reading, span: &Range<usize>) -> f32 {
@@ -170,14 +177,15 @@ fn human(reading: &Reading, span: &Range<usize>) -> f32 {
     const SPEAKS: &str = "talk speak talking speaking chat transfer falar conversar transfere transfira chama chame";
     let speaks = |at: usize| {
         let from = at.saturating_sub(NEAR).max(span.start);
-        (from..(at + NEAR).min(span.end)).any(|at| crate::text::is_one_of(word(reading, at), SPEAKS))
+        (from..(at + NEAR).min(span.end)).any(|at| is_one_of(word(reading, at), SPEAKS))
     };
     if reading.of(Set::Person, span).any(|hit| speaks(hit.at) && hit.at + 1 >= span.start) { 0.85 } else { 0.0 }
 }
 
 fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
     if !reading.has(Set::SummarizeVerb, span) {
-        return 0.0;
+        let measured = reading.has_content() && is_measured(reading, span) && !reading.has(Set::Languages, span);
+        return if measured { 0.8 } else { 0.0 };
     }
     // English `resume` is another word.
     let pt_only = reading.of(Set::SummarizeVerb, span).all(|hit| word(reading, hit.at) == "resume");
@@ -187,17 +195,30 @@ fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
     if reading.has_content() { 0.9 } else { 0.7 }
 }
 
+/// `in two lines`, `em três frases`: with a text, it is to become so long.
+fn is_measured(reading: &Reading, span: &Range<usize>) -> bool {
+    const UNITS: &str = "line lines sentence sentences word words point points bullet bullets paragraph linha linhas frase frases palavra palavras ponto pontos topico topicos paragrafo";
+    span.clone().any(|at| is_one_of(word(reading, at), "in em into numa num") && (at + 1..at + 4).any(|at| span.contains(&at) && is_one_of(word(reading, at), UNITS)))
+}
+
 /// Whether the request is for a piece of writing: `write a limerick`.
 pub(super) fn composes(reading: &Reading, span: &Range<usize>) -> bool {
     const NEAR: usize = 9;
     let piece = |hit: usize| {
         reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR)
     };
-    reading.of(Set::Compose, span).any(|hit| piece(hit.at))
+    // What is surely a verb of writing may also come after: "a speech …, could you draft something".
+    const WRITES: &str = "write draft compose word pen redige redigir redija escreve escrever escreva compor componha";
+    let writes = span.clone().any(|at| is_one_of(word(reading, at), WRITES)) && reading.has(Set::Genre, span);
+    let about = span.clone().any(|at| is_one_of(word(reading, at), WRITES)) && span.clone().any(|at| matches!(word(reading, at), "about" | "sobre"));
+    writes || about || reading.of(Set::Compose, span).any(|hit| piece(hit.at))
 }
 
 /// Whether it is for an explanation or what everybody may know: `who invented …`, `what does … mean`.
 pub(super) fn explains(reading: &Reading, span: &Range<usize>) -> bool {
+    if reading.has_code {
+        return false;
+    }
     if reading.has(Set::Knowledge, span) {
         return true;
     }

@@ -34,6 +34,9 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if wanted.is_some_and(|intent| intent.score >= 0.6) || reading.has_content() {
         return (0.0, Missing::Nothing);
     }
+    if explains(reading, &all) {
+        return (0.1, Missing::Nothing);
+    }
     let mass = mass(reading, &all);
     let field = field(reading, &all);
     if mass < 0.5 && reading.has(Set::Greeting, &all) && !reading.has(Set::VagueVerb, &all) {
@@ -49,7 +52,7 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if pointed >= 2 && field < 0.8 {
         return (0.9, Missing::Referent);
     }
-    if field >= 0.5 || explains(reading, &all) {
+    if field >= 0.5 {
         return (0.1, Missing::Nothing);
     }
     // What is asked is asked in one clause: where that only points, and nothing else says what at, it is vague.
@@ -75,13 +78,18 @@ fn asks_for_it(reading: &Reading, span: &Range<usize>) -> bool {
 /// A text is to be translated or shortened, and there is none.
 fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
     let all = reading.all();
-    let works = reading.begins_with(Set::TranslateVerb, &all) || reading.begins_with(Set::SummarizeVerb, &all) || reading.begins_with(Set::ReviewVerb, &all);
+    let works = reading.begins_with(Set::TranslateVerb, &all)
+        || reading.begins_with(Set::SummarizeVerb, &all)
+        || reading.begins_with(Set::ReviewVerb, &all);
     if !works || reading.has_content() || reading.has_code || carries_on(history) {
         return false;
     }
     let object = all.filter(|at| {
         let counts = weight(reading, *at) >= 1.0;
-        counts && !reading.is(*at, Set::TranslateVerb) && !reading.is(*at, Set::SummarizeVerb) && !reading.is(*at, Set::Languages)
+        counts
+            && !reading.is(*at, Set::TranslateVerb)
+            && !reading.is(*at, Set::SummarizeVerb)
+            && !reading.is(*at, Set::Languages)
             && !reading.is(*at, Set::ReviewVerb)
     });
     object.count() == 0
@@ -90,9 +98,9 @@ fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
 /// Whether something was said before that the request can go on from.
 fn carries_on(history: &[Turn]) -> bool {
     let newest = history.iter().rev().filter(|turn| turn.by == Speaker::User).take(2);
-    newest.map(|turn| Reading::new(&turn.text)).any(|before| {
-        before.has_content() || mass(&before, &before.all()) >= 1.0
-    })
+    newest
+        .map(|turn| Reading::new(&turn.text))
+        .any(|before| before.has_content() || mass(&before, &before.all()) >= 1.0)
 }
 
 /// The most that speaks for anything anybody does.
@@ -125,9 +133,11 @@ fn weight(reading: &Reading, at: usize) -> f32 {
     match token.kind {
         Kind::Sign => 0.0,
         Kind::Code | Kind::Address => 2.0,
-        Kind::Number => 0.3,
+        Kind::Number => 0.6,
         Kind::Word => {
-            const NOTHING: [Set; 8] = [
+            const NOTHING: [Set; 10] = [
+                Set::PlanVerb,
+                Set::Context,
                 Set::Stop,
                 Set::Filler,
                 Set::VagueVerb,

@@ -6,6 +6,8 @@ pub(super) const STRONG: f32 = 1.0;
 pub(super) const HINT: f32 = 0.45;
 /// A word of a skill's tags: its author's own choice of what it is about.
 pub(super) const TAG: f32 = 1.0;
+/// A word of a tag of several words.
+pub(super) const TAG_OF_SEVERAL: f32 = 0.4;
 /// A word of a skill's name.
 pub(super) const NAME: f32 = 0.8;
 /// A word of an example: examples also hold places, times and names that tell nothing.
@@ -23,10 +25,14 @@ pub(super) const NAMED: f32 = 0.5;
 /// A request that carries on takes what was said before at this rate.
 pub(super) const BEFORE: f32 = 0.7;
 /// What is left of a field's evidence where the request is for an explanation or a piece of writing.
-pub(super) const ONLY_SUBJECT: f32 = 0.3;
+pub(super) const ONLY_SUBJECT: f32 = 0.2;
+
+/// What is left of the evidence for others where the request begins with a verb that governs what follows: of "remind me to buy
+/// yeast", the yeast is only what is reminded of.
+pub(super) const GOVERNED: f32 = 0.4;
 
 /// An agent is chosen from here on: one hint isn't enough, a hint with support is.
-pub(super) const REMOTE_MIN: f32 = 0.5;
+pub(super) const REMOTE_MIN: f32 = 0.44;
 /// A part of a request counts as one from here on.
 pub(super) const CLAUSE_MIN: f32 = 0.5;
 /// A tool of ours is chosen from here on.

@@ -56,9 +56,7 @@ thread_local! {
 
 /// The English and the Portuguese stem of a folded word.
 pub(super) fn stems(folded: &str) -> (String, String) {
-    STEMMERS.with_borrow(|(english, portuguese)| {
-        (english.stem(folded).into_owned(), fold(&portuguese.stem(folded)))
-    })
+    STEMMERS.with_borrow(|(english, portuguese)| (english.stem(folded).into_owned(), fold(&portuguese.stem(folded))))
 }
 
 /// The text in one spelling: what token ranges are of.
@@ -77,7 +75,8 @@ pub(super) fn tokenize(text: &str, emoji: impl Fn(char) -> Option<&'static str>)
             push(&mut tokens, Kind::Sign, "\n".into(), start..start + 1, false);
             continue;
         }
-        let bare = chunk.trim_matches(|c: char| matches!(c, '.' | ',' | ';' | '!' | '?' | '"' | '\'' | '(' | ')' | '<' | '>'));
+        let bare =
+            chunk.trim_matches(|c: char| matches!(c, '.' | ',' | ';' | '!' | '?' | '"' | '\'' | '(' | ')' | '<' | '>'));
         let at = start + chunk.find(bare).unwrap_or(0);
         if !bare.is_empty() && is_address(bare) {
             signs(&mut tokens, text, start..at);
@@ -189,12 +188,18 @@ fn is_code(chunk: &str) -> bool {
         ["==", "!=", "=>", "->", "&&", "||", "::", "();", "()", "{", "}", "[]", "+=", "</", "/>", "$("];
     let chars: Vec<char> = chunk.chars().take(200).collect();
     let plural = chunk.contains("(s)") || chunk.contains("(es)") || chunk.contains("(a)");
-    let call = !plural && chars.windows(2).any(|pair| matches!(pair, [a, '('] if a.is_ascii_alphanumeric() || *a == '_'))
+    let call = !plural
+        && chars.windows(2).any(|pair| matches!(pair, [a, '('] if a.is_ascii_alphanumeric() || *a == '_'))
         && chars.iter().position(|c| *c == '(').is_some_and(|at| at > 0);
-    let snake = chars.windows(3).any(|three| matches!(three, [a, '_', b] if a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric()));
-    let flag = chars.first() == Some(&'-') && chars.get(1).is_some_and(|c| c.is_ascii_alphabetic() || *c == '-')
+    let snake = chars
+        .windows(3)
+        .any(|three| matches!(three, [a, '_', b] if a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric()));
+    let flag = chars.first() == Some(&'-')
+        && chars.get(1).is_some_and(|c| c.is_ascii_alphabetic() || *c == '-')
         && chars.last().is_some_and(char::is_ascii_alphanumeric);
-    let path = chunk.starts_with("./") || chunk.starts_with("~/") || (chunk.starts_with('/') && chars.get(1).is_some_and(char::is_ascii_alphabetic));
+    let path = chunk.starts_with("./")
+        || chunk.starts_with("~/")
+        || (chunk.starts_with('/') && chars.get(1).is_some_and(char::is_ascii_alphabetic));
     let equals = chunk == "=" || chars.windows(3).any(|three| matches!(three, [a, '=', b] if a.is_ascii_alphanumeric() && (b.is_ascii_alphanumeric() || *b == '"')));
     let shell = chunk == "$" || chunk == "|";
     MARKS.iter().any(|mark| chunk.contains(mark)) || call || snake || flag || path || equals || shell

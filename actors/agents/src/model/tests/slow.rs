@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use super::kit::{open, params, said, sample, spawn};
-use crate::model::{ModelConfig, Remote, Retries, Timeouts};
+use crate::model::{ModelConfig, Remote, Retries, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_EVERY, Timeouts};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const HALF: &str = r#"{"choices":[{"delta":{"content":"Hel"}}]}"#;
@@ -147,6 +147,45 @@ fn progress_is_told() {
         };
         let (answer, ()) = tokio::join!(ask, serve);
         assert_eq!(answer.written().as_deref(), Some("Hello"));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a caller that wants it gets the text while it is written, in pieces that are the beginning of the answer, and not each by
+/// itself. Method: small pieces until two were given; the rest.
+#[test]
+fn the_text_comes_while_it_is_written() {
+    testkit::real(async |system| {
+        let bare = Bare::new().await;
+        let agent = spawn(system, bare.config(Timeouts::default()));
+        let (tell, mut told) = oneshot::channel();
+        let serve = async {
+            let mut stream = bare.accept().await;
+            stream.write_all(HEAD.as_bytes()).await.unwrap();
+            while told.try_recv().is_err() {
+                event(&mut stream, HALF).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            event(&mut stream, REST).await;
+            event(&mut stream, "[DONE]").await;
+        };
+        let ask = async {
+            let mut request = said("Hi");
+            request["_meta"] = serde_json::json!({ STREAM_KEY: true });
+            let mut call = agent.call(params(&request)).start();
+            let begun = std::time::Instant::now();
+            let mut text = String::new();
+            for nth in 0..2 {
+                let Some(CallEvent::Artifact(piece)) = call.next().await else { panic!("no piece") };
+                assert_eq!((piece.id().as_str(), piece.is_appended()), (STREAM_ARTIFACT, nth > 0));
+                text.extend(piece.content().iter().filter_map(callboard_message::Content::as_text));
+            }
+            assert!(begun.elapsed() >= STREAM_PIECE_EVERY, "{:?}", begun.elapsed());
+            tell.send(()).unwrap();
+            (text, call.reply().await.unwrap().unwrap().written().unwrap())
+        };
+        let ((text, answer), ()) = tokio::join!(ask, serve);
+        assert!(text.len() > 3 && answer.starts_with(&text) && answer.ends_with("Hello"), "{text} {answer}");
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

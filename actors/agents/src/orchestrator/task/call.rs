@@ -7,6 +7,7 @@ use callboard_message::{Elicitation, Failure, FailureKind, ToolResult};
 use callboard_runtime::{Cx, TaskOwner};
 use serde_json::json;
 
+use super::Shared;
 use super::follow::follow;
 use super::notes::RunNotes;
 use super::once::{Kept, asked_once};
@@ -14,7 +15,6 @@ use super::plan::{Plan, is_command, only, root_id};
 use super::said::Said;
 use super::state::{Event, Standing, State, end_of};
 use super::world::world;
-use super::Shared;
 use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
 use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World};
@@ -159,7 +159,9 @@ impl Call<'_> {
         self.life.on(Event::Asked);
         let answer = self.cx.elicit(Elicitation::form(&question, schema).key(&key)).await.map_err(|failure| {
             match failure.kind {
-                FailureKind::NobodyToAsk => Failure { message: format!("nobody could be asked: {question}"), ..failure },
+                FailureKind::NobodyToAsk => {
+                    Failure { message: format!("nobody could be asked: {question}"), ..failure }
+                }
                 _ => failure,
             }
         })?;

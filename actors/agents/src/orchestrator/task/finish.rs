@@ -89,8 +89,10 @@ async fn synthesis(
 /// Partial success is told: whatever didn't complete is named in the answer.
 fn name_what_is_missing(answer: &mut Synthesis, reports: &[StepReport]) {
     let said = fold(&answer.final_answer);
+    let is_named = |name: &str| !name.is_empty() && said.contains(&fold(name));
     let is_missing = |report: &&StepReport| {
-        report.state != TaskState::Completed && !said.contains(&fold(&report.id)) && !said.contains(&fold(&report.by))
+        let StepReport { id, by, goal, state, .. } = report;
+        *state != TaskState::Completed && ![id, by, goal].into_iter().any(|name| is_named(name))
     };
     let missing: Vec<String> =
         reports.iter().filter(is_missing).map(|report| format!("{} ({})", report.id, report.state)).collect();
@@ -142,9 +144,9 @@ fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
 }
 
 fn result(answer: &Synthesis, reports: &[StepReport], run: &RunId) -> ToolResult {
-    let steps = reports.iter().map(|report| {
-        json!({ "id": report.id, "by": report.by, "state": report.state, "attempts": report.attempts })
-    });
+    let steps = reports
+        .iter()
+        .map(|report| json!({ "id": report.id, "by": report.by, "state": report.state, "attempts": report.attempts }));
     let told = json!({
         "final_answer": answer.final_answer,
         "confidence": to_hundredths(answer.confidence),

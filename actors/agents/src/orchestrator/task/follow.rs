@@ -275,8 +275,8 @@ impl Following<'_> {
     async fn answered(&mut self, at: usize, key: String, answer: Result<Answer, Failure>) -> Result<(), Failure> {
         let answer = match answer {
             Ok(answer) => answer.to_raw(),
-            // The call is over: that is heard elsewhere.
-            Err(failure) if failure.kind == FailureKind::Cancelled && self.cx.is_cancelled() => return Ok(()),
+            // The call is over, or the node ends: that is heard elsewhere, and answers nothing.
+            Err(_) if self.cx.is_cancelled() || self.shared.options.ending.is_cancelled() => return Ok(()),
             Err(failure) => no_answer(&failure),
         };
         let step = TaskStep::Answered { key, answer };

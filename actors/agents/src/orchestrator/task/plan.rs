@@ -94,12 +94,8 @@ impl Plan<'_> {
                 ..new(step_id(self.run, &step.id)?, RunStep::NAME)
             });
         }
-        let message = RunPlan {
-            run: self.run.clone(),
-            goal: self.goal.to_owned(),
-            steps: self.steps,
-            records: self.records,
-        };
+        let message =
+            RunPlan { run: self.run.clone(), goal: self.goal.to_owned(), steps: self.steps, records: self.records };
         let root = NewTask { request: Some(raw(&message)?), ..new(root_id, RunPlan::NAME) };
         all.insert(0, root);
         Ok(all)

@@ -29,10 +29,7 @@ impl Said {
     ///
     /// # Errors
     /// `InvalidInput`, `NotFound`: what to say instead.
-    pub(super) fn read(
-        said: &Converse,
-        takes: impl Fn(&str) -> Option<Option<String>>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn read(said: &Converse, takes: impl Fn(&str) -> Option<Option<String>>) -> Result<Self, Failure> {
         let text = said.texts();
         let skill = said.0.text("skill").or_else(|| {
             let metadata = said.0.object("metadata")?;
@@ -83,7 +80,9 @@ fn tool_line(text: &str) -> Result<Option<(String, RawObject)>, Failure> {
     let params = match params.trim() {
         "" => RawObject::new(),
         json => serde_json::from_str(json).map_err(|error| {
-            Failure::invalid(format!("the parameters are no JSON object ({error}). Say: :tool {name} {{\"member\": \"value\"}}"))
+            Failure::invalid(format!(
+                "the parameters are no JSON object ({error}). Say: :tool {name} {{\"member\": \"value\"}}"
+            ))
         })?,
     };
     Ok(Some((name.to_owned(), params)))
@@ -154,7 +153,8 @@ mod tests {
             if let Some(skill) = skill {
                 said.0.set("metadata", RawObject::new().with("skill", skill));
             }
-            let tool = read(said).ok().map(|said| said.tool.map(|(name, params)| (name, params.to_raw().get().to_owned())));
+            let tool =
+                read(said).ok().map(|said| said.tool.map(|(name, params)| (name, params.to_raw().get().to_owned())));
             let expect = expect.map(|tool| tool.map(|(name, params)| (name.to_owned(), params.to_owned())));
             assert_eq!(tool, expect, "{text:?} {skill:?}");
         }

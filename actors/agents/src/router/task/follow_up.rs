@@ -36,11 +36,8 @@ impl FollowUps {
         if given.action() != ElicitAction::Accept {
             return Ok(answer);
         }
-        let message = DecideFollowUp {
-            history: self.history.clone(),
-            reason: elicitation.message(),
-            message: said(given),
-        };
+        let message =
+            DecideFollowUp { history: self.history.clone(), reason: elicitation.message(), message: said(given) };
         let outcome = self.deciders.decide(&self.cx, &self.run, message).await.outcome;
         let question = match outcome {
             Some(FollowUp::HandleDirectly) => return Ok(answer),

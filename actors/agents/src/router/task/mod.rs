@@ -6,8 +6,6 @@ mod perform;
 mod recover;
 mod remote;
 mod screen;
-#[cfg(test)]
-mod tests;
 
 use callboard_message::{Failure, ToolResult};
 use callboard_runtime::Cx;

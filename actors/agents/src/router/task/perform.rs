@@ -62,10 +62,8 @@ impl Errand<'_> {
                 Err(blocked) => Err(Trouble::of(blocked)),
             },
             Err(failure) => {
-                let is_passing = matches!(
-                    failure.kind,
-                    FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
-                );
+                let is_passing =
+                    matches!(failure.kind, FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded);
                 Err(Trouble { failure, is_away: false, is_settled: !is_passing })
             }
         };

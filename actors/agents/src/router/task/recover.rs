@@ -12,9 +12,7 @@ use super::perform::Trouble;
 use super::remote::text_member;
 use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TOOL_COMMAND, TRIES_MAX, confirm, risk_of, screened};
 use crate::decide::limits::cut_chars;
-use crate::decide::{
-    Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of,
-};
+use crate::decide::{Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of};
 
 /// Before the first repetition; twice as long before each further one.
 pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(500);

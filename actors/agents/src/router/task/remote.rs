@@ -66,11 +66,7 @@ fn converse(telling: &Telling<'_>, us: &str) -> Converse {
 }
 
 /// The only tool that takes one text, and nothing else for sure.
-fn only(
-    tools: impl Iterator<Item = (String, Value)>,
-    agent: &str,
-    text: &str,
-) -> Result<(String, RawObject), Failure> {
+fn only(tools: impl Iterator<Item = (String, Value)>, agent: &str, text: &str) -> Result<(String, RawObject), Failure> {
     let mut names = Vec::new();
     let mut fitting = Vec::new();
     for (name, schema) in tools {
@@ -107,4 +103,3 @@ fn result_of(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) ->
         (false, Err(_)) => ToolResult::text(reply.get()),
     }
 }
-

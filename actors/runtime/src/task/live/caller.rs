@@ -117,7 +117,7 @@ impl Line {
 pub(super) struct TaskCaller {
     line: Mutex<Line>,
     pub(super) telling: Telling,
-    pub(super) abilities: Abilities,
+    pub(super) abilities: Arc<Abilities>,
     /// Who is told of progress and log lines as they come.
     pub(super) told: Option<Arc<dyn Caller>>,
     /// Whether artifacts are kept as they come.
@@ -125,7 +125,7 @@ pub(super) struct TaskCaller {
 }
 
 impl TaskCaller {
-    pub(super) fn new(abilities: Abilities, told: Option<Arc<dyn Caller>>, keeps_artifacts: bool) -> Self {
+    pub(super) fn new(abilities: Arc<Abilities>, told: Option<Arc<dyn Caller>>, keeps_artifacts: bool) -> Self {
         Self { line: Mutex::default(), telling: Telling::default(), abilities, told, keeps_artifacts }
     }
 
@@ -200,7 +200,7 @@ impl Caller for TaskCaller {
     }
 
     fn abilities(&self) -> Abilities {
-        self.abilities.clone()
+        Abilities::clone(&self.abilities)
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

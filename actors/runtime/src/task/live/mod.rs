@@ -3,6 +3,8 @@
 mod caller;
 mod handle;
 mod keep;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
@@ -54,7 +56,7 @@ pub struct Run<'a> {
     /// It goes on after its process ended.
     pub is_resumed: bool,
     /// What whoever looks in can answer.
-    pub abilities: Abilities,
+    pub abilities: Arc<Abilities>,
     /// Who is told of progress and log lines as they come.
     pub told: Option<Arc<dyn Caller>>,
     /// See [`BeginWork`].

@@ -31,12 +31,7 @@ impl Slot {
     }
 
     /// The same, where the task isn't larger than `bytes_max` after them.
-    fn take_within(
-        &mut self,
-        bytes_max: usize,
-        steps: Vec<TaskStep>,
-        now: SystemTime,
-    ) -> Result<Arc<Task>, TaskError> {
+    fn take_within(&mut self, bytes_max: usize, steps: Vec<TaskStep>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
         // A copy is made where somebody looks at the task: they have it as it was.
         let task = Arc::make_mut(&mut self.task);
         let before = Before::of(task);

@@ -1,10 +1,10 @@
 //! A message that begins a task.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
-use callboard_message::json::{quote, raw};
-use callboard_message::{Abilities, RawMembers, RawObject};
+use callboard_message::json::raw;
+use callboard_message::{Abilities, RawObject};
 use callboard_runtime::live::{BeginWork, Ending, LiveTask, Ran, Run};
 use callboard_runtime::{Begun, CallMeta, Lease, NewTask, Task, TaskId, TaskStep};
 use serde_json::value::RawValue;
@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::history::MESSAGE;
 use super::pick::{Picked, pick};
 use super::skills::{Callee, Route};
-use super::view::{self, CONTEXT, context};
+use super::view::{self, CONTEXT, written_context};
 use super::{Core, Who};
 use crate::convert::{Ended, ended, of_failure, of_tasks};
 use crate::limits::ID_BYTES_MAX;
-use crate::wire::{Message, SendMessageRequest, TaskPushNotificationConfig, Wire as _};
+use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, written_about};
 use crate::{A2aError, Dialect, ErrorKind};
 
 /// Member of a message's metadata: the same key of the same owner is the same task. A string of 1 to 128 bytes.
@@ -32,8 +32,8 @@ pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
     Dialect::of_version(&task.extra.text(DIALECT)?)
 }
 
-/// Room for a conversation's name among what somebody says, in bytes.
-const CONTEXT_ROOM_BYTES: usize = 64;
+/// Room for what a message has besides its parts, in bytes.
+const MESSAGE_ROOM_BYTES: usize = 256;
 
 /// What somebody waits for who begins a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,12 +125,17 @@ impl Core {
     /// What a task keeps of the request that begins it. Nobody goes on with what is in no store that lasts; then the arguments,
     /// which follow from the message, aren't kept beside it.
     fn request_of(&self, request: &SendMessageRequest, picked: &Picked) -> Box<RawValue> {
-        let mut kept = RawObject::new();
-        kept.set_raw(MESSAGE, request.message.to_raw());
-        if self.lasts() || request.metadata.is_some() {
-            kept.set_raw(ARGUMENTS, picked.arguments.clone());
-        }
-        kept.to_raw()
+        let with_arguments = self.lasts() || request.metadata.is_some();
+        let bytes: usize = request.message.parts.iter().map(Part::bytes).sum();
+        let of_arguments = if with_arguments { picked.arguments.get().len() } else { 0 };
+        written_about(bytes + of_arguments + MESSAGE_ROOM_BYTES, |out| {
+            let mut kept = out.object();
+            kept.always(MESSAGE, &request.message);
+            if with_arguments {
+                kept.member(ARGUMENTS).json(picked.arguments.get());
+            }
+            kept.end();
+        })
     }
 
     /// Whether tasks are kept in a store that outlives this server, or may.
@@ -176,12 +181,8 @@ impl Core {
     ) -> BeginWork<'static> {
         let skill = task.message.clone();
         // Whoever converses knows which conversation it is.
-        let arguments = match (callee.route(&skill), RawMembers::parse(&arguments)) {
-            (Route::Converse, Ok(said)) => {
-                let mut out = String::with_capacity(arguments.get().len() + CONTEXT_ROOM_BYTES);
-                said.write_with(&[("context", &quote(&context(task)))], &mut out);
-                raw(out)
-            }
+        let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
+            (Route::Converse, Some(said)) if said.len() > 1 => raw([said, ",\"context\":", written_context(task), "}"].concat()),
             _ => arguments,
         };
         let lasts = self.lasts();
@@ -199,7 +200,8 @@ impl Core {
 
 /// A task that is to run here. Whoever looks in may be anybody, a person or an agent: they can answer anything.
 pub(super) fn run_of(task: Arc<Task>, lease: Lease, is_resumed: bool, work: BeginWork<'_>) -> Run<'_> {
-    Run { task, lease, is_resumed, abilities: Abilities::all(), told: None, work }
+    static ALL: LazyLock<Arc<Abilities>> = LazyLock::new(|| Arc::new(Abilities::all()));
+    Run { task, lease, is_resumed, abilities: ALL.clone(), told: None, work }
 }
 
 /// The steps that end a task. What an artifact tells is kept once where nobody reads it otherwise: in no store that lasts.
@@ -207,7 +209,7 @@ fn steps_of(ended: Ended, lasts: bool) -> Vec<TaskStep> {
     match ended {
         Ended { artifact: None, step } => vec![step],
         Ended { artifact: Some(artifact), step } => {
-            let made = TaskStep::Artifact(view::kept(&artifact, false, true));
+            let made = TaskStep::Artifact(view::kept(artifact, false, true));
             match step {
                 TaskStep::Completed(_) if !lasts => vec![made, TaskStep::Completed(RawValue::NULL.to_owned())],
                 step => vec![made, step],

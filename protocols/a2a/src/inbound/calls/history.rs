@@ -1,7 +1,7 @@
 //! What was said in the course of a task.
 
-use callboard_message::{Content, RawMembers, RawObject};
 use callboard_message::surface::SAID;
+use callboard_message::{Content, RawMembers, RawObject};
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
 
 use super::view::context;

@@ -71,9 +71,10 @@ fn which(skills: &Skills, why: &str) -> A2aError {
 
 /// The whole message, to an agent that converses.
 fn conversed(message: &Message, skill: Option<&str>) -> Picked {
-    let mut body = Converse::of(content_of(&message.parts)).0.with("key", &message.message_id);
+    let mut body = Converse::of(content_of(&message.parts)).0;
+    body.set_text("key", &message.message_id);
     if let Some(skill) = skill {
-        body.set("skill", skill);
+        body.set_text("skill", skill);
     }
     if let Some(metadata) = &message.metadata {
         body.set("metadata", metadata);

@@ -27,6 +27,11 @@ pub(super) fn context(task: &Task) -> String {
     task.extra.text(CONTEXT).unwrap_or_default()
 }
 
+/// The same, as JSON.
+pub(super) fn written_context(task: &Task) -> &str {
+    task.extra.get(CONTEXT).map_or("\"\"", RawValue::get)
+}
+
 /// Where a task stands. One that only sends its owner to an address waits for a credential.
 pub(super) fn state(task: &Task) -> TaskState {
     let is_auth = !task.open.is_empty() && task.open.iter().all(|open| is_address(&open.question));
@@ -67,14 +72,14 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
     out.reserve(bytes);
     let mut object = Writer::new(out).into_object();
     object.text("id", task.id.as_str());
-    let context = task.extra.get(CONTEXT).unwrap_or(RawValue::NULL);
-    object.member("contextId").json(context.get());
+    let context = written_context(task);
+    object.member("contextId").json(context);
     status(task).write(&mut object.member("status"));
     let made = task.artifacts.iter().filter_map(|kept| kept.get("artifact"));
     object.list("artifacts", made, |made, out| out.json(made.get()));
     if messages_max != Some(0) {
         object.list("history", first, |said, out| {
-            said.write_with(&[("contextId", context.get()), ("taskId", &quote(task.id.as_str()))], out.out());
+            said.write_with(&[("contextId", context), ("taskId", &quote(task.id.as_str()))], out.out());
         });
     }
     let mut metadata = object.member("metadata").into_object();
@@ -144,15 +149,15 @@ pub(super) fn artifact(kept: &RawObject) -> Option<(Artifact, bool, bool)> {
     Some((artifact, is("append"), is("lastChunk")))
 }
 
-/// An artifact as it is kept.
-pub(super) fn kept(artifact: &Artifact, append: bool, last: bool) -> RawObject {
+/// An artifact, as 1.0 writes it, as it is kept.
+pub(super) fn kept(artifact: Box<RawValue>, append: bool, last: bool) -> RawObject {
     let mut kept = RawObject::new();
-    kept.set_raw("artifact", artifact.to_raw());
+    kept.set_raw("artifact", artifact);
     if append {
-        kept.set("append", true);
+        kept.set_raw("append", RawValue::TRUE.to_owned());
     }
     if last {
-        kept.set("lastChunk", true);
+        kept.set_raw("lastChunk", RawValue::TRUE.to_owned());
     }
     kept
 }
@@ -167,5 +172,5 @@ pub(super) fn made(given: &callboard_message::Artifact) -> RawObject {
         metadata: given.0.object("metadata"),
         ..Artifact::default()
     };
-    kept(&artifact, given.is_appended(), given.is_last())
+    kept(artifact.to_raw(), given.is_appended(), given.is_last())
 }

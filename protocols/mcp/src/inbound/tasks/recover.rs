@@ -37,7 +37,8 @@ impl TaskHost for Endpoint {
             };
             let call = CallMeta::new(Arc::new(task.principal.clone()));
             let work = perform(&self, Some(params), extra.revision, call);
-            self.tasks.live.run(Run { task, lease, is_resumed: true, abilities: extra.client, told: None, work });
+            let abilities = Arc::new(extra.client);
+            self.tasks.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
             Ok(())
         })
     }

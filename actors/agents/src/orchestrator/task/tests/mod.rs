@@ -1,1 +1,5 @@
-
+mod kit;
+mod plans;
+mod recovery;
+mod requests;
+mod resume;

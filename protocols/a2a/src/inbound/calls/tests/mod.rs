@@ -1,4 +1,5 @@
 mod asking;
+mod at_once;
 mod kit;
 mod owners;
 mod picking;

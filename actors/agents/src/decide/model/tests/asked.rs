@@ -1,0 +1,113 @@
+//! What a model is asked, and how it is asked again.
+
+use std::time::Duration;
+
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Failure, FailureKind, SampleAnswer};
+use callboard_runtime::testkit::{self, Probe};
+use serde_json::{Value, json};
+
+use super::kit::*;
+use crate::decide::model::{ModelDecider, ModelDeciderOptions};
+use crate::decide::*;
+
+fn body(asked: &CreateMessage) -> Value {
+    serde_json::from_str(asked.0.to_raw().get()).unwrap()
+}
+
+fn local() -> Result<SampleAnswer, Failure> {
+    Ok(SampleAnswer::text("m", "LOCAL", Some("endTurn")))
+}
+
+/// Goal: a model is asked with its prompt, the data behind the point's code and the request, and one tool that it must use, whose
+/// schema lists the agents. Method: look at what comes.
+#[test]
+fn with_a_schema() {
+    testkit::paused(async |system| {
+        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
+        let settled = settle(system, &model, route()).await;
+        assert_eq!(settled.record.outcome, "local");
+        let body = body(&asked.recv().await.unwrap());
+        assert_eq!((&body["temperature"], &body["toolChoice"]["mode"]), (&json!(0), &json!("required")));
+        let schema = &body["tools"][0]["inputSchema"]["properties"];
+        assert_eq!(schema["agent_id"]["enum"], json!(["weather", "travel"]));
+        assert_eq!(schema["decision"]["enum"], json!(["LOCAL", "REMOTE", "REJECT"]));
+        assert_eq!(body["messages"].as_array().unwrap().len(), 1);
+        let turn = body["messages"][0]["content"]["text"].as_str().unwrap();
+        assert!(turn.starts_with("[DP2] What is the weather in Porto?\n\n"), "{turn}");
+        assert!(turn.contains("- weather (Agent weather): The agent for weather."), "{turn}");
+        assert!(!body["systemPrompt"].as_str().unwrap().contains("Porto"));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: a model that takes no tools is asked in text, and from then on at once; one that fails otherwise isn't asked again.
+/// Method: count what comes.
+#[test]
+fn without_a_schema() {
+    testkit::paused(async |system| {
+        let refuses = |asked: &CreateMessage| match asked.0.has("tools") || asked.0.has("temperature") {
+            true => Err(Failure::new(FailureKind::Rejected, "this model doesn't take tools")),
+            false => local(),
+        };
+        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, refuses);
+        let decider = decider(system, &model);
+        for times in [2, 1] {
+            let decided = decider.ask(route()).await.unwrap().unwrap();
+            assert!(decided.outcome == Some(Route::Local));
+            for time in (0..times).rev() {
+                assert_eq!(asked.try_recv().unwrap().0.has("tools"), time > 0);
+            }
+            assert!(asked.try_recv().is_err());
+        }
+        let (away, mut asked) = Probe::<CreateMessage>::spawn(system, |_| Err(Failure::unavailable("away")));
+        assert!(settle(system, &away, route()).await.record.fallback.is_some());
+        asked.try_recv().unwrap();
+        assert!(asked.try_recv().is_err());
+        let never = ModelDeciderOptions { structured_off: true, ..ModelDeciderOptions::default() };
+        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
+        let decider = system.spawn(ModelDecider::new(model, &never).unwrap());
+        decider.ask(route()).await.unwrap().unwrap();
+        assert!(!asked.try_recv().unwrap().0.has("tools"));
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: only an answer comes while it is written, and as a text. Method: look at what is asked at DP4 and at DP2.
+#[test]
+fn answers_are_streamed() {
+    testkit::paused(async |system| {
+        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, |_| local());
+        assert_eq!(settle(system, &model, answer()).await.outcome.as_deref(), Some("LOCAL"));
+        let body_of_answer = body(&asked.try_recv().unwrap());
+        assert_eq!(body_of_answer["_meta"], json!({ "callboard/stream": true }));
+        assert!(body_of_answer.get("tools").is_none());
+        settle(system, &model, route()).await;
+        assert!(body(&asked.try_recv().unwrap()).get("_meta").is_none());
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: every point says by its code which it is, so that a script can pick it. Method: the first line of each.
+#[test]
+fn codes() {
+    async fn first_line<D: Decision + Sync>(system: &callboard_runtime::System, asked: D) -> String {
+        let (model, mut seen) = Probe::<CreateMessage>::spawn(system, |_| local());
+        settle(system, &model, asked).await;
+        let body = body(&seen.try_recv().unwrap());
+        body["messages"][0]["content"]["text"].as_str().unwrap().lines().next().unwrap().to_owned()
+    }
+    testkit::paused(async |system| {
+        assert_eq!(first_line(system, follow_up()).await, "[DP1] Porto");
+        assert_eq!(first_line(system, clarity()).await, format!("[NP1] {REQUEST}"));
+        assert_eq!(first_line(system, split()).await, format!("[NP2.A] {REQUEST}"));
+        assert_eq!(first_line(system, steps()).await, format!("[NP2.B] {REQUEST}"));
+        assert_eq!(first_line(system, route()).await, format!("[DP2] {REQUEST}"));
+        assert_eq!(first_line(system, tool_choice()).await, format!("[DP3] {REQUEST}"));
+        assert_eq!(first_line(system, answer()).await, format!("[DP4] {REQUEST}"));
+        assert_eq!(first_line(system, recovery()).await, format!("[NP3] {REQUEST}"));
+        assert_eq!(first_line(system, synthesis()).await, format!("[NP4] {REQUEST}"));
+        assert_eq!(first_line(system, confirm()).await, "[NP5] {\"tool\":\"x\"}");
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}

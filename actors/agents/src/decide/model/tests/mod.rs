@@ -1,0 +1,6 @@
+mod asked;
+mod budgets;
+mod formats;
+mod kit;
+mod prompts;
+mod troubles;

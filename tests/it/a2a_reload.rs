@@ -1,0 +1,103 @@
+use serde_json::{Value, json};
+
+use crate::kit::gateway::{addresses, began, edit, end, script, serve};
+use crate::kit::{Home, a2a, found, soon, until};
+
+const NODE: &str = "[node]\nname = \"n\"\n";
+const LISTENER: &str = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\n";
+
+/// A call under way, answered once it has ended.
+fn call(url: &str, skill: &str) -> tokio::task::JoinHandle<Value> {
+    let (url, params) = (url.to_owned(), a2a::for_skill(skill, false));
+    tokio::spawn(async move { a2a::ask(&url, "SendMessage", params).await })
+}
+
+/// All that a streamed call tells, once it has ended.
+fn stream(url: &str, skill: &str) -> tokio::task::JoinHandle<String> {
+    let request = a2a::request(url, "SendStreamingMessage", a2a::for_skill(skill, false));
+    tokio::spawn(async move { request.send().await.unwrap().text().await.unwrap() })
+}
+
+async fn says(url: &str, skill: &str) -> String {
+    a2a::said(&a2a::ask(url, "SendMessage", a2a::for_skill(skill, false)).await).to_owned()
+}
+
+async fn card(url: &str) -> (u16, Value) {
+    let url = format!("{}/.well-known/agent-card.json", url.strip_suffix("/a2a").unwrap());
+    let request = reqwest::Client::new().get(url).header("a2a-version", "1.0");
+    let response = soon("a card", request.send()).await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap_or_default())
+}
+
+/// Goal: whoever is behind an A2A listener is replaced, added and removed, while what was begun ends with whom it began: answers,
+/// streams, and tasks that nobody waits for. Method: a call of each kind in flight while the file changes.
+#[tokio::test]
+async fn calls_in_flight_finish() {
+    let home = Home::new();
+    // One does one thing at a time.
+    let three = |name: &str| ["a", "b", "c"].map(|id| script(&home, id, name)).concat();
+    let other = script(&home, "other", "other");
+    edit(&home, &format!("{NODE}{}{other}{LISTENER}", three("old")));
+    let file = home.path("n.toml").display().to_string();
+    let (mut running, before) = serve(&home, &[&file]).await;
+    let [all, a, b, c, gone] = [0, 1, 2, 3, 4].map(|at| before[at].1.clone());
+    assert_eq!((says(&all, "a.who").await, says(&all, "other.who").await), ("old".into(), "other".into()));
+    let (answer, streamed, removed) = (call(&all, "a.wait"), stream(&b, "wait"), call(&gone, "wait"));
+    let task = a2a::ask(&c, "SendMessage", a2a::for_skill("wait", true)).await["task"]["id"].clone();
+    until("the calls to begin", || began(&home) == 4).await;
+
+    edit(&home, &format!("{NODE}{}{}{LISTENER}", three("new"), script(&home, "added", "added")));
+    let now = addresses(&mut running, "reloaded").await;
+    let names: Vec<_> = now.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["n", "a", "b", "c", "added"]);
+    assert_eq!(now[..4], before[..4]);
+    for (url, skill, wanted) in
+        [(&all, "a.who", "new"), (&a, "who", "new"), (&all, "added.who", "added"), (&now[4].1, "who", "added")]
+    {
+        assert_eq!(says(url, skill).await, wanted, "{url} {skill}");
+    }
+    let skills = card(&all).await.1["skills"].to_string();
+    assert!(skills.contains("added.who") && !skills.contains("other.who"), "{skills}");
+    assert_eq!(card(&gone).await.0, 404);
+
+    assert!(!answer.is_finished() && !streamed.is_finished() && !removed.is_finished());
+    let state = async || a2a::ask(&c, "GetTask", json!({ "id": task })).await;
+    assert_eq!(state().await["status"]["state"], "TASK_STATE_WORKING");
+    home.write("go", "");
+    assert_eq!(a2a::said(&soon("the old call", answer).await.unwrap()), "old");
+    assert_eq!(a2a::said(&soon("the call of one that is gone", removed).await.unwrap()), "other");
+    let told = soon("the old stream", streamed).await.unwrap();
+    assert!(told.contains("\"old\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
+    let done = found("the old task", async || Some(state().await).filter(|task| task["artifacts"].is_array())).await;
+    assert_eq!(done["artifacts"][0]["parts"][0]["text"], "old", "{done}");
+    end(running, &home).await;
+}
+
+/// Goal: a listener that is declared anew takes over its address without a connection lost, and its card says what is new; calls in
+/// flight end, and tasks of before are there. Method: another version, with a call and a stream in flight.
+#[tokio::test]
+async fn a_listener_is_declared_anew() {
+    let home = Home::new();
+    let three = ["a", "b", "c"].map(|id| script(&home, id, id)).concat();
+    edit(&home, &format!("{NODE}{three}{LISTENER}version = \"1\"\n"));
+    let file = home.path("n.toml").display().to_string();
+    let (mut running, before) = serve(&home, &[&file]).await;
+    let [all, a, c] = [0, 1, 3].map(|at| before[at].1.clone());
+    assert_eq!(card(&all).await.1["version"], "1");
+    let ended = a2a::ask(&c, "SendMessage", a2a::for_skill("who", false)).await["task"]["id"].clone();
+    let (answer, streamed) = (call(&all, "b.wait"), stream(&a, "wait"));
+    until("the calls to begin", || began(&home) == 2).await;
+
+    edit(&home, &format!("{NODE}{three}{LISTENER}version = \"2\"\n"));
+    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    let is_new = async || (card(&all).await.1["version"] == "2").then_some(());
+    found("the new card", is_new).await;
+    assert_eq!(says(&all, "c.who").await, "c");
+    assert_eq!(a2a::ask(&c, "GetTask", json!({ "id": ended })).await["status"]["state"], "TASK_STATE_COMPLETED");
+    assert!(!answer.is_finished() && !streamed.is_finished());
+    home.write("go", "");
+    assert_eq!(a2a::said(&soon("the old call", answer).await.unwrap()), "b");
+    let told = soon("the old stream", streamed).await.unwrap();
+    assert!(told.contains("\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
+    end(running, &home).await;
+}
