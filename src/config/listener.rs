@@ -171,7 +171,7 @@ impl Listener {
             let only_a2a = self.only_a2a().into_iter().filter(|(_, is_set)| *is_set);
             wrong.extend(only_a2a.map(|(key, _)| (key, "this is for the protocol \"a2a\"")));
         }
-        for (key, address) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
+        for (key, _) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
             if self.trust == Trust::LoopbackOperator {
                 wrong.push((key, "this is not a loopback address: peers there can't be the operator"));
             } else if speaks != Speaks::Bare && self.keys.is_none() && !self.open {

@@ -294,9 +294,9 @@ fn end(reply: Result<Box<RawValue>, Failure>) -> TaskStep {
 }
 
 /// What a person at a prompt can answer.
-fn abilities() -> Abilities {
+fn abilities() -> Arc<Abilities> {
     let forms = RawObject::new().with("form", RawObject::new()).with("url", RawObject::new());
-    Abilities(RawObject::new().with("elicitation", forms))
+    Arc::new(Abilities(RawObject::new().with("elicitation", forms)))
 }
 
 /// Shows how far a task has come, while somebody waits for it.
