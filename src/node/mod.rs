@@ -7,6 +7,7 @@ mod error;
 mod front;
 mod grpc;
 mod listen;
+mod meet;
 mod orchestrator;
 mod peers;
 mod policy;
@@ -92,6 +93,7 @@ impl Node {
         }
         node.tell_where(topology);
         node.connect_to_target(topology);
+        node.meet(topology);
         Ok(node)
     }
 

@@ -66,13 +66,14 @@ pub(super) fn is_here(typed: &str, listening: &str) -> bool {
 ///
 /// # Errors
 /// Why it doesn't go.
-pub(super) fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
+pub(super) async fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
     let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
     let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
     let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
+    let name = remote.card().await.map_err(|failure| failure.message)?.name.clone();
     let agent = system.prepare_with(move || remote.clone()).label(setup.id.as_str()).spawn();
     let (at, context) = (place_of(&typed), CallId::fresh().to_string());
-    Ok(Remote { agent, id: setup.id.clone(), name: setup.name.clone(), typed, at, context })
+    Ok(Remote { agent, id: setup.id.clone(), name, typed, at, context })
 }
 
 /// Host and port of an address, as it was typed.

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::kit::{Home, Running};
+use crate::kit::{Home, Running, soon};
 use pipe::piped;
 use pty::{Terminal, free_ports};
 
@@ -139,6 +139,10 @@ async fn directories_are_shared() {
     let (ports, [one, two, three]) = three(&home);
     let _three = serving(&other, &three).await;
     let _two = serving(&home, &two).await;
+    let acquainted = async {
+        while !home.run(&["send", &format!("localhost:{}", ports[1]), ":tool list_agents"]).await.out.contains("Three") {}
+    };
+    soon("the second agent knows the third", acquainted).await;
     tokio::task::spawn_blocking(move || {
         let second = format!("http://localhost:{}", ports[1]);
         let mut terminal = Terminal::start(&home, &[&one], "xterm");
@@ -334,7 +338,7 @@ async fn mistakes_lead_on() {
         "❌ There is no task nothing in the memory (:memory lists them)\n",
         "❌ Failed to connect to 7: there is no such number in :servers\n",
         "❌ Not listening (:listen PORT begins it)\n",
-        "📡 No servers are known yet (:connect URL)\n🤖 Agent response:\n",
+        "📡 No servers are known yet (:connect URL)\n",
     ] {
         assert!(finished.out.contains(wanted), "{wanted:?} in {}", finished.out);
     }
