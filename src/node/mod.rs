@@ -7,7 +7,6 @@ mod error;
 mod front;
 mod grpc;
 mod listen;
-mod meet;
 mod orchestrator;
 mod peers;
 mod policy;
@@ -93,7 +92,6 @@ impl Node {
         }
         node.tell_where(topology);
         node.connect_to_target(topology);
-        node.meet(topology);
         Ok(node)
     }
 

@@ -129,31 +129,6 @@ async fn talk(shell: &mut Shell<'_>, first: First) -> Outcome {
     }
 }
 
-async fn open(node: Node, setup: Setup<'_>) -> Result<Shell<'_>, (Node, NodeError)> {
-    let made = make(&setup);
-    match (made, node.orchestrator(&setup.id)) {
-        (Ok((screen, input, signals, completion)), Some(orchestrated)) => {
-            let tasks = node.system().store().tasks.clone();
-            let desk = Desk::open(tasks, orchestrated.agent.clone(), &setup.id, setup.class, &screen);
-            let session = CallId::fresh().to_string();
-            let (remote, listening) = (None, None);
-            Ok(Shell {
-                node,
-                setup,
-                orchestrated,
-                desk,
-                screen,
-                input,
-                signals,
-                completion,
-                session,
-                remote,
-                listening,
-            })
-        }
-        (Err(error), _) => Err((node, error.into())),
-        (_, None) => Err((node, NodeError::NoOrchestrator { id: Some(setup.id) })),
-    }
 /// What a REPL has of this process.
 struct Made {
     screen: Screen,
