@@ -48,6 +48,8 @@ pub struct Orchestrated {
     pub memory: Memory,
     /// Its tools.
     pub toolbox: Toolbox,
+    /// Who decides for it.
+    pub deciders: Arc<Deciders>,
 }
 
 /// An orchestrator, and the agents that were started for it alone.
@@ -113,7 +115,7 @@ impl<'a> Building<'a> {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
             description: declared.description.clone().unwrap_or_default(),
-            deciders,
+            deciders: deciders.clone(),
             intake: IntakeOptions {
                 clarification: declared.clarification,
                 decomposition: declared.decomposition,
@@ -134,7 +136,7 @@ impl<'a> Building<'a> {
         };
         let make = move || TaskOrchestrator::new(options.clone());
         let agent = system.prepare_with(make).label(declared.id.as_str()).spawn();
-        Ok(Orchestrated { agent, known, memory, toolbox })
+        Ok(Orchestrated { agent, known, memory, toolbox, deciders })
     }
 
     /// Who decides: each of its kind is there once, where it is needed.

@@ -43,7 +43,13 @@ pub(super) struct Desk {
 
 impl Desk {
     /// What was left by an earlier process goes on from here, once there is a runtime.
-    pub(super) fn open(tasks: Arc<dyn Tasks>, agent: AgentRef, id: &str, class: DataClass, screen: &Screen) -> Arc<Self> {
+    pub(super) fn open(
+        tasks: Arc<dyn Tasks>,
+        agent: AgentRef,
+        id: &str,
+        class: DataClass,
+        screen: &Screen,
+    ) -> Arc<Self> {
         let options = LiveOptions {
             is_shared: true,
             stays: false,
@@ -77,12 +83,7 @@ impl Desk {
             on_restart: OnRestart::Resume,
             extra: RawObject::new().with(SESSION, session),
             owner_tasks_max: Some(TASKS_MAX),
-            ..NewTask::new(
-                Principal::local_operator(),
-                self.id.clone(),
-                Converse::NAME,
-                SystemTime::now() + KEPT_FOR,
-            )
+            ..NewTask::new(Principal::local_operator(), self.id.clone(), Converse::NAME, SystemTime::now() + KEPT_FOR)
         };
         match self.live.keep(new).await? {
             Begun::New(task, lease) => Ok(self.run(task, lease, false, said.to_raw())),
@@ -293,9 +294,9 @@ fn end(reply: Result<Box<RawValue>, Failure>) -> TaskStep {
 }
 
 /// What a person at a prompt can answer.
-fn abilities() -> Abilities {
+fn abilities() -> Arc<Abilities> {
     let forms = RawObject::new().with("form", RawObject::new()).with("url", RawObject::new());
-    Abilities(RawObject::new().with("elicitation", forms))
+    Arc::new(Abilities(RawObject::new().with("elicitation", forms)))
 }
 
 /// Shows how far a task has come, while somebody waits for it.
