@@ -38,11 +38,10 @@ impl<'a> Answering<'a> {
     }
 
     fn artifact(&mut self, artifact: &Artifact) {
-        let mut text = text_of(artifact);
+        let (mut text, goes_on) = unseen(artifact, &self.last, &self.shown);
         if text.is_empty() {
             return;
         }
-        let goes_on = artifact.is_appended() && self.last == artifact.id();
         if self.shown.is_empty() {
             self.screen.line(HEADING);
         } else if !goes_on && !self.shown.ends_with('\n') {
@@ -84,6 +83,17 @@ impl<'a> Answering<'a> {
     pub(super) fn waits(self, question: &Question) {
         self.screen.end_pieces();
         self.screen.line(&format!("{HEADING}\n{}\n\n{NEEDS_MORE}", asked(question)));
+    }
+}
+
+/// What is new in an artifact, and whether it goes on where what was shown ends. `last`: the id of the one before.
+fn unseen(artifact: &Artifact, last: &str, shown: &str) -> (String, bool) {
+    let text = text_of(artifact);
+    match last == artifact.id() {
+        true if artifact.is_appended() => (text, true),
+        // What comes to stand in the place of its pieces mostly says them again.
+        true => text.strip_prefix(shown).map_or_else(|| (text.clone(), false), |more| (more.to_owned(), true)),
+        false => (text, false),
     }
 }
 
@@ -203,6 +213,19 @@ mod tests {
         let shown = ToolResult(ToolResult::text("Paris").0.with("_meta", json!({ "callboard/shown": true })));
         assert_eq!(rest(&completed(&shown), "Paris\n"), Rest::Nothing);
         assert_eq!(rest(&completed(&shown), ""), Rest::Whole("Paris".into()));
+    }
+
+    /// Goal: an artifact that comes in pieces and then whole is printed once. Method: a piece more, the whole, another whole, one of
+    /// another id.
+    #[test]
+    fn pieces_and_the_whole() {
+        let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
+        let new = |artifact: Artifact| unseen(&artifact, "result", "The capital");
+        assert_eq!(new(of("result", " is Paris.").appended(false)), (" is Paris.".into(), true));
+        assert_eq!(new(of("result", "The capital is Paris.")), (" is Paris.".into(), true));
+        assert_eq!(new(of("result", "The capital")), (String::new(), true));
+        assert_eq!(new(of("result", "Paris.")), ("Paris.".into(), false));
+        assert_eq!(new(of("other", "The capital")), ("The capital".into(), false));
     }
 
     /// Goal: each end says what it is. Method: rejected, blocked, failed, cancelled by request and otherwise, no text.

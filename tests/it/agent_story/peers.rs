@@ -85,7 +85,9 @@ impl ConcurrentHandler<Converse> for Works {
         done.send_modify(|_| {});
         async move {
             may.wait_for(|may| *may).await.map_err(|_| Failure::unavailable("it ends"))?;
-            done.send_modify(|done| drop(done.insert(text.clone())));
+            done.send_modify(|done| {
+                done.insert(text.clone());
+            });
             Ok(ToolResult::text(format!("{text}: 12 km/h")))
         }
     }

@@ -22,6 +22,7 @@ use crate::known::KnownAgents;
 use tool::{Tool, Use};
 
 pub use agents::LIST_BYTES_MAX;
+pub(crate) use command::may_run;
 pub use command::{
     COMMAND_ARGUMENTS_MAX_DEFAULT, COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX, COMMAND_OUTPUT_BYTES_MAX_DEFAULT,
     COMMAND_PATH, COMMAND_SCOPE, COMMAND_TIMEOUT_DEFAULT, CommandError, CommandOptions, Commands,

@@ -1,6 +1,6 @@
 //! What no agent here does: classes of requests that are refused, and how that is said.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::matcher::{Hit, Matcher};
 use super::reading::Reading;
-use super::words::Token;
 use super::weights::{PAIR_WINDOW, PATTERN_WINDOW, REFUSE_MIN};
+use super::words::Token;
 
 /// What comes with callboard.
 const REFUSALS: &str = include_str!("refusals.toml");
@@ -30,6 +30,35 @@ pub(super) struct Refusal {
 struct File {
     sets: BTreeMap<String, String>,
     class: Vec<ClassText>,
+    sum: SumText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SumText {
+    least: f32,
+    less: f32,
+    defensive: Vec<String>,
+    kind: Vec<KindText>,
+    phrases: PhrasesText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindText {
+    #[serde(rename = "name")]
+    _name: String,
+    weight: f32,
+    sets: Vec<String>,
+    #[serde(default)]
+    only_about: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhrasesText {
+    gerund: String,
+    gerund_pt: String,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +85,24 @@ struct Rules {
     words: Matcher<usize>,
     classes: Vec<Class>,
     objects: Matcher<(usize, usize)>,
+    sum: Option<Sum>,
+}
+
+/// What each kind of word adds, from the one that adds most on.
+#[derive(Debug)]
+struct Sum {
+    least: f32,
+    less: f32,
+    defensive: Vec<usize>,
+    kinds: Vec<Kind>,
+    phrases: Phrases,
+}
+
+#[derive(Debug)]
+struct Kind {
+    weight: f32,
+    sets: Vec<usize>,
+    only_about: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +135,7 @@ fn rules() -> &'static Rules {
             Ok(rules) => rules,
             Err(error) => {
                 tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
-                Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default() }
+                Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default(), sum: None }
             }
         }
     })
@@ -112,9 +159,46 @@ impl Rules {
                 class.objects.into_iter().map(|o| Phrases { english: o.gerund, portuguese: o.gerund_pt }).collect();
             classes.push(Class { name: class.name, patterns, phrases, objects });
         }
-        Ok(Self { words, classes, objects })
+        let sum = Some(sum(file.sum, &places)?);
+        Ok(Self { words, classes, objects, sum })
     }
 }
+
+fn sum(text: SumText, places: &HashMap<&str, usize>) -> Result<Sum, String> {
+    let all = |names: &[String]| -> Result<Vec<usize>, String> {
+        names
+            .iter()
+            .map(|name| places.get(name.as_str()).copied().ok_or_else(|| format!("no set is called {name}")))
+            .collect()
+    };
+    let kind = |text: &KindText| Ok(Kind { weight: text.weight, sets: all(&text.sets)?, only_about: text.only_about });
+    let mut kinds: Vec<Kind> = text.kind.iter().map(kind).collect::<Result<_, String>>()?;
+    kinds.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let phrases = Phrases { english: text.phrases.gerund, portuguese: text.phrases.gerund_pt };
+    Ok(Sum { least: text.least, less: text.less, defensive: all(&text.defensive)?, kinds, phrases })
+}
+
+impl Sum {
+    /// What the words come to, where that is enough.
+    fn of(&self, hits: &[Hit<usize>]) -> Option<f32> {
+        let (mut score, mut telling) = (0.0, 0);
+        let mut used: HashSet<usize> = HashSet::new();
+        for kind in &self.kinds {
+            let free = |hit: &&Hit<usize>| !(hit.at..hit.at + hit.len).any(|at| used.contains(&at));
+            let Some(hit) = hits.iter().filter(|hit| kind.sets.contains(&hit.value)).find(free) else { continue };
+            used.extend(hit.at..hit.at + hit.len);
+            score += kind.weight;
+            telling += usize::from(!kind.only_about);
+        }
+        if hits.iter().any(|hit| self.defensive.contains(&hit.value)) {
+            score -= self.less;
+        }
+        (telling >= TELLING_MIN && score >= self.least - f32::EPSILON * 4.0).then_some(score.min(1.0))
+    }
+}
+
+/// How many kinds of words have to tell what is wanted, beside those that tell of whom or what.
+const TELLING_MIN: usize = 2;
 
 fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String> {
     let place = |name: &str| places.get(name).copied().ok_or_else(|| format!("no set is called {name}"));
@@ -148,7 +232,15 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
             }
         }
     }
-    let (at, score, _) = best.filter(|(_, score, _)| *score >= REFUSE_MIN)?;
+    let Some((at, score, _)) = best.filter(|(_, score, _)| *score >= REFUSE_MIN) else {
+        let sum = rules.sum.as_ref()?;
+        let score = sum.of(&hits)?;
+        return Some(Refusal {
+            class: "harm".to_owned(),
+            score,
+            reason: reason("harm", &sum.phrases, reading.portuguese),
+        });
+    };
     let class = rules.classes.get(at)?;
     let object = rules.objects.find(&reading.tokens, reading.english).into_iter().find(|hit| hit.value.0 == at);
     let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);

@@ -56,7 +56,7 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
     let session = cx.call().and_then(|call| call.session.as_ref()).map(|session| session.id.to_string());
     let owner = TaskOwner::of(cx.principal(), session.as_deref());
     let run = RunId::of(&shared.options.id, owner.as_str(), &said.context, &said.key);
-    let notes = RunNotes::new(cx.system().store().notes.clone(), &shared.options.id, run.clone());
+    let notes = shared.notes(cx, &run);
     // What nobody can ask for again needn't be found again.
     let once = match said.key.is_empty() {
         true => cx.clone(),

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::Shared;
 use super::messages::{RunPlan, StepDone};
-use super::notes::RunNotes;
 use super::once::{Kept, asked_once};
 use super::plan::{root_id, step_id};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
@@ -65,7 +64,7 @@ async fn synthesis(
     reports: &[StepReport],
     cx: &Cx,
 ) -> Result<Synthesis, Failure> {
-    let notes = RunNotes::new(cx.system().store().notes.clone(), &shared.options.id, run.clone());
+    let notes = shared.notes(cx, run);
     if let Some(there) = notes.get::<Synthesis>(SYNTHESIS).await? {
         return Ok(there);
     }

@@ -222,6 +222,8 @@ impl Following<'_> {
         let is_root = self.parts[at].step.is_none();
         match step {
             TaskStep::Start if is_root => {
+                // It begins when all parts have ended, whether that was read or not.
+                (0..at).for_each(|part| self.give_up_all(part));
                 if self.life.state() == State::Planned {
                     self.life.on(Event::StepsBegun);
                 }

@@ -35,7 +35,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use bell::Bells;
 use conversations::Conversations;
 use messages::{RunPlan, RunStep, StepDone};
+use notes::RunNotes;
 use state::State;
+
+use crate::decide::RunId;
 
 pub use conversations::CONVERSATIONS_MAX;
 pub use options::{CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions};
@@ -97,6 +100,10 @@ impl Shared {
         self.calls.try_acquire().map_err(full)
     }
 
+    fn notes(&self, cx: &Cx, run: &RunId) -> RunNotes {
+        RunNotes::new(cx.system().store().notes.clone(), &self.options.id, self.options.class, run.clone())
+    }
+
     fn count(&self, end: State) {
         let at = match end {
             State::Completed => 0,
@@ -128,8 +135,8 @@ impl Agent for TaskOrchestrator {
     }
 
     fn profile() -> Profile {
-        // Steps must find room beside all calls.
-        Profile::default().mailbox_capacity((4 * CALLS_AT_ONCE_MAX) as u32)
+        // Its state is a handle. Steps must find room beside all calls.
+        Profile::default().cancel_safe().mailbox_capacity((4 * CALLS_AT_ONCE_MAX) as u32)
     }
 
     fn observe(&self) -> Value {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use callboard_message::{Failure, RawObject};
+use callboard_message::{DataClass, Failure, RawObject};
 use callboard_runtime::{JournalError, NoteError, Notes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,13 +24,16 @@ pub(super) struct RunNotes {
     notes: Arc<dyn Notes>,
     space: Arc<str>,
     run: RunId,
+    /// Whether anything may be kept: of patients nothing is.
+    keeps: bool,
     /// Something is kept, as far as is known here.
     any: Arc<AtomicBool>,
 }
 
 impl RunNotes {
-    pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, run: RunId) -> Self {
-        Self { notes, space: format!("run/{agent}").into(), run, any: Arc::default() }
+    pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
+        let keeps = class != DataClass::Clinical;
+        Self { notes, space: format!("run/{agent}").into(), run, keeps, any: Arc::default() }
     }
 
     /// Others may have kept something.
@@ -40,6 +43,9 @@ impl RunNotes {
 
     /// What is kept under a name.
     pub(super) async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
+        if !self.keeps {
+            return Ok(None);
+        }
         let note = self.notes.get(&self.space, self.run.as_str()).await?;
         self.any.fetch_or(note.is_some(), Relaxed);
         Ok(note.and_then(|note| note.body.read(name)))
@@ -73,6 +79,9 @@ impl RunNotes {
     }
 
     async fn change(&self, change: impl Fn(&mut RawObject)) -> Result<(), Failure> {
+        if !self.keeps {
+            return Ok(());
+        }
         self.may_be_there();
         for _ in 0..TRIES_MAX {
             let there = self.notes.get(&self.space, self.run.as_str()).await?;

@@ -11,6 +11,7 @@ use super::{REQUEST, Shared};
 use crate::decide::{Action, ConfirmWhy, Risk, RunId, ToolView, World};
 use crate::guardrail::Origin;
 use crate::router::task::{CONFIRM, Doubt, TOOL_COMMAND, confirm, passes, risk_of};
+use crate::tools::may_run;
 
 pub(super) async fn describe(shared: &Shared, _: Describe, _: &Cx) -> Result<About, Failure> {
     let options = &shared.options;
@@ -45,6 +46,7 @@ pub(super) async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Re
     options.tools.check(&name, &arguments)?;
     passes(options.guard.as_ref(), arguments.to_raw().get(), Origin::User).await?;
     if name == TOOL_COMMAND {
+        may_run(cx.principal())?;
         // Whoever asks for it by its name is asked too.
         let action = Action::Local { tool: name.clone(), params: arguments.clone() };
         let doubt = Doubt {

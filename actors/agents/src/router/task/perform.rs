@@ -64,7 +64,7 @@ impl Errand<'_> {
             Err(failure) => {
                 let is_passing =
                     matches!(failure.kind, FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded);
-                Err(Trouble { failure, is_away: false, is_settled: !is_passing })
+                Err(Trouble { failure, is_away: is_away && is_passing, is_settled: !is_passing })
             }
         };
         self.heard(&task, &ended).await;

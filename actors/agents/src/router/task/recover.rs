@@ -13,6 +13,7 @@ use super::remote::text_member;
 use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TOOL_COMMAND, TRIES_MAX, confirm, risk_of, screened};
 use crate::decide::limits::cut_chars;
 use crate::decide::{Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of};
+use crate::tools::may_run;
 
 /// Before the first repetition; twice as long before each further one.
 pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(500);
@@ -96,6 +97,10 @@ impl<'a> Trying<'a> {
         let Errand { options, cx, run, world, .. } = *self.errand;
         let risk = risk_of(&self.action, world);
         let always = self.is_command();
+        if always {
+            // Who may not isn't asked first.
+            may_run(cx.principal())?;
+        }
         if !always && risk <= options.max_risk {
             return Ok(());
         }
@@ -134,6 +139,13 @@ impl<'a> Trying<'a> {
         let Trouble { failure, is_away, is_settled } = trouble;
         self.in_a_row += 1;
         self.settled += u32::from(is_settled);
+        // What another agent says went wrong is shown, and told to others.
+        let failure = match &self.action {
+            Action::Remote { .. } => {
+                Failure { message: screened(self.errand.options.guard.as_ref(), &failure).await, ..failure }
+            }
+            Action::Local { .. } => failure,
+        };
         let Some(class) = class_of(&failure, self.in_a_row) else { return Next::Over(failure) };
         let class = if is_away { ErrorClass::AgentUnavailable } else { class };
         if !self.errand.recovers {

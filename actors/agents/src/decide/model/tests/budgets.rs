@@ -45,9 +45,13 @@ fn fitted(tokens_max: usize) -> String {
 fn least_important_first() {
     let all = fitted(20_000);
     let less = |bytes: usize| fitted((all.len() - bytes) / BYTES_A_TOKEN);
-    assert!(all.contains("turn-0 ") && all.contains("for example") && all.contains("end-0") && !all.contains("left out"));
+    assert!(
+        all.contains("turn-0 ") && all.contains("for example") && all.contains("end-0") && !all.contains("left out")
+    );
     let without_some = less(1_500);
-    assert!(!without_some.contains("turn-1 ") && without_some.contains("turn-9 ") && without_some.contains("for example"));
+    assert!(
+        !without_some.contains("turn-1 ") && without_some.contains("turn-9 ") && without_some.contains("for example")
+    );
     let without_history = less(10_000);
     assert!(!without_history.contains("turn-9 ") && without_history.contains("for example"), "{without_history}");
     let without_examples = less(11_000);

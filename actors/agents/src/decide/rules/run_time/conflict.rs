@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use rust_stemmers::{Algorithm, Stemmer};
-
 use crate::decide::StepReport;
+use crate::decide::limits::cut_bytes;
+use crate::decide::rules::words::stems;
 use crate::text::{fold, is_one_of, plain};
 
 /// Sentences of one result that are compared.
@@ -71,7 +71,7 @@ struct Claim<'a> {
 
 /// What contradicts each other, each pair of results once.
 pub(super) fn conflicts(done: &[&StepReport]) -> Vec<Conflict> {
-    let texts: Vec<String> = done.iter().map(|report| plain(head(&report.text))).collect();
+    let texts: Vec<String> = done.iter().map(|report| plain(cut_bytes(&report.text, TEXT_BYTES_MAX))).collect();
     let claims: Vec<Vec<Claim<'_>>> = texts.iter().map(|text| sentences(text).map(Claim::of).collect()).collect();
     let mut found = Vec::new();
     for (at, (report, ours)) in done.iter().zip(&claims).enumerate() {
@@ -93,11 +93,6 @@ impl Side {
         let sentence = claim.sentence.trim_end_matches(['.', '!', ';', ':']).chars().take(QUOTED_CHARS_MAX).collect();
         Self { id: report.id.clone(), by: report.by.clone(), sentence }
     }
-}
-
-/// What is compared of a text.
-fn head(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or(text)
 }
 
 /// Its sentences. A point inside of a number or an address ends none.
@@ -128,7 +123,6 @@ impl<'a> Claim<'a> {
             days: BTreeSet::new(),
             is_denied: false,
         };
-        let (english, portuguese) = (Stemmer::create(Algorithm::English), Stemmer::create(Algorithm::Portuguese));
         let folded = fold(sentence).replace('\'', "");
         let mut tokens = tokens(&folded).peekable();
         while let Some(token) = tokens.next() {
@@ -144,8 +138,8 @@ impl<'a> Claim<'a> {
             } else if is_one_of(token, DAYS) {
                 claim.days.insert(token.to_owned());
             } else if token.len() > 1 && !is_one_of(token, EMPTY) {
-                // Both stemmers: whichever language it is, the same word gives the same stem.
-                claim.about.insert(portuguese.stem(&english.stem(token)).into_owned());
+                // One stemmer after the other: whichever language it is, the same word gives the same stem.
+                claim.about.insert(stems(&stems(token).0).1);
             }
         }
         claim

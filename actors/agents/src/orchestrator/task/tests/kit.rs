@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use callboard_message::surface::Converse;
 use callboard_message::{
-    Answer, Content, DataClass, ElicitAnswer, Failure, Named, Principal, Question, RawObject, ToolResult,
+    Answer, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal, Question, RawObject, ToolResult,
 };
-use callboard_runtime::testkit::paused;
+use callboard_runtime::testkit::{paused, real};
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, RunnerHandle, RunnerOptions, System, TaskRunner,
 };
@@ -23,7 +23,7 @@ use crate::decide::intake::IntakeOptions;
 use crate::decide::{Decider, Deciders};
 use crate::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use crate::memory::Memory;
-use crate::tools::{TOOL_NAMES, ToolDeps, Toolbox};
+use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
 
 /// The orchestrator's id.
 pub(super) const ID: &str = "orchestrator";
@@ -186,14 +186,21 @@ impl Heard {
 
 /// Runs `test` with an orchestrator whose options are `change`d, time paused.
 pub(super) fn with(change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
-    paused(async |system| {
-        let mut kit = Kit::new(system, change).await;
-        test(&mut kit).await;
-        if let Some(runner) = kit.runner.take() {
-            runner.stop().await;
-        }
-        system.shutdown(Duration::from_secs(5)).await;
-    });
+    paused(async |system| run(system, change, test).await);
+}
+
+/// The same in real time, for what runs programs.
+pub(super) fn with_programs(test: impl AsyncFnOnce(&mut Kit)) {
+    real(async |system| run(system, |_| {}, test).await);
+}
+
+async fn run(system: &System, change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
+    let mut kit = Kit::new(system, change).await;
+    test(&mut kit).await;
+    if let Some(runner) = kit.runner.take() {
+        runner.stop().await;
+    }
+    system.shutdown(Duration::from_secs(5)).await;
 }
 
 impl Kit {
@@ -205,7 +212,7 @@ impl Kit {
         let known = KnownOptions { id: ID.into(), name: "Orchestrator".into(), allow: Vec::new() };
         let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known).await.unwrap();
         let deps =
-            ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: None };
+            ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: Some(CommandOptions::new(["echo"], std::env::temp_dir())) };
         let memory = Memory::new(notes, ID, DataClass::Personal);
         let ending = CancellationToken::new();
         let mut options = TaskOptions {
@@ -266,8 +273,12 @@ impl Kit {
     }
 
     pub(super) async fn hear(&self, said: Converse, person: Person<'_>) -> Heard {
+        self.hear_of(Principal::local_operator(), said, person).await
+    }
+
+    pub(super) async fn hear_of(&self, principal: Principal, said: impl Asks, person: Person<'_>) -> Heard {
         let limit = Duration::from_secs(3_600);
-        let mut call = self.agent.call(said).principal(Principal::local_operator()).within(limit).start();
+        let mut call = self.agent.call(said).principal(principal).within(limit).start();
         let (mut questions, mut progress, mut artifacts) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(event) = call.next().await {
             match event {
@@ -292,6 +303,11 @@ impl Kit {
         Heard { reply, questions, progress, artifacts }
     }
 }
+
+/// What is answered by a tool's result.
+pub(super) trait Asks: Message<Reply = Result<ToolResult, Failure>> {}
+
+impl<M: Message<Reply = Result<ToolResult, Failure>>> Asks for M {}
 
 /// Something that is said under a key, in a conversation.
 pub(super) fn said(text: &str, key: &str, context: &str) -> Converse {

@@ -1,3 +1,4 @@
+mod commands;
 mod kit;
 mod plans;
 mod recovery;

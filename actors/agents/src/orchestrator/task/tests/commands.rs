@@ -1,0 +1,58 @@
+//! Programs: always confirmed, by whoever may run them, and never run twice.
+
+use callboard_message::surface::CallTool;
+use callboard_message::{ElicitAnswer, FailureKind, Principal};
+use callboard_runtime::{OnRestart, TaskFilter};
+use serde_json::json;
+
+use super::kit::{decided, nobody, said, says, with_programs};
+
+/// Goal: a program runs when its operator said yes, whoever decides otherwise, and is a task of which a restart makes no
+/// second run. Method: the pipeline, a line, a tool; yes, no, nobody, a peer.
+#[test]
+fn confirmed_and_kept() {
+    with_programs(async |kit| {
+        // Not even whoever decides that nobody need be asked.
+        kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
+        let params = json!({ "command": ["echo", "hi"] });
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        let line = format!(":tool execute_command {params}");
+        let no = |_: &str, _: &str| Some(ElicitAnswer::accept(json!({ "confirm": false })));
+        for text in ["run it", &*line] {
+            let heard = kit.say(text, &says("")).await;
+            assert!(heard.text().contains("hi"), "{text}");
+            let (key, words) = &heard.questions[0];
+            assert!(key.ends_with("confirm") && words.contains(r#"["echo","hi"]"#), "{key} {words}");
+            assert_eq!(kit.say(text, &no).await.failure().kind, FailureKind::Cancelled, "{text}");
+            assert_eq!(kit.say(text, &nobody).await.failure().kind, FailureKind::NobodyToAsk, "{text}");
+            let peer = kit.hear_of(Principal::agent("peer"), said(text, "", ""), &says("skip")).await;
+            assert_eq!(peer.failure().kind, FailureKind::Denied, "{text}");
+            assert!(peer.questions.iter().all(|(key, _)| !key.ends_with("confirm")), "{:?}", peer.questions);
+        }
+        let (tasks, _) = kit.system.store().tasks.list(TaskFilter::default(), 0, 100).await.unwrap();
+        let steps: Vec<_> = tasks.iter().filter(|task| task.parent.is_some()).collect();
+        assert!(steps.len() == 8 && steps.iter().all(|step| step.on_restart == OnRestart::Fail));
+
+        let operator = Principal::local_operator;
+        let by_name = || CallTool::new("execute_command", params.clone());
+        assert!(kit.hear_of(operator(), by_name(), &says("")).await.text().contains("hi"));
+        assert_eq!(kit.hear_of(operator(), by_name(), &no).await.failure().kind, FailureKind::Cancelled);
+        let peer = kit.hear_of(Principal::agent("peer"), by_name(), &says("")).await;
+        assert_eq!((peer.failure().kind, peer.questions.len()), (FailureKind::Denied, 0));
+        assert!(kit.asked("decide_confirm").is_empty());
+    });
+}
+
+/// Goal: a program that failed isn't run again by itself. Method: one that isn't allowed, a decider that repeats.
+#[test]
+fn never_repeated() {
+    with_programs(async |kit| {
+        let params = json!({ "command": ["ghost"] });
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        kit.decide("decide_recovery", [decided(json!("retry_same"))]);
+        let heard = kit.say("run it", &says("skip")).await;
+        let asked: Vec<&str> = heard.questions.iter().map(|(key, _)| key.rsplit('.').next().unwrap()).collect();
+        assert_eq!(asked, ["confirm", "recover-1"]);
+        assert!(heard.reply.is_err());
+    });
+}
