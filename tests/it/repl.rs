@@ -203,8 +203,8 @@ async fn memory_is_of_what_went_out() {
             id
         };
         let (first, second) = (send(CAPITAL), send("Tell me about the Eiffel Tower"));
-        let incoming = home.run(&["send", &format!("localhost:{ours}"), "from outside"]);
-        let incoming = runtime.block_on(incoming);
+        let here = format!("localhost:{ours}");
+        let incoming = runtime.block_on(home.run(&["send", &here, "from outside"]));
         assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
 
         terminal.types(":memory");
