@@ -222,7 +222,7 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
         options.arguments_max = most.get();
     }
     if let Some(seconds) = declared.timeout_s {
-        options.timeout = Duration::from_secs(seconds.get());
+        options.within = Duration::from_secs(seconds.get());
     }
     if let Some(most) = declared.output_bytes_max {
         options.output_bytes_max = most.get();
