@@ -113,7 +113,7 @@ impl Connect for Nowhere {
         Box::pin(async { Err(Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
