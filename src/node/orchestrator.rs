@@ -269,7 +269,9 @@ impl Node {
             loop {
                 match known.connect(&target).await {
                     Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
-                    Err(failure) => tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again"),
+                    Err(failure) => {
+                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
+                    }
                 }
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(TARGET_PAUSE_MAX);
