@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::json::{self, Walk};
 use crate::RawObject;
+use crate::json::{self, Walk};
 
 /// One block of what is said: text, picture, sound, a resource (MCP content block), raw with a few readers.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 #[inline]
 pub fn plain(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
-    let is_plain = |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
+    let is_plain =
+        |block: &&[u8; BLOCK_BYTES]| block.iter().fold(0, |any, byte| any | u8::from(is_special(*byte))) == 0;
     let at = blocks.iter().take_while(is_plain).count() * BLOCK_BYTES;
     at + plain_by_words(bytes.get(at..).unwrap_or_default())
 }
@@ -109,6 +110,10 @@ fn taken(json: String) -> Option<Box<RawValue>> {
 /// A part of a text that was read, as a raw value. `json` must be as for [`raw`].
 pub fn raw_ref(json: &str) -> &RawValue {
     debug_assert!(is_json(json), "only JSON becomes a raw value");
+    known(json)
+}
+
+fn known(json: &str) -> &RawValue {
     borrowed(json).or_else(|| serde_json::from_str(json).ok()).unwrap_or(RawValue::NULL)
 }
 
@@ -166,7 +171,7 @@ impl<'a> Walk<'a> {
             b'{' | b'[' => self.container()?,
             _ => self.at += self.rest().iter().position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?,
         }
-        self.json.get(begins..self.at).map(raw_ref)
+        self.json.get(begins..self.at).map(known)
     }
 
     /// Past a string that begins here.
@@ -271,7 +276,8 @@ mod tests {
         }
         let json = r#"{ "a" : 1 ,"\u0062\"":{"c":"}"}, "":[ "{" ] ,"a":"é"}"#;
         let raw = RawValue::from_string(json.to_owned()).unwrap();
-        let walked: Vec<_> = Walk::object(&raw).unwrap().map(|(name, value)| (name.into_owned(), value.get())).collect();
+        let walked: Vec<_> =
+            Walk::object(&raw).unwrap().map(|(name, value)| (name.into_owned(), value.get())).collect();
         let named = |name: &str, value| (name.to_owned(), value);
         let expected = [named("a", "1"), named("b\"", r#"{"c":"}"}"#), named("", r#"[ "{" ]"#), named("a", "\"é\"")];
         assert_eq!(walked, expected);

@@ -182,7 +182,9 @@ impl Core {
         let skill = task.message.clone();
         // Whoever converses knows which conversation it is.
         let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
-            (Route::Converse, Some(said)) if said.len() > 1 => raw([said, ",\"context\":", written_context(task), "}"].concat()),
+            (Route::Converse, Some(said)) if said.len() > 1 => {
+                raw([said, ",\"context\":", written_context(task), "}"].concat())
+            }
             _ => arguments,
         };
         let lasts = self.lasts();

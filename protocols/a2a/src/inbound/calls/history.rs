@@ -1,8 +1,8 @@
 //! What was said in the course of a task.
 
 use callboard_message::json::Walk;
-use callboard_message::{Content, RawObject};
 use callboard_message::surface::SAID;
+use callboard_message::{Content, RawObject};
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
 use serde_json::value::RawValue;
 

@@ -21,8 +21,8 @@ mod tests;
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use callboard_message::surface::ListTools;
 use callboard_message::json::raw;
+use callboard_message::surface::ListTools;
 use callboard_message::{Message as _, RawObject};
 use callboard_runtime::live::{LiveOptions, LiveTasks};
 use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};

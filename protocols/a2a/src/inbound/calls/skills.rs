@@ -205,9 +205,7 @@ impl Callee {
                 let CallTool(params) = CallTool::new(skill, &arguments);
                 self.agent.ask_named(CallTool::NAME, params.to_raw(), Some(Arc::new(call))).await
             }
-            Route::Message | Route::Converse => {
-                self.agent.ask_named(skill, arguments, Some(Arc::new(call))).await
-            }
+            Route::Message | Route::Converse => self.agent.ask_named(skill, arguments, Some(Arc::new(call))).await,
         };
         gone.disarm();
         let crossing = Crossing {
