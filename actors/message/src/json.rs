@@ -110,6 +110,10 @@ fn taken(json: String) -> Option<Box<RawValue>> {
 /// A part of a text that was read, as a raw value. `json` must be as for [`raw`].
 pub fn raw_ref(json: &str) -> &RawValue {
     debug_assert!(is_json(json), "only JSON becomes a raw value");
+    known(json)
+}
+
+fn known(json: &str) -> &RawValue {
     borrowed(json).or_else(|| serde_json::from_str(json).ok()).unwrap_or(RawValue::NULL)
 }
 
@@ -167,7 +171,7 @@ impl<'a> Walk<'a> {
             b'{' | b'[' => self.container()?,
             _ => self.at += self.rest().iter().position(|byte| is_between(byte) || matches!(byte, b']' | b'}'))?,
         }
-        self.json.get(begins..self.at).map(raw_ref)
+        self.json.get(begins..self.at).map(known)
     }
 
     /// Past a string that begins here.

@@ -3,6 +3,7 @@
 mod begin;
 mod graph;
 mod kept;
+mod slot;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use callboard_message::TaskState;
 
 use super::graph::Graph;
-use super::kept::{Kept, Slot, one_more};
+use super::kept::{Kept, one_more};
+use super::slot::Slot;
 use crate::journal::JournalError;
 use crate::task::{
     Begun, Lease, LeaseView, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskStep,

@@ -77,7 +77,7 @@ fn conversed(message: &Message, skill: Option<&str>) -> Picked {
     let bytes: usize = message.parts.iter().map(Part::bytes).sum();
     let arguments = written_about(bytes + message.message_id.len() + CONVERSED_ROOM_BYTES, |out| {
         let mut body = out.object();
-        body.list("content", &message.parts, |part, out| write_block(part, out));
+        body.list("content", &message.parts, write_block);
         body.text("key", &message.message_id);
         body.words("skill", skill.unwrap_or_default());
         body.optional("metadata", &message.metadata);
