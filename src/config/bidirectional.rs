@@ -112,7 +112,7 @@ pub(super) struct Translated {
 pub(super) fn is_bidirectional(root: &Tree) -> bool {
     let has = |name: &&str| root.get(name).is_some();
     let port = root.at(&["server", "port"]).is_some();
-    !has(&"node") && !has(&"external_mcp") && (port || SIGNS.iter().any(|name| has(name)))
+    !has(&"node") && !has(&"external_mcp") && (port || SIGNS.iter().any(has))
 }
 
 /// The names that such a file may have at its top level.

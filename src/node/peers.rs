@@ -57,7 +57,7 @@ impl Connect for Peers {
             // One of its own, so that the card is fetched now.
             let peer =
                 Peer::new(url.clone(), self.options(by)?).map_err(|error| Failure::invalid(error.to_string()))?;
-            Ok(seen(&*peer.public_card().await?.card))
+            Ok(seen(&peer.public_card().await?.card))
         })
     }
 

@@ -106,7 +106,7 @@ impl Shell<'_> {
         }
         let bind = SocketAddr::new(self.setup.bind.ip(), port.unwrap_or(self.setup.bind.port()));
         self.screen.line(&format!("🚀 Starting server on port {}...", bind.port()));
-        match self.node.listen_a2a(&self.setup.topology, &self.setup.id, bind).await {
+        match self.node.listen_a2a(self.setup.topology, &self.setup.id, bind).await {
             Ok(Listening { url, .. }) => {
                 let address = origin(&url);
                 self.screen.line(&format!("✅ Server started on {address}"));
@@ -121,7 +121,7 @@ impl Shell<'_> {
             return self.screen.trouble("Not listening (:listen PORT begins it)");
         }
         self.screen.line("🛑 Stopping server...");
-        self.node.stop_listening(&self.setup.topology).await;
+        self.node.stop_listening(self.setup.topology).await;
         self.screen.line("✅ Server stopped");
     }
 

@@ -95,7 +95,7 @@ impl Desk {
     fn run(self: &Arc<Self>, task: Arc<Task>, lease: Lease, is_resumed: bool, said: Box<RawValue>) -> LiveTask {
         let work = self.work(&task, said);
         let told: Arc<dyn Caller> = Arc::new(Onlooker { desk: self.clone(), task: task.id.clone() });
-        self.live.run(Run { task, lease, is_resumed, abilities: abilities().into(), told: Some(told), work })
+        self.live.run(Run { task, lease, is_resumed, abilities: abilities(), told: Some(told), work })
     }
 
     fn work(&self, task: &Task, said: Box<RawValue>) -> BeginWork<'static> {

@@ -126,7 +126,7 @@ impl<A: Agent> Handlers<A> {
 
     /// What is handled, in words and schemas.
     pub(crate) fn specs(&self) -> Vec<MessageSpec> {
-        let spec = |op: &Box<dyn Op<A>>| {
+        let spec = |op: &dyn Op<A>| {
             let mut spec = op.spec()?;
             if self.repeatable.contains(&op.message()) {
                 let hints = spec.more.object("annotations").unwrap_or_default();
@@ -134,7 +134,7 @@ impl<A: Agent> Handlers<A> {
             }
             Some(spec)
         };
-        self.ops.iter().filter_map(spec).collect()
+        self.ops.iter().filter_map(|op| spec(&**op)).collect()
     }
 
     fn add(&mut self, op: impl Op<A> + 'static) -> &mut Self {
