@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::dev::ServerHandle;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
+use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents};
 use callboard::a2a::outbound::{Peer, RemoteOptions};
 use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
 use callboard::config::Topology;

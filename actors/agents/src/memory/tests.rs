@@ -1,5 +1,4 @@
 use callboard_runtime::MemoryNotes;
-use futures::executor::block_on;
 
 use super::*;
 
@@ -14,67 +13,67 @@ fn sent(task: &str, ago: Duration) -> Outgoing {
     }
 }
 
-fn tasks(memory: &Memory) -> Vec<String> {
-    block_on(memory.list()).unwrap().into_iter().map(|kept| kept.task).collect()
+async fn tasks(memory: &Memory) -> Vec<String> {
+    memory.list().await.unwrap().into_iter().map(|kept| kept.task).collect()
 }
 
 /// Goal: a request and its answer are there, in order, also after a restart; cleared, nothing is. Method: two requests, an
 /// answer, another memory on the same notes.
-#[test]
-fn remembers_until_it_is_cleared() {
+#[tokio::test]
+async fn remembers_until_it_is_cleared() {
     let notes: Arc<dyn Notes> = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Personal);
-    block_on(memory.remember(sent("b", Duration::from_secs(2)))).unwrap();
-    block_on(memory.remember(sent("a", Duration::from_secs(1)))).unwrap();
-    block_on(memory.update("b", TaskState::Completed, Some("Sunny.".into()))).unwrap();
-    block_on(memory.update("b", TaskState::Completed, None)).unwrap();
-    block_on(memory.update("nobody's", TaskState::Failed, None)).unwrap();
+    memory.remember(sent("b", Duration::from_secs(2))).await.unwrap();
+    memory.remember(sent("a", Duration::from_secs(1))).await.unwrap();
+    memory.update("b", TaskState::Completed, Some("Sunny.".into())).await.unwrap();
+    memory.update("b", TaskState::Completed, None).await.unwrap();
+    memory.update("nobody's", TaskState::Failed, None).await.unwrap();
     let again = Memory::new(notes.clone(), "one", DataClass::Personal);
-    assert_eq!(tasks(&again), ["b", "a"]);
-    let kept = block_on(again.get("b")).unwrap().unwrap();
+    assert_eq!(tasks(&again).await, ["b", "a"]);
+    let kept = again.get("b").await.unwrap().unwrap();
     assert_eq!((kept.state, kept.answer.as_deref()), (TaskState::Completed, Some("Sunny.")));
-    assert!(tasks(&Memory::new(notes, "other", DataClass::Personal)).is_empty(), "each agent has its own");
-    assert_eq!(block_on(memory.clear()).unwrap(), 2);
-    assert!(tasks(&again).is_empty());
+    assert!(tasks(&Memory::new(notes, "other", DataClass::Personal)).await.is_empty(), "each agent has its own");
+    assert_eq!(memory.clear().await.unwrap(), 2);
+    assert!(tasks(&again).await.is_empty());
 }
 
 /// Goal: it stays bounded by count. Method: one more than the most; the oldest is gone from the store too.
-#[test]
-fn the_oldest_of_too_many_is_forgotten() {
+#[tokio::test]
+async fn the_oldest_of_too_many_is_forgotten() {
     let notes = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
     let most = MEMORY_REQUESTS_MAX as u64;
     for nth in 0..=most {
-        block_on(memory.remember(sent(&format!("t{nth}"), Duration::from_secs(most - nth)))).unwrap();
+        memory.remember(sent(&format!("t{nth}"), Duration::from_secs(most - nth))).await.unwrap();
     }
-    let there = tasks(&memory);
+    let there = tasks(&memory).await;
     assert_eq!((there.len(), &*there[0]), (MEMORY_REQUESTS_MAX, "t1"));
-    assert_eq!(block_on(notes.list("memory/one", None, 1_000)).unwrap().len(), MEMORY_REQUESTS_MAX);
+    assert_eq!(notes.list("memory/one", None, 1_000).await.unwrap().len(), MEMORY_REQUESTS_MAX);
 }
 
 /// Goal: it stays bounded by age. Method: a request of eight days ago, one of six, and a new one that makes room.
-#[test]
-fn the_old_is_forgotten() {
+#[tokio::test]
+async fn the_old_is_forgotten() {
     let notes = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Internal);
     let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
-    block_on(memory.put(&sent("eight", days(8)))).unwrap();
-    block_on(memory.put(&sent("six", days(6)))).unwrap();
-    assert_eq!(tasks(&memory), ["six"], "not shown, even before it is removed");
-    block_on(memory.remember(sent("new", Duration::ZERO))).unwrap();
-    assert_eq!(block_on(notes.list("memory/one", None, 1_000)).unwrap().len(), 2);
+    memory.put(&sent("eight", days(8))).await.unwrap();
+    memory.put(&sent("six", days(6))).await.unwrap();
+    assert_eq!(tasks(&memory).await, ["six"], "not shown, even before it is removed");
+    memory.remember(sent("new", Duration::ZERO)).await.unwrap();
+    assert_eq!(notes.list("memory/one", None, 1_000).await.unwrap().len(), 2);
 }
 
 /// Goal: long texts are cut between characters. Method: a character of four bytes on each side of the limit.
-#[test]
-fn long_texts_are_cut_between_characters() {
+#[tokio::test]
+async fn long_texts_are_cut_between_characters() {
     let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Internal);
     for before in 0..5 {
         let text = format!("{}{}", "a".repeat(before), "😀".repeat(MEMORY_TEXT_BYTES_MAX / 4));
         let task = format!("t{before}");
-        block_on(memory.remember(Outgoing { request: text.clone(), ..sent(&task, Duration::ZERO) })).unwrap();
-        block_on(memory.update(&task, TaskState::Completed, Some(text.clone()))).unwrap();
-        let kept = block_on(memory.get(&task)).unwrap().unwrap();
+        memory.remember(Outgoing { request: text.clone(), ..sent(&task, Duration::ZERO) }).await.unwrap();
+        memory.update(&task, TaskState::Completed, Some(text.clone())).await.unwrap();
+        let kept = memory.get(&task).await.unwrap().unwrap();
         for kept in [&kept.request, kept.answer.as_ref().unwrap()] {
             assert!(kept.len() <= MEMORY_TEXT_BYTES_MAX);
             assert_eq!(kept.ends_with('…'), before > 0, "{before}");
@@ -84,21 +83,21 @@ fn long_texts_are_cut_between_characters() {
 }
 
 /// Goal: what may be about patients is never kept. Method: a clinical agent's memory.
-#[test]
-fn of_clinical_data_nothing_is_kept() {
+#[tokio::test]
+async fn of_clinical_data_nothing_is_kept() {
     let notes = Arc::new(MemoryNotes::default());
     let memory = Memory::new(notes.clone(), "one", DataClass::Clinical);
-    block_on(memory.remember(sent("a", Duration::ZERO))).unwrap();
-    assert!(tasks(&memory).is_empty());
-    assert!(block_on(notes.list("memory/one", None, 10)).unwrap().is_empty());
+    memory.remember(sent("a", Duration::ZERO)).await.unwrap();
+    assert!(tasks(&memory).await.is_empty());
+    assert!(notes.list("memory/one", None, 10).await.unwrap().is_empty());
 }
 
 /// Goal: an id that no key holds is remembered all the same. Method: one of a kilobyte, one with a NUL.
-#[test]
-fn any_id_is_remembered() {
+#[tokio::test]
+async fn any_id_is_remembered() {
     let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Internal);
     for task in ["é".repeat(1_000), "a\0b".into()] {
-        block_on(memory.remember(sent(&task, Duration::ZERO))).unwrap();
-        assert!(block_on(memory.get(&task)).unwrap().is_some());
+        memory.remember(sent(&task, Duration::ZERO)).await.unwrap();
+        assert!(memory.get(&task).await.unwrap().is_some());
     }
 }
