@@ -134,6 +134,8 @@ fn remember(reading: &Reading, span: &Range<usize>) -> f32 {
     match (addressed, agents, notes) {
         (true, true, _) => 0.95,
         (true, false, true) => 0.8,
+        // An address, and nothing that anybody would do with it.
+        (true, false, false) if !reading.has_code => 0.55,
         _ => 0.0,
     }
 }
@@ -190,6 +192,18 @@ fn human(reading: &Reading, span: &Range<usize>) -> f32 {
     if reading.of(Set::Person, span).any(|hit| is_one_of(word(reading, hit.at), KINDS) && wanted(hit.at)) {
         return 0.85;
     }
+    const FEW_WORDS: usize = 10;
+    let few = span.len() <= FEW_WORDS && *span == reading.all();
+    if few
+        && reading.of(Set::Person, span).any(|hit| {
+            is_one_of(
+                word(reading, hit.at),
+                "human humano humana supervisor supervisora gerente atendente operator operador",
+            )
+        })
+    {
+        return 0.7;
+    }
     const SPEAKS: &str = "talk speak talking speaking chat transfer falar conversar transfere transfira chama chame";
     let speaks = |at: usize| {
         let from = at.saturating_sub(NEAR).max(span.start);
@@ -201,7 +215,17 @@ fn human(reading: &Reading, span: &Range<usize>) -> f32 {
 fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
     if !reading.has(Set::SummarizeVerb, span) {
         let measured = reading.has_content() && is_measured(reading, span) && !reading.has(Set::Languages, span);
-        return if measured { 0.8 } else { 0.0 };
+        // A text of some length, and nothing else that is wanted of it.
+        const TEXT_WORDS_MIN: usize = 12;
+        let is_text = reading.content.split_whitespace().nth(TEXT_WORDS_MIN - 1).is_some() && !reading.has_code;
+        let alone =
+            *span == reading.all() && !reading.has(Set::Languages, span) && !reading.has(Set::TranslateVerb, span);
+        let bare = is_text && alone && !composes(reading, span) && !explains(reading, span);
+        return match (measured, bare) {
+            (true, _) => 0.8,
+            (false, true) => 0.52,
+            (false, false) => 0.0,
+        };
     }
     // English `resume` is another word.
     let pt_only = reading.of(Set::SummarizeVerb, span).all(|hit| word(reading, hit.at) == "resume");
