@@ -48,11 +48,9 @@ fn as_much_as_the_provider_takes() {
     testkit::paused(async |system| {
         const ALL: [&str; 2] = ["temperature", "tools"];
         let all: &'static [&'static str] = &ALL;
-        for (refused, asked_with) in [
-            (&[][..], &[&all[..], &all[..]][..]),
-            (&all[..1], &[&all[..], &all[1..], &all[1..]]),
-            (&all[..], &[&all[..], &all[1..], &[], &[]]),
-        ] {
+        for (refused, asked_with) in
+            [(&[][..], &[all, all][..]), (&all[..1], &[all, &all[1..], &all[1..]]), (all, &[all, &all[1..], &[], &[]])]
+        {
             let answer = move |asked: &CreateMessage| match refused.iter().any(|member| asked.0.has(member)) {
                 true => Err(Failure::new(FailureKind::Rejected, "this model doesn't take that")),
                 false => local(),
