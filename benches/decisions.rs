@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use callboard::agents::decide::intake::{From, IntakeOptions, Request, route};
 use callboard::agents::decide::rules::RulesDecider;
 use callboard::agents::decide::{
-    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route, RunId,
-    Split, StepDefinition, StepMetadata, StepPlan, Synthesis, Synthesize, ToolChoice, World,
+    Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route,
+    RunId, Split, StepDefinition, StepMetadata, StepPlan, Synthesis, Synthesize, ToolChoice, World,
 };
 use callboard::agents::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use callboard::agents::memory::Memory;
@@ -57,10 +57,12 @@ fn main() -> ExitCode {
             // Cargo adds it to every bench binary.
             "--bench" => {}
             "--check" => check = true,
-            "--plans" => match words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0 && *n <= CALLS_AT_ONCE_MAX) {
-                Some(n) => plans = n,
-                None => return usage("--plans needs a number, at most the orchestrator's limit"),
-            },
+            "--plans" => {
+                match words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0 && *n <= CALLS_AT_ONCE_MAX) {
+                    Some(n) => plans = n,
+                    None => return usage("--plans needs a number, at most the orchestrator's limit"),
+                }
+            }
             other => return usage(&format!("unknown argument {other:?}")),
         }
     }
@@ -111,7 +113,7 @@ impl Connect for Nowhere {
         Box::pin(async { Err(Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
@@ -119,12 +121,8 @@ impl Connect for Nowhere {
 async fn toolbox(system: &System, deciders: &Arc<Deciders>) -> Outcome<(Toolbox, KnownAgents)> {
     let options = KnownOptions { id: ID.into(), name: ID.into(), allow: Vec::new() };
     let known = KnownAgents::open(system, system.store().notes.clone(), Arc::new(Nowhere), options).await?;
-    let deps = ToolDeps {
-        deciders: deciders.clone(),
-        known: known.clone(),
-        system_prompt: String::new(),
-        command: None,
-    };
+    let deps =
+        ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: None };
     let tools = ["echo", "llm", "summarize", "list_agents"].map(str::to_owned);
     Ok((Toolbox::new(&tools, deps)?, known))
 }
@@ -302,7 +300,9 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
         tokio::spawn(async move {
             let since = Instant::now();
             let reply = agent.ask(Converse::of([Content::text(TEXT)])).await?;
-            reply.map(|_| since.elapsed()).map_err(|failure| -> Box<dyn std::error::Error + Send + Sync> { failure.into() })
+            reply
+                .map(|_| since.elapsed())
+                .map_err(|failure| -> Box<dyn std::error::Error + Send + Sync> { failure.into() })
         })
     });
     let mut latencies = Vec::with_capacity(plans);
@@ -314,7 +314,8 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     let slope = sampling.await?;
     let after = usage::resident(std::process::id())?;
     latencies.sort_unstable();
-    let percentile = |of: usize| latencies.get(latencies.len() * of / 100).copied().unwrap_or_default().as_secs_f64() * 1e3;
+    let percentile =
+        |of: usize| latencies.get(latencies.len() * of / 100).copied().unwrap_or_default().as_secs_f64() * 1e3;
     println!(
         "| {name} | {:.0} | {:.0}, {:.0} | {} | {slope:.1} | {:.0}, {:.0} |",
         (plans * STEPS) as f64 / took.as_secs_f64(),
