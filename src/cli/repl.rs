@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::serve::{self, Start};
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, EXIT_USAGE, show};
 use crate::config::{
-    AgentDeclaration, BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol, Topology,
+    AgentDeclaration, BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol,
+    Topology,
 };
 use crate::node::{Node, NodeError};
 use crate::repl::{self, First, Outcome, Setup};

@@ -114,9 +114,7 @@ fn shown(reply: &Result<ToolResult, Failure>, json: bool) -> std::io::Result<()>
     match (reply, json) {
         (Ok(result), true) => show::line(result.0.to_raw().get()),
         (Err(failure), true) => show::line(&serde_json::to_string(failure)?),
-        (Ok(result), false) => {
-            result.content().iter().try_for_each(|block| show::line(&printable(&told(block))))
-        }
+        (Ok(result), false) => result.content().iter().try_for_each(|block| show::line(&printable(&told(block)))),
         (Err(failure), false) => {
             show::complain(printable(&format!("{}: {failure}", failure.kind)));
             Ok(())

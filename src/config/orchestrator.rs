@@ -203,6 +203,17 @@ impl OrchestratorDeclaration {
         ids.chain(self.deciders().map(|(_, id)| id))
     }
 
+    /// What it names and isn't there: the key, and the path. A directory that isn't there is none to read.
+    pub(super) fn missing(&self) -> impl Iterator<Item = (&'static [&'static str], &Path)> {
+        const KEYS: &[&str] = &["directory", "trusted_keys"];
+        const PROMPTS: &[&str] = &["prompts_dir"];
+        const WORK: &[&str] = &["command", "directory"];
+        let keys = self.directory.trusted_keys.iter().filter(|file| !file.is_file()).map(|file| (KEYS, &**file));
+        let prompts = self.prompts_dir.iter().filter(|folder| !folder.is_dir()).map(|folder| (PROMPTS, &**folder));
+        let work = self.command.iter().map(|command| &command.directory).filter(|folder| !folder.is_dir());
+        keys.chain(prompts).chain(work.map(|folder| (WORK, &**folder)))
+    }
+
     /// Paths as this process sees them.
     pub(super) fn resolve(&mut self, folder: &Path) {
         let Self { prompts_dir, directory, command, .. } = self;

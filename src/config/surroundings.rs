@@ -51,6 +51,12 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                     problems.error(place(&entry.tree, &["trusted_keys"]), message);
                 }
             }
+            AgentDeclaration::Orchestrator(declared) => {
+                for (path, file) in declared.missing() {
+                    let message = format!("there is no {}", file.display());
+                    problems.error(place(&entry.tree, path), message);
+                }
+            }
             _ => {}
         }
     }

@@ -9,6 +9,7 @@ use callboard_a2a::outbound::RemoteA2a;
 use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
+use callboard_agents::known::KnownAgents;
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::{AgentId, AgentRef, Answering, System};
@@ -45,8 +46,8 @@ pub(super) struct Running {
 enum Farewell {
     Bridge(Bridge),
     A2a(RemoteA2a),
-    /// Agents that are there for it alone.
-    Helpers(Vec<AgentRef>),
+    /// Agents that are there for it alone, and those elsewhere that it opened.
+    Helpers(Vec<AgentRef>, KnownAgents),
 }
 
 impl Running {
@@ -179,7 +180,8 @@ impl Cast {
             .await
             .inspect_err(|_| bundles.iter().for_each(AgentRef::stop))?;
         let agent = built.orchestrated.agent.clone();
-        let farewell = Some(Farewell::Helpers(built.helpers.into_iter().chain(bundles).collect()));
+        let helpers = built.helpers.into_iter().chain(bundles).collect();
+        let farewell = Some(Farewell::Helpers(helpers, built.orchestrated.known.clone()));
         let orchestrated = Some(Box::new((built.orchestrated, needs)));
         planned.add(id, Running { print, farewell, is_bundle: false, orchestrated, ..Running::bundle(agent) });
         Ok(())
@@ -380,9 +382,10 @@ async fn goodbye(elsewhere: Option<Farewell>) {
             None => {}
             Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
             Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
-            Some(Farewell::Helpers(helpers)) => {
+            Some(Farewell::Helpers(helpers, known)) => {
                 helpers.iter().for_each(AgentRef::stop);
                 futures::future::join_all(helpers.iter().map(AgentRef::ended)).await;
+                known.close().await;
             }
         }
     };

@@ -145,7 +145,11 @@ impl NodeError {
         match self {
             Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
-            Self::Model { .. } | Self::Remote { .. } | Self::Orchestrator { .. } | Self::NoOrchestrator { .. } | Self::Routing(_) => true,
+            Self::Model { .. }
+            | Self::Remote { .. }
+            | Self::Orchestrator { .. }
+            | Self::NoOrchestrator { .. }
+            | Self::Routing(_) => true,
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,

@@ -91,6 +91,7 @@ impl Node {
             }
         }
         node.tell_where(topology);
+        node.connect_to_target(topology);
         Ok(node)
     }
 

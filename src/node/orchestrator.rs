@@ -30,6 +30,9 @@ use crate::config::{
 
 /// Steps of plans that one node works on at once.
 const STEPS_AT_ONCE_MAX: usize = 256;
+/// How long it is waited before an agent that is to be connected to is tried again, at first and at most.
+const TARGET_PAUSE: Duration = Duration::from_millis(250);
+const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What `llm` says where there is no model.
 const NO_MODEL: &str =
     "no language model is configured: declare one ([[agent]] of the kind \"model\", or [llm]) and name it in `model`";
@@ -45,6 +48,8 @@ pub struct Orchestrated {
     pub memory: Memory,
     /// Its tools.
     pub toolbox: Toolbox,
+    /// Who decides for it.
+    pub deciders: Arc<Deciders>,
 }
 
 /// An orchestrator, and the agents that were started for it alone.
@@ -92,6 +97,7 @@ impl<'a> Building<'a> {
                 known.declare(id, agent);
             }
         }
+        tokio::spawn(known.keep_checking(self.ending.clone()));
         let system_prompt = declared.system_prompt.clone().unwrap_or_default();
         let deps = ToolDeps {
             deciders: deciders.clone(),
@@ -109,7 +115,7 @@ impl<'a> Building<'a> {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
             description: declared.description.clone().unwrap_or_default(),
-            deciders,
+            deciders: deciders.clone(),
             intake: IntakeOptions {
                 clarification: declared.clarification,
                 decomposition: declared.decomposition,
@@ -130,7 +136,7 @@ impl<'a> Building<'a> {
         };
         let make = move || TaskOrchestrator::new(options.clone());
         let agent = system.prepare_with(make).label(declared.id.as_str()).spawn();
-        Ok(Orchestrated { agent, known, memory, toolbox })
+        Ok(Orchestrated { agent, known, memory, toolbox, deciders })
     }
 
     /// Who decides: each of its kind is there once, where it is needed.
@@ -216,7 +222,7 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
         options.arguments_max = most.get();
     }
     if let Some(seconds) = declared.timeout_s {
-        options.timeout = Duration::from_secs(seconds.get());
+        options.within = Duration::from_secs(seconds.get());
     }
     if let Some(most) = declared.output_bytes_max {
         options.output_bytes_max = most.get();
@@ -249,6 +255,29 @@ impl Node {
     /// The orchestrator of that id, with what it works with.
     pub fn orchestrator(&self, id: &str) -> Option<Orchestrated> {
         self.cast.orchestrated(id).cloned()
+    }
+
+    /// Connects the agent of a bidirectional agent's file to the one that the file names, as soon as that answers.
+    pub(super) fn connect_to_target(&self, topology: &Topology) {
+        let target = topology.mode.as_ref().and_then(|mode| mode.target_url.clone());
+        let orchestrated = self.cast.orchestrated(&topology.name);
+        let (Some(target), Some(known)) = (target, orchestrated.map(|orchestrated| orchestrated.known.clone())) else {
+            return;
+        };
+        let connecting = async move {
+            let mut pause = TARGET_PAUSE;
+            loop {
+                match known.connect(&target).await {
+                    Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
+                    Err(failure) => {
+                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
+                    }
+                }
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(TARGET_PAUSE_MAX);
+            }
+        };
+        tokio::spawn(self.ending.clone().run_until_cancelled_owned(connecting));
     }
 
     /// Tells orchestrators where they can be reached from now on.

@@ -49,7 +49,8 @@ impl Shell<'_> {
     pub(super) async fn connect(&mut self, whom: Whom) {
         let connected = match (whom, &self.listening) {
             (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
-                remote::connect_here(self.node.system(), typed.clone(), &self.setup).map_err(|why| (typed, why))
+                let here = remote::connect_here(self.node.system(), typed.clone(), &self.setup).await;
+                here.map_err(|why| (typed, why))
             }
             (whom, _) => remote::connect(&self.orchestrated.known, whom).await,
         };

@@ -293,7 +293,8 @@ mod tests {
         let told = |line: &str| read(line).unwrap_err().to_string();
         assert_eq!(told(":conect x"), "there is no command :conect: did you mean :connect?");
         assert_eq!(told(":xyzzy"), "there is no command :xyzzy (:help lists them)");
-        for incomplete in [":connect", ":remote", ":tool", ":task", ":task a b", ":session", ":session x", ":quit now"] {
+        for incomplete in [":connect", ":remote", ":tool", ":task", ":task a b", ":session", ":session x", ":quit now"]
+        {
             assert!(told(incomplete).starts_with("type it like this: :"), "{incomplete}");
         }
         for port in [":listen 65536", ":listen -1", ":listen http"] {

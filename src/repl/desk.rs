@@ -43,7 +43,13 @@ pub(super) struct Desk {
 
 impl Desk {
     /// What was left by an earlier process goes on from here, once there is a runtime.
-    pub(super) fn open(tasks: Arc<dyn Tasks>, agent: AgentRef, id: &str, class: DataClass, screen: &Screen) -> Arc<Self> {
+    pub(super) fn open(
+        tasks: Arc<dyn Tasks>,
+        agent: AgentRef,
+        id: &str,
+        class: DataClass,
+        screen: &Screen,
+    ) -> Arc<Self> {
         let options = LiveOptions {
             is_shared: true,
             stays: false,
@@ -77,12 +83,7 @@ impl Desk {
             on_restart: OnRestart::Resume,
             extra: RawObject::new().with(SESSION, session),
             owner_tasks_max: Some(TASKS_MAX),
-            ..NewTask::new(
-                Principal::local_operator(),
-                self.id.clone(),
-                Converse::NAME,
-                SystemTime::now() + KEPT_FOR,
-            )
+            ..NewTask::new(Principal::local_operator(), self.id.clone(), Converse::NAME, SystemTime::now() + KEPT_FOR)
         };
         match self.live.keep(new).await? {
             Begun::New(task, lease) => Ok(self.run(task, lease, false, said.to_raw())),
@@ -94,7 +95,7 @@ impl Desk {
     fn run(self: &Arc<Self>, task: Arc<Task>, lease: Lease, is_resumed: bool, said: Box<RawValue>) -> LiveTask {
         let work = self.work(&task, said);
         let told: Arc<dyn Caller> = Arc::new(Onlooker { desk: self.clone(), task: task.id.clone() });
-        self.live.run(Run { task, lease, is_resumed, abilities: abilities(), told: Some(told), work })
+        self.live.run(Run { task, lease, is_resumed, abilities: abilities().into(), told: Some(told), work })
     }
 
     fn work(&self, task: &Task, said: Box<RawValue>) -> BeginWork<'static> {

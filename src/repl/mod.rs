@@ -84,14 +84,22 @@ pub(crate) enum Outcome {
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.
 pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Outcome, NodeError> {
-    let opened = open(node, setup).await;
-    let mut shell = match opened {
-        Ok(shell) => shell,
-        Err((node, error)) => {
+    let no_agent = || NodeError::NoOrchestrator { id: Some(setup.id.clone()) };
+    let made = Made::of(&setup).map_err(NodeError::from);
+    let made = made.and_then(|made| Ok((made, node.orchestrator(&setup.id).ok_or_else(no_agent)?)));
+    let (Made { screen, input, signals, completion }, orchestrated) = match made {
+        Ok(made) => made,
+        Err(error) => {
             node.shutdown().await;
             return Err(error);
         }
     };
+    let tasks = node.system().store().tasks.clone();
+    let desk = Desk::open(tasks, orchestrated.agent.clone(), &setup.id, setup.class, &screen);
+    let session = CallId::fresh().to_string();
+    let (remote, listening) = (None, None);
+    let mut shell =
+        Shell { node, setup, orchestrated, desk, screen, input, signals, completion, session, remote, listening };
     let outcome = talk(&mut shell, first).await;
     shell.node.begins_to_end();
     shell.desk.close().await;
@@ -121,26 +129,19 @@ async fn talk(shell: &mut Shell<'_>, first: First) -> Outcome {
     }
 }
 
-async fn open(node: Node, setup: Setup<'_>) -> Result<Shell<'_>, (Node, NodeError)> {
-    let made = make(&setup);
-    match (made, node.orchestrator(&setup.id)) {
-        (Ok((screen, input, signals, completion)), Some(orchestrated)) => {
-            let tasks = node.system().store().tasks.clone();
-            let desk = Desk::open(tasks, orchestrated.agent.clone(), &setup.id, setup.class, &screen);
-            let session = CallId::fresh().to_string();
-            let (remote, listening) = (None, None);
-            Ok(Shell {
-                node, setup, orchestrated, desk, screen, input, signals, completion, session, remote, listening,
-            })
-        }
-        (Err(error), _) => Err((node, error.into())),
-        (_, None) => Err((node, NodeError::NoOrchestrator { id: Some(setup.id) })),
-    }
+/// What a REPL has of this process.
+struct Made {
+    screen: Screen,
+    input: Input,
+    signals: Signals,
+    completion: Completion,
 }
 
-fn make(setup: &Setup<'_>) -> io::Result<(Screen, Input, Signals, Completion)> {
-    let screen = Screen::new(setup.log.as_deref().map(Log::open).transpose()?);
-    let completion = Completion::default();
-    let input = Input::open(&screen, completion.clone(), setup.history.clone())?;
-    Ok((screen, input, Signals::listen()?, completion))
+impl Made {
+    fn of(setup: &Setup<'_>) -> io::Result<Self> {
+        let screen = Screen::new(setup.log.as_deref().map(Log::open).transpose()?);
+        let completion = Completion::default();
+        let input = Input::open(&screen, completion.clone(), setup.history.clone())?;
+        Ok(Self { screen, input, signals: Signals::listen()?, completion })
+    }
 }

@@ -9,7 +9,6 @@ use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-
 use super::Setup;
 use super::command::Whom;
 
@@ -67,13 +66,14 @@ pub(super) fn is_here(typed: &str, listening: &str) -> bool {
 ///
 /// # Errors
 /// Why it doesn't go.
-pub(super) fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
+pub(super) async fn connect_here(system: &System, typed: String, setup: &Setup<'_>) -> Result<Remote, String> {
     let url = Url::parse(&format!("http://{}", place_of(&typed))).map_err(|error| error.to_string())?;
     let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
     let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
+    let name = remote.card().await.map_err(|failure| failure.message)?.name.clone();
     let agent = system.prepare_with(move || remote.clone()).label(setup.id.as_str()).spawn();
     let (at, context) = (place_of(&typed), CallId::fresh().to_string());
-    Ok(Remote { agent, id: setup.id.clone(), name: setup.name.clone(), typed, at, context })
+    Ok(Remote { agent, id: setup.id.clone(), name, typed, at, context })
 }
 
 /// Host and port of an address, as it was typed.
@@ -156,14 +156,16 @@ mod tests {
     #[test]
     fn tasks_are_told() {
         let place = |state: &str| json!({ "taskId": "t-1", "contextId": "c", "state": state });
-        let with = |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
+        let with =
+            |result: ToolResult, state: &str| Ok(ToolResult(result.0.with("_meta", json!({ "a2a": place(state) }))));
         let is = |task: Option<&str>, state| Ok(Sent { task: task.map(str::to_owned), state });
         assert_eq!(sent(&with(ToolResult::text("ok"), "completed")), is(Some("t-1"), TaskState::Completed));
         assert_eq!(sent(&with(ToolResult::error("no"), "rejected")), is(Some("t-1"), TaskState::Rejected));
         let cancelled = Failure::new(FailureKind::Cancelled, "gone").with_data(place("canceled"));
         assert_eq!(sent(&Err(cancelled)), is(Some("t-1"), TaskState::Canceled));
         assert_eq!(sent(&Ok(ToolResult::text("hello"))), is(None, TaskState::Completed));
-        let refused = ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
+        let refused =
+            ToolResult(ToolResult::error("no such skill").0.with("_meta", json!({ FAILURE: { "kind": "not_found" } })));
         assert_eq!(sent(&Ok(refused)), Err("no such skill".to_owned()));
         assert_eq!(sent(&Err(Failure::unavailable("it is away"))), Err("it is away".to_owned()));
     }

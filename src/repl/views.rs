@@ -21,9 +21,13 @@ pub(super) fn help() -> String {
     let mut lines = vec!["📖 Commands:".to_owned()];
     lines.extend(COMMANDS.iter().map(|entry| format!("  {:width$}  {}", entry.usage, entry.about)));
     lines.push(String::new());
-    lines.push("Anything else is said to the agent. Some commands may be typed in plain words too: connect to".to_owned());
+    lines.push(
+        "Anything else is said to the agent. Some commands may be typed in plain words too: connect to".to_owned(),
+    );
     lines.push("HOST:PORT, list servers, show card, listen on port N, stop server, quit.".to_owned());
-    lines.push("Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL".to_owned());
+    lines.push(
+        "Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL".to_owned(),
+    );
     lines.join("\n")
 }
 
@@ -41,8 +45,7 @@ pub(super) fn card(id: &str, name: &str, description: &str, address: Option<&str
 
 /// Somebody else's.
 pub(super) fn card_of(known: &Known) -> String {
-    let mut lines =
-        vec!["🪪 Agent card:".to_owned(), format!("  Name: {}", known.name), format!("  Id: {}", known.id)];
+    let mut lines = vec!["🪪 Agent card:".to_owned(), format!("  Name: {}", known.name), format!("  Id: {}", known.id)];
     if !known.description.is_empty() {
         lines.push(format!("  Description: {}", one_line(&known.description)));
     }
@@ -282,7 +285,10 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
         let question = Arc::new(Question::elicit("Which city?", json!({})));
         let asking = said("weather?", vec![TaskStep::Asked(OpenQuestion { key: "clarify".into(), question })]);
         let list = tasks(std::slice::from_ref(&asking), false);
-        assert!(list.starts_with("📋 Tasks of this session (1):\n\n1. Task ID: t-1 (Status: InputRequired)\n"), "{list}");
+        assert!(
+            list.starts_with("📋 Tasks of this session (1):\n\n1. Task ID: t-1 (Status: InputRequired)\n"),
+            "{list}"
+        );
         assert!(list.contains("   Request: weather?\n   Asks: Which city? (:answer t-1)"), "{list}");
 
         let part = |text: &str, append: bool| {

@@ -1,1 +1,241 @@
-//! Not written yet.
+//! Orchestrators learn of one another: by connecting, and of each other's directories. What strangers say of others is hearsay.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use actix_web::dev::ServerHandle;
+use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
+use callboard::a2a::outbound::{Peer, RemoteOptions};
+use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
+use callboard::config::Topology;
+use callboard::message::surface::{CallTool, ListTools};
+use callboard::message::{RawObject, ToolResult};
+use callboard::rpc::{Access, Trust};
+use callboard::{Agent, Cx, Failure, Handlers, Node, SyncHandler, System};
+use serde_json::{Value, json};
+
+use crate::kit::{Home, soon};
+
+/// A node with one orchestrator at a free port, which it keeps when it is started again.
+struct One {
+    node: Node,
+    id: &'static str,
+}
+
+impl One {
+    async fn start(home: &Home, id: &'static str, name: &str, bind: &str, directory: &str) -> Self {
+        let topology = format!(
+            "[node]\nname = \"{id}\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"{id}\"\nname = \"{name}\"\nguard = false\n\
+             [agent.directory]\n{directory}\n\
+             [[listener]]\nprotocol = \"a2a\"\nbind = \"{bind}\"\nagent = \"{id}\"\n"
+        );
+        let topology = Topology::parse(&topology, false, Path::new(".")).unwrap_or_else(|error| panic!("{error}"));
+        let state = home.path(id);
+        std::fs::create_dir_all(&state).unwrap();
+        let node = soon("a node", Node::start(&topology, &state, false)).await;
+        Self { node: node.unwrap_or_else(|error| panic!("{error}")), id }
+    }
+
+    fn known(&self) -> KnownAgents {
+        self.node.orchestrator(self.id).unwrap().known
+    }
+
+    /// `HOST:PORT`.
+    fn address(&self) -> String {
+        let url: url::Url = self.node.listeners().next().unwrap().url.parse().unwrap();
+        format!("{}:{}", url.host_str().unwrap(), url.port().unwrap())
+    }
+
+    /// What its tool answers.
+    async fn list(&self, arguments: Value) -> Value {
+        let agent = self.node.orchestrator(self.id).unwrap().agent;
+        let result = soon("a list", agent.ask(CallTool::new("list_agents", arguments))).await.unwrap().unwrap();
+        result.structured_content().unwrap()
+    }
+
+    async fn end(self) {
+        soon("the end of a node", self.node.shutdown()).await;
+    }
+}
+
+const ANY_PORT: &str = "127.0.0.1:0";
+const HERE: &str = "allow = [\"http://127.0.0.1:*\"]";
+
+fn ids(known: &KnownAgents) -> Vec<String> {
+    known.list().into_iter().map(|known| known.id).collect()
+}
+
+/// Goal: who connects to one agent knows the agents of that one, and is known to it; the list is the document's; it is there
+/// after a restart; who went away is noticed. Method: three nodes, of which the second knew the third.
+#[actix_web::test]
+async fn directories_are_shared() {
+    let home = Home::new();
+    let [first, second, third] = ["bidirectional-agent", "bidirectional-agent-2", "bidirectional-agent-3"];
+    let three = One::start(&home, third, "Agent Three", ANY_PORT, HERE).await;
+    let two = One::start(&home, second, "Agent Two", ANY_PORT, HERE).await;
+    let one = One::start(&home, first, "Agent One", ANY_PORT, HERE).await;
+    let empty = json!({ "count": 0, "message": "No agents found in the directory" });
+    assert_eq!(one.list(json!({})).await, empty);
+    soon("a connection", two.known().connect(&three.address())).await.unwrap();
+    let connected = soon("a connection", one.known().connect(&two.address())).await.unwrap();
+    assert_eq!((&*connected.id, &*connected.name), (second, "Agent Two"));
+
+    let both = json!({ "count": 2, "agents": [
+        { "id": second, "name": "Agent Two" },
+        { "id": third, "name": "Agent Three" },
+    ] });
+    assert_eq!(one.list(json!({})).await, both);
+    assert_eq!(one.list(json!({ "format": "simple" })).await, json!({ "count": 2, "agents": [second, third] }));
+    let hearsay = one.known().get(third).unwrap();
+    assert_eq!((hearsay.learned, hearsay.from.as_deref()), (Learned::Exchange, Some(second)));
+    assert!(hearsay.skills.iter().any(|skill| skill.id == "echo"), "its card was fetched");
+    let told = two.known().get(first).unwrap();
+    assert_eq!((told.name.as_str(), told.learned), ("Agent One", Learned::Told));
+
+    // Whom one was told of does as it is asked.
+    let agent = one.known().agent(third).await.unwrap();
+    let echo = CallTool::new("echo", json!({ "text": "hello" }));
+    assert_eq!(soon("an echo", agent.ask(echo)).await.unwrap().unwrap().texts(), "hello");
+
+    let address = one.address();
+    one.end().await;
+    let one = One::start(&home, first, "Agent One", &address, HERE).await;
+    assert_eq!(one.list(json!({})).await, both);
+    three.end().await;
+    for _ in 0..2 {
+        soon("a look at all", one.known().check_all()).await;
+    }
+    let states = [second, third].map(|id| one.known().get(id).unwrap().state);
+    assert_eq!(states, [Health::Up, Health::Down]);
+    one.end().await;
+    two.end().await;
+}
+
+/// Says of others what it was given.
+struct Liar(Value);
+
+impl Agent for Liar {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<ListTools>().sync::<CallTool>();
+    }
+}
+
+impl SyncHandler<ListTools> for Liar {
+    fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
+        let tool = json!({ "name": "list_agents", "inputSchema": { "type": "object" } });
+        Ok(RawObject::new().with("tools", json!([tool])))
+    }
+}
+
+impl SyncHandler<CallTool> for Liar {
+    fn handle(&mut self, _: CallTool, _: &mut Cx) -> Result<ToolResult, Failure> {
+        Ok(ToolResult::text(self.0.to_string()).structured(&self.0))
+    }
+}
+
+/// An agent behind A2A on a free port, as long as this is held.
+struct Served(String, ServerHandle);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It is told at once; nobody waits for its end.
+        drop(self.1.stop(false));
+    }
+}
+
+fn served(system: &System, says: Value) -> Served {
+    let listener = TcpListener::bind(ANY_PORT).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut options = A2aOptions::at(url.parse().unwrap());
+    options.access = Access::Open(Trust::Anonymous);
+    options.info.name = "Liar".into();
+    let server = A2aServer::new(system.spawn(Liar(says)), options);
+    let serving =
+        callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &callboard::a2a::inbound::ListenOptions::default()).unwrap();
+    let handle = serving.server.handle();
+    actix_web::rt::spawn(serving.server);
+    Served(url, handle)
+}
+
+/// A port that counts who comes.
+struct Trap {
+    url: String,
+    came: Arc<AtomicUsize>,
+}
+
+impl Trap {
+    async fn set() -> Self {
+        let listener = tokio::net::TcpListener::bind(ANY_PORT).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let came = Arc::new(AtomicUsize::new(0));
+        let counter = came.clone();
+        actix_web::rt::spawn(async move {
+            while listener.accept().await.is_ok() {
+                counter.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        Self { url, came }
+    }
+
+    fn came(&self) -> usize {
+        self.came.load(Ordering::SeqCst)
+    }
+}
+
+/// Goal: a hostile teacher teaches nothing, and nobody is connected to for its word. Method: it names a port that counts who
+/// comes, a metadata service, an id of somebody else's, ours, and more agents than are taken, all of them at that port.
+#[actix_web::test]
+async fn hostile_teachers_reach_nobody() {
+    let (home, trap) = (Home::new(), Trap::set().await);
+    let one = One::start(&home, "one", "One", ANY_PORT, "").await;
+    let two = One::start(&home, "two", "Two", ANY_PORT, HERE).await;
+    let entry = |id: &str, url: &str| json!({ "id": id, "name": "X", "url": url });
+    let many = (0..=EXCHANGE_AGENTS_MAX).map(|nth| entry(&format!("x{nth}"), &format!("{}/{nth}", trap.url)));
+    let mut agents: Vec<_> =
+        ["http://169.254.169.254/latest", &*trap.url, "http://[::ffff:127.0.0.1]:80", "file:///etc"]
+            .iter()
+            .enumerate()
+            .map(|(nth, url)| entry(&format!("y{nth}"), url))
+            .collect();
+    agents.extend(many);
+    let liar = served(one.node.system(), json!({ "self": { "id": "liar" }, "agents": agents }));
+    // Nothing is allowed: nobody is even looked at.
+    let known = soon("a connection", one.known().connect(&liar.0)).await.unwrap();
+    assert_eq!((&*known.id, &*known.name), ("liar", "Liar"));
+    assert_eq!((ids(&one.known()), trap.came()), (vec!["liar".to_owned()], 0));
+
+    // This machine is allowed: but those ids are others', and the metadata service isn't here.
+    let agents = json!([entry("two", &trap.url), entry("known", &trap.url), entry("m", "http://169.254.169.254")]);
+    let thief = served(two.node.system(), json!({ "self": { "id": "liar-2" }, "agents": agents }));
+    let first = served(two.node.system(), json!({ "self": { "id": "known" }, "agents": [] }));
+    soon("a connection", two.known().connect(&first.0)).await.unwrap();
+    soon("a connection", two.known().connect(&thief.0)).await.unwrap();
+    assert_eq!((ids(&two.known()), trap.came()), (vec!["known".to_owned(), "liar-2".to_owned()], 0));
+    one.end().await;
+    two.end().await;
+}
+
+/// Goal: what was named by others passes the guard on every way, its own origin included. Method: a port on this machine,
+/// named by the operator and by somebody else, as an address and as a name.
+#[actix_web::test]
+async fn hearsay_is_guarded() {
+    let trap = Trap::set().await;
+    let port = trap.url.rsplit(':').next().unwrap();
+    for url in [trap.url.clone(), format!("http://localhost:{port}")] {
+        let options = RemoteOptions { is_hearsay: true, ..RemoteOptions::default() };
+        let hearsay = Peer::new(url.parse().unwrap(), options).unwrap();
+        assert!(soon("a refusal", hearsay.public_card()).await.is_err());
+    }
+    assert_eq!(trap.came(), 0);
+    let named = Peer::new(trap.url.parse().unwrap(), RemoteOptions::default()).unwrap();
+    assert!(soon("a refusal", named.public_card()).await.is_err());
+    assert!(trap.came() > 0);
+}
+
+/// Goal: the agents' crate, which knows no store, keeps its directory where the store looks for it. Method: both names.
+#[test]
+fn the_directory_has_one_space() {
+    assert_eq!(callboard::agents::known::DIRECTORY_SPACE, callboard::store::DIRECTORY_SPACE);
+}

@@ -2,15 +2,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::kit::{Home, Running};
+use crate::kit::{Home, Running, soon};
 use pipe::piped;
 use pty::{Terminal, free_ports};
 
 mod pipe;
 mod pty;
 
-const NOBODY: &str =
-    "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
+const NOBODY: &str = "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
 const BOTH: &str = r#"📋 Tool Result:
 {
   "count": 2,
@@ -94,9 +93,7 @@ fn first_steps_at_a_terminal() {
         terminal.types(":tool list_agents");
         terminal.sees(NOBODY);
         terminal.types(&format!(":listen {port}"));
-        terminal.sees(&format!(
-            "🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"
-        ));
+        terminal.sees(&format!("🚀 Starting server on port {port}...\n✅ Server started on http://0.0.0.0:{port}\n"));
         terminal.types(&format!(":connect localhost:{port}"));
         terminal.sees(&format!(
             "🔗 Connected to remote agent: localhost:{port}\n✅ Successfully connected to agent: Bidirectional A2A Agent\n"
@@ -142,6 +139,12 @@ async fn directories_are_shared() {
     let (ports, [one, two, three]) = three(&home);
     let _three = serving(&other, &three).await;
     let _two = serving(&home, &two).await;
+    let acquainted = async {
+        while !home.run(&["send", &format!("localhost:{}", ports[1]), ":tool list_agents"]).await.out.contains("Three")
+        {
+        }
+    };
+    soon("the second agent knows the third", acquainted).await;
     tokio::task::spawn_blocking(move || {
         let second = format!("http://localhost:{}", ports[1]);
         let mut terminal = Terminal::start(&home, &[&one], "xterm");
@@ -149,9 +152,8 @@ async fn directories_are_shared() {
         terminal.types(":tool list_agents");
         terminal.sees(NOBODY);
         terminal.types(&format!(":connect {second}"));
-        terminal.sees(&format!(
-            "🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"
-        ));
+        terminal
+            .sees(&format!("🔗 Connected to remote agent: {second}\n✅ Successfully connected to agent: Agent Two\n"));
         terminal.sees(&format!("agent1@localhost:{}> ", ports[1]));
         terminal.types(":tool list_agents");
         terminal.sees(BOTH);
@@ -203,8 +205,8 @@ async fn memory_is_of_what_went_out() {
             id
         };
         let (first, second) = (send(CAPITAL), send("Tell me about the Eiffel Tower"));
-        let incoming = home.run(&["send", &format!("localhost:{ours}"), "from outside"]);
-        let incoming = runtime.block_on(incoming);
+        let here = format!("localhost:{ours}");
+        let incoming = runtime.block_on(home.run(&["send", &here, "from outside"]));
         assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
 
         terminal.types(":memory");
@@ -338,7 +340,7 @@ async fn mistakes_lead_on() {
         "❌ There is no task nothing in the memory (:memory lists them)\n",
         "❌ Failed to connect to 7: there is no such number in :servers\n",
         "❌ Not listening (:listen PORT begins it)\n",
-        "📡 No servers are known yet (:connect URL)\n🤖 Agent response:\n",
+        "📡 No servers are known yet (:connect URL)\n",
     ] {
         assert!(finished.out.contains(wanted), "{wanted:?} in {}", finished.out);
     }

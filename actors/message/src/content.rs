@@ -116,11 +116,12 @@ impl ToolResult {
     /// One block of text.
     pub fn text(text: impl AsRef<str>) -> Self {
         // Most results are this: written in one go.
-        let text = json::quote(text.as_ref());
-        let mut block = String::with_capacity(text.len() + 32);
-        for part in [r#"[{"type":"text","text":"#, &text, "}]"] {
-            block.push_str(part);
-        }
+        let text = text.as_ref();
+        let (before, after) = (r#"[{"type":"text","text":"#, "}]");
+        let mut block = String::with_capacity(before.len() + text.len() + 2 + after.len());
+        block.push_str(before);
+        json::quote_to(text, &mut block);
+        block.push_str(after);
         let mut result = RawObject::new();
         result.set_raw("content", json::raw(block));
         Self(result)
@@ -144,7 +145,7 @@ impl ToolResult {
 
     /// Its texts, one a line.
     pub fn texts(&self) -> String {
-        self.content().iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+        texts(&self.0)
     }
 
     /// The value for programs.
@@ -182,6 +183,32 @@ pub(crate) fn blocks(of: &RawObject) -> Vec<Content> {
     let blocks = of.get("content").and_then(Walk::list).map(|list| list.map(RawObject::parse));
     let read: Option<Vec<Content>> = blocks.and_then(|blocks| blocks.map(|block| block.ok().map(Content)).collect());
     read.unwrap_or_default()
+}
+
+/// The texts of the blocks in `content`, one a line; empty where one of them is no object.
+pub(crate) fn texts(of: &RawObject) -> String {
+    let Some(content) = of.get("content") else { return String::new() };
+    let mut all = String::with_capacity(content.get().len());
+    let mut is_first = true;
+    for block in Walk::list(content).into_iter().flatten() {
+        let Some(members) = Walk::object(block) else { return String::new() };
+        let (mut kind, mut text) = (None, None);
+        for (name, value) in members {
+            match &*name {
+                "type" => kind = json::text(value),
+                "text" => text = json::text(value),
+                _ => {}
+            }
+        }
+        if let Some(text) = text.filter(|_| kind.as_deref() == Some("text")) {
+            if !is_first {
+                all.push('\n');
+            }
+            is_first = false;
+            all.push_str(&text);
+        }
+    }
+    all
 }
 
 /// Marks the schema of a reply that is a [`ToolResult`]: adapters send it as it is.

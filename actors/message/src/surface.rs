@@ -9,7 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::content::{blocks, with_blocks};
+use crate::content::{blocks, texts, with_blocks};
 use crate::message::codec;
 use crate::raw::raw_bodies;
 use crate::{Content, Failure, Message, Question, RawObject, ResourceContent, SampleAnswer, Speaker, ToolResult, Wire};
@@ -119,7 +119,7 @@ impl Converse {
 
     /// Its texts, one a line.
     pub fn texts(&self) -> String {
-        self.content().iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+        texts(&self.0)
     }
 
     /// The sender's name for it; empty where it gave none.

@@ -1,15 +1,133 @@
 //! `callboard eval`: how well decisions are made.
 
-use super::{EXIT_FAILED, show};
+mod cases;
+mod decide;
+mod report;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use self::cases::{CaseError, Cases};
+use self::decide::{By, DecideError};
+use self::score::{Class, Part};
+use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, interrupted, show};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum EvalCommand {
-    /// Where labelled requests go: accuracy, intervals and the confusion matrix.
-    Routing,
+    /// Where labelled requests go: accuracy with its 95 % interval, and which class is taken for which. Exit code: 0 measured,
+    /// 2 usage, 4 failed, or below what --min wants.
+    Routing(RoutingArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RoutingArguments {
+    /// Which requests: those to look at, those to measure with, or both.
+    #[arg(long, value_enum, default_value_t = Wanted::Both)]
+    set: Wanted,
+    /// Who decides: `rules`, or an orchestrator of --topology with whoever decides for it.
+    #[arg(long, value_name = "rules|ID", default_value = cases::RULES)]
+    by: String,
+    /// The topology file (TOML or YAML) with that orchestrator. Its listeners stay closed.
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// A folder with other requests: world.json, routing_dev.jsonl, routing_heldout.jsonl.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print one JSON object and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Also show what went elsewhere than expected; texts of the requests to look at only.
+    #[arg(long)]
+    failures: bool,
+    /// Fail below this accuracy, 0 to 1, of the requests to measure with (or of the others, where only those are wanted).
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    min: Option<f64>,
+}
+
+/// Which of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Wanted {
+    Dev,
+    Heldout,
+    Both,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("it is a number from 0 to 1".to_owned()),
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+enum EvalError {
+    /// Correct the file.
+    #[error(transparent)]
+    Cases(#[from] CaseError),
+    /// See what it says.
+    #[error(transparent)]
+    Decide(#[from] DecideError),
+    /// Ask for others: there are none.
+    #[error("there are no requests of that set")]
+    Nothing,
+    #[error("interrupted")]
+    Interrupted,
+    #[error("failed to write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl EvalError {
+    fn is_usage(&self) -> bool {
+        match self {
+            Self::Cases(_) | Self::Nothing => true,
+            Self::Decide(error) => error.is_usage(),
+            Self::Interrupted | Self::Output(_) => false,
+        }
+    }
 }
 
 /// Runs it.
-pub(super) fn run(_command: &EvalCommand) -> u8 {
-    show::complain("not built yet");
-    EXIT_FAILED
+pub(super) fn run(command: &EvalCommand) -> u8 {
+    let EvalCommand::Routing(arguments) = command;
+    let system = actix_web::rt::System::new();
+    let evaluated = system.block_on(async {
+        tokio::select! {
+            evaluated = routing(arguments) => evaluated,
+            () = interrupted() => Err(EvalError::Interrupted),
+        }
+    });
+    evaluated.unwrap_or_else(|error| {
+        show::complain(&error);
+        if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
+    })
+}
+
+async fn routing(arguments: &RoutingArguments) -> Result<u8, EvalError> {
+    let Cases { world, dev, heldout } = Cases::read(arguments.dir.as_deref())?;
+    let parts = [("dev", dev, Wanted::Heldout), ("heldout", heldout, Wanted::Dev)];
+    let wanted = parts.into_iter().filter(|(_, cases, other)| *other != arguments.set && !cases.is_empty());
+    let by = By::start(&arguments.by, arguments.topology.as_deref()).await?;
+    let mut measured: Vec<(&str, Part)> = Vec::new();
+    for (name, cases, _) in wanted {
+        let begun = Instant::now();
+        match by.route(&cases, &world).await {
+            Ok(routed) => measured.push((name, Part::of(cases, routed, &world, begun.elapsed()))),
+            Err(error) => {
+                by.stop().await;
+                return Err(error.into());
+            }
+        }
+    }
+    by.stop().await;
+    let Some((_, last)) = measured.last() else { return Err(EvalError::Nothing) };
+    let is_enough = arguments.min.is_none_or(|min| last.accuracy() >= min);
+    match arguments.json {
+        true => show::line(&report::json(&arguments.by, &measured, arguments.failures).to_string())?,
+        false => show::line(&report::text(&arguments.by, &measured, arguments.failures))?,
+    }
+    Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
 }

@@ -47,5 +47,5 @@ pub fn cut_chars(text: &str, chars_max: usize) -> &str {
 
 /// The first `bytes_max` bytes, or fewer, so that no character is cut in two.
 pub fn cut_bytes(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
+    (0..=bytes_max.min(text.len())).rev().find_map(|at| text.get(..at)).unwrap_or_default()
 }

@@ -111,6 +111,12 @@ impl Book {
         self.entries.insert(id.to_owned(), Entry { agent: Some(agent), ..Entry::new(known) });
     }
 
+    /// Gives back the agents that were opened.
+    pub(super) fn close(&mut self) -> Vec<AgentRef> {
+        let learned = self.entries.values_mut().filter(|entry| entry.known.learned != Learned::Declared);
+        learned.filter_map(|entry| entry.agent.take()).collect()
+    }
+
     pub(super) fn remove(&mut self, id: &str) -> Option<Entry> {
         self.entries.remove(id)
     }

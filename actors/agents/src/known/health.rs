@@ -1,5 +1,6 @@
 //! Whether those that were used lately still answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::Rng;
@@ -19,19 +20,24 @@ pub const USED_WITHIN: Duration = Duration::from_secs(3_600);
 pub const DOWN_AFTER_MISSES: u32 = 2;
 
 impl KnownAgents {
-    /// Looks, now and then, whether those that were used lately still answer, until `ending` fires.
-    pub async fn keep_checking(self, ending: CancellationToken) {
-        loop {
-            let pause = CHECK_EVERY.mul_f64(rand::rng().random_range(0.5..1.5));
-            tokio::select! {
-                biased;
-                () = ending.cancelled() => return,
-                () = sleep(pause) => {}
-            }
-            tokio::select! {
-                biased;
-                () = ending.cancelled() => return,
-                () = self.check_lately_used() => {}
+    /// Looks, now and then, whether those that were used lately still answer: until `ending` fires, or nobody has the
+    /// directory any more.
+    pub fn keep_checking(&self, ending: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+        let inner = Arc::downgrade(&self.inner);
+        async move {
+            loop {
+                let pause = CHECK_EVERY.mul_f64(rand::rng().random_range(0.5..1.5));
+                tokio::select! {
+                    biased;
+                    () = ending.cancelled() => return,
+                    () = sleep(pause) => {}
+                }
+                let Some(known) = inner.upgrade().map(|inner| Self { inner }) else { return };
+                tokio::select! {
+                    biased;
+                    () = ending.cancelled() => return,
+                    () = known.check_lately_used() => {}
+                }
             }
         }
     }

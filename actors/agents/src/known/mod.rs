@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::Failure;
 use callboard_runtime::{AgentRef, Notes, Patterns, System};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
@@ -263,8 +263,11 @@ impl KnownAgents {
         self.book().all().map(Entry::view).collect()
     }
 
-    /// Ends once what the agents that were opened had to end elsewhere has ended: after the system, before the process.
-    pub async fn said_goodbye(&self) {
+    /// Stops the agents that were opened, and ends once what they had to end elsewhere has ended. Nobody uses them after it.
+    pub async fn close(&self) {
+        let opened = self.book().close();
+        opened.iter().for_each(AgentRef::stop);
+        join_all(opened.iter().map(AgentRef::ended)).await;
         self.inner.connect.said_goodbye().await;
     }
 

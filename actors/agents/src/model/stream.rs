@@ -8,6 +8,7 @@ use callboard_runtime::Cx;
 use tokio::time::Instant;
 
 use super::request::Request;
+use crate::decide::limits::cut_bytes;
 
 /// Member of `_meta` in the params of `sampling/createMessage`: `true` where the caller gets the text as it is written, as pieces
 /// of one artifact ([`STREAM_ARTIFACT`]).
@@ -53,7 +54,7 @@ impl<'a> Pieces<'a> {
         let is_early = given.last.is_some_and(|last| last.elapsed() < STREAM_PIECE_EVERY);
         // The end of a text is the reply's: here it may still change.
         let new = text.get(given.bytes..).unwrap_or_default();
-        let piece = new.get(..new.floor_char_boundary(STREAM_PIECE_BYTES_MAX)).unwrap_or_default();
+        let piece = cut_bytes(new, STREAM_PIECE_BYTES_MAX);
         if is_early || piece.is_empty() {
             return;
         }

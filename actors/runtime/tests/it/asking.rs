@@ -46,6 +46,31 @@ fn by_name() {
     });
 }
 
+/// Goal: an agent says of a message that doing it twice does no harm, and another that handles it doesn't. Method: one of each;
+/// what they show.
+#[test]
+fn repeatable() {
+    struct Twice;
+    impl Agent for Twice {
+        fn handlers(on: &mut Handlers<Self>) {
+            on.sync::<Add>().repeatable::<Add>();
+        }
+    }
+    impl SyncHandler<Add> for Twice {
+        fn handle(&mut self, add: Add, _: &mut Cx) -> u64 {
+            add.by
+        }
+    }
+    paused(async |system| {
+        let (twice, once) = (system.spawn(Twice), system.spawn(Counter::default()));
+        let hint = |agent: &AgentRef| {
+            agent.specs()[0].more.object("annotations").and_then(|a| a.read::<bool>("idempotentHint"))
+        };
+        assert_eq!((hint(&twice), hint(&once)), (Some(true), None));
+        system.shutdown(SECOND).await;
+    });
+}
+
 /// Goal: an agent that takes messages as JSON is asked like any other. Method: a scripted agent in the counter's place.
 #[test]
 fn local_and_remote_look_identical() {

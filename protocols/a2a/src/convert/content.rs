@@ -9,7 +9,7 @@ use bytes::Bytes;
 use callboard_message::{Content, RawObject};
 use serde_json::value::RawValue;
 
-use crate::wire::{Part, PartContent};
+use crate::wire::{Part, PartContent, Writer};
 
 /// Member of a block's `_meta`: `filename`, `mediaType` and `metadata` of the part that it was, or is to be, as far as the block says
 /// otherwise. A resource with it has no address of its own.
@@ -197,6 +197,21 @@ pub(crate) fn block_of(part: &Part) -> Content {
         put_meta(&mut block, PART, stated);
     }
     Content(block)
+}
+
+/// Writes a part as a block.
+pub(crate) fn write_block(part: &Part, out: &mut Writer<'_>) {
+    match part {
+        Part { content: PartContent::Text(text), metadata: None, filename, media_type }
+            if filename.is_empty() && media_type.is_empty() =>
+        {
+            let mut block = out.object();
+            block.member("type").json("\"text\"");
+            block.text("text", text);
+            block.end();
+        }
+        _ => block_of(part).0.write_with(&[], out.out()),
+    }
 }
 
 /// Takes out what else the block had that a part was, where that fits the part.

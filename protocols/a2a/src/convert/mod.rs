@@ -10,7 +10,7 @@ mod status;
 mod tests;
 
 pub(crate) use answer::{Fit, answered};
-pub(crate) use content::{content_of, parts_of};
+pub(crate) use content::{content_of, parts_of, write_block};
 pub(crate) use failure::{of_failure, of_store, of_tasks};
 pub(crate) use question::{QUESTION, is_address, question_parts};
 pub(crate) use reply::{Ended, ended, is_said_at_once, said_parts};

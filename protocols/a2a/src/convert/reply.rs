@@ -35,6 +35,9 @@ pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool
         let artifact = plain(&reply).map(|part| result(skill, vec![part]));
         return Ended { artifact, step: TaskStep::Completed(reply) };
     }
+    if let Some(artifact) = texts_of(&reply, skill) {
+        return Ended { artifact: Some(artifact), step: TaskStep::Completed(reply) };
+    }
     let Ok(told) = ToolResult::parse(&reply) else {
         let why = Failure::new(FailureKind::Internal, "the agent's answer can't be read");
         return Ended { artifact: None, step: TaskStep::Failed(why) };
@@ -45,10 +48,8 @@ pub(crate) fn ended(reply: RawReply, skill: &str, is_result: bool, has_all: bool
     if is_marked(&told, SAID_AT_ONCE) || (has_all && is_marked(&told, SHOWN)) {
         return Ended { artifact: None, step: TaskStep::Completed(reply) };
     }
-    let artifact = texts_of(&told, skill).or_else(|| {
-        let parts = result_of(&told);
-        (!parts.is_empty()).then(|| result(skill, parts))
-    });
+    let parts = result_of(&told);
+    let artifact = (!parts.is_empty()).then(|| result(skill, parts));
     Ended { artifact, step: TaskStep::Completed(reply) }
 }
 
@@ -57,8 +58,12 @@ fn result(skill: &str, parts: Vec<Part>) -> Box<RawValue> {
 }
 
 /// The same of a result that is texts and nothing else, without reading them.
-fn texts_of(told: &ToolResult, skill: &str) -> Option<Box<RawValue>> {
-    let [("content", blocks)] = *told.0.iter().collect::<Vec<_>>() else { return None };
+fn texts_of(reply: &RawValue, skill: &str) -> Option<Box<RawValue>> {
+    let mut members = Walk::object(reply)?;
+    let (name, blocks) = members.next()?;
+    if name != "content" || members.next().is_some() {
+        return None;
+    }
     let texts: Vec<&RawValue> = Walk::list(blocks)?.map(text_of).collect::<Option<_>>()?;
     let bytes: usize = texts.iter().map(|text| text.get().len() + PART_BYTES).sum();
     (!texts.is_empty()).then(|| {

@@ -215,7 +215,7 @@ impl<T: Wire> Wire for BTreeMap<String, T> {
     fn write(&self, out: &mut Writer<'_>) {
         let mut object = out.object();
         for (name, value) in self {
-            object.always(name, value);
+            value.write(&mut object.named(name));
         }
         object.end();
     }

@@ -77,8 +77,16 @@ pub(crate) struct ObjectWriter<'a> {
 }
 
 impl ObjectWriter<'_> {
-    /// A member's name; its value follows.
-    pub(crate) fn member(&mut self, name: &str) -> Writer<'_> {
+    /// A member's name, of letters and the like only; its value follows.
+    pub(crate) fn member(&mut self, name: &'static str) -> Writer<'_> {
+        self.out.push_str(if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" });
+        self.out.push_str(name);
+        self.out.push_str("\":");
+        Writer::new(self.out)
+    }
+
+    /// The same with any name.
+    pub(crate) fn named(&mut self, name: &str) -> Writer<'_> {
         if !std::mem::take(&mut self.is_first) {
             self.out.push(',');
         }
@@ -91,46 +99,46 @@ impl ObjectWriter<'_> {
         self.out.push('}');
     }
 
-    pub(crate) fn always<T: Wire>(&mut self, name: &str, value: &T) {
+    pub(crate) fn always<T: Wire>(&mut self, name: &'static str, value: &T) {
         value.write(&mut self.member(name));
     }
 
-    pub(crate) fn required<T: Wire>(&mut self, name: &str, value: &T) {
+    pub(crate) fn required<T: Wire>(&mut self, name: &'static str, value: &T) {
         self.always(name, value);
     }
 
-    pub(crate) fn default<T: Wire>(&mut self, name: &str, value: &T) {
+    pub(crate) fn default<T: Wire>(&mut self, name: &'static str, value: &T) {
         if !value.is_blank() {
             self.always(name, value);
         }
     }
 
-    pub(crate) fn optional<T: Wire>(&mut self, name: &str, value: &Option<T>) {
+    pub(crate) fn optional<T: Wire>(&mut self, name: &'static str, value: &Option<T>) {
         if let Some(value) = value {
             self.always(name, value);
         }
     }
 
-    pub(crate) fn hint<T: Wire>(&mut self, name: &str, value: &Option<T>) {
+    pub(crate) fn hint<T: Wire>(&mut self, name: &'static str, value: &Option<T>) {
         self.optional(name, value);
     }
 
-    pub(crate) fn filter(&mut self, name: &str, value: &Option<TaskState>) {
+    pub(crate) fn filter(&mut self, name: &'static str, value: &Option<TaskState>) {
         self.optional(name, value);
     }
 
-    pub(crate) fn state(&mut self, name: &str, value: &TaskState) {
+    pub(crate) fn state(&mut self, name: &'static str, value: &TaskState) {
         self.always(name, value);
     }
 
-    pub(crate) fn text(&mut self, name: &str, value: &str) {
+    pub(crate) fn text(&mut self, name: &'static str, value: &str) {
         self.member(name).text(value);
     }
 
     /// A list whose entries `write` writes.
     pub(crate) fn list<T>(
         &mut self,
-        name: &str,
+        name: &'static str,
         items: impl IntoIterator<Item = T>,
         write: impl FnMut(T, &mut Writer<'_>),
     ) {
@@ -138,7 +146,7 @@ impl ObjectWriter<'_> {
     }
 
     /// A string, unless it is empty.
-    pub(crate) fn words(&mut self, name: &str, value: &str) {
+    pub(crate) fn words(&mut self, name: &'static str, value: &str) {
         if !value.is_empty() {
             self.text(name, value);
         }

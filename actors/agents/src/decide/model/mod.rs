@@ -10,7 +10,7 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use callboard_message::surface::CreateMessage;
 use callboard_message::{Failure, FailureKind, RawObject, Sample, SampleAnswer};
@@ -34,6 +34,12 @@ use read::{Said, TOOL, read};
 pub const MODEL_DECISIONS_MAX: u32 = 64;
 /// Longest answer to a request (DP4), in bytes.
 pub const WRITTEN_BYTES_MAX: usize = 64 * 1024;
+/// Held to a schema, with as little chance in the answer as the model has.
+const HELD: u8 = 0;
+/// The same with the chance that it always has: some take no other.
+const HELD_LOOSELY: u8 = 1;
+/// In text.
+const PLAIN: u8 = 2;
 const TOO_LONG: &str = "the request is too long for a prompt";
 /// How sure an answer is that the model couldn't finish.
 const CONFIDENCE_CUT: f32 = 0.3;
@@ -55,8 +61,8 @@ pub struct ModelDecider(Arc<Inner>);
 struct Inner {
     model: AgentRef,
     prompts: Prompts,
-    /// Whether the model is asked in text only: as configured, or because its provider refused the rest.
-    plain: AtomicBool,
+    /// How it is asked: [`HELD`], or by as much less as its provider refused.
+    form: AtomicU8,
 }
 
 impl ModelDecider {
@@ -67,7 +73,8 @@ impl ModelDecider {
     pub fn new(model: AgentRef, options: &ModelDeciderOptions) -> Result<Self, Failure> {
         let prompts =
             Prompts::open(options.prompts_dir.as_deref()).map_err(|wrong| Failure::invalid(wrong.to_string()))?;
-        Ok(Self(Arc::new(Inner { model, prompts, plain: AtomicBool::new(options.structured_off) })))
+        let form = if options.structured_off { PLAIN } else { HELD };
+        Ok(Self(Arc::new(Inner { model, prompts, form: AtomicU8::new(form) })))
     }
 }
 
@@ -101,18 +108,26 @@ impl Inner {
         schema: Option<Value>,
         cx: &Cx,
     ) -> Result<SampleAnswer, Failure> {
-        let Some(schema) = schema.filter(|_| !self.plain.load(Ordering::Relaxed)) else {
-            return self.sample(point, plain, cx).await;
-        };
-        match self.sample(point, shaped(plain.clone(), schema), cx).await {
-            // Some take no tools, or none that must be used, or no temperature.
-            Err(refused) if matches!(refused.kind, FailureKind::InvalidInput | FailureKind::Rejected) => {}
-            answered => return answered,
+        let Some(schema) = schema else { return self.sample(point, plain, cx).await };
+        let mut form = self.form.load(Ordering::Relaxed);
+        loop {
+            let params = match form {
+                HELD => held(plain.clone(), &schema).with("temperature", 0),
+                HELD_LOOSELY => held(plain.clone(), &schema),
+                _ => plain.clone(),
+            };
+            match self.sample(point, params, cx).await {
+                // Some take no temperature, some no tools, or none that must be used.
+                Err(refused) if form < PLAIN && is_refusal(&refused) => form += 1,
+                Ok(answer) => {
+                    if self.form.fetch_max(form, Ordering::Relaxed) < form {
+                        tracing::info!(%point, form, "the model refuses a schema or a temperature: it gets none from now on");
+                    }
+                    return Ok(answer);
+                }
+                failed => return failed,
+            }
         }
-        let answer = self.sample(point, plain, cx).await?;
-        self.plain.store(true, Ordering::Relaxed);
-        tracing::info!(%point, "the model takes no schema: it is asked in text from now on");
-        Ok(answer)
     }
 
     async fn sample(&self, point: Point, params: RawObject, cx: &Cx) -> Result<SampleAnswer, Failure> {
@@ -127,10 +142,15 @@ impl Inner {
     }
 }
 
-/// The same request with a tool for the answer, and as little chance in it as the model has.
-fn shaped(plain: RawObject, schema: Value) -> RawObject {
+/// The same request with a tool for the answer, which must be used.
+fn held(plain: RawObject, schema: &Value) -> RawObject {
     let tool = json!({ "name": TOOL, "description": "Gives the decision.", "inputSchema": schema });
-    plain.with("temperature", 0).with("tools", [tool]).with("toolChoice", json!({ "mode": "required" }))
+    plain.with("tools", [tool]).with("toolChoice", json!({ "mode": "required" }))
+}
+
+/// Whether the request as it is can't be answered: another may be.
+fn is_refusal(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::InvalidInput | FailureKind::Rejected)
 }
 
 /// DP4: the answer is what was written.

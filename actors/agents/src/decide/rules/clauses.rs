@@ -6,7 +6,7 @@ use super::index::{Found, Index};
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::tools::{Tool, composes, explains, intent};
-use super::weights::{CLAUSE_MIN, ONLY_SUBJECT, TOOL_MIN, score};
+use super::weights::{CLAUSE_MIN, CLAUSE_MIN_ASKED, ONLY_SUBJECT, TOOL_MIN, score};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
 use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM};
@@ -55,9 +55,22 @@ fn begins_sequence(reading: &Reading, at: usize) -> bool {
 pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) -> bool) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
+    // Until where what follows a colon is of the part before it.
+    let mut of_colon = 0;
     for span in clauses(reading) {
         let aim = aim(reading, index, &span, &has_tool);
         let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
+        let aim = aim.filter(|_| span.start >= of_colon);
+        let orders = [Set::PlanVerb, Set::Governs, Set::NoteVerb].iter().any(|set| reading.begins_with(*set, &span));
+        if orders && aim.is_some() && reading.tokens.get(span.end).is_some_and(|t| t.is_sign(":")) {
+            let ends = |at: &usize| {
+                reading
+                    .tokens
+                    .get(*at)
+                    .is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign(";") || t.is_sign("\n"))
+            };
+            of_colon = (span.end..reading.tokens.len()).find(ends).unwrap_or(reading.tokens.len());
+        }
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -104,7 +117,8 @@ fn aim(
     let is_words = is_piece || explains(reading, span);
     let share = if is_words { ONLY_SUBJECT } else { 1.0 };
     let found = found.map(|found| Found { evidence: found.evidence * share, ..found });
-    let found = found.filter(|found| found.evidence >= CLAUSE_MIN);
+    let least = if asks(reading, span) { CLAUSE_MIN_ASKED } else { CLAUSE_MIN };
+    let found = found.filter(|found| found.evidence >= least);
     match (tool, found) {
         (Some(tool), Some(found)) if score(found.evidence) > tool.score => {
             Some((found.target.id, score(found.evidence)))
@@ -117,6 +131,13 @@ fn aim(
     }
 }
 
+/// Whether a clause begins with a verb of asking.
+fn asks(reading: &Reading, span: &Range<usize>) -> bool {
+    const ASKS: [Set; 7] =
+        [Set::VagueVerb, Set::PlanVerb, Set::ReviewVerb, Set::Governs, Set::Compose, Set::RunVerb, Set::SummarizeVerb];
+    ASKS.iter().any(|set| reading.begins_with(*set, span))
+}
+
 /// Told rather than asked: a reason, or what happened.
 fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
     let first = span
@@ -126,8 +147,11 @@ fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
     if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
         return true;
     }
-    let asks = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
-    reading.has(Set::Context, span) && !asks && !reading.begins_with(Set::VagueVerb, span)
+    if asks(reading, span) {
+        return false;
+    }
+    let asked = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
+    reading.has(Set::Context, span) && !asked
 }
 
 /// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.

@@ -9,11 +9,15 @@ use super::reading::Reading;
 use super::signs::signs;
 use super::tools::is_ours;
 use super::weights::{
-    DESCRIPTION, EXAMPLE, FUZZY, GOVERNED, HINT, NAME, NAMED, STRONG, TAG, TAG_OF_SEVERAL, WEAK_BELOW, WEAK_SUM_MAX,
+    DESCRIPTION, EXAMPLE, FUZZY, GOVERNED, HINT, NAME, NAMED, STRONG, TAG, TAG_OF_EVERY_DAY, TAG_OF_SEVERAL,
+    WEAK_BELOW, WEAK_SUM_MAX,
 };
 use super::words::{stems, tokenize};
 use crate::decide::{AgentView, ToolView, World};
 use crate::text::{fold, is_one_of, plain};
+
+/// An agent that is named is asked where no other has so much for it.
+const NAMED_BELOW: f32 = 0.3;
 
 /// One who could do what is asked: another agent, or a tool of ours that the rules have no grammar for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,10 +92,13 @@ impl Index {
         let mut found: Vec<Found> = self
             .entries
             .iter()
-            .map(|entry| Found { target: entry.target.clone(), evidence: entry.evidence(reading, &seen) * share(entry) })
+            .map(|entry| Found {
+                target: entry.target.clone(),
+                evidence: entry.evidence(reading, &seen) * share(entry),
+            })
             .filter(|found| found.evidence > 0.0)
             .collect();
-        if *span == reading.all() && !found.iter().any(|found| found.evidence >= NAMED) {
+        if *span == reading.all() && !found.iter().any(|found| found.evidence >= NAMED_BELOW) {
             for entry in self.entries.iter().filter(|entry| entry.is_called(reading, span)) {
                 found.retain(|found| found.target != entry.target);
                 found.push(Found { target: entry.target.clone(), evidence: NAMED });
@@ -181,7 +188,9 @@ pub(super) fn only_addressed(reading: &Reading) -> Vec<usize> {
         let can = (at + 1..at + WORDS_MAX).find(|at| is_one_of(word(*at), AFTER));
         // "who can I ask", "which agent could …" ask for a list.
         let lists = |from: usize| {
-            (from.saturating_sub(2)..at).any(|at| matches!(word(at), "which" | "what" | "who" | "any" | "qual" | "quais" | "que" | "outro" | "other"))
+            (from.saturating_sub(2)..at).any(|at| {
+                matches!(word(at), "which" | "what" | "who" | "any" | "qual" | "quais" | "que" | "outro" | "other")
+            })
         };
         match (ask, can) {
             (Some(ask), _) if is_one && !lists(ask) => out.extend(ask..=at),
@@ -218,8 +227,12 @@ impl Entry {
         let (mut sum, mut weak) = (0.0, 0.0);
         for (at, share) in &seen.words {
             let token = &reading.tokens[*at];
-            let own = if reading.is(*at, Set::Stop) { 0.0 } else { self.own.get(&token.english).copied().unwrap_or(0.0) };
-            let field = seen.fields.get(at).map_or(0.0, |weights| self.of_fields(weights));
+            let own =
+                if reading.is(*at, Set::Stop) { 0.0 } else { self.own.get(&token.english).copied().unwrap_or(0.0) };
+            let known = seen.fields.get(at);
+            let field = known.map_or(0.0, |weights| self.of_fields(weights));
+            let is_of_every_day = known.is_some_and(|weights| weights.iter().all(|weight| *weight < STRONG));
+            let own = if is_of_every_day { own.min(TAG_OF_EVERY_DAY) } else { own };
             let weight = own.max(field) * share;
             if weight <= 0.0 || !counted.insert(&token.english) {
                 continue;
@@ -303,9 +316,12 @@ fn learn(own: &mut HashMap<String, f32>, text: &str, weight: f32) {
     let tokens = tokenize(&plain(text), |_| None);
     let sets = lexicon().sets.find(&tokens, false);
     for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
-        let is_stop = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::Stop | Set::TimeWord | Set::Languages));
+        let is_stop =
+            sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::Stop | Set::TimeWord | Set::Languages));
         // Verbs that go with everything and words of time tell no one from another.
-        let is_common = sets.iter().any(|hit| hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose | Set::PlanVerb));
+        let is_common = sets.iter().any(|hit| {
+            hit.at == at && matches!(hit.value, Set::VagueVerb | Set::Generic | Set::Compose | Set::PlanVerb)
+        });
         if is_stop || token.folded.chars().count() < 3 {
             continue;
         }

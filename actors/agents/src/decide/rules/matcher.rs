@@ -94,8 +94,10 @@ impl<T: Copy + PartialEq> Matcher<T> {
         let mut hits: Vec<Hit<T>> = Vec::new();
         for (at, token) in tokens.iter().enumerate().filter(|(_, token)| token.is_word()) {
             let from = hits.len();
-            let portuguese = self.portuguese.get(&token.portuguese).filter(|_| !is_english);
-            let lists = [self.exact.get(&token.folded), self.english.get(&token.english), portuguese];
+            let is_short = token.folded.chars().count() <= EXACT_LETTERS_MAX;
+            let portuguese = self.portuguese.get(&token.portuguese).filter(|_| !is_english && !is_short);
+            let english = self.english.get(&token.english).filter(|_| !is_short);
+            let lists = [self.exact.get(&token.folded), english, portuguese];
             for phrase in lists.into_iter().flatten().flatten() {
                 let Some(len) = fits(&phrase.rest, &tokens[at..], is_english) else { continue };
                 match hits[from..].iter_mut().find(|hit| hit.value == phrase.value) {

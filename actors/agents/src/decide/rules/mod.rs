@@ -12,6 +12,8 @@ mod reading;
 mod refusal;
 pub mod run_time;
 mod signs;
+#[cfg(test)]
+mod tests;
 mod tools;
 mod vague;
 mod weights;
@@ -23,11 +25,14 @@ use callboard_message::Speaker;
 
 pub use self::decider::RulesDecider;
 use self::index::{Found, Index};
+use self::lexicon::Set;
 use self::reading::Reading;
 use self::refusal::refusal;
 use self::tools::{Tool, composes, explains, intent};
 use self::vague::{Missing, vagueness};
-use self::weights::{BEFORE, CLAUSE_MIN, ONLY_SUBJECT, REMOTE_MIN, TOOL_MIN, score};
+use self::weights::{BEFORE, CLAUSE_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, TOOL_MIN, score};
+use crate::text::is_one_of;
+
 use super::{Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World};
 
 /// How sure a decision for the tool that answers with words is where nothing else fits: enough not to ask again.
@@ -70,7 +75,11 @@ impl Rules {
         let (vague, missing) = vagueness(&reading, history);
         if vague > VAGUE_ABOVE && missing != Missing::Nothing {
             let question = vague::question(&reading, missing);
-            return Decided::sure(Clarity::NeedsClarify { question }, vague, format!("vagueness {vague:.2}: {missing:?}"));
+            return Decided::sure(
+                Clarity::NeedsClarify { question },
+                vague,
+                format!("vagueness {vague:.2}: {missing:?}"),
+            );
         }
         Decided::sure(Clarity::Clear, 1.0 - vague, format!("vagueness {vague:.2}"))
     }
@@ -118,7 +127,8 @@ impl Rules {
         let down = found.first().filter(|best| !best.target.is_up).map(|best| format!("; {} is down", best.target.id));
         let down = down.unwrap_or_default();
         let mut standing = found.into_iter().filter(|found| found.target.is_up);
-        let best = standing.next().filter(|best| best.evidence >= REMOTE_MIN);
+        let least = least(&reading);
+        let best = standing.next().filter(|best| best.evidence >= least);
         let second = standing.next().map_or(0.0, |second| score(second.evidence));
         match (best, tool) {
             (best, Some(tool)) if best.as_ref().is_none_or(|best| score(best.evidence) <= tool.score) => {
@@ -127,9 +137,17 @@ impl Rules {
             (Some(best), _) if best.target.is_agent => {
                 let own = score(best.evidence);
                 let sure = margin(own, second);
-                Decided::sure(Route::Remote { agent: best.target.id }, sure, format!("score {own:.2}, next {second:.2}{down}"))
+                Decided::sure(
+                    Route::Remote { agent: best.target.id },
+                    sure,
+                    format!("score {own:.2}, next {second:.2}{down}"),
+                )
             }
-            (Some(best), _) => Decided::sure(Route::Local, margin(score(best.evidence), second), format!("the tool {}{down}", best.target.id)),
+            (Some(best), _) => Decided::sure(
+                Route::Local,
+                margin(score(best.evidence), second),
+                format!("the tool {}{down}", best.target.id),
+            ),
             (None, _) => Decided::sure(Route::Local, CONFIDENCE_ELSE, format!("nobody's skill{down}")),
         }
     }
@@ -138,7 +156,8 @@ impl Rules {
     fn tool(request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
         let reading = Reading::new(request);
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
-        let wanted = intent(&reading, &reading.all()).filter(|intent| intent.score >= TOOL_MIN && has(intent.tool.name()));
+        let wanted =
+            intent(&reading, &reading.all()).filter(|intent| intent.score >= TOOL_MIN && has(intent.tool.name()));
         let world = Arc::new(World { tools: tools.to_vec(), agents: Vec::new() });
         let found = evidence(&Index::new(&world), &reading, history);
         let best = found.into_iter().next().filter(|best| best.evidence >= REMOTE_MIN);
@@ -152,10 +171,21 @@ impl Rules {
         let text = with_text_before(&reading, request, history);
         match tools::choose(&reading, &text, tools, name) {
             Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
-            None if has(TOOL_LLM) => Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words"),
+            None if has(TOOL_LLM) => {
+                Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words")
+            }
             None => Decided::unclear("none of the tools fits, or what it needs isn't there"),
         }
     }
+}
+
+/// How much has to speak for an agent: more where the request begins like a question of general knowledge, with no day or place.
+fn least(reading: &Reading) -> f32 {
+    const GENERAL: &str = "why how is are does do can who whose porque como quem sera";
+    let first = reading.tokens.iter().find(|token| token.is_word()).map_or("", |token| token.folded.as_str());
+    let all = reading.all();
+    let dated = reading.has(Set::TimeWord, &all) || reading.has_code;
+    if is_one_of(first, GENERAL) && !dated { REMOTE_MIN_OF_QUESTION } else { REMOTE_MIN }
 }
 
 /// The request; of one that shortens "this", the text said before.

@@ -54,8 +54,11 @@ impl Reading {
         let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
         let misspelt = spell(&mut tokens, english);
         let hits = lexicon.sets.find(&tokens, english);
-        let fields = lexicon.words.find(&tokens, english);
+        let mut fields = lexicon.words.find(&tokens, english);
         let mut bits = vec![0; tokens.len()];
+        // "sobre" has the stem of "sobras", and means nothing.
+        let is_stop = |at: usize| hits.iter().any(|hit| hit.at == at && hit.len == 1 && hit.value == Set::Stop);
+        fields.retain(|hit| hit.len > 1 || !is_stop(hit.at));
         for hit in &hits {
             for bit in bits.iter_mut().skip(hit.at).take(hit.len) {
                 *bit |= hit.value.bit();
@@ -138,7 +141,9 @@ fn spell(tokens: &mut [Token], is_english: bool) -> Vec<bool> {
 
 fn is_known(token: &Token, is_english: bool) -> bool {
     let one = std::slice::from_ref(token);
-    super::refusal::knows(token) || !lexicon().sets.find(one, is_english).is_empty() || !lexicon().words.find(one, is_english).is_empty()
+    super::refusal::knows(token)
+        || !lexicon().sets.find(one, is_english).is_empty()
+        || !lexicon().words.find(one, is_english).is_empty()
 }
 
 /// Quoted passages, without their quotation marks. An apostrophe isn't one.
@@ -193,15 +198,30 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
         return Some(first.range.end..text.len());
     }
     let quoted = |at: usize| quotes.iter().any(|range| range.contains(&at));
-    let cut = tokens.iter().enumerate().find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
+    let cut = tokens
+        .iter()
+        .enumerate()
+        .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
     let (at, sign) = cut;
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
-    let works = works(&head, &WORKS_ON, is_english);
+    // `say: …` and nothing else before the colon.
+    let says = head.len() <= 2 && works(&head, &[Set::SayVerb], is_english);
+    let works = says || works(&head, &WORKS_ON, is_english) || into_language(&head, is_english);
     let coded = tokens[at..].iter().any(|token| token.kind == Kind::Code);
     const PASTED_BYTES_MIN: usize = 200;
     let long = sign.is_sign("\n") && tail.trim().len() > PASTED_BYTES_MIN;
     ((works || long || coded) && !tail.trim().is_empty()).then_some(sign.range.end..text.len())
+}
+
+/// `passa isso pro francês: …`.
+fn into_language(head: &[Token], is_english: bool) -> bool {
+    let hits = lexicon().sets.find(head, is_english);
+    let before = |at: usize| at.checked_sub(1).and_then(|at| head.get(at)).map_or("", |token| token.folded.as_str());
+    let into = |hit: &Hit<Set>| {
+        hit.value == Set::Languages && crate::text::is_one_of(before(hit.at), "in into to em para pro pra ao o")
+    };
+    hits.iter().any(into)
 }
 
 fn works(head: &[Token], works_on: &[Set], is_english: bool) -> bool {
@@ -218,9 +238,7 @@ fn language(tokens: &[Token]) -> (bool, bool) {
         obrigado resume resuma traduz traduza repete repita reserva roda procura pesquisa";
     const ENGLISH: &str = "the an of in on at to for and or but is are was be i you he she it we they my your his her our their this that what which who how why where when do does did can could would \
         please with from by about not have has will me new need want it's im";
-    let among = |list: &str| {
-        tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count()
-    };
+    let among = |list: &str| tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count();
     let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
     (portuguese > english, english > portuguese)
 }

@@ -96,14 +96,17 @@ fn echo(reading: &Reading, span: &Range<usize>) -> f32 {
     let says = reading.begins_with(Set::SayVerb, span) && !reading.has(Set::Languages, span) && !asks;
     // `say 'x'`, and little else: what is about something goes elsewhere.
     let rest = span.clone().filter(|at| {
-        reading.tokens.get(*at).is_some_and(|t| t.is_word()) && !reading.is(*at, Set::Stop) && !reading.is(*at, Set::SayVerb)
+        reading.tokens.get(*at).is_some_and(|t| t.is_word())
+            && !reading.is(*at, Set::Stop)
+            && !reading.is(*at, Set::SayVerb)
     });
     const MORE_WORDS_MAX: usize = 3;
     if says && rest.count() <= MORE_WORDS_MAX && !reading.has(Set::Genre, span) { 0.85 } else { 0.0 }
 }
 
 fn command(reading: &Reading, span: &Range<usize>) -> f32 {
-    let runs = reading.begins_with(Set::RunVerb, span) || reading.of(Set::RunVerb, span).any(|hit| hit.at < span.start + 6);
+    let runs =
+        reading.begins_with(Set::RunVerb, span) || reading.of(Set::RunVerb, span).any(|hit| hit.at < span.start + 6);
     let code = span.clone().any(|at| reading.tokens.get(at).is_some_and(|t| t.kind == Kind::Code));
     let first_word = word(reading, span.start) == "$";
     if first_word {
@@ -174,6 +177,19 @@ fn human(reading: &Reading, span: &Range<usize>) -> f32 {
     if real {
         return 0.7;
     }
+    // `put a person on`: one of them is wanted, not spoken about.
+    const ONE: &str = "a an the um uma o";
+    let wanted = |at: usize| {
+        at > span.start
+            && is_one_of(word(reading, at - 1), ONE)
+            && (at.saturating_sub(4).max(span.start)..at)
+                .any(|at| reading.is(at, Set::TalkVerb) || is_one_of(word(reading, at), "put to com"))
+    };
+    const KINDS: &str =
+        "human person operator representative supervisor humano humana pessoa atendente operador gerente manager";
+    if reading.of(Set::Person, span).any(|hit| is_one_of(word(reading, hit.at), KINDS) && wanted(hit.at)) {
+        return 0.85;
+    }
     const SPEAKS: &str = "talk speak talking speaking chat transfer falar conversar transfere transfira chama chame";
     let speaks = |at: usize| {
         let from = at.saturating_sub(NEAR).max(span.start);
@@ -198,19 +214,21 @@ fn summarize(reading: &Reading, span: &Range<usize>) -> f32 {
 /// `in two lines`, `em três frases`: with a text, it is to become so long.
 fn is_measured(reading: &Reading, span: &Range<usize>) -> bool {
     const UNITS: &str = "line lines sentence sentences word words point points bullet bullets paragraph linha linhas frase frases palavra palavras ponto pontos topico topicos paragrafo";
-    span.clone().any(|at| is_one_of(word(reading, at), "in em into numa num") && (at + 1..at + 4).any(|at| span.contains(&at) && is_one_of(word(reading, at), UNITS)))
+    span.clone().any(|at| {
+        is_one_of(word(reading, at), "in em into numa num")
+            && (at + 1..at + 4).any(|at| span.contains(&at) && is_one_of(word(reading, at), UNITS))
+    })
 }
 
 /// Whether the request is for a piece of writing: `write a limerick`.
 pub(super) fn composes(reading: &Reading, span: &Range<usize>) -> bool {
     const NEAR: usize = 9;
-    let piece = |hit: usize| {
-        reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR)
-    };
+    let piece = |hit: usize| reading.of(Set::Genre, span).any(|genre| genre.at > hit && genre.at - hit <= NEAR);
     // What is surely a verb of writing may also come after: "a speech …, could you draft something".
     const WRITES: &str = "write draft compose word pen redige redigir redija escreve escrever escreva compor componha";
     let writes = span.clone().any(|at| is_one_of(word(reading, at), WRITES)) && reading.has(Set::Genre, span);
-    let about = span.clone().any(|at| is_one_of(word(reading, at), WRITES)) && span.clone().any(|at| matches!(word(reading, at), "about" | "sobre"));
+    let about = span.clone().any(|at| is_one_of(word(reading, at), WRITES))
+        && span.clone().any(|at| matches!(word(reading, at), "about" | "sobre"));
     writes || about || reading.of(Set::Compose, span).any(|hit| piece(hit.at))
 }
 
@@ -252,13 +270,18 @@ fn params(reading: &Reading, request: &str, tool: Tool) -> Option<RawObject> {
 fn command_line(reading: &Reading) -> Option<String> {
     let span = reading.all();
     let is_start = |at: &usize| {
-        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$") || reading.is(*at, Set::Program)
+        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$")
+            || reading.is(*at, Set::Program)
     };
     if reading.begins_with(Set::KillVerb, &span) && reading.has(Set::Process, &span) {
-        let pid = reading.tokens.iter().find(|t| t.kind == Kind::Number)?;
-        return Some(format!("kill {}", pid.folded));
+        if let Some(pid) = reading.tokens.iter().find(|t| t.kind == Kind::Number) {
+            return Some(format!("kill {}", pid.folded));
+        }
     }
-    let after_verb = || reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
+    let after_verb = || {
+        let verb = reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
+        verb.or_else(|| reading.of(Set::KillVerb, &span).map(|hit| hit.at).next())
+    };
     let start = span.clone().find(is_start).or_else(after_verb)?;
     let ends = |at: &usize| {
         reading.tokens.get(*at).is_some_and(|t| t.is_sign(",") || t.is_sign("\n") || t.is_sign(";") || t.is_sign("?"))
@@ -272,8 +295,10 @@ fn command_line(reading: &Reading) -> Option<String> {
 
 /// The request under the only text that a tool needs.
 fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
     match required.as_slice() {
         [] => Some(RawObject::new()),
         [name] => {

@@ -9,6 +9,7 @@ use super::reading::Reading;
 use super::tools::{Tool, explains, intent};
 use super::words::Kind;
 use crate::decide::Turn;
+use crate::text::is_one_of;
 use callboard_message::Speaker;
 
 /// What is missing in a request.
@@ -48,7 +49,16 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     if mass < 0.5 {
         return (0.95, Missing::Everything);
     }
+    // Many words, few of which say anything.
+    const WORDY: usize = 15;
+    const SAYING_MIN: f32 = 0.28;
+    let words = reading.tokens.iter().filter(|token| token.is_word()).count();
+    // At most TOKENS_MAX: exact in f32.
+    let saying = mass / words.max(1) as f32;
     let pointed = reading.of(Set::Deictic, &all).count();
+    if words >= WORDY && saying < SAYING_MIN && field < 0.8 && pointed >= 1 {
+        return (0.85, Missing::Referent);
+    }
     if pointed >= 2 && field < 0.8 {
         return (0.9, Missing::Referent);
     }
@@ -63,6 +73,12 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     const MUCH: f32 = 4.0;
     if mass < MUCH && clauses(reading).iter().any(points) {
         return (0.9, Missing::Referent);
+    }
+    // "Give her the other dose": somebody nobody has spoken of.
+    const SOMEBODY: &str = "her him them hers his dele dela deles ele ela eles";
+    let somebody = all.clone().any(|at| reading.tokens.get(at).is_some_and(|t| is_one_of(&t.folded, SOMEBODY)));
+    if somebody && mass < 1.5 && reading.begins_with(Set::VagueVerb, &all) {
+        return (0.85, Missing::Referent);
     }
     if pointed >= 1 && mass < 1.5 {
         return (0.85, Missing::Referent);
@@ -91,6 +107,7 @@ fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
             && !reading.is(*at, Set::SummarizeVerb)
             && !reading.is(*at, Set::Languages)
             && !reading.is(*at, Set::ReviewVerb)
+            && !reading.is(*at, Set::Genre)
     });
     object.count() == 0
 }
@@ -126,7 +143,7 @@ fn mass(reading: &Reading, span: &Range<usize>) -> f32 {
 }
 
 /// More than this is never asked for.
-const MASS_ENOUGH: f32 = 8.0;
+const MASS_ENOUGH: f32 = 200.0;
 
 fn weight(reading: &Reading, at: usize) -> f32 {
     let Some(token) = reading.tokens.get(at) else { return 0.0 };
@@ -135,7 +152,8 @@ fn weight(reading: &Reading, at: usize) -> f32 {
         Kind::Code | Kind::Address => 2.0,
         Kind::Number => 0.6,
         Kind::Word => {
-            const NOTHING: [Set; 10] = [
+            const NOTHING: [Set; 11] = [
+                Set::Governs,
                 Set::PlanVerb,
                 Set::Context,
                 Set::Stop,
@@ -147,10 +165,13 @@ fn weight(reading: &Reading, at: usize) -> f32 {
                 Set::Accept,
                 Set::Greeting,
             ];
+            if reading.is(at, Set::TimeWord) {
+                return 0.6;
+            }
             if NOTHING.iter().any(|set| reading.is(at, *set)) || token.folded.chars().count() < 2 {
                 return 0.0;
             }
-            if reading.is(at, Set::Generic) { 0.2 } else { 1.0 }
+            if reading.is(at, Set::Generic) { 0.1 } else { 1.0 }
         }
     }
 }
@@ -187,5 +208,5 @@ fn verb(reading: &Reading) -> Option<&str> {
         resend open close show run keep remove delete add rename reset swap";
     let first = reading.of(Set::VagueVerb, &reading.all()).next()?;
     let verb = reading.tokens.get(first.at)?.folded.as_str();
-    crate::text::is_one_of(verb, VERBS).then_some(verb)
+    is_one_of(verb, VERBS).then_some(verb)
 }

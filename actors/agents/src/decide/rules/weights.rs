@@ -20,8 +20,10 @@ pub(super) const WEAK_SUM_MAX: f32 = 0.55;
 pub(super) const WEAK_BELOW: f32 = 0.4;
 /// How much a misspelt word counts.
 pub(super) const FUZZY: f32 = 0.8;
+/// What a tag's word counts at most where it is also a word of every day: "review", "security", "room".
+pub(super) const TAG_OF_EVERY_DAY: f32 = 0.5;
 /// Where an agent is named and nothing in the request speaks for another.
-pub(super) const NAMED: f32 = 0.5;
+pub(super) const NAMED: f32 = 0.46;
 /// A request that carries on takes what was said before at this rate.
 pub(super) const BEFORE: f32 = 0.7;
 /// What is left of a field's evidence where the request is for an explanation or a piece of writing.
@@ -33,8 +35,12 @@ pub(super) const GOVERNED: f32 = 0.4;
 
 /// An agent is chosen from here on: one hint isn't enough, a hint with support is.
 pub(super) const REMOTE_MIN: f32 = 0.44;
+/// Of a question that begins as those of general knowledge do, hints alone don't make an agent's: "why do cats purr".
+pub(super) const REMOTE_MIN_OF_QUESTION: f32 = 0.62;
 /// A part of a request counts as one from here on.
 pub(super) const CLAUSE_MIN: f32 = 0.5;
+/// One that begins with a verb of asking, from here on: one hint.
+pub(super) const CLAUSE_MIN_ASKED: f32 = 0.44;
 /// A tool of ours is chosen from here on.
 pub(super) const TOOL_MIN: f32 = 0.5;
 /// A refusal class holds from here on.

@@ -61,7 +61,7 @@ pub(super) fn stems(folded: &str) -> (String, String) {
 
 /// The text in one spelling: what token ranges are of.
 pub(super) fn plain_text(text: &str) -> String {
-    plain(text)
+    plain(text).replace("tl;dr", "tldr").replace("TL;DR", "TLDR")
 }
 
 /// Cuts a plain text into tokens; at most [`TOKENS_MAX`]. `emoji` says which word a picture stands for.
@@ -200,7 +200,11 @@ fn is_code(chunk: &str) -> bool {
     let path = chunk.starts_with("./")
         || chunk.starts_with("~/")
         || (chunk.starts_with('/') && chars.get(1).is_some_and(char::is_ascii_alphabetic));
+    const ENDINGS: [&str; 12] =
+        [".sh", ".py", ".js", ".ts", ".rs", ".sql", ".log", ".bat", ".exe", ".yml", ".yaml", ".json"];
+    let bare = chunk.trim_end_matches(|c: char| matches!(c, ',' | '.' | ';' | ':' | '?' | '!'));
+    let file = ENDINGS.iter().any(|ending| bare.len() > ending.len() && bare.ends_with(ending));
     let equals = chunk == "=" || chars.windows(3).any(|three| matches!(three, [a, '=', b] if a.is_ascii_alphanumeric() && (b.is_ascii_alphanumeric() || *b == '"')));
     let shell = chunk == "$" || chunk == "|";
-    MARKS.iter().any(|mark| chunk.contains(mark)) || call || snake || flag || path || equals || shell
+    MARKS.iter().any(|mark| chunk.contains(mark)) || call || snake || flag || path || file || equals || shell
 }

@@ -40,7 +40,7 @@ pub struct CommandOptions {
     /// Most arguments.
     pub arguments_max: usize,
     /// How long one may run.
-    pub timeout: Duration,
+    pub within: Duration,
     /// Most of its output that is kept, of standard output and of standard error each, in bytes.
     pub output_bytes_max: usize,
 }
@@ -52,7 +52,7 @@ impl CommandOptions {
             allow: allow.into_iter().map(Into::into).collect(),
             directory: Some(directory.into()),
             arguments_max: COMMAND_ARGUMENTS_MAX_DEFAULT,
-            timeout: COMMAND_TIMEOUT_DEFAULT,
+            within: COMMAND_TIMEOUT_DEFAULT,
             output_bytes_max: COMMAND_OUTPUT_BYTES_MAX_DEFAULT,
         }
     }
@@ -170,7 +170,7 @@ impl Commands {
 
 impl Commands {
     async fn end_of(&self, command: Command) -> Result<run::Ran, Failure> {
-        run::run(command, &self.directory, self.options.timeout, self.options.output_bytes_max).await
+        run::run(command, &self.directory, self.options.within, self.options.output_bytes_max).await
     }
 }
 

@@ -104,7 +104,7 @@ async fn limits_hold() {
     let much = told(&commands, &["head", "-c", "1000000", "/dev/zero"]).await.unwrap();
     assert!(much.contains("999990 bytes more"), "{much}");
 
-    commands.options.timeout = Duration::from_millis(50);
+    commands.options.within = Duration::from_millis(50);
     let began = Instant::now();
     assert_eq!(told(&commands, &["sleep", "60"]).await.unwrap_err().kind, FailureKind::TimedOut);
     assert!(began.elapsed() < Duration::from_secs(30));
@@ -145,10 +145,10 @@ async fn children_of_children_die() {
     let script = |mark: &str, then: &str| format!("sleep {mark} & echo begun; {then}");
     assert_eq!(told(&commands, &["sh", "-c", &script("86461.25", "exit 0")]).await.unwrap(), "begun\n");
     gone("86461.25").await;
-    commands.options.timeout = Duration::from_millis(300);
+    commands.options.within = Duration::from_millis(300);
     assert!(told(&commands, &["sh", "-c", &script("86462.25", "wait")]).await.is_err());
     gone("86462.25").await;
-    commands.options.timeout = Duration::from_secs(60);
+    commands.options.within = Duration::from_secs(60);
     let script = script("86463.25", "wait");
     let words = ["sh", "-c", &script];
     let given_up = told(&commands, &words);

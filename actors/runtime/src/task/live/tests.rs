@@ -139,7 +139,9 @@ async fn other_ends() {
         let text = format!("\"{}\"", "a".repeat(crate::task::TASK_BYTES_MAX_DEFAULT));
         vec![TaskStep::Completed(RawValue::from_string(text).unwrap())]
     };
-    let Ok(Ran::Ended(task)) = ran(&live, move |_| async move { ends_as(large) }.boxed()).await else { panic!("goes on") };
+    let Ok(Ran::Ended(task)) = ran(&live, move |_| async move { ends_as(large) }.boxed()).await else {
+        panic!("goes on")
+    };
     let Some(TaskOutcome::Failed(why)) = &task.outcome else { panic!("it completed") };
     assert!(why.message.contains("too many"), "{}", why.message);
     live.forget(&task.id).await;

@@ -83,20 +83,20 @@ impl Core {
             id,
             scope: self.live.scope.clone(),
             owner: who.owner(),
+            principal: who.principal.as_ref().clone(),
+            agent: self.options.info.name.clone(),
+            message: picked.skill.clone(),
             key: key_of(&request.message)?,
             request: Some(self.request_of(&request, &picked)),
             class: options.class,
             on_restart: callee.on_restart(&skills, &picked.skill),
+            parent: None,
+            needs: Vec::new(),
             deadline: Some(expires),
+            expires,
             extra,
             scope_tasks_max: Some(options.tasks_max),
             owner_tasks_max: Some(options.owner_tasks_max),
-            ..NewTask::new(
-                who.principal.as_ref().clone(),
-                self.options.info.name.clone(),
-                picked.skill.clone(),
-                expires,
-            )
         };
         match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
             Begun::Again(task) => {
@@ -182,7 +182,9 @@ impl Core {
         let skill = task.message.clone();
         // Whoever converses knows which conversation it is.
         let arguments = match (callee.route(&skill), arguments.get().strip_suffix('}')) {
-            (Route::Converse, Some(said)) if said.len() > 1 => raw([said, ",\"context\":", written_context(task), "}"].concat()),
+            (Route::Converse, Some(said)) if said.len() > 1 => {
+                raw([said, ",\"context\":", written_context(task), "}"].concat())
+            }
             _ => arguments,
         };
         let lasts = self.lasts();

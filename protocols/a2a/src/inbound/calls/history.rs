@@ -1,8 +1,10 @@
 //! What was said in the course of a task.
 
+use callboard_message::json::Walk;
 use callboard_message::surface::SAID;
-use callboard_message::{Content, RawMembers, RawObject};
+use callboard_message::{Content, RawObject};
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
+use serde_json::value::RawValue;
 
 use super::view::context;
 use crate::convert::{QUESTION, parts_of, question_parts, said_by_agent};
@@ -28,12 +30,9 @@ fn is_only_first(task: &Task) -> bool {
 }
 
 /// The message that began a task as it came, as far as it is still held, where nobody said anything else; else `None`.
-pub(super) fn only(task: &Task) -> Option<Option<RawMembers<'_>>> {
-    if !is_only_first(task) {
-        return None;
-    }
-    let said = |request| RawMembers::parse(request).ok()?.get(MESSAGE).and_then(|said| RawMembers::parse(said).ok());
-    Some(task.request.as_deref().and_then(said))
+pub(super) fn only(task: &Task) -> Option<Option<&RawValue>> {
+    let said = |request| Walk::object(request)?.find(|(name, _)| name == MESSAGE).map(|(_, said)| said);
+    is_only_first(task).then(|| task.request.as_deref().and_then(said))
 }
 
 /// What was said, oldest first: the owner's messages and the agent's questions, but for those that still wait. At most the last
@@ -80,7 +79,7 @@ async fn later(store: &dyn Tasks, task: &Task, said: &mut Vec<Message>) -> Resul
 }
 
 /// The message that an answer came by, where it was taken by another than its worker: then it stands there only.
-fn answered(task: &Task, answer: &serde_json::value::RawValue, said: &[Message]) -> Option<Message> {
+fn answered(task: &Task, answer: &RawValue, said: &[Message]) -> Option<Message> {
     let told = RawObject::parse(answer).ok()?.object("_meta")?.object(SAID)?;
     let message_id = told.text("key")?;
     let content: Vec<Content> = told.read("content").unwrap_or_default();

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::skills::{ANY_MODE, Skill, Skills};
-use crate::convert::content_of;
-use crate::wire::{Message, Part, PartContent, SendMessageRequest};
+use crate::convert::write_block;
+use crate::wire::{Message, Part, PartContent, SendMessageRequest, written_about};
 use crate::{A2aError, ErrorKind};
 
 /// Members of a message's or a request's metadata that name a skill.
@@ -69,17 +69,21 @@ fn which(skills: &Skills, why: &str) -> A2aError {
     A2aError::new(ErrorKind::InvalidParams, format!("{why}: {}", names.join(", ")))
 }
 
-/// The whole message, to an agent that converses.
+/// Room for what is said besides what the parts hold, in bytes.
+const CONVERSED_ROOM_BYTES: usize = 128;
+
+/// The whole message, to an agent that converses: [`Converse`], written in one go.
 fn conversed(message: &Message, skill: Option<&str>) -> Picked {
-    let mut body = Converse::of(content_of(&message.parts)).0;
-    body.set_text("key", &message.message_id);
-    if let Some(skill) = skill {
-        body.set_text("skill", skill);
-    }
-    if let Some(metadata) = &message.metadata {
-        body.set("metadata", metadata);
-    }
-    Picked { skill: Converse::NAME.to_owned(), arguments: body.to_raw() }
+    let bytes: usize = message.parts.iter().map(Part::bytes).sum();
+    let arguments = written_about(bytes + message.message_id.len() + CONVERSED_ROOM_BYTES, |out| {
+        let mut body = out.object();
+        body.list("content", &message.parts, |part, out| write_block(part, out));
+        body.text("key", &message.message_id);
+        body.words("skill", skill.unwrap_or_default());
+        body.optional("metadata", &message.metadata);
+        body.end();
+    });
+    Picked { skill: Converse::NAME.to_owned(), arguments }
 }
 
 /// A call written out in the only data part: which skill, and its arguments.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use callboard_message::json::quote;
+use callboard_message::json::Walk;
 use callboard_message::{RawObject, TaskState};
 use callboard_runtime::{Task, TaskOutcome};
 use serde_json::value::RawValue;
@@ -79,7 +79,15 @@ pub(super) fn write(task: &Task, messages_max: Option<u32>, out: &mut String) ->
     object.list("artifacts", made, |made, out| out.json(made.get()));
     if messages_max != Some(0) {
         object.list("history", first, |said, out| {
-            said.write_with(&[("contextId", context), ("taskId", &quote(task.id.as_str()))], out.out());
+            let mut message = out.object();
+            message.member("contextId").json(context);
+            message.text("taskId", task.id.as_str());
+            // As it came, it may have named neither.
+            let others = Walk::object(said).into_iter().flatten();
+            for (name, value) in others.filter(|(name, _)| name != "contextId" && name != "taskId") {
+                message.named(&name).json(value.get());
+            }
+            message.end();
         });
     }
     let mut metadata = object.member("metadata").into_object();

@@ -194,7 +194,8 @@ impl TaskState {
                 Ok((task, live))
             }
             Begun::New(task, lease) => {
-                let run = Run { task: task.clone(), lease, is_resumed: false, abilities: Arc::new(extra.client), told, work };
+                let run =
+                    Run { task: task.clone(), lease, is_resumed: false, abilities: Arc::new(extra.client), told, work };
                 Ok((task, Some(self.live.run(run))))
             }
         }

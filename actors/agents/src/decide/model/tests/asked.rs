@@ -41,24 +41,34 @@ fn with_a_schema() {
     });
 }
 
-/// Goal: a model that takes no tools is asked in text, and from then on at once; one that fails otherwise isn't asked again.
-/// Method: count what comes.
+/// Goal: what a provider refuses it isn't asked for again: the temperature, then the schema; one that fails otherwise isn't asked
+/// twice. Method: providers that refuse one, both, or are away; see what comes for two decisions.
 #[test]
-fn without_a_schema() {
+fn as_much_as_the_provider_takes() {
     testkit::paused(async |system| {
-        let refuses = |asked: &CreateMessage| match asked.0.has("tools") || asked.0.has("temperature") {
-            true => Err(Failure::new(FailureKind::Rejected, "this model doesn't take tools")),
-            false => local(),
-        };
-        let (model, mut asked) = Probe::<CreateMessage>::spawn(system, refuses);
-        let decider = decider(system, &model);
-        for times in [2, 1] {
-            let decided = decider.ask(route()).await.unwrap().unwrap();
-            assert!(decided.outcome == Some(Route::Local));
-            for time in (0..times).rev() {
-                assert_eq!(asked.try_recv().unwrap().0.has("tools"), time > 0);
+        const ALL: [&str; 2] = ["temperature", "tools"];
+        let all: &'static [&'static str] = &ALL;
+        for (refused, asked_with) in [
+            (&[][..], &[&all[..], &all[..]][..]),
+            (&all[..1], &[&all[..], &all[1..], &all[1..]]),
+            (&all[..], &[&all[..], &all[1..], &[], &[]]),
+        ] {
+            let answer = move |asked: &CreateMessage| match refused.iter().any(|member| asked.0.has(member)) {
+                true => Err(Failure::new(FailureKind::Rejected, "this model doesn't take that")),
+                false => local(),
+            };
+            let (model, mut seen) = Probe::<CreateMessage>::spawn(system, answer);
+            let decider = decider(system, &model);
+            for _ in 0..2 {
+                let decided = decider.ask(route()).await.unwrap().unwrap();
+                assert!(decided.outcome == Some(Route::Local));
             }
-            assert!(asked.try_recv().is_err());
+            for expected in asked_with {
+                let asked = seen.try_recv().unwrap();
+                let with: Vec<&str> = all.iter().copied().filter(|member| asked.0.has(member)).collect();
+                assert_eq!(with, **expected, "refusing {refused:?}");
+            }
+            assert!(seen.try_recv().is_err(), "refusing {refused:?}");
         }
         let (away, mut asked) = Probe::<CreateMessage>::spawn(system, |_| Err(Failure::unavailable("away")));
         assert!(settle(system, &away, route()).await.record.fallback.is_some());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::decide::StepReport;
+use crate::decide::limits::cut_bytes;
 use crate::decide::rules::words::stems;
 use crate::text::{fold, is_one_of, plain};
 
@@ -70,7 +71,7 @@ struct Claim<'a> {
 
 /// What contradicts each other, each pair of results once.
 pub(super) fn conflicts(done: &[&StepReport]) -> Vec<Conflict> {
-    let texts: Vec<String> = done.iter().map(|report| plain(head(&report.text))).collect();
+    let texts: Vec<String> = done.iter().map(|report| plain(cut_bytes(&report.text, TEXT_BYTES_MAX))).collect();
     let claims: Vec<Vec<Claim<'_>>> = texts.iter().map(|text| sentences(text).map(Claim::of).collect()).collect();
     let mut found = Vec::new();
     for (at, (report, ours)) in done.iter().zip(&claims).enumerate() {
@@ -92,11 +93,6 @@ impl Side {
         let sentence = claim.sentence.trim_end_matches(['.', '!', ';', ':']).chars().take(QUOTED_CHARS_MAX).collect();
         Self { id: report.id.clone(), by: report.by.clone(), sentence }
     }
-}
-
-/// What is compared of a text.
-fn head(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or(text)
 }
 
 /// Its sentences. A point inside of a number or an address ends none.

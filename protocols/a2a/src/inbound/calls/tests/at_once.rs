@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use callboard_message::surface::Converse;
 use callboard_message::TaskState::{Canceled, Completed, InputRequired, Working};
+use callboard_message::surface::Converse;
 use callboard_message::{Failure, Progress, RawObject, ToolResult};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler, System};
 use futures::future::{FutureExt, join};
@@ -49,11 +49,7 @@ impl Agent for Near {
 }
 
 impl ConcurrentHandler<Converse> for Near {
-    fn handle(
-        &mut self,
-        said: Converse,
-        cx: Cx,
-    ) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
+    fn handle(&mut self, said: Converse, cx: Cx) -> impl Future<Output = Result<ToolResult, Failure>> + Send + 'static {
         ConcurrentHandler::handle(&mut self.0, said, cx)
     }
 }

@@ -1,0 +1,85 @@
+//! Sentences of the rules' own: none of them is in the eval's files.
+
+mod refusals;
+mod routes;
+mod safety;
+
+use std::sync::Arc;
+
+use callboard_message::RawObject;
+use serde_json::json;
+
+use super::Rules;
+use crate::decide::{AgentView, Clarity, Decided, Route, SkillView, Split, ToolChoice, ToolView, Turn, World};
+
+fn tool(name: &str) -> ToolView {
+    let name = name.to_owned();
+    ToolView {
+        name,
+        description: String::new(),
+        tags: Vec::new(),
+        examples: Vec::new(),
+        params: json!({"type": "object"}),
+        risk: Default::default(),
+    }
+}
+
+fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
+    let skill = |(name, description, tags): &(&str, &str, &[&str])| SkillView {
+        id: name.to_lowercase(),
+        name: (*name).to_owned(),
+        description: (*description).to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        examples: Vec::new(),
+    };
+    AgentView {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        description: String::new(),
+        skills: skills.iter().map(skill).collect(),
+        is_up: true,
+    }
+}
+
+/// Four agents and all tools.
+fn world() -> Arc<World> {
+    let tools = ["echo", "llm", "summarize", "list_agents", "remember_agent", "execute_command", "human_input"];
+    Arc::new(World {
+        tools: tools.map(tool).to_vec(),
+        agents: vec![
+            agent("sky", "Cloud Nine", &[("Forecast", "Weather for a place", &["weather", "forecast"])]),
+            agent("trips", "Far Away", &[("Booking", "Books flights and hotels", &["travel", "flight", "hotel"])]),
+            agent("words", "Babel", &[("Translate", "Puts text into another language", &["translation"])]),
+            agent("lab", "Assay Lab", &[("Spectra", "Reads chromatograms of samples", &["chromatography", "assay"])]),
+        ],
+    })
+}
+
+/// What becomes of a request: `clarify`, `decompose`, `reject`, an agent's id, or a tool's name.
+fn fate(request: &str) -> String {
+    fate_after(request, &[])
+}
+
+fn fate_after(request: &str, history: &[Turn]) -> String {
+    let (mut rules, world) = (Rules::default(), world());
+    if matches!(Rules::clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
+        return "clarify".to_owned();
+    }
+    if rules.split(request, &world).outcome == Some(Split::Yes) {
+        return "decompose".to_owned();
+    }
+    match rules.route(request, history, &world).outcome {
+        Some(Route::Remote { agent }) => agent,
+        Some(Route::Reject { .. }) => "reject".to_owned(),
+        Some(Route::Local) => {
+            Rules::tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name)
+        }
+        None => "unclear".to_owned(),
+    }
+}
+
+fn params(request: &str) -> RawObject {
+    let Decided { outcome, .. } = Rules::tool(request, &[], &world().tools);
+    let ToolChoice { params, .. } = outcome.unwrap();
+    params
+}

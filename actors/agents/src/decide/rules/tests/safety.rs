@@ -1,0 +1,61 @@
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Goal: time grows with the text and no faster. Method: 64 KiB of each kind of text that could be slow, all points.
+#[test]
+fn long_texts_take_little_time() {
+    const BYTES: usize = 64 * 1_024;
+    // Without optimisation all is slower by far; what grows with the square of the length isn't fast enough even so.
+    let limit = Duration::from_millis(if cfg!(debug_assertions) { 2_000 } else { 50 });
+    let world = world();
+    for piece in [
+        "a",
+        "' ",
+        "'a'",
+        "and ",
+        "hack government database ",
+        "xqzt ",
+        "(",
+        "http://",
+        "kill her ",
+        ": ",
+        "\n",
+        "í́",
+        "🌧️",
+        "fligt wether agnet ",
+        "it that this ",
+        "Oslo to Rome ",
+    ] {
+        let text: String = piece.repeat(BYTES / piece.len());
+        let begun = Instant::now();
+        let mut rules = Rules::default();
+        let _ = Rules::clarity(&text, &[]);
+        let _ = rules.split(&text, &world);
+        let _ = rules.steps(&text, &world);
+        let _ = rules.route(&text, &[], &world);
+        let _ = Rules::tool(&text, &[], &world.tools);
+        let took = begun.elapsed();
+        assert!(took < limit, "{piece:?}: {took:?}");
+    }
+}
+
+proptest! {
+    /// Goal: any text gets the same answer twice, and never a panic. Method: random texts, two deciders, one of them used before.
+    #[test]
+    fn the_same_answer_twice(text in "\\PC{0,200}", words in proptest::collection::vec("(rain|flight|and|hack|it|'|:|translate|em|inglês|run|,|e depois|my|bank)", 0..24)) {
+        let world = world();
+        let mut used = Rules::default();
+        let _ = used.route("rain in Oslo?", &[], &world);
+        for text in [text, words.join(" ")] {
+            let mut fresh = Rules::default();
+            prop_assert_eq!(fresh.route(&text, &[], &world), used.route(&text, &[], &world));
+            prop_assert_eq!(fresh.split(&text, &world), used.split(&text, &world));
+            prop_assert_eq!(fresh.steps(&text, &world), used.steps(&text, &world));
+            prop_assert_eq!(Rules::clarity(&text, &[]), Rules::clarity(&text, &[]));
+            prop_assert_eq!(Rules::tool(&text, &[], &world.tools), Rules::tool(&text, &[], &world.tools));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Labelled requests, and the world that they are routed in: `examples/eval`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use callboard_agents::decide::{AgentView, SkillView, ToolView, Turn, World};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Class;
+
+/// The rules' name as a decider.
+pub(super) const RULES: &str = "rules";
+const WORLD: &str = "world.json";
+const DEV: &str = "routing_dev.jsonl";
+const HELDOUT: &str = "routing_heldout.jsonl";
+
+/// Why requests can't be read: correct the file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CaseError {
+    /// It isn't there, or isn't readable.
+    #[error("{file}: {source}")]
+    File { file: String, source: std::io::Error },
+    /// It isn't what it should be.
+    #[error("{file}, line {line}: {why}")]
+    Line { file: String, line: usize, why: String },
+}
+
+/// A labelled request.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    pub(super) id: String,
+    pub(super) text: String,
+    pub(super) lang: String,
+    pub(super) expect: Class,
+    /// The tool or the agent, where that matters.
+    #[serde(default)]
+    pub(super) target: Option<String>,
+    /// Tools, agents or classes that are as good.
+    #[serde(default)]
+    pub(super) also: Vec<String>,
+    /// Whose words these are.
+    #[serde(default, rename = "from")]
+    _from: String,
+    /// Whether the words point elsewhere than the meaning.
+    #[serde(default)]
+    pub(super) tricky: bool,
+    /// What was said before.
+    #[serde(default)]
+    history: Vec<Said>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    role: Role,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    User,
+    Agent,
+}
+
+impl Case {
+    pub(super) fn history(&self) -> Vec<Turn> {
+        let turn = |said: &Said| match said.role {
+            Role::User => Turn::user(&said.text),
+            Role::Agent => Turn::assistant(&said.text),
+        };
+        self.history.iter().map(turn).collect()
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Cases {
+    pub(super) world: Arc<World>,
+    pub(super) dev: Vec<Case>,
+    pub(super) heldout: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorldFile {
+    tools: Vec<ToolLine>,
+    agents: Vec<AgentLine>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolLine {
+    name: String,
+    description: String,
+    tags: Vec<String>,
+    examples: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentLine {
+    id: String,
+    name: String,
+    description: String,
+    skills: Vec<ToolLine>,
+}
+
+impl Cases {
+    /// From a folder, or those that come with callboard.
+    pub(super) fn read(folder: Option<&Path>) -> Result<Self, CaseError> {
+        let [world, dev, heldout] = match folder {
+            Some(folder) => [text(folder, WORLD)?, text(folder, DEV)?, text(folder, HELDOUT)?],
+            None => [
+                include_str!("../../../examples/eval/world.json").to_owned(),
+                include_str!("../../../examples/eval/routing_dev.jsonl").to_owned(),
+                include_str!("../../../examples/eval/routing_heldout.jsonl").to_owned(),
+            ],
+        };
+        let world = Arc::new(self::world(&world)?);
+        Ok(Self { dev: cases(DEV, &dev, &world)?, heldout: cases(HELDOUT, &heldout, &world)?, world })
+    }
+}
+
+fn text(folder: &Path, name: &str) -> Result<String, CaseError> {
+    let file = folder.join(name);
+    fs::read_to_string(&file).map_err(|source| CaseError::File { file: file.display().to_string(), source })
+}
+
+fn world(text: &str) -> Result<World, CaseError> {
+    let wrong = |error: serde_json::Error| CaseError::Line {
+        file: WORLD.to_owned(),
+        line: error.line(),
+        why: error.to_string(),
+    };
+    let file: WorldFile = serde_json::from_str(text).map_err(wrong)?;
+    let tool = |line: ToolLine| {
+        let ToolLine { name, description, tags, examples } = line;
+        ToolView { name, description, tags, examples, params: json!({"type": "object"}), risk: Default::default() }
+    };
+    let skill = |line: ToolLine| {
+        let ToolLine { name, description, tags, examples } = line;
+        SkillView { id: name.clone(), name, description, tags, examples }
+    };
+    let agent = |line: AgentLine| {
+        let AgentLine { id, name, description, skills } = line;
+        AgentView { id, name, description, skills: skills.into_iter().map(skill).collect(), is_up: true }
+    };
+    Ok(World {
+        tools: file.tools.into_iter().map(tool).collect(),
+        agents: file.agents.into_iter().map(agent).collect(),
+    })
+}
+
+/// The requests of a file, a JSON object a line; empty lines are passed over.
+pub(super) fn cases(file: &str, text: &str, world: &World) -> Result<Vec<Case>, CaseError> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let case = |(at, line): (usize, &str)| {
+        let wrong = |why: String| CaseError::Line { file: file.to_owned(), line: at + 1, why };
+        let case: Case = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        check(&case, world).map_err(wrong)?;
+        Ok(case)
+    };
+    let cases: Vec<Case> = lines.map(case).collect::<Result<_, CaseError>>()?;
+    let twice = cases.iter().enumerate().find(|(at, case)| cases[..*at].iter().any(|earlier| earlier.id == case.id));
+    match twice {
+        Some((at, case)) => {
+            let why = format!("{} is the id of another request", case.id);
+            Err(CaseError::Line { file: file.to_owned(), line: at + 1, why })
+        }
+        None => Ok(cases),
+    }
+}
+
+/// A label names what is there.
+fn check(case: &Case, world: &World) -> Result<(), String> {
+    let target = case.target.as_deref();
+    match (case.expect, target) {
+        (Class::Local, Some(name)) if world.tool(name).is_none() => return Err(format!("no tool is called {name}")),
+        (Class::Remote, Some(id)) if world.agent(id).is_none() => return Err(format!("no agent has the id {id}")),
+        (Class::Local | Class::Remote, None) => return Err("a target is missing".to_owned()),
+        (Class::Reject | Class::Clarify | Class::Decompose, Some(_)) => {
+            return Err(format!("{} has no target", case.expect.as_str()));
+        }
+        _ => {}
+    }
+    let known =
+        |also: &&String| Class::parse(also).is_some() || world.tool(also).is_some() || world.agent(also).is_some();
+    match case.also.iter().find(|also| !known(also)) {
+        Some(unknown) => Err(format!("`also` names {unknown}, which is neither a class nor a tool nor an agent")),
+        None => Ok(()),
+    }
+}
