@@ -126,6 +126,11 @@ impl Node {
     }
 }
 
+/// The number of the last thing that happened to a task.
+fn event(task: &Value) -> u64 {
+    task["metadata"]["callboard/event"].as_u64().unwrap_or_default()
+}
+
 /// What came of it, and that it was done once.
 async fn has_ended_well(story: &Story, node: &Node, task: &str) {
     let done = node.until(task, "its end", |now| now["status"]["state"] == "TASK_STATE_COMPLETED").await;
@@ -176,10 +181,13 @@ async fn over_two_kills() {
 
     let node = story.node().await;
     story.tides.open();
-    node.asks(&task, "needs your confirmation").await;
+    let asked = node.asks(&task, "needs your confirmation").await;
     node.kill().await;
 
     let node = story.node().await;
+    // Until the task goes on it looks as it was left.
+    let goes_on = |now: &Value| event(now) > event(&asked);
+    node.until(&task, "going on", goes_on).await;
     node.asks(&task, "needs your confirmation").await;
     node.say("yes", "m3", Some(&task)).await;
     has_ended_well(&story, &node, &task).await;
