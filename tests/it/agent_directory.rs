@@ -12,7 +12,8 @@ use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned
 use callboard::config::Topology;
 use callboard::message::surface::{CallTool, ListTools};
 use callboard::message::{RawObject, ToolResult};
-use callboard::rpc::{Access, ListenOptions, Trust};
+use callboard::rpc::serve::ListenOptions;
+use callboard::rpc::{Access, Trust};
 use callboard::{Agent, Cx, Failure, Handlers, Node, SyncHandler, System};
 use serde_json::{Value, json};
 

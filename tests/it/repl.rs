@@ -203,8 +203,8 @@ async fn memory_is_of_what_went_out() {
             id
         };
         let (first, second) = (send(CAPITAL), send("Tell me about the Eiffel Tower"));
-        let incoming = home.run(&["send", &format!("localhost:{ours}"), "from outside"]);
-        let incoming = runtime.block_on(incoming);
+        let here = format!("localhost:{ours}");
+        let incoming = runtime.block_on(home.run(&["send", &here, "from outside"]));
         assert_eq!((incoming.code, &*incoming.out), (Some(0), "Yes.\n"), "{}", incoming.err);
 
         terminal.types(":memory");
@@ -246,18 +246,21 @@ fn questions_are_asked_inline() {
     terminal.sees("> ");
     terminal.types("Paris");
     terminal.sees(sunny);
+    // A request with a conversation before it is less likely to be unclear.
+    terminal.types(":session new");
     terminal.types(weather);
     terminal.sees("❓ Which city?\n");
     terminal.sees("> ");
     terminal.control('c');
     terminal.sees("⏹ Task cancelled\n");
     terminal.sees("agent> ");
+    terminal.types(":session new");
     terminal.types(weather);
     terminal.sees("❓ Which city?\n");
     terminal.sees("> ");
     terminal.types(":later");
     terminal.sees("🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n");
-    terminal.types(":tasks");
+    terminal.types(":tasks all");
     terminal.sees("(Status: Completed)\n");
     terminal.sees("(Status: Canceled)\n");
     terminal.sees("3. Task ID: ");
