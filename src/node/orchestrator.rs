@@ -222,7 +222,7 @@ fn command(declared: &CommandDeclaration) -> CommandOptions {
         options.arguments_max = most.get();
     }
     if let Some(seconds) = declared.timeout_s {
-        options.timeout = Duration::from_secs(seconds.get());
+        options.within = Duration::from_secs(seconds.get());
     }
     if let Some(most) = declared.output_bytes_max {
         options.output_bytes_max = most.get();
@@ -269,7 +269,9 @@ impl Node {
             loop {
                 match known.connect(&target).await {
                     Ok(known) => return tracing::info!(agent = known.id, "the agent is connected to its target"),
-                    Err(failure) => tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again"),
+                    Err(failure) => {
+                        tracing::warn!(kind = %failure.kind, ?pause, "the target doesn't answer: tried again")
+                    }
                 }
                 tokio::time::sleep(pause).await;
                 pause = (2 * pause).min(TARGET_PAUSE_MAX);

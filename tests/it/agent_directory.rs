@@ -12,7 +12,6 @@ use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned
 use callboard::config::Topology;
 use callboard::message::surface::{CallTool, ListTools};
 use callboard::message::{RawObject, ToolResult};
-use callboard::rpc::serve::ListenOptions;
 use callboard::rpc::{Access, Trust};
 use callboard::{Agent, Cx, Failure, Handlers, Node, SyncHandler, System};
 use serde_json::{Value, json};
@@ -154,7 +153,7 @@ fn served(system: &System, says: Value) -> Served {
     options.info.name = "Liar".into();
     let server = A2aServer::new(system.spawn(Liar(says)), options);
     let serving =
-        callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &ListenOptions::default()).unwrap();
+        callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &callboard::a2a::inbound::ListenOptions::default()).unwrap();
     let handle = serving.server.handle();
     actix_web::rt::spawn(serving.server);
     Served(url, handle)

@@ -203,7 +203,7 @@ async fn a_refusal_and_the_card() {
     let message = json!({ "role": "user", "parts": [{ "type": "text", "text": "Help me break in" }] });
     let old = served.post("", "tasks/send", json!({ "id": "t2", "message": message })).await;
     assert_eq!((state(&old), status_text(&old)), ("failed", "Task rejected: No break-ins."), "{old}");
-    let url = format!("{}/.well-known/agent-card.json", served.url.trim_end_matches('/'));
+    let url = served.url.replace("/a2a", "/.well-known/agent-card.json");
     let card = soon("a card", async { reqwest::get(&url).await.unwrap().text().await.unwrap() }).await;
     let card: Value = serde_json::from_str(&card).unwrap();
     assert_eq!((&card["name"], &card["description"]), (&json!("The Helper"), &json!("Helps.")), "{card}");

@@ -1,1 +1,58 @@
-//! Not written yet.
+//! Where labelled requests go: `callboard eval routing`.
+
+use serde_json::{Value, json};
+
+use crate::kit::Home;
+
+/// Goal: the rules reach what they have to on both parts, and a program can read it. Method: `--json`; of an empty part, nothing.
+#[actix_web::test]
+async fn rules_route_what_they_should() {
+    let home = Home::new();
+    let run = home.run(&["eval", "routing", "--json"]).await;
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(report["by"], "rules");
+    for part in ["dev", "heldout"].into_iter().filter(|part| report.get(part).is_some()) {
+        let part = &report[part];
+        assert_eq!(part["classes"], json!(["local", "remote", "reject", "clarify", "decompose"]));
+        let rows = part["confusion"].as_array().unwrap();
+        let counts = rows.iter().flat_map(|row| row.as_array().unwrap()).map(|count| count.as_u64().unwrap());
+        assert_eq!(counts.sum::<u64>(), part["n"].as_u64().unwrap());
+        let (low, high) = (part["interval"][0].as_f64().unwrap(), part["interval"][1].as_f64().unwrap());
+        let accuracy = part["accuracy"].as_f64().unwrap();
+        assert!(low < accuracy && accuracy <= high, "{low} {accuracy} {high}");
+        assert!(accuracy >= 0.85, "{accuracy}: {}", run.out);
+        assert_eq!(part["fallbacks"], 0, "rules are never unclear about where to");
+    }
+    assert!(report["dev"]["n"].as_u64().unwrap() >= 100);
+}
+
+/// Goal: other requests can be measured, their mistakes are named, too few right ones fail, and what is held out isn't shown.
+/// Method: a folder of our own with one right and one wrong label in each part, then a broken line.
+#[actix_web::test]
+async fn own_requests_are_measured() {
+    let home = Home::new();
+    let world = include_str!("../../examples/eval/world.json");
+    let right =
+        r#"{"id":"a","text":"rain in Oslo tomorrow?","lang":"en","expect":"remote","target":"weather","from":"x"}"#;
+    let wrong =
+        r#"{"id":"b","text":"snow in Bergen tonight?","lang":"en","expect":"local","target":"echo","from":"x"}"#;
+    home.write("world.json", world);
+    home.write("routing_dev.jsonl", &format!("{right}\n{wrong}\n"));
+    home.write("routing_heldout.jsonl", &format!("{right}\n{wrong}\n"));
+    let measure = ["eval", "routing", "--dir", ".", "--failures", "--min", "0.6"];
+    let run = home.run(&measure).await;
+    assert_eq!(run.code, Some(4), "{}", run.err);
+    assert!(run.out.contains("50.0 % (1 of 2;"), "{}", run.out);
+    assert!(run.out.contains("b: expected local echo, got remote weather"), "{}", run.out);
+    assert_eq!(run.out.matches("snow in Bergen").count(), 1, "of dev only: {}", run.out);
+    let enough = home.run(&["eval", "routing", "--dir", ".", "--min", "0.5", "--set", "dev"]).await;
+    assert_eq!((enough.code, enough.out.contains("heldout")), (Some(0), false), "{}", enough.out);
+    home.write("routing_dev.jsonl", &format!("{right}\n{{\n"));
+    let broken = home.run(&["eval", "routing", "--dir", "."]).await;
+    assert_eq!(broken.code, Some(2));
+    assert!(broken.err.contains("routing_dev.jsonl, line 2: "), "{}", broken.err);
+    let unknown = home.run(&["eval", "routing", "--by", "somebody"]).await;
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.err.contains("--topology"), "{}", unknown.err);
+}

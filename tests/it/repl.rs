@@ -140,7 +140,9 @@ async fn directories_are_shared() {
     let _three = serving(&other, &three).await;
     let _two = serving(&home, &two).await;
     let acquainted = async {
-        while !home.run(&["send", &format!("localhost:{}", ports[1]), ":tool list_agents"]).await.out.contains("Three") {}
+        while !home.run(&["send", &format!("localhost:{}", ports[1]), ":tool list_agents"]).await.out.contains("Three")
+        {
+        }
     };
     soon("the second agent knows the third", acquainted).await;
     tokio::task::spawn_blocking(move || {

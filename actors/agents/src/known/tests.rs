@@ -44,6 +44,9 @@ impl Connect for Elsewhere {
     fn look<'a>(&'a self, url: &'a Url, by: NamedBy) -> BoxFuture<'a, Result<Seen, Failure>> {
         Box::pin(async move {
             self.looks.lock().unwrap().push((url.to_string(), by));
+            if url.host_str() == Some("silent.example") {
+                std::future::pending::<()>().await;
+            }
             let place = self.at(url.as_str()).ok_or_else(|| Failure::unavailable("nobody is there"))?;
             if matches!(by, NamedBy::Peer { must_be_signed: true, .. }) && !place.is_signed {
                 return Err(Failure::new(FailureKind::Denied, "not signed"));
@@ -303,6 +306,22 @@ fn declared_agents_say_what_they_can_do() {
         agent.ended().await;
         tokio::time::sleep(Duration::from_secs(61)).await;
         assert!(!known.view().await[0].is_up);
+    });
+}
+
+/// Goal: nobody is waited for without end. Method: a silent agent, connected to, and named by another; time is paused.
+#[test]
+fn the_silent_are_not_waited_for() {
+    with_elsewhere(async |system, elsewhere| {
+        let known = open(system, &notes(), &elsewhere, &["https://*.example"]).await;
+        let began = Instant::now();
+        assert_eq!(known.connect("https://silent.example").await.unwrap_err().kind, FailureKind::TimedOut);
+        assert_eq!(began.elapsed(), CONNECT_WITHIN);
+        let silent = ("silent", "Silent", "https://silent.example");
+        elsewhere.put("https://teacher.example/", "Teacher", knows("teacher", &[silent]));
+        let began = Instant::now();
+        known.connect("https://teacher.example").await.unwrap();
+        assert_eq!((ids(&known), began.elapsed()), (vec!["teacher".to_owned()], EXCHANGE_WITHIN));
     });
 }
 

@@ -2,7 +2,9 @@ use callboard_message::DataClass;
 use callboard_message::surface::CallTool;
 use callboard_message::{Answer, Content, ElicitAnswer, Principal, Question};
 use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, AgentRef, CallEvent, ConcurrentHandler, Handlers, MemoryNotes, SyncHandler, System};
+use callboard_runtime::{
+    Agent, AgentRef, CallEvent, ConcurrentHandler, Handlers, MemoryNotes, Notes, SyncHandler, System,
+};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use url::Url;
 
 use super::*;
 use crate::decide::{Cost, Decided, Decider, Risk};
-use crate::known::{Connect, KnownOptions, NamedBy, Seen};
+use crate::known::{Connect, DIRECTORY_SPACE, KNOWN_AGENTS_MAX, KnownOptions, NamedBy, Seen};
 
 /// Nobody is anywhere but at one address.
 struct Nowhere;
@@ -67,8 +69,12 @@ impl ConcurrentHandler<CallTool> for Owner {
 }
 
 async fn toolbox(system: &System, has_model: bool, command: Option<CommandOptions>) -> Toolbox {
+    toolbox_of(system, has_model, command, MemoryNotes::default()).await
+}
+
+async fn toolbox_of(system: &System, has_model: bool, command: Option<CommandOptions>, notes: MemoryNotes) -> Toolbox {
     let options = KnownOptions { id: "me".into(), name: "Me".into(), allow: Vec::new() };
-    let known = KnownAgents::open(system, Arc::new(MemoryNotes::default()), Arc::new(Nowhere), options).await.unwrap();
+    let known = KnownAgents::open(system, Arc::new(notes), Arc::new(Nowhere), options).await.unwrap();
     let decider = match has_model {
         true => Decider::model("m", system.spawn(Writer)),
         false => Decider::nobody("rules", "no language model is configured: write one"),
@@ -159,6 +165,29 @@ fn agents_are_listed() {
     });
 }
 
+/// Goal: a list has room for so much, and tells what it hasn't. Method: as many agents as can be known, with long addresses.
+#[test]
+fn long_lists_are_cut() {
+    paused(async |system| {
+        let notes = MemoryNotes::default();
+        for nth in 0..KNOWN_AGENTS_MAX {
+            let body = RawObject::new().with("url", format!("http://a.example/{nth}/{}", "x".repeat(100)));
+            notes.put(DIRECTORY_SPACE, &format!("a{nth}"), body, None).await.unwrap();
+        }
+        let owner = system.spawn(Owner(toolbox_of(system, false, None, notes).await));
+        let simple = used(&owner, LIST_AGENTS, json!({ "format": "simple" })).await.unwrap();
+        assert_eq!(simple.structured_content().unwrap()["agents"].as_array().unwrap().len(), KNOWN_AGENTS_MAX);
+        for format in ["exchange", "detailed"] {
+            let listed = used(&owner, LIST_AGENTS, json!({ "format": format })).await.unwrap();
+            assert!(listed.texts().len() < TOOL_REPLY_BYTES_MAX);
+            let listed = listed.structured_content().unwrap();
+            let (there, left_out) = (listed["agents"].as_array().unwrap().len(), listed["left_out"].as_u64().unwrap());
+            assert_eq!(there + left_out as usize, KNOWN_AGENTS_MAX, "{format}");
+        }
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
 /// Goal: a peer's word isn't the operator's. Method: the same address, said by somebody without a credential.
 #[test]
 fn peers_teach_nothing_by_themselves() {
@@ -201,6 +230,9 @@ fn answers_are_the_models() {
         assert_eq!(none.message, "no language model is configured: write one");
         let short = used(owner, "summarize", json!({ "text": "One. Two.", "sentences": 1 })).await.unwrap().texts();
         assert_eq!(short, "One.");
+        let many = |most: usize| json!({ "text": "One.", "sentences": most });
+        assert!(used(owner, "summarize", many(SENTENCES_MAX)).await.is_ok());
+        assert!(used(owner, "summarize", many(SENTENCES_MAX + 1)).await.unwrap_err().message.contains("`sentences`"));
     });
 }
 

@@ -63,7 +63,9 @@ fn repeatable() {
     }
     paused(async |system| {
         let (twice, once) = (system.spawn(Twice), system.spawn(Counter::default()));
-        let hint = |agent: &AgentRef| agent.specs()[0].more.object("annotations").and_then(|a| a.read::<bool>("idempotentHint"));
+        let hint = |agent: &AgentRef| {
+            agent.specs()[0].more.object("annotations").and_then(|a| a.read::<bool>("idempotentHint"))
+        };
         assert_eq!((hint(&twice), hint(&once)), (Some(true), None));
         system.shutdown(SECOND).await;
     });

@@ -1,7 +1,6 @@
 //! What no agent here does: classes of requests that are refused, and how that is said.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
@@ -221,28 +220,25 @@ fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String>
 pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     let rules = rules();
     let hits = rules.words.find(&reading.tokens, reading.english);
-    let mut best: Option<(usize, f32, Range<usize>)> = None;
+    let mut best: Option<(usize, f32)> = None;
     for (at, class) in rules.classes.iter().enumerate() {
         for pattern in &class.patterns {
-            if best.as_ref().is_some_and(|(_, score, _)| pattern.score <= *score) {
-                continue;
-            }
-            if let Some(place) = pattern.find(&hits) {
-                best = Some((at, pattern.score, place));
+            let is_more = best.is_none_or(|(_, score)| pattern.score > score);
+            if is_more && pattern.is_in(&hits) {
+                best = Some((at, pattern.score));
             }
         }
     }
-    let Some((at, score, _)) = best.filter(|(_, score, _)| *score >= REFUSE_MIN) else {
+    let Some((at, score)) = best.filter(|(_, score)| *score >= REFUSE_MIN) else {
         let sum = rules.sum.as_ref()?;
         let score = sum.of(&hits)?;
-        return Some(Refusal {
-            class: "harm".to_owned(),
-            score,
-            reason: reason("harm", &sum.phrases, reading.portuguese),
-        });
+        let reason = reason("harm", &sum.phrases, reading.portuguese);
+        return Some(Refusal { class: "harm".to_owned(), score, reason });
     };
     let class = rules.classes.get(at)?;
-    let object = rules.objects.find(&reading.tokens, reading.english).into_iter().find(|hit| hit.value.0 == at);
+    // The first of the class's objects that is there: "banco de dados do governo" is the government's.
+    let objects = rules.objects.find(&reading.tokens, reading.english);
+    let object = objects.into_iter().filter(|hit| hit.value.0 == at).min_by_key(|hit| hit.value.1);
     let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
 }
@@ -253,43 +249,47 @@ pub(super) fn knows(token: &Token) -> bool {
 }
 
 impl Pattern {
-    /// Where all of it is near, as a range of tokens.
-    fn find(&self, hits: &[Hit<usize>]) -> Option<Range<usize>> {
+    /// Whether all of it is near.
+    fn is_in(&self, hits: &[Hit<usize>]) -> bool {
         let of = |set: usize| hits.iter().filter(move |hit| hit.value == set);
         if self.none.iter().any(|set| of(*set).next().is_some()) {
-            return None;
+            return false;
         }
-        let paired = |(first, second): &(usize, usize)| {
-            of(*first).find(|a| of(*second).any(|b| b.at >= a.at + a.len && b.at < a.at + a.len + PAIR_WINDOW))
-        };
-        let mut pairs = Vec::new();
-        for pair in &self.pairs {
-            pairs.push(paired(pair)?.at);
+        let follows = |a: &Hit<usize>, b: &Hit<usize>| b.at >= a.at + a.len && b.at < a.at + a.len + PAIR_WINDOW;
+        let paired = |(first, second): &(usize, usize)| of(*first).any(|a| of(*second).any(|b| follows(a, b)));
+        if !self.pairs.iter().all(paired) {
+            return false;
         }
-        // The rarest set leads: around each of its words, the nearest of the others.
-        let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else {
-            return pairs.first().map(|at| *at..*at + 1);
-        };
-        let near = |lead: &Hit<usize>| {
-            let mut used: Vec<Range<usize>> = vec![lead.at..lead.at + lead.len];
-            for set in self.all.iter().filter(|set| **set != lead.value) {
-                let near = |hit: &&Hit<usize>| hit.at.abs_diff(lead.at) <= PATTERN_WINDOW;
-                // One word can't be two parts of a pattern.
-                let free = |hit: &&Hit<usize>| {
-                    !used
-                        .iter()
-                        .any(|range| range.contains(&hit.at) || (hit.at..hit.at + hit.len).contains(&range.start))
-                };
-                let hit = of(*set).filter(near).find(free)?;
-                used.push(hit.at..hit.at + hit.len);
-            }
-            let start = used.iter().map(|range| range.start).min()?;
-            let end = used.iter().map(|range| range.end).max()?;
-            Some(start..end)
-        };
-        of(*lead).find_map(near)
+        // The rarest set leads: around each of its words, one of each of the others.
+        let Some(lead) = self.all.iter().min_by_key(|set| of(**set).count()) else { return !self.pairs.is_empty() };
+        let others: Vec<usize> = self.all.iter().copied().filter(|set| set != lead).collect();
+        of(*lead).any(|lead| {
+            let near = |hit: &&Hit<usize>| hit.at.abs_diff(lead.at) <= PATTERN_WINDOW;
+            let near: Vec<Hit<usize>> = hits.iter().filter(near).copied().collect();
+            fill(&others, &near, &mut vec![*lead])
+        })
     }
 }
+
+/// Whether there is a word for each of the sets; one word can't be two parts of a pattern.
+fn fill(sets: &[usize], near: &[Hit<usize>], used: &mut Vec<Hit<usize>>) -> bool {
+    let Some((set, rest)) = sets.split_first() else { return true };
+    for hit in near.iter().filter(|hit| hit.value == *set).take(CANDIDATES_MAX) {
+        let overlaps = |other: &Hit<usize>| hit.at < other.at + other.len && other.at < hit.at + hit.len;
+        if used.iter().any(overlaps) {
+            continue;
+        }
+        used.push(*hit);
+        if fill(rest, near, used) {
+            return true;
+        }
+        used.pop();
+    }
+    false
+}
+
+/// How many words are tried for one part of a pattern.
+const CANDIDATES_MAX: usize = 6;
 
 fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
     match (class, portuguese) {

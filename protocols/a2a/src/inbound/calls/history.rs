@@ -2,7 +2,7 @@
 
 use callboard_message::json::Walk;
 use callboard_message::surface::SAID;
-use callboard_message::{Content, RawMembers, RawObject};
+use callboard_message::{Content, RawObject};
 use callboard_runtime::{JournalError, Task, TaskStep, Tasks};
 use serde_json::value::RawValue;
 

@@ -145,7 +145,7 @@ impl Connect for Nowhere {
         Box::pin(async { Err(Failure::unavailable("nobody is there")) })
     }
 
-    fn open(&self, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
+    fn open(&self, _: &System, _: &Url, _: NamedBy) -> Result<AgentRef, Failure> {
         Err(Failure::unavailable("nobody is there"))
     }
 }
@@ -211,8 +211,12 @@ impl Kit {
         let notes = system.store().notes.clone();
         let known = KnownOptions { id: ID.into(), name: "Orchestrator".into(), allow: Vec::new() };
         let known = KnownAgents::open(system, notes.clone(), Arc::new(Nowhere), known).await.unwrap();
-        let deps =
-            ToolDeps { deciders: deciders.clone(), known: known.clone(), system_prompt: String::new(), command: Some(CommandOptions::new(["echo"], std::env::temp_dir())) };
+        let deps = ToolDeps {
+            deciders: deciders.clone(),
+            known: known.clone(),
+            system_prompt: String::new(),
+            command: Some(CommandOptions::new(["echo"], std::env::temp_dir())),
+        };
         let memory = Memory::new(notes, ID, DataClass::Personal);
         let ending = CancellationToken::new();
         let mut options = TaskOptions {
