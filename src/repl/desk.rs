@@ -210,11 +210,11 @@ impl Desk {
         self.attended.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(task)
     }
 
-    /// Tells of a task that nobody waits for at the prompt: that it asks, and that it ended.
-    pub(super) fn watch(self: &Arc<Self>, live: &LiveTask) {
+    /// Tells of a task that nobody waits for at the prompt: that it asks, and that it ended. `told`: the key of a question that
+    /// was put already.
+    pub(super) fn watch(self: &Arc<Self>, live: &LiveTask, mut told: String) {
         let (desk, mut seen) = (self.clone(), live.seen.clone());
         tokio::spawn(async move {
-            let mut told = String::new();
             loop {
                 let task = seen.borrow_and_update().clone();
                 let is_attended = desk.is_attended(&task.id);
@@ -257,7 +257,7 @@ impl TaskHost for Desk {
             };
             self.screen.notice(&format!("🔔 Task {} goes on", task.id));
             let live = self.run(task, lease, true, said);
-            self.watch(&live);
+            self.watch(&live, String::new());
             Ok(())
         })
     }

@@ -158,7 +158,8 @@ impl Shell<'_> {
         let ended = self.follow(&live, &id).await;
         self.desk.attend(None);
         if ended == Ended::Asks {
-            self.desk.watch(&live);
+            let put = live.seen.borrow().open.first().map(|open| open.key.clone());
+            self.desk.watch(&live, put.unwrap_or_default());
         }
         ended
     }

@@ -1,7 +1,7 @@
 use crate::kit::{Home, soon};
 
-/// Goal: three agents find one another in one command, and nothing is left of them. Method: run it; each step has to be as it
-/// should, and no process or folder stays.
+/// Goal: three agents find one another in one command, and nothing is left of them, also where it is interrupted. Method:
+/// run it, each step has to be as it should; run it again and interrupt it; no process or folder stays.
 #[tokio::test]
 async fn three_agents_find_one_another() {
     let home = Home::new();
@@ -18,11 +18,8 @@ async fn three_agents_find_one_another() {
         assert!(finished.out.contains(line), "{line:?} in {}", finished.out);
     }
     home.swept().await;
-}
 
-/// Goal: whoever interrupts it leaves nothing behind. Method: interrupt it once its agents run.
-#[tokio::test]
-async fn interrupted_it_ends_its_agents() {
+    // In one test, for both want the same ports.
     let home = Home::new();
     let mut running = home.start(&["demo", "agents"]);
     running.line_with("Agent One").await;

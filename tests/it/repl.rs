@@ -248,18 +248,21 @@ fn questions_are_asked_inline() {
     terminal.sees("> ");
     terminal.types("Paris");
     terminal.sees(sunny);
+    // A request with a conversation before it is less likely to be unclear.
+    terminal.types(":session new");
     terminal.types(weather);
     terminal.sees("❓ Which city?\n");
     terminal.sees("> ");
     terminal.control('c');
     terminal.sees("⏹ Task cancelled\n");
     terminal.sees("agent> ");
+    terminal.types(":session new");
     terminal.types(weather);
     terminal.sees("❓ Which city?\n");
     terminal.sees("> ");
     terminal.types(":later");
     terminal.sees("🤖 Agent response:\nWhich city?\n\n[Agent requires more input]\n");
-    terminal.types(":tasks");
+    terminal.types(":tasks all");
     terminal.sees("(Status: Completed)\n");
     terminal.sees("(Status: Canceled)\n");
     terminal.sees("3. Task ID: ");

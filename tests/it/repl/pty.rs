@@ -1,7 +1,7 @@
 //! The REPL at a terminal, and through a pipe.
 
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rexpect::process::Signal;
 use rexpect::process::WaitStatus;
@@ -74,7 +74,7 @@ fn read(spelled: &str) -> String {
 
 fn callboard(home: &Home, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_callboard"));
-    command.arg("repl").args(arguments).env_clear().env("RUST_BACKTRACE", "1").stdin(Stdio::piped());
+    command.arg("repl").args(arguments).env_clear().env("RUST_BACKTRACE", "1");
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("HOME", home.path("")).env("TMPDIR", home.path("tmp")).current_dir(home.path(""));
     command
