@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::dev::ServerHandle;
-use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents};
+use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
 use callboard::a2a::outbound::{Peer, RemoteOptions};
 use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
 use callboard::config::Topology;
@@ -152,8 +152,13 @@ fn served(system: &System, says: Value) -> Served {
     options.access = Access::Open(Trust::Anonymous);
     options.info.name = "Liar".into();
     let server = A2aServer::new(system.spawn(Liar(says)), options);
-    let serving =
-        callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &callboard::a2a::inbound::ListenOptions::default()).unwrap();
+    let serving = callboard::a2a::inbound::serve(
+        listener,
+        server,
+        NamedAgents::default(),
+        &callboard::a2a::inbound::ListenOptions::default(),
+    )
+    .unwrap();
     let handle = serving.server.handle();
     actix_web::rt::spawn(serving.server);
     Served(url, handle)
