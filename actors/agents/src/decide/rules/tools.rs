@@ -81,7 +81,7 @@ pub(super) fn intent(reading: &Reading, span: &Range<usize>) -> Option<Intent> {
     best
 }
 
-fn word<'a>(reading: &'a Reading, at: usize) -> &'a str {
+fn word(reading: &Reading, at: usize) -> &str {
     reading.tokens.get(at).map_or("", |token| token.folded.as_str())
 }
 
@@ -297,10 +297,11 @@ fn command_line(reading: &Reading) -> Option<String> {
         reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$")
             || reading.is(*at, Set::Program)
     };
-    if reading.begins_with(Set::KillVerb, &span) && reading.has(Set::Process, &span) {
-        if let Some(pid) = reading.tokens.iter().find(|t| t.kind == Kind::Number) {
-            return Some(format!("kill {}", pid.folded));
-        }
+    if reading.begins_with(Set::KillVerb, &span)
+        && reading.has(Set::Process, &span)
+        && let Some(pid) = reading.tokens.iter().find(|t| t.kind == Kind::Number)
+    {
+        return Some(format!("kill {}", pid.folded));
     }
     let after_verb = || {
         let verb = reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
@@ -327,7 +328,7 @@ fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
         [] => Some(RawObject::new()),
         [name] => {
             let kind = schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str);
-            (kind.unwrap_or("string") == "string").then(|| RawObject::new().with(*name, request))
+            (kind.unwrap_or("string") == "string").then(|| RawObject::new().with(name, request))
         }
         _ => None,
     }

@@ -202,7 +202,7 @@ fn is_code(chunk: &str) -> bool {
         || (chunk.starts_with('/') && chars.get(1).is_some_and(char::is_ascii_alphabetic));
     const ENDINGS: [&str; 12] =
         [".sh", ".py", ".js", ".ts", ".rs", ".sql", ".log", ".bat", ".exe", ".yml", ".yaml", ".json"];
-    let bare = chunk.trim_end_matches(|c: char| matches!(c, ',' | '.' | ';' | ':' | '?' | '!'));
+    let bare = chunk.trim_end_matches([',', '.', ';', ':', '?', '!']);
     let file = ENDINGS.iter().any(|ending| bare.len() > ending.len() && bare.ends_with(ending));
     let equals = chunk == "=" || chars.windows(3).any(|three| matches!(three, [a, '=', b] if a.is_ascii_alphanumeric() && (b.is_ascii_alphanumeric() || *b == '"')));
     let shell = chunk == "$" || chunk == "|";

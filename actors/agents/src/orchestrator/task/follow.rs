@@ -90,7 +90,7 @@ pub(super) async fn follow(
         end: None,
     };
     following.begin().await?;
-    let reply = following.to_the_end().await?;
+    let reply = following.until_the_end().await?;
     let result = RawObject::parse(&reply).map_err(|_| Failure::internal("what the run came to can't be read"))?;
     Ok(shown(ToolResult(result), cx))
 }
@@ -149,7 +149,7 @@ impl Following<'_> {
         Ok(())
     }
 
-    async fn to_the_end(&mut self) -> Result<Box<RawValue>, Failure> {
+    async fn until_the_end(&mut self) -> Result<Box<RawValue>, Failure> {
         loop {
             let now = Instant::now();
             for at in 0..self.parts.len() {
