@@ -80,7 +80,7 @@ impl Decider {
         Self { by: format!("agent:{id}"), asked: Asked::Id(id.to_owned()), within: Some(MODEL_WITHIN) }
     }
 
-    /// Nobody: every decision is unavailable, for that reason, and the point's fallback holds.
+    /// Nobody: every decision fails as [`FailureKind::NobodyToAsk`], for that reason, and the point's fallback holds.
     pub fn nobody(by: &str, reason: &str) -> Self {
         Self { by: by.to_owned(), asked: Asked::Nobody(reason.to_owned()), within: None }
     }
@@ -248,7 +248,8 @@ async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided
             found = cx.system().directory().get(id).ok_or_else(gone)?;
             &found
         }
-        Asked::Nobody(reason) => return Err(Failure::unavailable(reason.clone())),
+        // Not `Unavailable`: it doesn't come back, so trying again and asking people how to go on lead nowhere.
+        Asked::Nobody(reason) => return Err(Failure::new(FailureKind::NobodyToAsk, reason.clone())),
     };
     let ask = cx.ask(agent, message);
     match seat.within {

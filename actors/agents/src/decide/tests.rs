@@ -118,7 +118,8 @@ fn deciders_by_id_and_empty_seats() {
         system.directory().register("elsewhere", &agent).unwrap();
         assert_eq!(settled(system, &decider).await.0.record.outcome, "remote weather");
         let (empty, _) = settled(system, &Decider::nobody("model", "no model is there")).await;
-        assert_eq!(empty.failure.unwrap().message, "no model is there");
+        let failure = empty.failure.unwrap();
+        assert_eq!((failure.kind, &*failure.message), (FailureKind::NobodyToAsk, "no model is there"));
         system.shutdown(Duration::from_secs(1)).await;
     });
 }

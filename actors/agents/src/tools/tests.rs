@@ -226,7 +226,7 @@ fn answers_are_the_models() {
     });
     with_tools(false, async |owner, _| {
         let none = used(owner, LLM, json!({ "text": "Hello?" })).await.unwrap_err();
-        assert_eq!(none.kind, FailureKind::Unavailable);
+        assert_eq!(none.kind, FailureKind::NobodyToAsk);
         assert_eq!(none.message, "no language model is configured: write one");
         let short = used(owner, "summarize", json!({ "text": "One. Two.", "sentences": 1 })).await.unwrap().texts();
         assert_eq!(short, "One.");
