@@ -1,0 +1,1 @@
+//! One `tmux` command: an argv, a bound, an end.

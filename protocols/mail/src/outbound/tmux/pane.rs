@@ -1,0 +1,1 @@
+//! Which pane is meant, and what runs in it.

@@ -1,0 +1,1 @@
+//! The text as a pane gets it.

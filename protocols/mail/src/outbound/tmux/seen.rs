@@ -1,0 +1,1 @@
+//! Whether a pane shows a text.
