@@ -1,0 +1,1 @@
+//! Mail for agents that converse: A2A's, and whoever else takes words.
