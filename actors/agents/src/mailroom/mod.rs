@@ -8,11 +8,13 @@ mod carrier;
 mod converse;
 mod groups;
 mod limit;
+mod mailbox;
 mod marks;
 mod members;
 mod names;
 mod options;
 mod post;
+mod sessions;
 mod setup;
 mod text;
 mod who;
@@ -20,8 +22,8 @@ mod who;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use callboard_message::Failure;
 use callboard_message::mail::{BroadcastMessage, ReplyMessage, SendMessage, Sent};
+use callboard_message::{Change, Failure};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
 use serde_json::{Value, json};
 
@@ -29,11 +31,12 @@ use marks::Marks;
 use members::Members;
 
 pub use carrier::{DELIVER_WITHIN, LINE_LETTERS_MAX};
+pub use converse::ANSWER_WITHIN;
 pub use limit::RETRY_AFTER;
+pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};
-pub use options::{
-    BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions,
-};
+pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
+pub use setup::Declare;
 
 /// Messages of each kind that a mailroom works on at once.
 pub const ASKED_AT_ONCE_MAX: u32 = 1_024;
@@ -53,6 +56,8 @@ struct Shared {
     /// Held while it is kept who a member is.
     joining: tokio::sync::Mutex<()>,
     marks: OnceLock<Marks>,
+    /// The mailroom's own surroundings, once it runs.
+    stage: Mutex<Option<Cx>>,
 }
 
 impl Shared {
@@ -62,6 +67,13 @@ impl Shared {
 
     fn options(&self) -> Arc<MailroomOptions> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells whoever follows the mailroom.
+    fn changed(&self, change: Change) {
+        if let Some(stage) = &*self.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            stage.changed(change);
+        }
     }
 
     /// The events have changed.
@@ -108,6 +120,10 @@ macro_rules! answers {
                 Profile::default().cancel_safe().mailbox_capacity(4 * ASKED_AT_ONCE_MAX)
             }
 
+            fn started(&mut self, cx: &mut Cx) {
+                *self.shared.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.clone());
+            }
+
             fn observe(&self) -> Value {
                 let members = self.shared.members();
                 let (ended, unread) = members.agents().fold((0, 0), |(ended, unread), member| {
@@ -134,4 +150,5 @@ answers! {
     BroadcastMessage => Sent: broadcast;
     SendMessage => Sent: send;
     ReplyMessage => Sent: reply;
+    Declare => (): declare;
 }

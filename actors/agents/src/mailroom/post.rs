@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::mail::{
-    BroadcastMessage, Deliver, Displayed, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX,
-    MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
+    BroadcastMessage, Deliver, Displayed, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
+    MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
 };
 use callboard_message::time::rfc3339;
 use callboard_message::{Failure, FailureKind};
@@ -14,12 +14,14 @@ use callboard_runtime::{Cx, Letter, NewLetter};
 use uuid::Uuid;
 
 use super::Shared;
+use super::converse::ANSWER_KEY;
 use super::groups::{Group, shown};
 use super::members::{Member, Members};
 use super::names::DISPLAY_CHARS_MIN;
+use super::sessions::Told;
 use super::text::{is_label, neutral, prefix};
 use super::who::Who;
-use crate::decide::limits::cut_chars;
+use crate::decide::limits::{cut_bytes, cut_chars};
 
 /// A letter on its way to its recipients, with what is made of its body once for all of them.
 pub(super) struct Handed {
@@ -82,9 +84,7 @@ impl Said {
         }
         match &self.key {
             Some(key) if key.is_empty() => Err(Failure::invalid("`idempotency_key` is empty")),
-            Some(key) if key.len() > MAIL_KEY_BYTES_MAX => {
-                too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes")
-            }
+            Some(key) if key.len() > MAIL_KEY_BYTES_MAX => too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes"),
             _ => Ok(()),
         }
     }
@@ -148,7 +148,7 @@ impl Shared {
             let refused = draft.refused;
             return Ok(Sent { success: true, recipient_count: count, message, refused, ..Sent::default() });
         }
-        self.post(&who, draft, cx).await
+        self.post(&who, draft).await
     }
 
     pub(super) async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
@@ -187,9 +187,8 @@ impl Shared {
             }
         };
         let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
-        let draft =
-            Draft { kind, label: message.guidance, audience: audience.to_owned(), recipients, refused, said };
-        self.post(&who, draft, cx).await
+        let draft = Draft { kind, label: message.guidance, audience: audience.to_owned(), recipients, refused, said };
+        self.post(&who, draft).await
     }
 
     pub(super) async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
@@ -233,7 +232,28 @@ impl Shared {
         let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
         let audience = if recipients.len() + refused.len() == 1 { "one" } else { "list" };
         let draft = Draft { kind, label: None, audience: audience.to_owned(), recipients, refused, said };
-        self.post(&who, draft, cx).await
+        self.post(&who, draft).await
+    }
+
+    /// Keeps what a member answers where it can't say so itself: once for each letter.
+    pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
+        let there = |member: &Member| !member.is_ended && !member.is_full();
+        let to = &letter.new.sender;
+        if text.trim().is_empty() || !self.members().get(to).is_some_and(there) {
+            return Ok(());
+        }
+        let said = Said {
+            body: cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned(),
+            topic: letter.new.topic.clone(),
+            thread: Some(letter.new.thread().to_owned()),
+            reply_to: Some(letter.new.id.clone()),
+            urgent: false,
+            key: Some(format!("{ANSWER_KEY}{}", letter.new.id)),
+            expires: self.options().expires,
+        };
+        let (recipients, audience) = (BTreeSet::from([to.clone()]), "one".to_owned());
+        let draft = Draft { kind: LetterKind::Direct, label: None, audience, recipients, refused: Vec::new(), said };
+        self.post(&Who::member(id), draft).await.map(drop)
     }
 
     fn expires(&self, asked_s: Option<u64>) -> Result<Duration, Failure> {
@@ -268,13 +288,14 @@ impl Shared {
                 && group.is_none_or(|group| member.place.is_in(group))
                 && (who.is_guardian || said.urgent || !member.mutes(&who.id, said.topic.as_deref()))
         };
-        let (full, open): (Vec<_>, Vec<_>) = members.seen_by(&who.id).filter(hears).partition(|member| member.is_full());
+        let (full, open): (Vec<_>, Vec<_>) =
+            members.seen_by(&who.id).filter(hears).partition(|member| member.is_full());
         let ids = |members: Vec<&Member>| members.into_iter().map(|member| member.id.to_string()).collect::<Vec<_>>();
         (ids(open).into_iter().take(MAIL_RECIPIENTS_MAX).collect(), ids(full))
     }
 
     /// Keeps a letter, and hands it out once it is kept.
-    async fn post(self: &Arc<Self>, who: &Who, draft: Draft, cx: &Cx) -> Result<Sent, Failure> {
+    async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
         let Draft { kind, label, audience, recipients, refused, said } = draft;
         let new = NewLetter {
             id: Uuid::now_v7().to_string(),
@@ -293,12 +314,12 @@ impl Shared {
             expires: SystemTime::now() + said.expires,
         };
         let said_twice = new.key.is_some().then(|| new.clone());
-        let (room, cx) = (self.clone(), cx.clone());
+        let room = self.clone();
         // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
         let posted = tokio::spawn(async move {
             let letter = room.mail.post(new).await?;
             if letter.is_new {
-                room.hand_out(&letter, &cx);
+                room.hand_out(&letter);
             }
             Ok::<_, Failure>(letter)
         });
@@ -310,7 +331,7 @@ impl Shared {
     }
 
     /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
-    pub(super) fn hand_out(&self, letter: &Arc<Letter>, cx: &Cx) {
+    pub(super) fn hand_out(&self, letter: &Arc<Letter>) {
         if !letter.is_spread() {
             self.spread(letter.clone());
         }
@@ -326,14 +347,13 @@ impl Shared {
                 }
                 let sessions = member.sessions().to_vec();
                 if member.is_watched || !sessions.is_empty() {
-                    told.push((member.id.clone(), member.is_watched, member.unread, sessions));
+                    let Member { id, is_watched, unread, .. } = member;
+                    told.push(Told { id: id.clone(), is_watched: *is_watched, unread: *unread, sessions });
                 }
             }
         }
         self.happened();
-        for (id, is_watched, unread, sessions) in told {
-            self.tell_mail(&handed, &id, is_watched, unread, &sessions, cx);
-        }
+        told.iter().for_each(|told| self.tell_mail(letter, told));
     }
 
     /// What is answered to whoever sent a letter.

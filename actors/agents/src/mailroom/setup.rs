@@ -19,8 +19,8 @@ use super::{Mailroom, Shared};
 /// Members that are kept at once: the store makes few writes of many.
 const KEPT_AT_ONCE: usize = 64;
 
-/// The mailroom is set up otherwise from now on. Members that aren't declared any more and have never said anything are none
-/// any more; what was sent to them stays kept.
+/// The mailroom is set up otherwise from now on. Members that aren't declared any more stay
+/// members, without a way.
 #[derive(Debug, Clone)]
 pub struct Declare {
     /// How.
@@ -48,6 +48,7 @@ impl Mailroom {
             options: Mutex::new(Arc::new(options.clone())),
             joining: tokio::sync::Mutex::new(()),
             marks: OnceLock::new(),
+            stage: Mutex::default(),
         });
         shared.spread_rest().await?;
         shared.recall().await?;
