@@ -1,0 +1,1 @@
+//! Events as a stream that resumes by itself.

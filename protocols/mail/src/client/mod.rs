@@ -1,0 +1,3 @@
+//! A client of a mail listener.
+
+mod events;

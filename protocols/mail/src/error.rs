@@ -1,0 +1,1 @@
+//! Errors of the listener and of the client: what to do next.

@@ -1,0 +1,1 @@
+//! Who calls: the credential, and the claim that must match it.

@@ -1,0 +1,1 @@
+//! Frames: one JSON each.

@@ -1,0 +1,1 @@
+//! The description of this listener, version 3.1.0 of OpenAPI.

@@ -1,0 +1,1 @@
+//! What a mail listener is made with.

@@ -1,0 +1,1 @@
+//! Bodies, queries and headers, read strictly.

@@ -1,0 +1,1 @@
+//! What the mailroom said, as HTTP.

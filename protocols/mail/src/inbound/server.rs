@@ -1,0 +1,1 @@
+//! The server behind a mail listener.

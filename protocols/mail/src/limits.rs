@@ -1,0 +1,1 @@
+//! Every bound of agent mail at its edge, with its unit.
