@@ -4,11 +4,11 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use callboard_message::RawObject;
 use callboard_message::mail::{
     AgentLogs, AgentStatus, BroadcastMessage, EndAgent, EntryState, FetchMail, GetAgentStatus, MailId, MailView,
     MarkRead, MessageHistory, Priority, ReplyMessage, SendMessage, Sent,
 };
-use callboard_message::RawObject;
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::Busy;
 use schemars::JsonSchema;
@@ -250,9 +250,7 @@ impl Asking<'_> {
         let Sent { success, recipient_count, message, .. } = sent;
         let mut response = match whole {
             true => json(StatusCode::OK, sent),
-            false => {
-                json(StatusCode::OK, &Brief { success: *success, recipient_count: *recipient_count, message })
-            }
+            false => json(StatusCode::OK, &Brief { success: *success, recipient_count: *recipient_count, message }),
         };
         if let Some(id) = &sent.message_id
             && let (Ok(value), Ok(place)) =

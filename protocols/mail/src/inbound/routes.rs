@@ -1,6 +1,6 @@
 //! One table of routes: the server and its description both read it.
 
-use self::Kind::{Integer, Text, Truth};
+use self::Kind::{Integer, Place, Text, Truth};
 
 /// What a route does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(super) enum Kind {
     Text,
     Integer,
     Truth,
+    /// A number, or `now`.
+    Place,
     /// One of these.
     Word(&'static [&'static str]),
 }
@@ -126,7 +128,11 @@ pub(super) const ROUTES: &[Route] = &[
         path: "/api/messages/{message_id}",
         operation: Operation::Message,
         summary: "One message; it counts as delivered to the caller",
-        parameters: &[parameter("receipts", Truth, "Also how far it has come with each recipient: to its sender only.")],
+        parameters: &[parameter(
+            "receipts",
+            Truth,
+            "Also how far it has come with each recipient: to its sender only.",
+        )],
     },
     Route {
         method: "POST",
@@ -161,8 +167,9 @@ pub(super) const ROUTES: &[Route] = &[
         parameters: &[
             parameter(
                 "after",
-                Integer,
-                "Begin with the events after this number, and number each: {\"sequence\": N, \"event\": {…}}.",
+                Place,
+                "Begin with the events after this number, or `now`, and number each: {\"sequence\": N, \"event\": {…}}. \
+                 What one thing gave rise to has one number.",
             ),
             parameter("types", Text, "Of these types only, with commas between."),
         ],

@@ -96,16 +96,14 @@ impl Server {
         let (name, payload) = (agent.to_string(), written(message)?);
         let call = self.call(caller);
         let (system, id, principal) = (agent.system(), call.id, &caller.principal);
-        let crossing = |payload| {
-            let direction = Direction::Inbound;
-            Crossing { direction, principal, call: id, agent: &name, message: M::NAME, payload }
-        };
-        system.policy().judge(crossing(&payload)).await?;
+        let (direction, message) = (Direction::Inbound, M::NAME);
+        let crossing = Crossing { direction, principal, call: id, agent: &name, message, payload: RawValue::NULL };
+        system.policy().judge(Crossing { payload: &payload, ..crossing }).await?;
         let call = call.judged(system, Direction::Inbound, &name);
         let gone = call.cancel.clone().drop_guard();
         let reply = agent.ask_named(M::NAME, payload, Some(Arc::new(call))).await;
         gone.disarm();
-        let reply = system.policy().judge_reply(crossing(RawValue::NULL), reply).await;
+        let reply = system.policy().judge_reply(crossing, reply).await;
         read::<T, M>(reply)
     }
 

@@ -67,7 +67,9 @@ impl Types {
         let Some(list) = list else { return Ok(Self(None)) };
         let named: Option<Vec<_>> = list.split(',').map(known).collect();
         named.map(|named| Self(Some(named))).ok_or_else(|| {
-            Problem::unfit("the parameter `types` doesn't fit: names of events with commas between, see /api/openapi.json")
+            Problem::unfit(
+                "the parameter `types` doesn't fit: names of events with commas between, see /api/openapi.json",
+            )
         })
     }
 

@@ -17,9 +17,9 @@ use super::{Server, admit, get, reply};
 use crate::inbound::stdio::pipe::{Pipe, Queued};
 use crate::inbound::stdio::requests::Requests;
 use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
-use callboard_rpc::serve::{Alive, Permit, accept};
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::{Alive, Permit, accept};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
