@@ -6,14 +6,14 @@ mod check;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use callboard_message::DataClass;
-use callboard_message::mail::{MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId};
+use callboard_message::mail::{GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId};
 use serde::Deserialize;
 
 use super::a2a::{Range, WebUrl};
 pub(super) use check::{check, led_to};
 
 /// Ids that are somebody already: the Guardian, whoever sits at this machine, the node itself.
-pub(super) const TAKEN: [&str; 3] = ["guardian", "operator", "system"];
+const TAKEN: [&str; 3] = [GUARDIAN, "operator", "system"];
 
 /// A mailroom: agents write to each other through it.
 #[derive(Debug, Clone, Deserialize)]

@@ -44,7 +44,7 @@ struct Checking<'a, 'p, 't> {
     problems: &'p mut Problems<'t>,
 }
 
-impl Checking<'_, '_, '_> {
+impl<'a> Checking<'a, '_, '_> {
     fn agent(&mut self, entry: &Entry<AgentDeclaration>) {
         let (id, tree) = (entry.value.id(), &entry.tree);
         let mistakes = match &entry.value {
@@ -111,7 +111,7 @@ impl Checking<'_, '_, '_> {
         (class == Some(DataClass::Clinical)).then_some("it is clinical, and mail is kept and handed on")
     }
 
-    fn agent_of(&self, id: &str) -> Option<&AgentDeclaration> {
+    fn agent_of(&self, id: &str) -> Option<&'a AgentDeclaration> {
         self.sections.agents.iter().map(|entry| &entry.value).find(|agent| agent.id() == id)
     }
 
