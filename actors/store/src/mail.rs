@@ -1,5 +1,6 @@
 //! Mail: a letter with its recipients, its line in the audit and its event are one transaction; copies follow.
 
+pub(crate) mod clean;
 mod events;
 mod history;
 mod list;
