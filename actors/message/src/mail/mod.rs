@@ -6,6 +6,7 @@
 mod agents;
 mod deliver;
 mod event;
+mod fetch;
 mod read;
 mod send;
 mod wire;
@@ -22,6 +23,7 @@ pub use agents::{
 };
 pub use deliver::{Deliver, Displayed};
 pub use event::{Events, MailEvent, MailHappened, Numbered, ReadEvents};
+pub use fetch::{FetchMail, Fetched};
 pub use read::{
     AgentLogRow, AgentLogs, CheckInbox, Direction, History, Inbox, LogDetails, Logs, MailView, MarkRead,
     MessageHistory, ReadMessage, Receipt,

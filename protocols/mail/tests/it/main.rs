@@ -1,0 +1,4 @@
+//! Everything about agent mail at its edge that needs a socket, a pane or both.
+
+mod tmux;
+mod webhook;
