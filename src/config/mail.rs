@@ -181,7 +181,10 @@ impl WebhookDeclaration {
     pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
         match self.url.url().scheme() {
             "http" if self.allow.is_empty() => {
-                vec![("url", "write https, or its network in `allow`: plain http stays on networks of your own".to_owned())]
+                vec![(
+                    "url",
+                    "write https, or its network in `allow`: plain http stays on networks of your own".to_owned(),
+                )]
             }
             _ => Vec::new(),
         }

@@ -86,7 +86,9 @@ fn ways_out_that_cannot_be() {
         assert!(matches!(told.as_slice(), [told] if told.ends_with(expect)), "{told:?}");
     }
     let nobody = told(&with("member = [{ id = \"builder\" }, { id = \"pager\" }]"), false);
-    assert!(matches!(nobody.as_slice(), [told] if told.ends_with("tester has no mail: no mailroom has it as a member")));
+    assert!(
+        matches!(nobody.as_slice(), [told] if told.ends_with("tester has no mail: no mailroom has it as a member"))
+    );
 }
 
 /// Goal: a listener of mail is in front of one mailroom, and nobody unknown comes in from elsewhere. Method: rows.
@@ -99,16 +101,21 @@ fn listeners_of_mail() {
             "agent = \"mailroom\"\ndialect = \"mcp\"\nkeys = \"k\"",
             "the listener on 127.0.0.1:1: the protocol \"mail\" has no dialects: leave it out",
         ),
-        (
-            "agent = \"mailroom\"",
-            "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here",
-        ),
+        ("agent = \"mailroom\"", "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here"),
     ] {
-        let text = with(ALL).replace("patient_data\", id = \"patients\"", "webhook\", id = \"other\", url = \"https://o\"");
+        let text =
+            with(ALL).replace("patient_data\", id = \"patients\"", "webhook\", id = \"other\", url = \"https://o\"");
         let text = text.replace("{ id = \"pager\" }]", "{ id = \"pager\" }, { id = \"other\" }]");
-        let told = super::parse(&format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"), false, Path::new(""), false).1;
+        let told = super::parse(
+            &format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"),
+            false,
+            Path::new(""),
+            false,
+        )
+        .1;
         assert!(told.iter().any(|told| told.message == expect), "{told:?}");
     }
-    let beyond = format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
+    let beyond =
+        format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
     assert!(told(&beyond, false).iter().any(|told| told.ends_with("keys are needed to listen there")));
 }
