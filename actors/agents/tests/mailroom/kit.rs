@@ -59,8 +59,16 @@ impl Room {
 
     /// All that has happened, as whoever may know everything is told.
     pub async fn events(&self) -> Vec<MailEvent> {
-        let found = self.ask(&Principal::local_operator(), ReadEvents::default()).await.unwrap();
-        found.events.into_iter().map(|numbered| numbered.event).collect()
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let asked = ReadEvents { after, ..ReadEvents::default() };
+            let found = self.ask(&Principal::local_operator(), asked).await.unwrap();
+            after = found.last;
+            all.extend(found.events.into_iter().map(|numbered| numbered.event));
+            if found.last == found.newest {
+                return all;
+            }
+        }
     }
 
     /// Waits until so many recipients have what was sent.
