@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
@@ -39,7 +40,8 @@ pub(super) struct Member {
     pub(super) scoped: Place,
     /// Both.
     pub(super) place: Place,
-    /// What kind of a way its mail goes.
+    /// The agent that takes its mail, by its name in the directory, and what kind of a way that is.
+    pub(super) takes: Option<String>,
     pub(super) via: Option<MemberWay>,
     pub(super) line: Option<Line>,
     pub(super) is_ended: bool,
@@ -47,10 +49,12 @@ pub(super) struct Member {
     pub(super) has_left: bool,
     pub(super) seen: Option<(Instant, SystemTime)>,
     /// How much it has not read.
-    pub(super) unread: u64,
+    pub(super) unread: i64,
     pub(super) wants: Arc<Preferences>,
     pub(super) limit: Limit,
     sessions: Vec<Arc<PeerSession>>,
+    /// It is being asked about an urgent message.
+    pub(super) is_asked: Arc<AtomicBool>,
     /// Whoever watches its inbox is told of mail.
     pub(super) is_watched: bool,
 }
@@ -63,6 +67,7 @@ impl Member {
             declared: None,
             scoped: Place::default(),
             place: Place::default(),
+            takes: None,
             via: None,
             line: None,
             is_ended: false,
@@ -72,6 +77,7 @@ impl Member {
             wants: Arc::default(),
             limit: Limit::new(options),
             sessions: Vec::new(),
+            is_asked: Arc::default(),
             is_watched: false,
         }
     }
@@ -149,7 +155,7 @@ impl Member {
 
     /// Whether its box takes no more.
     pub(super) fn is_full(&self) -> bool {
-        self.unread >= MAIL_UNREAD_MAX as u64
+        self.unread >= MAIL_UNREAD_MAX as i64
     }
 
     /// Whether it doesn't want what somebody says to all or to a group.
@@ -195,11 +201,6 @@ impl Members {
     pub(super) fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
         self.names.insert(id);
         self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options))
-    }
-
-    pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
-        self.names.remove(id);
-        self.by_id.remove(id)
     }
 
     /// Everybody but the Guardian and the operator.

@@ -9,6 +9,7 @@ use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::carrier::Line;
+use super::elsewhere::Elsewhere;
 use super::groups::Place;
 use super::limit::Limit;
 use super::marks::Marks;
@@ -49,7 +50,9 @@ impl Mailroom {
             joining: tokio::sync::Mutex::new(()),
             marks: OnceLock::new(),
             stage: Mutex::default(),
+            elsewhere: Elsewhere::default(),
         });
+        shared.begun().await?;
         shared.spread_rest().await?;
         shared.recall().await?;
         let _ = shared.marks.set(Marks::open(system, &shared));
@@ -111,7 +114,7 @@ impl Shared {
             member.limit = Limit::new(options);
             if !declared.contains_key(&*member.id) {
                 member.declare(None);
-                member.via = None;
+                (member.takes, member.via) = (None, None);
                 if let Some(line) = member.line.take() {
                     line.end();
                 }
@@ -124,6 +127,7 @@ impl Shared {
             let member = members.entry(&said.id, options);
             member.declare(Some(Place::declared(said)));
             member.via = said.via;
+            member.takes = said.way.clone();
             let way = said.way.as_deref();
             if member.line.as_ref().map(Line::way) == way {
                 continue;
