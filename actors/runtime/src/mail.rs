@@ -45,7 +45,7 @@ pub trait Mail: Send + Sync + 'static {
     fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>>;
 
     /// Makes the copies of a letter's recipients from where it has come to up to the one at index `to`, at most
-    /// [`SPREAD_MAX`]; those in `delivered` (of these) as delivered, with one event for all of them. Again does no harm.
+    /// [`SPREAD_MAX`]; the recipients in `delivered` have it, with one event for all that moved. Again does no harm.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: too many.
@@ -100,7 +100,8 @@ pub trait Mail: Send + Sync + 'static {
         letters_max: usize,
     ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>>;
 
-    /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time.
+    /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
+    /// a letter that is gone. None: there are no more.
     fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>>;
 
     /// The newest event's number, 0 where there was none.
@@ -119,4 +120,9 @@ pub trait Mail: Send + Sync + 'static {
         after: u64,
         rows_max: usize,
     ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>>;
+
+    /// Whether other nodes may write there too.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

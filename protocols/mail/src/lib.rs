@@ -8,3 +8,8 @@ mod error;
 pub mod inbound;
 pub mod limits;
 pub mod outbound;
+
+pub use error::ClientError;
+
+/// The header of the answer to an event socket's handshake: the number of the newest event.
+const EVENT_SEQUENCE: &str = "x-event-sequence";

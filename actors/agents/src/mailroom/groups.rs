@@ -130,8 +130,12 @@ mod tests {
     /// group too many.
     #[test]
     fn scopes_say_where() {
-        let place = scopes(&["mail.role:reviewer", "mail.phase:2", "mail.group:red", "mail.apart", "read", "mail.watch"]);
-        assert_eq!(place.all().map(|group| group.to_string()).collect::<Vec<_>>(), ["group:red", "role:reviewer", "phase:2"]);
+        let place =
+            scopes(&["mail.role:reviewer", "mail.phase:2", "mail.group:red", "mail.apart", "read", "mail.watch"]);
+        assert_eq!(
+            place.all().map(|group| group.to_string()).collect::<Vec<_>>(),
+            ["group:red", "role:reviewer", "phase:2"]
+        );
         assert!(place.apart);
         assert_eq!(scopes(&["mail.role:a b", "mail.group:", "mail.group", "mail.other:x", "role:x"]), Place::default());
         let many: Vec<String> = (0..=MAIL_GROUPS_MAX).map(|n| format!("mail.group:{n}")).collect();
@@ -141,7 +145,8 @@ mod tests {
     /// Goal: whoever is apart is seen by its groups alone, either way round. Method: each pair of four.
     #[test]
     fn who_sees_whom() {
-        let all = [scopes(&[]), scopes(&["mail.group:a"]), scopes(&["mail.group:a", "mail.apart"]), scopes(&["mail.apart"])];
+        let all =
+            [scopes(&[]), scopes(&["mail.group:a"]), scopes(&["mail.group:a", "mail.apart"]), scopes(&["mail.apart"])];
         let seen: Vec<Vec<bool>> = all.iter().map(|one| all.iter().map(|other| one.sees(other)).collect()).collect();
         assert_eq!(
             seen,

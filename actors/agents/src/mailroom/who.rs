@@ -14,7 +14,7 @@ use super::members::{Member, OPERATOR, is_reserved};
 
 /// Where it is kept who has mail.
 pub(super) const SPACE: &str = "mail/agents";
-const GUARDIAN_SCOPE: &str = "mail.guardian";
+pub(super) const GUARDIAN_SCOPE: &str = "mail.guardian";
 const WATCH_SCOPE: &str = "mail.watch";
 const ADMIN_SCOPE: &str = "mail.admin";
 
@@ -50,6 +50,11 @@ impl Who {
             PrincipalKind::ApiKey => Err(denied("this key's name can't be an agent's id")),
             _ => Err(denied("show a credential")),
         }
+    }
+
+    /// A member that says nothing by itself.
+    pub(super) fn member(id: &str) -> Self {
+        Self { id: id.into(), is_guardian: false, watches: false, administers: false }
     }
 
     /// It is an agent.

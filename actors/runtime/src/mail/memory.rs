@@ -128,9 +128,7 @@ impl Kept {
             return Err(JournalError::Invalid("too many copies at once"));
         }
         let to = to.max(there.spread);
-        let made = there.new.recipients.get(..to as usize).unwrap_or_default();
-        let is_made = |recipient: &String| made.binary_search(recipient).is_ok();
-        let delivered = delivered.into_iter().filter(is_made).map(|recipient| (recipient, letter)).collect();
+        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
         drop(there);
         if let Some(letter) = self.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
             Arc::make_mut(letter).spread = to;

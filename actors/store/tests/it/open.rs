@@ -106,17 +106,17 @@ async fn a_damaged_file_is_named() {
 #[tokio::test]
 async fn a_newer_store_is_left_alone() {
     let (_folder, file) = filled().await;
-    raw(&file, "PRAGMA user_version = 2").await;
+    raw(&file, "PRAGMA user_version = 3").await;
     let before = fs::read(&file).unwrap();
     let error = refused(&file).await;
-    assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 3, known: 2, .. }), "{error:?}");
     assert_eq!(fs::read(&file).unwrap(), before);
 
     let Some(opened) = in_database(|options| options).await else { return };
     opened.sql.close().await;
     opened.raw("UPDATE meta SET value = '2' WHERE name = 'schema'").await;
     let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 3, known: 2, .. }), "{error:?}");
     opened.end().await;
 }
 

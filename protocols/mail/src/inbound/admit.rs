@@ -5,6 +5,7 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName};
+use callboard_message::mail::GUARDIAN;
 use callboard_message::{Principal, PrincipalKind, TraceContext};
 use callboard_rpc::serve::guard::{self, Refused, refused};
 
@@ -16,8 +17,6 @@ pub(super) static AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
 static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The scope of whoever speaks as the Guardian.
 const GUARDIAN_SCOPE: &str = "mail.guardian";
-/// The Guardian's id.
-const GUARDIAN: &str = "guardian";
 
 /// Who calls.
 #[derive(Debug)]
@@ -69,9 +68,10 @@ fn claim(headers: &HeaderMap) -> Result<&[u8], Refused> {
 
 /// The id that a credential stands for; `None` for nobody's.
 fn id_of(principal: &Principal) -> Option<&str> {
+    let is_guardian = || principal.scopes.iter().any(|scope| scope == GUARDIAN_SCOPE);
     match principal.kind {
-        PrincipalKind::ApiKey if principal.scopes.iter().any(|scope| scope == GUARDIAN_SCOPE) => Some(GUARDIAN),
-        PrincipalKind::ApiKey | PrincipalKind::Agent | PrincipalKind::LocalOperator => Some(&principal.id),
-        _ => None,
+        PrincipalKind::Anonymous => None,
+        PrincipalKind::ApiKey | PrincipalKind::Agent if is_guardian() => Some(GUARDIAN),
+        _ => Some(&principal.id),
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
@@ -32,6 +33,7 @@ use super::admit::Caller;
 use super::read::Query;
 use super::reply::Problem;
 use super::server::Server;
+use crate::EVENT_SEQUENCE;
 use crate::limits::INCOMING_FRAME_BYTES_MAX;
 
 /// How long sockets may take to hear that the server stops.
@@ -144,7 +146,8 @@ pub(super) async fn open(
         return Err(Problem::new(StatusCode::BAD_REQUEST, "`after` is above the newest event's number"));
     }
     let incomplete = |_| Problem::new(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
-    let (response, session, messages) = actix_ws::handle(request, payload).map_err(incomplete)?;
+    let (mut response, session, messages) = actix_ws::handle(request, payload).map_err(incomplete)?;
+    response.headers_mut().insert(HeaderName::from_static(EVENT_SEQUENCE), HeaderValue::from(newest));
     let messages = messages
         .max_frame_size(INCOMING_FRAME_BYTES_MAX)
         .aggregate_continuations()

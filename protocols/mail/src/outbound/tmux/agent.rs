@@ -1,12 +1,14 @@
 //! The agent that stands for a pane.
 
+use std::time::Duration;
+
 use callboard_message::Failure;
 use callboard_message::mail::Deliver;
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 
 use super::command::Tmux;
 use super::pane::{Pane, PaneTarget};
-use super::paste::{self, Unseen};
+use super::paste::{Paste, TMUX_SEEN_WITHIN, Unseen};
 
 /// Letters that wait for a pane: whoever hands them out waits for one before the next.
 const MAILBOX_MESSAGES_MAX: u32 = 16;
@@ -22,12 +24,14 @@ pub struct TmuxOptions {
     pub submit: bool,
     /// The programs one of which must be in front, as tmux calls them (`pane_current_command`). None: any but a shell.
     pub command: Vec<String>,
+    /// How long a text that was pasted may take to be seen.
+    pub seen_within: Duration,
 }
 
 impl TmuxOptions {
     /// A pane of the user's own server, submitted to, with any program but a shell in front.
     pub fn new(target: PaneTarget) -> Self {
-        Self { target, socket: None, submit: true, command: Vec::new() }
+        Self { target, socket: None, submit: true, command: Vec::new(), seen_within: TMUX_SEEN_WITHIN }
     }
 }
 
@@ -63,6 +67,7 @@ impl Agent for TmuxAgent {
 impl Handler<Deliver> for TmuxAgent {
     async fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         let pane = Pane::find(&self.tmux, &self.options.target, &self.options.command).await?;
-        paste::deliver(&self.tmux, &pane, &letter, self.options.submit, &mut self.unseen).await
+        let TmuxOptions { submit, seen_within, .. } = self.options;
+        Paste { tmux: &self.tmux, pane: &pane, submit, seen_within }.deliver(&letter, &mut self.unseen).await
     }
 }

@@ -68,61 +68,67 @@ impl Unseen {
     }
 }
 
-/// Delivers a letter to a pane. What comes back is true: the text was seen there, and submitted if it should be.
-pub(super) async fn deliver(
-    tmux: &Tmux,
-    pane: &Pane,
-    letter: &Deliver,
-    submit: bool,
-    unseen: &mut Unseen,
-) -> Result<(), Failure> {
-    let text = shown(&letter.text, &letter.message_id)?;
-    let mark = Mark::of(&text);
-    let before = look(tmux, pane, &mark).await?;
-    let id = &letter.message_id;
-    let late = |pasted: &Pasted| pasted.pane == pane.id && before.is_more_than(pasted.before);
-    if !unseen.get(id).is_some_and(late) {
-        if unseen.get(id).is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX) {
-            unseen.forget(id);
-            return Err(Failure::new(FailureKind::Rejected, "pasted, and never seen in the pane"));
+/// A way into a pane that is free now.
+pub(super) struct Paste<'a> {
+    pub(super) tmux: &'a Tmux,
+    pub(super) pane: &'a Pane,
+    /// Press Enter once it was seen.
+    pub(super) submit: bool,
+    pub(super) seen_within: Duration,
+}
+
+impl Paste<'_> {
+    /// Delivers a letter. What comes back is true: the text was seen, and submitted if it should be.
+    pub(super) async fn deliver(&self, letter: &Deliver, unseen: &mut Unseen) -> Result<(), Failure> {
+        let (id, pane) = (&letter.message_id, self.pane);
+        let text = shown(&letter.text, id)?;
+        let mark = Mark::of(&text);
+        let now = self.look(&mark).await?;
+        let is_late = |pasted: &Pasted| pasted.pane == pane.id && now.is_more_than(pasted.before);
+        if !unseen.get(id).is_some_and(is_late) {
+            if unseen.get(id).is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX) {
+                unseen.forget(id);
+                return Err(Failure::new(FailureKind::Rejected, "pasted, and never seen in the pane"));
+            }
+            // Counted first: who drops this in the middle may have pasted it.
+            let before = unseen.count(id, &pane.id, now);
+            self.paste(&text).await?;
+            self.see(&mark, before).await?;
         }
-        // Counted first: who drops this in the middle may have pasted it.
-        let before = unseen.count(id, &pane.id, before);
-        paste(tmux, pane, &text).await?;
-        seen(tmux, pane, &mark, before).await?;
-    }
-    if submit && !pane.if_still(tmux, &format!("send-keys -t {} Enter", pane.id)).await? {
-        return Err(Failure::unavailable("seen in the pane, and not submitted"));
-    }
-    unseen.forget(id);
-    Ok(())
-}
-
-async fn paste(tmux: &Tmux, pane: &Pane, text: &str) -> Result<(), Failure> {
-    let buffer = format!("callboard-{}", Uuid::now_v7().simple());
-    tmux.run(&["load-buffer", "-b", &buffer, "-"], Some(text)).await?;
-    let pasted = pane.if_still(tmux, &format!("paste-buffer -p -r -d -b {buffer} -t {}", pane.id)).await;
-    if !matches!(pasted, Ok(true)) {
-        // It is gone where tmux has pasted it, and no longer answers.
-        let _ = tmux.run(&["delete-buffer", "-b", &buffer], None).await;
-    }
-    if pasted? { Ok(()) } else { Err(Failure::unavailable("another program came to the front")) }
-}
-
-async fn seen(tmux: &Tmux, pane: &Pane, mark: &Mark, before: Sight) -> Result<(), Failure> {
-    let until = Instant::now() + TMUX_SEEN_WITHIN;
-    while !look(tmux, pane, mark).await?.is_more_than(before) {
-        if Instant::now() >= until {
-            return Err(Failure::unavailable("not seen in the pane"));
+        if self.submit && !pane.if_still(self.tmux, &format!("send-keys -t {} Enter", pane.id)).await? {
+            return Err(Failure::unavailable("seen in the pane, and not submitted"));
         }
-        sleep(LOOK).await;
+        unseen.forget(id);
+        Ok(())
     }
-    Ok(())
-}
 
-async fn look(tmux: &Tmux, pane: &Pane, mark: &Mark) -> Result<Sight, Failure> {
-    let shown = tmux.run(&["capture-pane", "-p", "-J", "-S", HISTORY, "-t", &pane.id], None).await?;
-    Ok(mark.count(&shown))
+    async fn paste(&self, text: &str) -> Result<(), Failure> {
+        let buffer = format!("callboard-{}", Uuid::now_v7().simple());
+        self.tmux.run(&["load-buffer", "-b", &buffer, "-"], Some(text)).await?;
+        let command = format!("paste-buffer -p -r -d -b {buffer} -t {}", self.pane.id);
+        let pasted = self.pane.if_still(self.tmux, &command).await;
+        if !matches!(pasted, Ok(true)) {
+            // There is none where it was pasted and only the answer is missing.
+            let _ = self.tmux.run(&["delete-buffer", "-b", &buffer], None).await;
+        }
+        if pasted? { Ok(()) } else { Err(Failure::unavailable("another program came to the front")) }
+    }
+
+    async fn see(&self, mark: &Mark, before: Sight) -> Result<(), Failure> {
+        let until = Instant::now() + self.seen_within;
+        while !self.look(mark).await?.is_more_than(before) {
+            if Instant::now() >= until {
+                return Err(Failure::unavailable("not seen in the pane"));
+            }
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    async fn look(&self, mark: &Mark) -> Result<Sight, Failure> {
+        let shown = self.tmux.run(&["capture-pane", "-p", "-J", "-S", HISTORY, "-t", &self.pane.id], None).await?;
+        Ok(mark.count(&shown))
+    }
 }
 
 /// The text as it is pasted: on lines of its own, without tabs, cut where it is too long.
