@@ -68,10 +68,10 @@ pub(super) async fn declare(mailroom: &AgentRef, options: MailroomOptions) {
 /// Starts the agent that stands for a pane.
 pub(super) fn tmux(system: &System, declared: &TmuxDeclaration) -> AgentRef {
     let options = TmuxOptions {
-        target: declared.target.target().clone(),
         socket: declared.socket.clone(),
         submit: declared.submit,
         command: declared.command.clone(),
+        ..TmuxOptions::new(declared.target.target().clone())
     };
     system.prepare_with(move || TmuxAgent::new(options.clone())).label(declared.id.as_str()).spawn()
 }
