@@ -1,5 +1,6 @@
 //! Mail: a letter with its recipients, its line in the audit and its event are one transaction; copies follow.
 
+pub(crate) mod clean;
 mod events;
 mod history;
 mod list;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, Letter, LetterAndCopy, LetterFilter, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter,
-    SPREAD_MAX, StoredEvent, storable,
+    Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark,
+    NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
 use futures::future::BoxFuture;
 
@@ -98,7 +99,7 @@ impl Mail for SqlMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>> {
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
         Box::pin(async move {
             storable(recipient)?;
             let after = after.map(|(urgent, letter)| (urgent, number(letter)));
@@ -134,7 +135,7 @@ impl Mail for SqlMail {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>> {
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
         Box::pin(async move {
             filter.check()?;
             let before = if before == 0 { i64::MAX } else { number(before) };

@@ -1,6 +1,6 @@
 //! Letters that a filter leaves: first whose they are, by an index, then the rest.
 
-use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, MAIL_LOOKED_MAX};
+use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, LetterPage, MAIL_LOOKED_MAX};
 
 use super::list::{each, has, numbers, read, written};
 use super::row::{copy_columns, letter_and_copy, letter_columns};
@@ -97,7 +97,7 @@ pub(super) async fn history(
     filter: &LetterFilter,
     before: i64,
     letters_max: i64,
-) -> Result<(Vec<LetterAndCopy>, Option<u64>), JournalError> {
+) -> Result<LetterPage, JournalError> {
     let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
     let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
     let looked = candidates(readers, filter, before, looked_max).await?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{JournalError, Letter, MailCopy};
+use callboard_runtime::{JournalError, Letter, LetterOpen, MailCopy};
 
 use super::list::{each, has};
 use super::row::{copy, copy_columns, letter as letter_of, letter_and_copy, letter_columns, letters};
@@ -25,15 +25,26 @@ pub(super) async fn unspread(readers: &Readers, letters_max: i64) -> Result<Vec<
     letters(&readers.rows(SQL, &[letters_max.into()]).await?).map_err(|e| journal_error(&e))
 }
 
+/// SQLite would read through all copies of a recipient otherwise, also those that it read long ago.
+macro_rules! copy_open {
+    (sqlite) => {
+        "copy AS c INDEXED BY copy_open"
+    };
+    (postgres) => {
+        "copy AS c"
+    };
+}
 /// Copies of one urgency after a letter, in the order of the index.
 macro_rules! made {
-    ($urgent:literal, $after:literal) => {
+    ($database:ident, $urgent:literal, $after:literal) => {
         concat!(
             "SELECT * FROM (SELECT ",
             letter_columns!(),
             ", ",
             copy_columns!(),
-            " FROM copy AS c JOIN letter AS l ON l.number = c.letter WHERE c.recipient = $1 AND c.urgent = ",
+            " FROM ",
+            copy_open!($database),
+            " JOIN letter AS l ON l.number = c.letter WHERE c.recipient = $1 AND c.urgent = ",
             $urgent,
             " AND c.letter > ",
             $after,
@@ -46,9 +57,9 @@ macro_rules! made {
 macro_rules! open {
     ($database:ident) => {
         concat!(
-            made!(1, "$2"),
+            made!($database, 1, "$2"),
             " UNION ALL ",
-            made!(0, "$3"),
+            made!($database, 0, "$3"),
             " UNION ALL SELECT * FROM (SELECT ",
             letter_columns!(),
             ", ",
@@ -69,7 +80,7 @@ pub(super) async fn open(
     after: Option<(bool, i64)>,
     undelivered: bool,
     letters_max: i64,
-) -> Result<Vec<(Arc<Letter>, MailCopy)>, JournalError> {
+) -> Result<Vec<LetterOpen>, JournalError> {
     let (urgent, normal) = match after {
         None => (0, 0),
         Some((true, letter)) => (letter, 0),

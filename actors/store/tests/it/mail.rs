@@ -307,19 +307,15 @@ async fn history() {
 /// the oldest has the word.
 #[tokio::test]
 async fn a_search_is_bounded() {
-    let mail: Arc<dyn Mail> = Arc::new(MemoryMail::new(Arc::new(MemoryAudit::default())));
-    search_is_bounded(mail).await;
-    stores(async |opened| {
-        search_is_bounded(of(&opened)).await;
-        opened
-    })
-    .await;
+    mails(search_is_bounded).await;
 }
 
 async fn search_is_bounded(mail: Arc<dyn Mail>) {
     mail.post(letter(&["bob"], "needle")).await.unwrap();
-    let hay = (0..MAIL_LOOKED_MAX).map(|_| mail.post(letter(&["bob"], "hay")));
-    join_all(hay).await.into_iter().for_each(|posted| assert!(posted.is_ok()));
+    for _ in 0..MAIL_LOOKED_MAX / 500 {
+        let hay = (0..500).map(|_| mail.post(letter(&["bob"], "hay")));
+        join_all(hay).await.into_iter().for_each(|posted| assert!(posted.is_ok()));
+    }
     let filter = || LetterFilter { of: Some("bob".into()), text: Some("needle".into()), ..LetterFilter::default() };
     let (found, next) = mail.history(filter(), 0, 9).await.unwrap();
     assert_eq!((found.len(), next), (0, Some(2)));
