@@ -42,7 +42,7 @@ async fn bodies_that_do_not_fit() {
         (r#"{"message":null}"#.into(), "`message`"),
         (r#"{"message":["secret"]}"#.into(), "`message`"),
         (r#"{"message":{"text":"secret"}}"#.into(), "`message`"),
-        (r#"{"topic":"secret"}"#.into(), "`message` is needed"),
+        (r#"{"priority":"urgent"}"#.into(), "`message` is needed"),
         (with("\"expires_in_s\":-1"), "`expires_in_s`"),
         (with("\"expires_in_s\":1.5"), "`expires_in_s`"),
         (with("\"expires_in_s\":18446744073709551616"), "`expires_in_s`"),

@@ -69,7 +69,9 @@ async fn errors() {
     assert_eq!(full, ClientError::Refused { status: 429, detail, retry_after_s: Some(9) });
     assert!(full.may_pass());
     let id = MailId::parse("alice").unwrap();
-    for bad in ["ftp://localhost", "http://localhost/x", "http://localhost/?x=1", "http://user:pass@localhost", "data:x"] {
+    for bad in
+        ["ftp://localhost", "http://localhost/x", "http://localhost/?x=1", "http://user:pass@localhost", "data:x"]
+    {
         assert_eq!(Client::new(bad.parse().unwrap(), None, &id).unwrap_err(), ClientError::Address, "{bad}");
     }
     let url = || format!("http://{}", served.address).parse().unwrap();

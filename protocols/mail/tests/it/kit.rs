@@ -164,7 +164,11 @@ impl Peer {
         let mut request = url.into_client_request().unwrap();
         for (name, value) in &self.headers {
             let name: reqwest::header::HeaderName = name.parse().unwrap();
-            request.headers_mut().append(name, value.parse().unwrap());
+            let value = value.parse().unwrap();
+            match name == reqwest::header::HOST {
+                true => drop(request.headers_mut().insert(name, value)),
+                false => drop(request.headers_mut().append(name, value)),
+            }
         }
         match soon(client_async(request, stream)).await {
             Ok((socket, _)) => Ok(Ears(socket)),

@@ -38,7 +38,7 @@ async fn routes_and_schemas() {
     let alice = served.agent("alice");
     let description = served.nobody().get("/api/openapi.json").await.json();
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 12);
+    assert_eq!(paths.len(), 13);
     for (path, methods) in paths {
         let path = path.replace("{agent_id}", "bob").replace("{message_id}", "m-1");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {

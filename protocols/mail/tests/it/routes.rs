@@ -72,17 +72,13 @@ async fn what_is_asked() {
     });
     let broadcast = json!({ "message": "x", "group": "phase:2", "topic": "t", "priority": "normal" });
     let reply = json!({ "message": "x", "to_all": true, "priority": "urgent", "idempotency_key": "k" });
-    let replied = json!({ "message_id": "m-9", "message": "x", "to_all": true, "priority": "urgent", "idempotency_key": "k" });
+    let replied =
+        json!({ "message_id": "m-9", "message": "x", "to_all": true, "priority": "urgent", "idempotency_key": "k" });
     for (path, body, name, expected) in [
         ("/api/send_message", send.clone(), "send_message", send),
         ("/api/broadcast_message", broadcast.clone(), "broadcast_message", broadcast),
         ("/api/messages/m-9/reply", reply, "reply", replied),
-        (
-            "/api/messages/m-9/read",
-            json!({}),
-            "callboard.mail.mark",
-            json!({ "message_id": "m-9", "state": "read" }),
-        ),
+        ("/api/messages/m-9/read", json!({}), "callboard.mail.mark", json!({ "message_id": "m-9", "state": "read" })),
         ("/api/agents/bob/end", json!({}), "callboard.mail.end", json!({ "agent_id": "bob", "back": false })),
         ("/api/agents/bob/back", json!({}), "callboard.mail.end", json!({ "agent_id": "bob", "back": true })),
     ] {
@@ -104,7 +100,10 @@ async fn what_is_asked() {
     let fetch = |ids: Value, receipts: bool| json!({ "message_ids": ids, "receipts": receipts });
     let fetched = ("callboard.mail.fetch", fetch(json!(["m-2", "m-1"]), false));
     assert_eq!(asked(&served.room), [("message_history", history), fetched.clone()]);
-    assert_eq!((page.json()["next"].as_u64(), page.json()["messages"][1]["message"].as_str()), (Some(6), Some("hello")));
+    assert_eq!(
+        (page.json()["next"].as_u64(), page.json()["messages"][1]["message"].as_str()),
+        (Some(6), Some("hello"))
+    );
     for (query, direction) in [("", "in"), ("?box=out", "out")] {
         assert_eq!(alice.get(&format!("/api/messages{query}")).await.status, 200);
         assert_eq!(asked(&served.room), [("message_history", json!({ "direction": direction })), fetched.clone()]);
