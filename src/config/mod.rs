@@ -12,6 +12,7 @@ mod decode;
 mod error;
 mod file;
 mod listener;
+mod mail;
 mod magictunnel;
 mod orchestrator;
 mod problem;
@@ -45,6 +46,8 @@ pub use bidirectional::{
 };
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
+
+pub use mail::{MailroomDeclaration, MemberDeclaration, TmuxDeclaration, WebhookDeclaration};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub(crate) use problem::closest;
@@ -140,9 +143,10 @@ impl Topology {
         Ok(Checked { topology, problems, text })
     }
 
-    /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to.
+    /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
+    /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
-        let agents = self.agents.iter().map(AgentDeclaration::id);
+        let agents = self.agents.iter().filter(|agent| !agent.is_way()).map(AgentDeclaration::id);
         agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
     }
 

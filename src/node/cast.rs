@@ -217,6 +217,7 @@ impl Cast {
             }
             // They have more to them than an agent.
             AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) => return Ok(None),
+            AgentDeclaration::Mailroom(_) | AgentDeclaration::Tmux(_) | AgentDeclaration::Webhook(_) => return Ok(None),
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });

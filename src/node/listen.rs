@@ -148,6 +148,7 @@ impl Node {
         match listener.speaks() {
             Speaks::A2a => A2a::can_serve(listener),
             Speaks::Mcp | Speaks::Bare => Mcp::can_serve(listener),
+            Speaks::Mail => Err(ConfigError::NoAgents.into()),
         }
     }
 
@@ -170,6 +171,7 @@ impl Node {
         let place = Place { node: self, listener, topology, address: socket.local_addr()?, grpc: at_grpc };
         let (serving, behind) = match listener.speaks() {
             Speaks::Bare => self.bare(socket, listener)?,
+            Speaks::Mail => return Err(ConfigError::NoAgents.into()),
             Speaks::Mcp => {
                 let front = Front::<Mcp>::of(&place)?;
                 let (all, named) = front.servers();

@@ -30,6 +30,10 @@ pub const MAIL_LOOKED_MAX: u64 = 10_000;
 /// The stream of the journal that [`Mail::events`] are kept in.
 pub const MAIL_EVENTS_STREAM: &str = "mail/events";
 
+/// A letter with one of its copies.
+pub type LetterOpen = (Arc<Letter>, MailCopy);
+/// A page of letters, and the number below which to go on.
+pub type LetterPage = (Vec<LetterAndCopy>, Option<u64>);
 /// A letter with its copy for whoever asks; none where that is its sender only.
 pub type LetterAndCopy = (Arc<Letter>, Option<MailCopy>);
 
@@ -45,7 +49,7 @@ pub trait Mail: Send + Sync + 'static {
     fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>>;
 
     /// Makes the copies of a letter's recipients from where it has come to up to the one at index `to`, at most
-    /// [`SPREAD_MAX`]; those in `delivered` (of these) as delivered, with one event for all of them. Again does no harm.
+    /// [`SPREAD_MAX`]; the recipients in `delivered` have it, with one event for all that moved. Again does no harm.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: too many.
@@ -72,7 +76,7 @@ pub trait Mail: Send + Sync + 'static {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>>;
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>>;
 
     /// How many letters each recipient has not read and may still get; nobody who has none.
     fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>>;
@@ -98,9 +102,10 @@ pub trait Mail: Send + Sync + 'static {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>>;
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>>;
 
-    /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time.
+    /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
+    /// a letter that is gone. None: there are no more.
     fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>>;
 
     /// The newest event's number, 0 where there was none.
@@ -119,4 +124,9 @@ pub trait Mail: Send + Sync + 'static {
         after: u64,
         rows_max: usize,
     ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>>;
+
+    /// Whether other nodes may write there too.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

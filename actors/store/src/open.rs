@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{Journal, JournalError, MemoryMail, Store};
+use callboard_runtime::{Journal, JournalError, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -140,7 +140,7 @@ impl SqlStore {
             journal: self.journal(),
             tasks: self.tasks(Arc::clone(&audit)),
             inboxes: self.inboxes(Arc::clone(&audit)),
-            mail: Arc::new(MemoryMail::new(Arc::clone(&audit))),
+            mail: self.mail(Arc::clone(&audit)),
             notes: self.notes(),
             audit,
             run: Arc::clone(&self.core.run),

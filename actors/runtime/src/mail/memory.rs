@@ -8,8 +8,8 @@ use callboard_message::time::rfc3339;
 use futures::future::BoxFuture;
 
 use super::{
-    Letter, LetterAndCopy, LetterFilter, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, NewLetter,
-    SPREAD_MAX, StoredEvent,
+    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy,
+    NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
 use crate::inbox::Mark;
@@ -128,9 +128,7 @@ impl Kept {
             return Err(JournalError::Invalid("too many copies at once"));
         }
         let to = to.max(there.spread);
-        let made = there.new.recipients.get(..to as usize).unwrap_or_default();
-        let is_made = |recipient: &String| made.binary_search(recipient).is_ok();
-        let delivered = delivered.into_iter().filter(is_made).map(|recipient| (recipient, letter)).collect();
+        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
         drop(there);
         if let Some(letter) = self.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
             Arc::make_mut(letter).spread = to;
@@ -228,7 +226,7 @@ impl Mail for MemoryMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>> {
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
@@ -282,7 +280,7 @@ impl Mail for MemoryMail {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>> {
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
         if let Err(error) = filter.check() {
             return Box::pin(ready(Err(error)));
         }

@@ -5,12 +5,13 @@ use std::ops::Range;
 use super::index::{Found, Index};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::tools::{Tool, composes, explains, intent};
+use super::tools::{composes, explains, intent};
 use super::weights::{CLAUSE_MIN, CLAUSE_MIN_ASKED, ONLY_SUBJECT, TOOL_MIN, score};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
 use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM};
 use crate::text::{fold, is_one_of};
+use crate::tools::Tool;
 
 /// A part of a request that is for one tool or agent.
 #[derive(Debug, Clone, PartialEq)]

@@ -28,10 +28,11 @@ use self::index::{Found, Index};
 use self::lexicon::Set;
 use self::reading::Reading;
 use self::refusal::refusal;
-use self::tools::{Tool, composes, explains, intent};
+use self::tools::{composes, explains, intent};
 use self::vague::{Missing, vagueness};
 use self::weights::{BEFORE, CLAUSE_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, TOOL_MIN, score};
 use crate::text::is_one_of;
+use crate::tools::Tool;
 
 use super::{Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World};
 

@@ -91,6 +91,7 @@ impl ConcurrentHandler<Converse> for Talker {
                     Err(Failure::new(FailureKind::Cancelled, "cancelled"))
                 }
                 "reject" => Err(Failure::new(FailureKind::Rejected, "I won't")),
+                "recall" => Ok(ToolResult::text(recalled(&said))),
                 "fail" => Ok(ToolResult::error("no luck")),
                 _ => Ok(ToolResult::text(format!("heard: {text}"))),
             }
@@ -106,6 +107,17 @@ fn make(cx: &Cx, count: &str) -> ToolResult {
         cx.artifact(if piece == 1 { artifact } else { artifact.appended(piece == count) });
     }
     marked(ToolResult::of((1..=count).map(|piece| Content::text(piece.to_string()))), SHOWN)
+}
+
+/// What was said before, a line a turn.
+fn recalled(said: &Converse) -> String {
+    let turns: Vec<RawObject> = said.0.read("history").unwrap_or_default();
+    let turn = |turn: &RawObject| {
+        let content: Vec<Content> = turn.read("content").unwrap();
+        let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
+        format!("{}: {}", turn.text("role").unwrap(), texts.join("|"))
+    };
+    turns.iter().map(turn).collect::<Vec<_>>().join("\n")
 }
 
 async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {
