@@ -39,7 +39,8 @@ pub(super) struct Member {
     pub(super) scoped: Place,
     /// Both.
     pub(super) place: Place,
-    /// What kind of a way its mail goes.
+    /// The agent that takes its mail, by its name in the directory, and what kind of a way that is.
+    pub(super) takes: Option<String>,
     pub(super) via: Option<MemberWay>,
     pub(super) line: Option<Line>,
     pub(super) is_ended: bool,
@@ -47,7 +48,7 @@ pub(super) struct Member {
     pub(super) has_left: bool,
     pub(super) seen: Option<(Instant, SystemTime)>,
     /// How much it has not read.
-    pub(super) unread: u64,
+    pub(super) unread: i64,
     pub(super) wants: Arc<Preferences>,
     pub(super) limit: Limit,
     sessions: Vec<Arc<PeerSession>>,
@@ -63,6 +64,7 @@ impl Member {
             declared: None,
             scoped: Place::default(),
             place: Place::default(),
+            takes: None,
             via: None,
             line: None,
             is_ended: false,
@@ -149,7 +151,7 @@ impl Member {
 
     /// Whether its box takes no more.
     pub(super) fn is_full(&self) -> bool {
-        self.unread >= MAIL_UNREAD_MAX as u64
+        self.unread >= MAIL_UNREAD_MAX as i64
     }
 
     /// Whether it doesn't want what somebody says to all or to a group.
@@ -197,10 +199,6 @@ impl Members {
         self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options))
     }
 
-    pub(super) fn remove(&mut self, id: &str) -> Option<Member> {
-        self.names.remove(id);
-        self.by_id.remove(id)
-    }
 
     /// Everybody but the Guardian and the operator.
     pub(super) fn agents(&self) -> impl Iterator<Item = &Member> {

@@ -4,9 +4,13 @@
 //! Whoever asks is who its credential says. Mail goes out by ways ([`Deliver`](callboard_message::mail::Deliver)), or
 //! waits until it is asked for.
 
+mod agents;
 mod carrier;
 mod converse;
+mod events;
 mod groups;
+mod history;
+mod inbox;
 mod limit;
 mod mailbox;
 mod marks;
@@ -14,16 +18,25 @@ mod members;
 mod names;
 mod options;
 mod post;
+mod resources;
 mod sessions;
 mod setup;
 mod text;
+mod view;
 mod who;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use callboard_message::mail::{BroadcastMessage, ReplyMessage, SendMessage, Sent};
-use callboard_message::{Change, Failure};
+use callboard_message::mail::{
+    AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events, FetchMail, Fetched,
+    GetAgentStatus, Groups, History, Inbox, Join, Leave, ListGroups, Logs, MailPreferences, MailView, MarkRead,
+    MessageHistory, Preferences, ReadEvents, ReadMessage, ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
+};
+use callboard_message::surface::{
+    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe, Unsubscribe,
+};
+use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
 use serde_json::{Value, json};
 
@@ -37,6 +50,7 @@ pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};
 pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
 pub use setup::Declare;
+pub use view::SHOWN_CHARS_MAX;
 
 /// Messages of each kind that a mailroom works on at once.
 pub const ASKED_AT_ONCE_MAX: u32 = 1_024;
@@ -150,5 +164,25 @@ answers! {
     BroadcastMessage => Sent: broadcast;
     SendMessage => Sent: send;
     ReplyMessage => Sent: reply;
+    CheckInbox => Inbox: check;
+    ReadMessage => MailView: read;
+    MessageHistory => History: history;
+    GetAgentStatus => AgentStatus: status;
+    ListGroups => Groups: groups;
+    SaveMemory => Saved: save_memory;
+    MailPreferences => Preferences: preferences;
+    FetchMail => Fetched: fetch;
+    MarkRead => Done: mark_read;
+    ReadEvents => Events: read_events;
+    AgentLogs => Logs: logs;
+    EndAgent => Done: end;
+    Join => AgentView: come;
+    Leave => Done: go;
+    Describe => About: describe;
+    ListResources => RawObject: list_resources;
+    ListResourceTemplates => RawObject: list_templates;
+    ReadResource => ReadResourceResult: read_resource;
+    Subscribe => RawObject: subscribe;
+    Unsubscribe => RawObject: unsubscribe;
     Declare => (): declare;
 }

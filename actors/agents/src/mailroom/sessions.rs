@@ -16,7 +16,7 @@ const LOGGER: &str = "mail";
 pub(super) struct Told {
     pub(super) id: Arc<str>,
     pub(super) is_watched: bool,
-    pub(super) unread: u64,
+    pub(super) unread: i64,
     pub(super) sessions: Vec<Arc<PeerSession>>,
 }
 

@@ -111,7 +111,7 @@ impl Shared {
             member.limit = Limit::new(options);
             if !declared.contains_key(&*member.id) {
                 member.declare(None);
-                member.via = None;
+                (member.takes, member.via) = (None, None);
                 if let Some(line) = member.line.take() {
                     line.end();
                 }
@@ -124,6 +124,7 @@ impl Shared {
             let member = members.entry(&said.id, options);
             member.declare(Some(Place::declared(said)));
             member.via = said.via;
+            member.takes = said.way.clone();
             let way = said.way.as_deref();
             if member.line.as_ref().map(Line::way) == way {
                 continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, Preferences};
-use callboard_message::{Failure, FailureKind, Principal, PrincipalKind, RawObject};
+use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, NoteError, PeerSession, StoredEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
@@ -11,6 +11,7 @@ use serde_json::value::to_raw_value;
 use super::Shared;
 use super::groups::Place;
 use super::members::{Member, OPERATOR, is_reserved};
+use super::resources::AGENTS_URI;
 
 /// Where it is kept who has mail.
 pub(super) const SPACE: &str = "mail/agents";
@@ -173,6 +174,7 @@ impl Shared {
 
     pub(super) async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
         self.mail.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await?;
+        self.changed(Change::Resource(AGENTS_URI.to_owned()));
         self.happened();
         Ok(())
     }
@@ -233,7 +235,7 @@ impl Shared {
         }
         for (id, unread) in self.mail.waiting().await? {
             if let Some(member) = self.members().get_mut(&id) {
-                member.unread = unread;
+                member.unread = i64::try_from(unread).unwrap_or(i64::MAX);
             }
         }
         Ok(())
