@@ -258,7 +258,7 @@ async fn golden_events_and_log() {
     is_the_row(logs["logs"].as_array().unwrap().last().unwrap().clone());
     let file = office.home.path("office.journal.sqlite");
     let query = "select json_object('log_type', log_type, 'agent_id', agent_id, 'details', json(details)) \
-        from agent_log where agent_id = 'agent-456' order by rowid desc limit 1";
+        from agent_log where agent_id = 'agent-456' order by number desc limit 1";
     let asked = tokio::process::Command::new("sqlite3").arg(file).arg(query).output().await;
     match asked {
         Ok(output) => is_the_row(serde_json::from_slice(&output.stdout).unwrap()),
