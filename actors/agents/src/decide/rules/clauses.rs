@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use super::index::{Found, Index};
+use super::aim::{Aim, aim};
+use super::index::Index;
+use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::tools::{Tool, composes, explains, intent};
-use super::weights::{CLAUSE_MIN, CLAUSE_MIN_ASKED, ONLY_SUBJECT, TOOL_MIN, score};
+use super::weights::{CLAUSE_FROM, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
-use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM};
+use crate::decide::{StepDefinition, StepMetadata, World};
 use crate::text::{fold, is_one_of};
 
 /// A part of a request that is for one tool or agent.
@@ -52,25 +53,17 @@ fn begins_sequence(reading: &Reading, at: usize) -> bool {
 }
 
 /// The parts that are for different ones, in order. One part: nothing to split.
-pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) -> bool) -> Vec<Part> {
+pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &World) -> Vec<Part> {
+    let several = likely.share_but(SEVERAL, &[CLARIFY, REJECT]);
+    if several < SEVERAL_FROM {
+        return Vec::new();
+    }
+    let is_likely = likely.ranked_but(&[CLARIFY, REJECT]).first().is_some_and(|(kind, _)| *kind == SEVERAL);
+    let from = if is_likely { CLAUSE_FROM } else { CLAUSE_FROM_UNLIKELY };
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
-    // Until where what follows a colon is of the part before it.
-    let mut of_colon = 0;
-    for span in clauses(reading) {
-        let aim = aim(reading, index, &span, &has_tool);
-        let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
-        let aim = aim.filter(|_| span.start >= of_colon);
-        let orders = [Set::PlanVerb, Set::Governs, Set::NoteVerb].iter().any(|set| reading.begins_with(*set, &span));
-        if orders && aim.is_some() && reading.tokens.get(span.end).is_some_and(|t| t.is_sign(":")) {
-            let ends = |at: &usize| {
-                reading
-                    .tokens
-                    .get(*at)
-                    .is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign(";") || t.is_sign("\n"))
-            };
-            of_colon = (span.end..reading.tokens.len()).find(ends).unwrap_or(reading.tokens.len());
-        }
+    for span in bounded(reading, clauses(reading)) {
+        let aim = aim_of(reading, &span, index, world).filter(|(_, score)| *score >= from);
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -92,66 +85,37 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
     parts
 }
 
-/// A word or two after a piece of writing that is asked for are what it is about: `a poem on rain, trains and tea`.
-fn goes_on(reading: &Reading, span: &Range<usize>, before: Option<&Part>) -> bool {
-    const WORDS_MAX: usize = 3;
-    let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
-    words <= WORDS_MAX && before.is_some_and(|part| part.target == TOOL_LLM)
+/// At most [`CLAUSES_MAX`] clauses of some words each: shorter ones are of the one before, what is beyond is of the last.
+fn bounded(reading: &Reading, clauses: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    for span in clauses {
+        let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|token| token.is_word())).count();
+        let is_full = out.len() >= CLAUSES_MAX;
+        match out.last_mut() {
+            Some(last) if words < CLAUSE_WORDS_MIN || is_full => last.end = span.end,
+            _ => out.push(span),
+        }
+    }
+    out
+}
+
+/// How many clauses are looked at one by one.
+const CLAUSES_MAX: usize = 12;
+/// A clause of fewer words says too little.
+const CLAUSE_WORDS_MIN: usize = 2;
+
+/// Who a clause is for by itself, if that is clear.
+fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) -> Option<(String, f32)> {
+    let clause = Reading::new(reading.shown(span));
+    let likely = Likely::of(&clause);
+    let nobody = likely.share(CLARIFY) + likely.share(REJECT);
+    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
+    target.map(|target| (target.id, score * (1.0 - nobody)))
 }
 
 /// Whether at least two parts are for different ones.
 pub(super) fn is_several(parts: &[Part]) -> bool {
     parts.iter().any(|part| parts.first().is_some_and(|first| first.target != part.target))
-}
-
-/// Who a clause is for, if that is clear.
-fn aim(
-    reading: &Reading,
-    index: &Index,
-    span: &Range<usize>,
-    has_tool: &impl Fn(&str) -> bool,
-) -> Option<(String, f32)> {
-    let tool = intent(reading, span).filter(|intent| intent.score >= TOOL_MIN && has_tool(intent.tool.name()));
-    let found = index.find(reading, span).into_iter().find(|found| found.target.is_up || !found.target.is_agent);
-    let is_piece = composes(reading, span);
-    let is_words = is_piece || explains(reading, span);
-    let share = if is_words { ONLY_SUBJECT } else { 1.0 };
-    let found = found.map(|found| Found { evidence: found.evidence * share, ..found });
-    let least = if asks(reading, span) { CLAUSE_MIN_ASKED } else { CLAUSE_MIN };
-    let found = found.filter(|found| found.evidence >= least);
-    match (tool, found) {
-        (Some(tool), Some(found)) if score(found.evidence) > tool.score => {
-            Some((found.target.id, score(found.evidence)))
-        }
-        (Some(tool), _) => Some((tool.tool.name().to_owned(), tool.score)),
-        (None, Some(found)) => Some((found.target.id, score(found.evidence))),
-        // An explanation is mostly said on the way to something else; a letter isn't.
-        (None, None) if is_piece && has_tool(TOOL_LLM) => Some((Tool::Llm.name().to_owned(), 0.6)),
-        (None, None) => None,
-    }
-}
-
-/// Whether a clause begins with a verb of asking.
-fn asks(reading: &Reading, span: &Range<usize>) -> bool {
-    const ASKS: [Set; 7] =
-        [Set::VagueVerb, Set::PlanVerb, Set::ReviewVerb, Set::Governs, Set::Compose, Set::RunVerb, Set::SummarizeVerb];
-    ASKS.iter().any(|set| reading.begins_with(*set, span))
-}
-
-/// Told rather than asked: a reason, or what happened.
-fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
-    let first = span
-        .clone()
-        .find(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word() && !is_one_of(&t.folded, "and e but mas so")));
-    let Some(first) = first else { return true };
-    if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
-        return true;
-    }
-    if asks(reading, span) {
-        return false;
-    }
-    let asked = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
-    reading.has(Set::Context, span) && !asked
 }
 
 /// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.

@@ -66,3 +66,19 @@ pub(super) const FUZZY_WORDS_MAX: usize = 48;
 pub(super) fn score(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) / HALF).exp()
 }
+
+/// A kind that is asked about from so much on, even where another is likelier.
+pub(super) const ASK_FROM: f32 = 0.5;
+/// A request is refused where that is so likely, whatever else it may be.
+pub(super) const REFUSE_FROM: f32 = 0.5;
+/// The same where a pattern of refusals is in it.
+pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.35;
+/// A kind less likely than this goes to nobody.
+pub(super) const KIND_MIN: f32 = 0.2;
+/// A clause is for a kind from here on; for one more part where several are likely, and where they aren't.
+pub(super) const CLAUSE_FROM: f32 = 0.5;
+pub(super) const CLAUSE_FROM_UNLIKELY: f32 = 0.85;
+/// Parts are looked for where several are so likely.
+pub(super) const SEVERAL_FROM: f32 = 0.12;
+/// How sure a decision for the tool that answers with words is where nothing else fits: enough not to ask again.
+pub(super) const CONFIDENCE_ELSE: f32 = 0.5;
