@@ -7,7 +7,7 @@ use super::index::Index;
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::weights::{CLAUSE_FROM, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM};
+use super::weights::{CLAUSE_FROM, CLAUSE_FROM_LIKELY, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
 use crate::decide::{StepDefinition, StepMetadata, World};
@@ -60,10 +60,20 @@ pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &W
     }
     let is_likely = likely.ranked_but(&[CLARIFY, REJECT]).first().is_some_and(|(kind, _)| *kind == SEVERAL);
     let from = if is_likely { CLAUSE_FROM } else { CLAUSE_FROM_UNLIKELY };
+    let aims: Vec<(Range<usize>, Option<(String, f32)>)> = bounded(reading, clauses(reading))
+        .into_iter()
+        .map(|span| (span.clone(), aim_of(reading, &span, index, world)))
+        .collect();
+    let found = joined(&aims, from);
+    // Several are likely, and yet one is clear: then less has to speak for the others.
+    if is_likely && !is_several(&found) { joined(&aims, CLAUSE_FROM_LIKELY) } else { found }
+}
+
+fn joined(aims: &[(Range<usize>, Option<(String, f32)>)], from: f32) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
-    for span in bounded(reading, clauses(reading)) {
-        let aim = aim_of(reading, &span, index, world).filter(|(_, score)| *score >= from);
+    for (span, aim) in aims {
+        let aim = aim.clone().filter(|(_, score)| *score >= from);
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -104,19 +114,28 @@ const CLAUSES_MAX: usize = 12;
 /// A clause of fewer words says too little.
 const CLAUSE_WORDS_MIN: usize = 2;
 
-/// Who a clause is for by itself, if that is clear.
-fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) -> Option<(String, f32)> {
-    let clause = Reading::new(reading.shown(span));
-    let likely = Likely::of(&clause);
-    let nobody = likely.share(CLARIFY) + likely.share(REJECT);
-    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
-    target.map(|target| (target.id, score * (1.0 - nobody)))
-}
-
 /// Whether at least two parts are for different ones.
 pub(super) fn is_several(parts: &[Part]) -> bool {
     parts.iter().any(|part| parts.first().is_some_and(|first| first.target != part.target))
 }
+
+/// Who a clause is for by itself, if that is clear. Text to be worked on is of every clause that works on a text.
+fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) -> Option<(String, f32)> {
+    const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::TranslateVerb, Set::Languages];
+    let shown = reading.shown(span);
+    let has_text = reading.has_content() && WORKS_ON.iter().any(|set| reading.has(*set, span));
+    let clause = match has_text {
+        true => Reading::new(&format!("{shown}: \"{}\"", reading.content.trim())),
+        false => Reading::new(shown),
+    };
+    let likely = Likely::of(&clause);
+    let nobody = likely.share(CLARIFY) * VAGUE_CLAUSE + likely.share(REJECT);
+    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
+    target.map(|target| (target.id, score * (1.0 - nobody)))
+}
+
+/// How much a clause's vagueness takes from it: it may point at what the one before says.
+const VAGUE_CLAUSE: f32 = 0.5;
 
 /// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.
 pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {

@@ -77,6 +77,8 @@ pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.35;
 pub(super) const KIND_MIN: f32 = 0.2;
 /// A clause is for a kind from here on; for one more part where several are likely, and where they aren't.
 pub(super) const CLAUSE_FROM: f32 = 0.5;
+/// Where several are likely and one part alone was found.
+pub(super) const CLAUSE_FROM_LIKELY: f32 = 0.3;
 pub(super) const CLAUSE_FROM_UNLIKELY: f32 = 0.85;
 /// Parts are looked for where several are so likely.
 pub(super) const SEVERAL_FROM: f32 = 0.12;
