@@ -49,9 +49,9 @@ fn vagueness_of(reading: &Reading, likely: &Likely, history: &[Turn]) -> (f32, M
     }
 }
 
-/// The refusal of a request that is likely one, or nearly and of a known pattern.
-fn refused(reading: &Reading, likely: &Likely) -> Option<Refusal> {
-    let share = likely.share_but(REJECT, &[CLARIFY, SEVERAL]);
+/// The refusal of a request that is likely one, or nearly and of a known pattern; of what else is in question, but for `but`.
+fn refused(reading: &Reading, likely: &Likely, but: &[&str]) -> Option<Refusal> {
+    let share = likely.share_but(REJECT, but);
     let known = refusal(reading);
     let from = if known.is_some() { REFUSE_FROM_OF_PATTERN } else { REFUSE_FROM };
     if share < from {
@@ -88,7 +88,7 @@ impl Rules {
     pub(crate) fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
         let reading = Reading::new(request);
         let likely = Likely::of(&reading);
-        if refused(&reading, &likely).is_some() {
+        if refused(&reading, &likely, &[CLARIFY]).is_some() {
             return Decided::sure(Split::No, 0.9, "it is to be refused as a whole");
         }
         let index = self.index(world);
@@ -119,7 +119,7 @@ impl Rules {
     pub(crate) fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
         let reading = Reading::new(request);
         let likely = Likely::after(&reading, history);
-        if let Some(refusal) = refused(&reading, &likely) {
+        if let Some(refusal) = refused(&reading, &likely, &[CLARIFY, SEVERAL]) {
             let reason = refusal.reason;
             return Decided::sure(Route::Reject { reason }, refusal.score, format!("refused: {}", refusal.class));
         }
