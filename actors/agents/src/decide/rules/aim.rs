@@ -5,8 +5,8 @@ use super::index::{Found, Index, Target};
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::tools::is_ours;
-use super::weights::{CONFIDENCE_ELSE, KIND_MIN, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, score};
+use super::tools::{composes, explains, intent, is_ours};
+use super::weights::{CONFIDENCE_ELSE, KIND_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, SAID_BY_ITSELF, score};
 use crate::decide::{TOOL_LLM, World};
 use crate::text::is_one_of;
 
@@ -43,19 +43,33 @@ pub(super) fn aim(reading: &Reading, likely: &Likely, index: &Index, world: &Wor
         shares.push(share);
     }
     aim.next = shares.get(1).copied().unwrap_or(0.0);
-    // Of whom no field is known, their own words tell.
-    let other = found.iter().find(|found| !index.is_of_a_kind(&found.target.id) && found.evidence >= least);
-    if let Some(other) = other {
-        let own = aim.target.as_ref().and_then(|target| found.iter().find(|found| found.target == *target));
-        let is_words = aim.target.as_ref().is_none_or(|target| target.id == TOOL_LLM);
-        let clearer = other.evidence > own.map_or(0.0, |own| own.evidence);
-        if !other.target.is_up {
-            aim.down.get_or_insert_with(|| other.target.id.clone());
-        } else if clearer && (is_words || score(other.evidence) >= aim.score) {
-            aim = Aim { next: aim.score, target: Some(other.target.clone()), score: score(other.evidence), ..aim };
-        }
+    let Some(other) = other(reading, index, &found, least) else { return aim };
+    let own = aim.target.as_ref().and_then(|target| found.iter().find(|found| found.target == *target));
+    let said = intent(reading, &reading.all()).filter(|intent| aim.is_for(intent.tool.name())).map_or(0.0, |i| i.score);
+    let is_words = aim.is_for(TOOL_LLM) || aim.target.is_none();
+    let clearer = other.evidence > own.map_or(0.0, |own| own.evidence) && score(other.evidence) > said;
+    if !other.target.is_up {
+        aim.down.get_or_insert_with(|| other.target.id.clone());
+    } else if clearer && (is_words || other.evidence >= SAID_BY_ITSELF) {
+        aim = Aim { next: aim.score, target: Some(other.target.clone()), score: score(other.evidence), ..aim };
     }
     aim
+}
+
+impl Aim {
+    fn is_for(&self, id: &str) -> bool {
+        self.target.as_ref().is_some_and(|target| target.id == id)
+    }
+}
+
+/// Of those whose field isn't known the one whom most speaks for: their own words tell, but where they are only written about.
+fn other(reading: &Reading, index: &Index, found: &[Found], least: f32) -> Option<Found> {
+    let all = reading.all();
+    let is_words = composes(reading, &all) || explains(reading, &all);
+    let share = if is_words { ONLY_SUBJECT } else { 1.0 };
+    let other = found.iter().find(|found| !index.is_of_a_kind(&found.target.id))?;
+    let evidence = other.evidence * share;
+    (evidence >= least).then(|| Found { target: other.target.clone(), evidence })
 }
 
 /// The one of the world for a kind: our tool of that name, or of the agents of that field whom most speaks for, the first that is up.

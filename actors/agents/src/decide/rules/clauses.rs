@@ -7,7 +7,7 @@ use super::index::Index;
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::weights::{CLAUSE_FROM, CLAUSE_FROM_LIKELY, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM};
+use super::weights::{CLAUSE_FROM, CLAUSE_FROM_LIKELY, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM, SEVERAL_SURELY};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
 use crate::decide::{StepDefinition, StepMetadata, World};
@@ -31,7 +31,7 @@ pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
         let Some(token) = reading.tokens.get(at) else { break };
         let joins = match token.kind {
             Kind::Sign => true,
-            Kind::Word => is_one_of(&token.folded, "and e then plus depois") || begins_sequence(reading, at),
+            Kind::Word => is_one_of(&token.folded, JOINS) || begins_sequence(reading, at),
             Kind::Number | Kind::Address | Kind::Code => false,
         };
         if joins {
@@ -48,6 +48,9 @@ pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
     clauses
 }
 
+/// Words that a clause begins with.
+const JOINS: &str = "and n e then plus depois if caso";
+
 fn begins_sequence(reading: &Reading, at: usize) -> bool {
     reading.hits.iter().any(|hit| hit.value == Set::Sequence && hit.at == at)
 }
@@ -60,13 +63,21 @@ pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &W
     }
     let is_likely = likely.ranked_but(&[CLARIFY, REJECT]).first().is_some_and(|(kind, _)| *kind == SEVERAL);
     let from = if is_likely { CLAUSE_FROM } else { CLAUSE_FROM_UNLIKELY };
-    let aims: Vec<(Range<usize>, Option<(String, f32)>)> = bounded(reading, clauses(reading))
-        .into_iter()
-        .map(|span| (span.clone(), aim_of(reading, &span, index, world)))
-        .collect();
-    let found = joined(&aims, from);
+    let aims = aims(reading, index, world);
+    let mut found = joined(&aims, from);
     // Several are likely, and yet one is clear: then less has to speak for the others.
-    if is_likely && !is_several(&found) { joined(&aims, CLAUSE_FROM_LIKELY) } else { found }
+    for (at, from) in CLAUSE_FROM_LIKELY.into_iter().enumerate() {
+        if is_likely && !is_several(&found) && (at == 0 || several >= SEVERAL_SURELY) {
+            found = joined(&aims, from);
+        }
+    }
+    found
+}
+
+/// The clauses, each with who it is for.
+pub(super) fn aims(reading: &Reading, index: &Index, world: &World) -> Vec<(Range<usize>, Option<(String, f32)>)> {
+    let aim = |span: Range<usize>| (span.clone(), aim_of(reading, &span, index, world));
+    bounded(reading, clauses(reading)).into_iter().map(aim).collect()
 }
 
 fn joined(aims: &[(Range<usize>, Option<(String, f32)>)], from: f32) -> Vec<Part> {
@@ -122,10 +133,10 @@ pub(super) fn is_several(parts: &[Part]) -> bool {
 /// Who a clause is for by itself, if that is clear. Text to be worked on is of every clause that works on a text.
 fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) -> Option<(String, f32)> {
     const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::TranslateVerb, Set::Languages];
-    let shown = reading.shown(span);
+    let shown = cut_bytes(reading.shown(span), CLAUSE_BYTES_MAX);
     let has_text = reading.has_content() && WORKS_ON.iter().any(|set| reading.has(*set, span));
     let clause = match has_text {
-        true => Reading::new(&format!("{shown}: \"{}\"", reading.content.trim())),
+        true => Reading::new(&format!("{shown}: \"{}\"", cut_bytes(reading.content.trim(), TEXT_BYTES_MAX))),
         false => Reading::new(shown),
     };
     let likely = Likely::of(&clause);
@@ -133,6 +144,11 @@ fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) 
     let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
     target.map(|target| (target.id, score * (1.0 - nobody)))
 }
+
+/// How much of a clause is read.
+const CLAUSE_BYTES_MAX: usize = 1_024;
+/// So much of a text shows that there is one.
+const TEXT_BYTES_MAX: usize = 400;
 
 /// How much a clause's vagueness takes from it: it may point at what the one before says.
 const VAGUE_CLAUSE: f32 = 0.5;

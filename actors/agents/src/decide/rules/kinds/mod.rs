@@ -58,6 +58,11 @@ impl Likely {
         let short = reading.tokens.iter().filter(|token| token.is_word()).count() <= SHORT_WORDS_MAX;
         let last = |by: Speaker| history.iter().rev().find(|turn| turn.by == by);
         let (Some(asked), true) = (last(Speaker::User), short && carries_on(history)) else { return own };
+        // What says clearly enough what it is doesn't only carry on.
+        const BY_ITSELF: f32 = 0.85;
+        if own.best().1 >= BY_ITSELF && own.best().0 != CLARIFY {
+            return own;
+        }
         /// How much of what was said before is in what only carries on, at least.
         const BEFORE: f32 = 0.6;
         let open = own.share(CLARIFY).max(BEFORE);
