@@ -5,6 +5,7 @@ mod bad_input;
 mod client;
 mod events;
 mod kit;
+mod letter;
 mod openapi;
 mod resume;
 mod room;
