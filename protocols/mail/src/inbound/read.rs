@@ -169,8 +169,7 @@ mod tests {
         leaf.prop_recursive(3, 16, 4, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                prop::collection::btree_map("message|limit|names|[a-z]{1,4}", inner, 0..4)
-                    .prop_map(|members| Value::from_iter(members)),
+                prop::collection::btree_map("message|limit|names|[a-z]{1,4}", inner, 0..4).prop_map(Value::from_iter),
             ]
         })
     }
