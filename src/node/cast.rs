@@ -249,7 +249,7 @@ impl Cast {
                 return Ok(None);
             }
             AgentDeclaration::Tmux(declared) => mail::tmux(&self.system, declared),
-            AgentDeclaration::Webhook(_) => return Ok(None),
+            AgentDeclaration::Webhook(declared) => mail::webhook(&self.system, declared)?,
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });

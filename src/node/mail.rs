@@ -5,13 +5,15 @@ use std::time::Duration;
 use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomOptions};
 use callboard_mail::inbound::MailServerOptions;
 use callboard_mail::outbound::tmux::{TmuxAgent, TmuxOptions};
+use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
 use callboard_message::mail::MemberWay;
 use callboard_runtime::{AgentRef, System};
+use secrecy::SecretString;
 
 use super::NodeError;
 use super::listen::{Entrance, entrance};
 use crate::config::{
-    AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, TmuxDeclaration, Topology,
+    AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, TmuxDeclaration, Topology, WebhookDeclaration,
 };
 
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
@@ -74,6 +76,24 @@ pub(super) fn tmux(system: &System, declared: &TmuxDeclaration) -> AgentRef {
         ..TmuxOptions::new(declared.target.target().clone())
     };
     system.prepare_with(move || TmuxAgent::new(options.clone())).label(declared.id.as_str()).spawn()
+}
+
+/// Starts the agent that stands for a receiver elsewhere.
+///
+/// # Errors
+/// Its address is refused, or its secret isn't there.
+pub(super) fn webhook(system: &System, declared: &WebhookDeclaration) -> Result<AgentRef, NodeError> {
+    let wrong = |why: String| NodeError::Remote { id: declared.id.clone(), why };
+    let secret = declared.secret_env.as_ref().map(|name| {
+        std::env::var(name).map(SecretString::from).map_err(|_| wrong(format!("there is no variable {name}")))
+    });
+    let options = WebhookOptions {
+        secret: secret.transpose()?,
+        allow: declared.allow.iter().map(|range| range.network()).collect(),
+        ..WebhookOptions::new(declared.url.url().clone())
+    };
+    let agent = WebhookAgent::new(options).map_err(|error| wrong(error.to_string()))?;
+    Ok(system.prepare(agent).label(declared.id.as_str()).spawn())
 }
 
 /// How a listener serves its mailroom.

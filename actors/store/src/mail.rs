@@ -25,12 +25,13 @@ use crate::open::{Core, SqlStore};
 use crate::readers::{PAGE_MAX, Readers};
 use mark::{MarkAll, Tried};
 use post::Post;
+use row::Held;
 use spread::Spread;
 
 impl SqlStore {
     /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
     pub fn mail(&self, marks: Arc<dyn Audit>) -> Arc<dyn Mail> {
-        Arc::new(SqlMail { core: Arc::clone(&self.core), marks })
+        Arc::new(SqlMail { core: Arc::clone(&self.core), marks, held: Held::default() })
     }
 }
 
@@ -38,6 +39,13 @@ impl SqlStore {
 struct SqlMail {
     core: Arc<Core>,
     marks: Arc<dyn Audit>,
+    held: Held,
+}
+
+impl SqlMail {
+    fn readers(&self) -> &Readers {
+        &self.core.readers
+    }
 }
 
 /// How many rows a page may have, as the database takes it.
@@ -70,7 +78,7 @@ impl Mail for SqlMail {
     }
 
     fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>> {
-        Box::pin(look::unspread(&self.core.readers, page(letters_max)))
+        Box::pin(look::unspread(self, page(letters_max)))
     }
 
     fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>> {
@@ -103,18 +111,18 @@ impl Mail for SqlMail {
         Box::pin(async move {
             storable(recipient)?;
             let after = after.map(|(urgent, letter)| (urgent, number(letter)));
-            look::open(&self.core.readers, recipient, after, undelivered, page(letters_max)).await
+            look::open(self, recipient, after, undelivered, page(letters_max)).await
         })
     }
 
     fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>> {
-        Box::pin(look::waiting(&self.core.readers))
+        Box::pin(look::waiting(self.readers()))
     }
 
     fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>> {
         Box::pin(async move {
             storable(id)?;
-            look::letter(&self.core.readers, id).await
+            look::letter(self, id).await
         })
     }
 
@@ -126,7 +134,7 @@ impl Mail for SqlMail {
     ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>> {
         Box::pin(async move {
             after.map_or(Ok(()), storable)?;
-            look::receipts(&self.core.readers, number(letter), after.unwrap_or_default(), page(copies_max)).await
+            look::receipts(self.readers(), number(letter), after.unwrap_or_default(), page(copies_max)).await
         })
     }
 
@@ -139,16 +147,16 @@ impl Mail for SqlMail {
         Box::pin(async move {
             filter.check()?;
             let before = if before == 0 { i64::MAX } else { number(before) };
-            history::history(&self.core.readers, &filter, before, page(letters_max)).await
+            history::history(self, &filter, before, page(letters_max)).await
         })
     }
 
     fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>> {
-        Box::pin(events::read(&self.core.readers, number(after), page(events_max)))
+        Box::pin(events::read(self, number(after), page(events_max)))
     }
 
     fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(events::last(&self.core.readers))
+        Box::pin(events::last(self.readers()))
     }
 
     fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>> {
@@ -166,7 +174,7 @@ impl Mail for SqlMail {
     ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>> {
         Box::pin(async move {
             agent.map_or(Ok(()), storable)?;
-            logs::read(&self.core.readers, agent, number(after), page(rows_max)).await
+            logs::read(self.readers(), agent, number(after), page(rows_max)).await
         })
     }
 

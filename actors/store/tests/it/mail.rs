@@ -424,6 +424,26 @@ async fn a_restart_loses_nothing() {
     .await;
 }
 
+/// Goal: a letter that many read at the same time is in memory once, and is never older than the store. Method: two who look,
+/// before and after its copies are made.
+#[tokio::test]
+async fn readers_share_a_letter() {
+    stores(async |opened| {
+        let mail = of(&opened);
+        mail.post(to_crowd(20, "all")).await.unwrap();
+        let look = async |reader| mail.open(reader, None, false, 9).await.unwrap().remove(0).0;
+        let (first, second) = (look("agent-00003").await, look("agent-00007").await);
+        assert!(Arc::ptr_eq(&first, &second));
+        mail.spread(1, 20, Vec::new()).await.unwrap();
+        let spread = look("agent-00003").await;
+        assert_eq!((first.spread, spread.spread), (0, 20));
+        opened.raw("UPDATE letter SET body = NULL").await;
+        assert_eq!((look("agent-00003").await.new.body.as_str(), spread.new.body.as_str()), ("", "all"));
+        opened
+    })
+    .await;
+}
+
 /// Goal: however many write at once, numbers and events have no gap, and a key is one letter. Method: 32 senders, two of each
 /// name and key, beside marks.
 #[tokio::test]
