@@ -5,6 +5,7 @@ mod check;
 
 use std::num::{NonZeroU32, NonZeroU64};
 
+use callboard_mail::outbound::tmux::{PaneTarget, PaneTargetError};
 use callboard_message::DataClass;
 use callboard_message::mail::{GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId};
 use serde::Deserialize;
@@ -68,8 +69,8 @@ pub struct TmuxDeclaration {
     /// Its name in the directory.
     pub id: String,
     /// The pane: `session:window.pane`.
-    pub target: String,
-    /// The name of tmux' server (`tmux -L`); tmux' own default where it isn't said.
+    pub target: Pane,
+    /// tmux' server: its name, or the path of its socket where there is a `/` in it; the user's own where it isn't said.
     #[serde(default)]
     pub socket: Option<String>,
     /// Whether a message is followed by Enter.
@@ -152,11 +153,8 @@ impl MemberDeclaration {
 impl TmuxDeclaration {
     pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut wrong = Vec::new();
-        if !is_pane(&self.target) {
-            wrong.push(("target", "write session:window.pane, for example work:0.1".to_owned()));
-        }
-        if self.socket.as_deref().is_some_and(|name| name.is_empty() || name.contains(['/', '\0'])) {
-            wrong.push(("socket", "this is the name of a server of tmux (tmux -L), not a path".to_owned()));
+        if self.socket.as_deref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
+            wrong.push(("socket", "write the name of a server of tmux, or the path of its socket".to_owned()));
         }
         if self.command.iter().any(String::is_empty) {
             wrong.push(("command", "a program has a name".to_owned()));
@@ -165,23 +163,39 @@ impl TmuxDeclaration {
     }
 
     /// The pane that it is: two with the same one are one.
-    pub(super) fn pane(&self) -> (Option<&str>, &str) {
-        (self.socket.as_deref(), &self.target)
+    pub(super) fn pane(&self) -> (Option<&str>, &PaneTarget) {
+        (self.socket.as_deref(), self.target.target())
     }
 }
 
-fn is_pane(target: &str) -> bool {
-    let Some((session, place)) = target.split_once(':') else { return false };
-    let Some((window, pane)) = place.rsplit_once('.') else { return false };
-    let is_word = |text: &str| !text.is_empty() && !text.contains([':', '=']) && !text.contains(char::is_control);
-    is_word(session) && !session.contains('.') && is_word(window) && pane.parse::<u32>().is_ok()
+/// A pane, as `session:window.pane`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Pane(PaneTarget);
+
+impl Pane {
+    /// The pane.
+    pub fn target(&self) -> &PaneTarget {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Pane {
+    type Error = PaneTargetError;
+
+    fn try_from(written: String) -> Result<Self, PaneTargetError> {
+        written.parse().map(Self)
+    }
 }
 
 impl WebhookDeclaration {
     pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
         match self.url.url().scheme() {
             "http" if self.allow.is_empty() => {
-                vec![("url", "write https, or its network in `allow`: plain http stays on networks of your own".to_owned())]
+                vec![(
+                    "url",
+                    "write https, or its network in `allow`: plain http stays on networks of your own".to_owned(),
+                )]
             }
             _ => Vec::new(),
         }

@@ -12,8 +12,8 @@ mod decode;
 mod error;
 mod file;
 mod listener;
-mod mail;
 mod magictunnel;
+mod mail;
 mod orchestrator;
 mod problem;
 mod routing;
@@ -47,7 +47,7 @@ pub use bidirectional::{
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 
-pub use mail::{MailroomDeclaration, MemberDeclaration, TmuxDeclaration, WebhookDeclaration};
+pub use mail::{MailroomDeclaration, MemberDeclaration, Pane, TmuxDeclaration, WebhookDeclaration};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub(crate) use problem::closest;

@@ -52,7 +52,7 @@ fn parts(opened: &SqlStore) -> Store {
         tasks: opened.tasks(Arc::clone(&audit)),
         inboxes: opened.inboxes(Arc::clone(&audit)),
         notes: opened.notes(),
-        mail: Arc::new(callboard_runtime::MemoryMail::new(Arc::clone(&audit))),
+        mail: opened.mail(Arc::clone(&audit)),
         audit,
         run: opened.run().into(),
     }

@@ -48,6 +48,8 @@ mod hostile;
 mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
+// Agent mail: the rows of the source document, over HTTP, over MCP and in process.
+mod mail_golden;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
 mod mcp;
 // Tasks over MCP outlive the process that they were begun in.

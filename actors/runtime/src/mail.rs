@@ -30,6 +30,10 @@ pub const MAIL_LOOKED_MAX: u64 = 10_000;
 /// The stream of the journal that [`Mail::events`] are kept in.
 pub const MAIL_EVENTS_STREAM: &str = "mail/events";
 
+/// A letter with one of its copies.
+pub type LetterOpen = (Arc<Letter>, MailCopy);
+/// A page of letters, and the number below which to go on.
+pub type LetterPage = (Vec<LetterAndCopy>, Option<u64>);
 /// A letter with its copy for whoever asks; none where that is its sender only.
 pub type LetterAndCopy = (Arc<Letter>, Option<MailCopy>);
 
@@ -72,7 +76,7 @@ pub trait Mail: Send + Sync + 'static {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>>;
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>>;
 
     /// How many letters each recipient has not read and may still get; nobody who has none.
     fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>>;
@@ -98,7 +102,7 @@ pub trait Mail: Send + Sync + 'static {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>>;
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>>;
 
     /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
     /// a letter that is gone. None: there are no more.

@@ -1,5 +1,6 @@
 //! Mail: a letter with its recipients, its line in the audit and its event are one transaction; copies follow.
 
+pub(crate) mod clean;
 mod events;
 mod history;
 mod list;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, Letter, LetterAndCopy, LetterFilter, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter,
-    SPREAD_MAX, StoredEvent, storable,
+    Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark,
+    NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
 use futures::future::BoxFuture;
 
@@ -24,12 +25,13 @@ use crate::open::{Core, SqlStore};
 use crate::readers::{PAGE_MAX, Readers};
 use mark::{MarkAll, Tried};
 use post::Post;
+use row::Held;
 use spread::Spread;
 
 impl SqlStore {
     /// Its mail; `marks` says what stands for the letters' bodies: its own audit, as a rule.
     pub fn mail(&self, marks: Arc<dyn Audit>) -> Arc<dyn Mail> {
-        Arc::new(SqlMail { core: Arc::clone(&self.core), marks })
+        Arc::new(SqlMail { core: Arc::clone(&self.core), marks, held: Held::default() })
     }
 }
 
@@ -37,6 +39,13 @@ impl SqlStore {
 struct SqlMail {
     core: Arc<Core>,
     marks: Arc<dyn Audit>,
+    held: Held,
+}
+
+impl SqlMail {
+    fn readers(&self) -> &Readers {
+        &self.core.readers
+    }
 }
 
 /// How many rows a page may have, as the database takes it.
@@ -69,7 +78,7 @@ impl Mail for SqlMail {
     }
 
     fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>> {
-        Box::pin(look::unspread(&self.core.readers, page(letters_max)))
+        Box::pin(look::unspread(self, page(letters_max)))
     }
 
     fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>> {
@@ -98,22 +107,22 @@ impl Mail for SqlMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>> {
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
         Box::pin(async move {
             storable(recipient)?;
             let after = after.map(|(urgent, letter)| (urgent, number(letter)));
-            look::open(&self.core.readers, recipient, after, undelivered, page(letters_max)).await
+            look::open(self, recipient, after, undelivered, page(letters_max)).await
         })
     }
 
     fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>> {
-        Box::pin(look::waiting(&self.core.readers))
+        Box::pin(look::waiting(self.readers()))
     }
 
     fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>> {
         Box::pin(async move {
             storable(id)?;
-            look::letter(&self.core.readers, id).await
+            look::letter(self, id).await
         })
     }
 
@@ -125,7 +134,7 @@ impl Mail for SqlMail {
     ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>> {
         Box::pin(async move {
             after.map_or(Ok(()), storable)?;
-            look::receipts(&self.core.readers, number(letter), after.unwrap_or_default(), page(copies_max)).await
+            look::receipts(self.readers(), number(letter), after.unwrap_or_default(), page(copies_max)).await
         })
     }
 
@@ -134,20 +143,20 @@ impl Mail for SqlMail {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>> {
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
         Box::pin(async move {
             filter.check()?;
             let before = if before == 0 { i64::MAX } else { number(before) };
-            history::history(&self.core.readers, &filter, before, page(letters_max)).await
+            history::history(self, &filter, before, page(letters_max)).await
         })
     }
 
     fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>> {
-        Box::pin(events::read(&self.core.readers, number(after), page(events_max)))
+        Box::pin(events::read(self, number(after), page(events_max)))
     }
 
     fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(events::last(&self.core.readers))
+        Box::pin(events::last(self.readers()))
     }
 
     fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>> {
@@ -165,7 +174,7 @@ impl Mail for SqlMail {
     ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>> {
         Box::pin(async move {
             agent.map_or(Ok(()), storable)?;
-            logs::read(&self.core.readers, agent, number(after), page(rows_max)).await
+            logs::read(self.readers(), agent, number(after), page(rows_max)).await
         })
     }
 

@@ -85,7 +85,7 @@ impl<'a> Checking<'a, '_, '_> {
             if let Some(AgentDeclaration::Tmux(tmux)) = self.agent_of(&member.id)
                 && let Some(other) = panes.insert(tmux.pane(), &*member.id)
             {
-                let message = format!("{} and {other} are the same pane: {}", member.id, tmux.target);
+                let message = format!("{} and {other} are the same pane: {}", member.id, tmux.target.target());
                 self.problems.error(span, message);
             }
         }

@@ -10,7 +10,7 @@ use crate::config::{AgentDeclaration, Speaks, Topology};
 /// A mailroom with `more`, and agents for it.
 fn with(more: &str) -> String {
     format!(
-        "{NODE}agent = [\n  {{ kind = \"tmux\", id = \"builder\", target = \"work:0.1\" }},\n  {{ kind = \"tmux\", id = \"tester\", target = \"work:0.2\" }},\n  {{ kind = \"webhook\", id = \"pager\", url = \"https://p.example/in\" }},\n  {{ kind = \"patient_data\", id = \"patients\" }},\n  {{ kind = \"mailroom\", id = \"mailroom\", {more} }},\n]\n"
+        "{NODE}agent = [\n  {{ kind = \"tmux\", id = \"builder\", target = \"work:0.1\" }},\n  {{ kind = \"tmux\", id = \"tester\", target = \"work:0.2\" }},\n  {{ kind = \"webhook\", id = \"pager\", url = \"https://p.example/in\" }},\n  {{ kind = \"patient_data\", id = \"patients\", patients = [] }},\n  {{ kind = \"mailroom\", id = \"mailroom\", {more} }},\n]\n"
     )
 }
 
@@ -28,7 +28,7 @@ fn a_mailroom_is_read() {
     assert!(mailroom.example_ids && mailroom.broadcasts_a_minute.is_none());
     let member = &mailroom.members[0];
     assert_eq!((member.role.as_deref(), member.phase.as_deref(), member.apart), (Some("builder"), Some("one"), true));
-    assert_eq!((&*tmux.target, tmux.submit, tmux.socket.as_deref()), ("work:main.0", false, None));
+    assert_eq!((&*tmux.target.target().to_string(), tmux.submit), ("work:main.0", false));
     let listener = &topology.listeners[0];
     assert_eq!((listener.speaks(), listener.keys.as_deref()), (Speaks::Mail, Some(Path::new("/f/keys.toml"))));
     // A listener that names nobody leads to nobody's terminal.
@@ -68,14 +68,16 @@ fn every_mistake_of_a_mailroom() {
     }
 }
 
+const PANE: &str = "`target`: a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`";
+
 /// Goal: panes and webhooks that can't be are refused, and two members aren't one pane. Method: rows.
 #[test]
 fn ways_out_that_cannot_be() {
     for (was, is, expect) in [
         ("work:0.2", "work:0.1", "tester and builder are the same pane: work:0.1"),
-        ("work:0.2", "work", "agent tester: `target`: write session:window.pane, for example work:0.1"),
-        ("work:0.2", "=work:0.1", "agent tester: `target`: write session:window.pane, for example work:0.1"),
-        ("work:0.2", "work:0.x", "agent tester: `target`: write session:window.pane, for example work:0.1"),
+        ("work:0.2", "work", PANE),
+        ("work:0.2", "=work:0.1", PANE),
+        ("work:0.2", "work:0.x", PANE),
         (
             "https://p",
             "http://p",
@@ -86,7 +88,9 @@ fn ways_out_that_cannot_be() {
         assert!(matches!(told.as_slice(), [told] if told.ends_with(expect)), "{told:?}");
     }
     let nobody = told(&with("member = [{ id = \"builder\" }, { id = \"pager\" }]"), false);
-    assert!(matches!(nobody.as_slice(), [told] if told.ends_with("tester has no mail: no mailroom has it as a member")));
+    assert!(
+        matches!(nobody.as_slice(), [told] if told.ends_with("tester has no mail: no mailroom has it as a member"))
+    );
 }
 
 /// Goal: a listener of mail is in front of one mailroom, and nobody unknown comes in from elsewhere. Method: rows.
@@ -99,16 +103,23 @@ fn listeners_of_mail() {
             "agent = \"mailroom\"\ndialect = \"mcp\"\nkeys = \"k\"",
             "the listener on 127.0.0.1:1: the protocol \"mail\" has no dialects: leave it out",
         ),
-        (
-            "agent = \"mailroom\"",
-            "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here",
-        ),
+        ("agent = \"mailroom\"", "the listener on 127.0.0.1:1: who has mail comes with a key, and nobody has one here"),
     ] {
-        let text = with(ALL).replace("patient_data\", id = \"patients\"", "webhook\", id = \"other\", url = \"https://o\"");
+        let text = with(ALL).replace(
+            "patient_data\", id = \"patients\", patients = []",
+            "webhook\", id = \"other\", url = \"https://o\"",
+        );
         let text = text.replace("{ id = \"pager\" }]", "{ id = \"pager\" }, { id = \"other\" }]");
-        let told = super::parse(&format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"), false, Path::new(""), false).1;
+        let told = super::parse(
+            &format!("{text}[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:1\"\n{more}\n"),
+            false,
+            Path::new(""),
+            false,
+        )
+        .1;
         assert!(told.iter().any(|told| told.message == expect), "{told:?}");
     }
-    let beyond = format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
+    let beyond =
+        format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
     assert!(told(&beyond, false).iter().any(|told| told.ends_with("keys are needed to listen there")));
 }

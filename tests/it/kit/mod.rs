@@ -3,6 +3,7 @@
 pub mod a2a;
 pub mod clinics;
 pub mod gateway;
+pub mod mail;
 pub mod worker;
 
 use std::fs;

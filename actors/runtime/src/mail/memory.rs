@@ -8,8 +8,8 @@ use callboard_message::time::rfc3339;
 use futures::future::BoxFuture;
 
 use super::{
-    Letter, LetterAndCopy, LetterFilter, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, NewLetter,
-    SPREAD_MAX, StoredEvent,
+    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy,
+    NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
 use crate::inbox::Mark;
@@ -226,7 +226,7 @@ impl Mail for MemoryMail {
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(Arc<Letter>, MailCopy)>, JournalError>> {
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
@@ -280,7 +280,7 @@ impl Mail for MemoryMail {
         filter: LetterFilter,
         before: u64,
         letters_max: usize,
-    ) -> BoxFuture<'_, Result<(Vec<LetterAndCopy>, Option<u64>), JournalError>> {
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
         if let Err(error) = filter.check() {
             return Box::pin(ready(Err(error)));
         }

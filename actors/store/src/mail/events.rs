@@ -8,8 +8,9 @@ use callboard_runtime::{JournalError, Letter, MAIL_EVENTS_STREAM, StoredEvent};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+use super::SqlMail;
 use super::list::{each, numbers, written};
-use super::row::{letter_columns, letters};
+use super::row::letter_columns;
 use crate::append::counter;
 use crate::error::journal_error;
 use crate::readers::Readers;
@@ -100,11 +101,12 @@ impl Write for Tell {
 
 /// Events after a number. Those of letters that are gone are left out; a page is empty only at the end.
 pub(super) async fn read(
-    readers: &Readers,
+    mail: &SqlMail,
     mut after: i64,
     events_max: i64,
 ) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
     let told = |e| journal_error(&e);
+    let readers = mail.readers();
     loop {
         let rows = readers
             .rows(
@@ -130,7 +132,7 @@ pub(super) async fn read(
             .collect();
         let found = match posted.is_empty() {
             true => Vec::new(),
-            false => letters(&readers.rows(LETTERS, &[(&written(&posted)).into()]).await?).map_err(told)?,
+            false => mail.held.letters(&readers.rows(LETTERS, &[(&written(&posted)).into()]).await?).map_err(told)?,
         };
         let found: HashMap<u64, Arc<Letter>> = found.into_iter().map(|letter| (letter.number, letter)).collect();
         let events: Vec<_> =

@@ -1,9 +1,10 @@
 //! Letters that a filter leaves: first whose they are, by an index, then the rest.
 
-use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, MAIL_LOOKED_MAX};
+use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, LetterPage, MAIL_LOOKED_MAX};
 
+use super::SqlMail;
 use super::list::{each, has, numbers, read, written};
-use super::row::{copy_columns, letter_and_copy, letter_columns};
+use super::row::{copy_columns, letter_columns};
 use crate::clock::ms;
 use crate::error::journal_error;
 use crate::readers::Readers;
@@ -93,13 +94,14 @@ const WANTED: Sql = each(
 );
 
 pub(super) async fn history(
-    readers: &Readers,
+    mail: &SqlMail,
     filter: &LetterFilter,
     before: i64,
     letters_max: i64,
-) -> Result<(Vec<LetterAndCopy>, Option<u64>), JournalError> {
+) -> Result<LetterPage, JournalError> {
     let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
     let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
+    let readers = mail.readers();
     let looked = candidates(readers, filter, before, looked_max).await?;
     let list = written(&looked);
     let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
@@ -119,7 +121,7 @@ pub(super) async fn history(
         letters_max.into(),
     ];
     let rows = if looked.is_empty() { Vec::new() } else { readers.rows(WANTED, &args).await? };
-    let found: Result<Vec<LetterAndCopy>, _> = rows.iter().map(|row| letter_and_copy(row, of)).collect();
+    let found: Result<Vec<LetterAndCopy>, _> = rows.iter().map(|row| mail.held.letter_and_copy(row, of)).collect();
     let found = found.map_err(|e| journal_error(&e))?;
     let is_all = (looked.len() as i64) < looked_max;
     let last = looked.last().copied();

@@ -34,11 +34,13 @@ macro_rules! numbers {
 }
 pub(super) use numbers;
 
-/// Pairs of a recipient and a letter, from the list of them that is a parameter: a table `pair (recipient, letter)`.
+/// Pairs of a recipient and a letter, from the list of them that is a parameter: a table `pair (recipient, letter)`. SQLite
+/// uses an index only for what has its column's type.
 macro_rules! pairs {
     (sqlite, $list:literal) => {
         concat!(
-            "(SELECT json_extract(value, '$[0]') AS recipient, json_extract(value, '$[1]') AS letter FROM json_each(",
+            "(SELECT CAST(json_extract(value, '$[0]') AS TEXT) AS recipient, \
+             CAST(json_extract(value, '$[1]') AS INTEGER) AS letter FROM json_each(",
             $list,
             ")) AS pair"
         )

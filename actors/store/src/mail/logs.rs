@@ -10,12 +10,15 @@ use crate::sql::Row;
 /// Rows that the view has a letter, at most.
 const ROWS_A_LETTER: i64 = 16_384;
 
-// The letter's number is the row's own; the view's is made of it, and no index knows it.
+// No index knows a row's number, which is made of the letter's: so many letters have as many rows at least, but that the
+// first may have been seen.
 const OF_ALL: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
-     WHERE CAST($1 AS TEXT) IS NULL AND letter >= $2 AND number > $3 ORDER BY letter, number LIMIT $4";
+     WHERE CAST($1 AS TEXT) IS NULL AND letter IN (SELECT number FROM letter WHERE number >= $2 ORDER BY number LIMIT $4 + 1) \
+     AND number > $3 ORDER BY number LIMIT $4";
 const OF_ONE: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
-     WHERE agent_id = $1 AND letter IN (SELECT letter FROM copy WHERE recipient = $1 AND letter >= $2 \
-     UNION SELECT number FROM letter WHERE spread < count) AND number > $3 ORDER BY letter, number LIMIT $4";
+     WHERE agent_id = $1 AND letter IN (SELECT letter FROM (SELECT letter FROM copy WHERE recipient = $1 AND letter >= $2 \
+     ORDER BY letter LIMIT $4 + 1) AS made UNION SELECT number FROM letter WHERE spread < count) \
+     AND number > $3 ORDER BY number LIMIT $4";
 
 pub(super) async fn read(
     readers: &Readers,

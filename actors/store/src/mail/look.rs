@@ -4,36 +4,48 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{JournalError, Letter, MailCopy};
+use callboard_runtime::{JournalError, Letter, LetterOpen, MailCopy};
 
+use super::SqlMail;
 use super::list::{each, has};
-use super::row::{copy, copy_columns, letter as letter_of, letter_and_copy, letter_columns, letters};
+use super::row::{copy, copy_columns, letter_columns};
 use crate::clock::ms;
 use crate::error::journal_error;
 use crate::readers::Readers;
 use crate::sql::{Row, Sql};
 
-pub(super) async fn letter(readers: &Readers, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+pub(super) async fn letter(mail: &SqlMail, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
     const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
-    let rows = readers.rows(SQL, &[id.into()]).await?;
-    rows.first().map(letter_of).transpose().map_err(|e| journal_error(&e))
+    let rows = mail.readers().rows(SQL, &[id.into()]).await?;
+    rows.first().map(|row| mail.held.letter(row)).transpose().map_err(|e| journal_error(&e))
 }
 
-pub(super) async fn unspread(readers: &Readers, letters_max: i64) -> Result<Vec<Arc<Letter>>, JournalError> {
+pub(super) async fn unspread(mail: &SqlMail, letters_max: i64) -> Result<Vec<Arc<Letter>>, JournalError> {
     const SQL: &str =
         concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1");
-    letters(&readers.rows(SQL, &[letters_max.into()]).await?).map_err(|e| journal_error(&e))
+    mail.held.letters(&mail.readers().rows(SQL, &[letters_max.into()]).await?).map_err(|e| journal_error(&e))
 }
 
+/// SQLite would read through all copies of a recipient otherwise, also those that it read long ago.
+macro_rules! copy_open {
+    (sqlite) => {
+        "copy AS c INDEXED BY copy_open"
+    };
+    (postgres) => {
+        "copy AS c"
+    };
+}
 /// Copies of one urgency after a letter, in the order of the index.
 macro_rules! made {
-    ($urgent:literal, $after:literal) => {
+    ($database:ident, $urgent:literal, $after:literal) => {
         concat!(
             "SELECT * FROM (SELECT ",
             letter_columns!(),
             ", ",
             copy_columns!(),
-            " FROM copy AS c JOIN letter AS l ON l.number = c.letter WHERE c.recipient = $1 AND c.urgent = ",
+            " FROM ",
+            copy_open!($database),
+            " JOIN letter AS l ON l.number = c.letter WHERE c.recipient = $1 AND c.urgent = ",
             $urgent,
             " AND c.letter > ",
             $after,
@@ -46,9 +58,9 @@ macro_rules! made {
 macro_rules! open {
     ($database:ident) => {
         concat!(
-            made!(1, "$2"),
+            made!($database, 1, "$2"),
             " UNION ALL ",
-            made!(0, "$3"),
+            made!($database, 0, "$3"),
             " UNION ALL SELECT * FROM (SELECT ",
             letter_columns!(),
             ", ",
@@ -64,12 +76,12 @@ macro_rules! open {
 const OPEN: Sql = each(open!(sqlite), open!(postgres));
 
 pub(super) async fn open(
-    readers: &Readers,
+    mail: &SqlMail,
     recipient: &str,
     after: Option<(bool, i64)>,
     undelivered: bool,
     letters_max: i64,
-) -> Result<Vec<(Arc<Letter>, MailCopy)>, JournalError> {
+) -> Result<Vec<LetterOpen>, JournalError> {
     let (urgent, normal) = match after {
         None => (0, 0),
         Some((true, letter)) => (letter, 0),
@@ -83,7 +95,7 @@ pub(super) async fn open(
         ms(SystemTime::now()).into(),
         letters_max.into(),
     ];
-    let rows = readers.rows(OPEN, &args).await?;
+    let rows = mail.readers().rows(OPEN, &args).await?;
     // Those that aren't made come last, wherever they belong.
     let mut places = rows
         .iter()
@@ -92,7 +104,7 @@ pub(super) async fn open(
         .map_err(|e| journal_error(&e))?;
     places.sort_unstable_by_key(|(place, _)| *place);
     places.truncate(usize::try_from(letters_max).unwrap_or_default());
-    let open = places.into_iter().map(|(_, row)| letter_and_copy(row, Some(recipient)));
+    let open = places.into_iter().map(|(_, row)| mail.held.letter_and_copy(row, Some(recipient)));
     let open: Vec<_> = open.collect::<Result<_, _>>().map_err(|e| journal_error(&e))?;
     Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
 }

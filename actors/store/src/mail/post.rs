@@ -40,11 +40,9 @@ impl Post {
     }
 
     async fn post(&self, tx: &mut Tx) -> Result<Arc<Letter>, sqlx::Error> {
+        // What another node has taken in and not yet committed is waited for.
+        events::lock(tx).await?;
         if let Some(key) = &self.new.key {
-            // What another node has numbered and not yet committed is waited for.
-            if !tx.db().is_sqlite() {
-                tx.numbers(COUNTER, 0).await?;
-            }
             let there = tx.db().row(FIND, &[(&self.new.sender).into(), key.into()]).await?;
             if let Some(there) = there {
                 return letter(&there);

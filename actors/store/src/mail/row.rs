@@ -1,11 +1,12 @@
 //! Letters and copies from their rows.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use callboard_message::DataClass;
 use callboard_message::mail::{EntryState, LetterKind};
-use callboard_runtime::{BodyMark, Letter, MailCopy, NewLetter};
+use callboard_runtime::{BodyMark, Letter, LetterAndCopy, MailCopy, NewLetter};
 
 use crate::clock::time;
 use crate::sql::Row;
@@ -61,21 +62,50 @@ pub(super) fn letter(row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
     }))
 }
 
-pub(super) fn letters(rows: &[Row]) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
-    rows.iter().map(letter).collect()
-}
+/// Letters that somebody holds: thousands who read one at the same time hold the same.
+#[derive(Default)]
+pub(super) struct Held(Mutex<HashMap<u64, Weak<Letter>>>);
 
-/// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't one
-/// of its recipients.
-pub(super) fn letter_and_copy(
-    row: &Row,
-    recipient: Option<&str>,
-) -> Result<(Arc<Letter>, Option<MailCopy>), sqlx::Error> {
-    let letter = letter(row)?;
-    let Some(recipient) = recipient else { return Ok((letter, None)) };
-    let made = copy(row, LETTER_COLUMNS, recipient, letter.number)?;
-    let copy = made.or_else(|| letter.new.is_for(recipient).then(|| letter.fresh_copy(recipient)));
-    Ok((letter, copy))
+/// Letters after which those that nobody holds any more are forgotten.
+const HELD_MAX: usize = 4_096;
+
+impl Held {
+    /// The letter of a row; the one that somebody holds where it is still so.
+    pub(super) fn letter(&self, row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
+        let number = row.count(0)?;
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number).and_then(Weak::upgrade);
+        if let Some(known) = known
+            && u64::from(known.spread) == row.count(15)?
+            && known.new.body == row.text_or_null(18)?.unwrap_or_default()
+        {
+            return Ok(known);
+        }
+        let letter = letter(row)?;
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() >= HELD_MAX {
+            held.retain(|_, letter| letter.strong_count() > 0);
+        }
+        // Where more than that are held, each has its own.
+        if held.len() < HELD_MAX {
+            held.insert(number, Arc::downgrade(&letter));
+        }
+        drop(held);
+        Ok(letter)
+    }
+
+    pub(super) fn letters(&self, rows: &[Row]) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
+        rows.iter().map(|row| self.letter(row)).collect()
+    }
+
+    /// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't
+    /// one of its recipients.
+    pub(super) fn letter_and_copy(&self, row: &Row, recipient: Option<&str>) -> Result<LetterAndCopy, sqlx::Error> {
+        let letter = self.letter(row)?;
+        let Some(recipient) = recipient else { return Ok((letter, None)) };
+        let made = copy(row, LETTER_COLUMNS, recipient, letter.number)?;
+        let copy = made.or_else(|| letter.new.is_for(recipient).then(|| letter.fresh_copy(recipient)));
+        Ok((letter, copy))
+    }
 }
 
 /// The copy whose columns begin at `first`.

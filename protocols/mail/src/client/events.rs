@@ -93,6 +93,17 @@ impl EventStream {
         Self { client, types: types.join(","), place, socket: None, retry_after: RETRY_AFTER, is_fresh: false }
     }
 
+    /// Connects, unless it is connected: what happens after this is heard, however often the connection breaks.
+    ///
+    /// # Errors
+    /// See [`ClientError`]: nobody has tried again.
+    pub async fn ready(&mut self) -> Result<(), ClientError> {
+        if self.socket.is_none() {
+            self.socket = Some(self.connect().await?);
+        }
+        Ok(())
+    }
+
     /// What comes next. A connection that breaks is told of and made anew: only what will not pass ends the stream. Dropped
     /// before it is done, it loses nothing.
     ///
@@ -100,17 +111,14 @@ impl EventStream {
     /// What will not pass: the key or id is refused, the place doesn't exist, this is no mail listener.
     pub async fn next(&mut self) -> Result<Heard, ClientError> {
         loop {
-            let Some(socket) = &mut self.socket else {
-                match self.connect().await {
-                    Ok(socket) => self.socket = Some(socket),
-                    Err(error) if error.may_pass() => {
-                        self.wait().await;
-                        return Ok(Heard::Broken(error));
-                    }
-                    Err(error) => return Err(error),
+            if let Err(error) = self.ready().await {
+                if !error.may_pass() {
+                    return Err(error);
                 }
-                continue;
-            };
+                self.wait().await;
+                return Ok(Heard::Broken(error));
+            }
+            let Some(socket) = &mut self.socket else { continue };
             let heard = timeout(SILENCE_MAX, socket.next()).await;
             match heard {
                 Ok(Some(Ok(Message::Text(text)))) => {

@@ -36,6 +36,7 @@ fn describe() -> Value {
         "paths": paths,
         "components": {
             "schemas": components.0,
+            "responses": problems(),
             "securitySchemes": {
                 "key": { "type": "http", "scheme": "bearer" },
                 "agent": {
@@ -104,7 +105,7 @@ fn responses(route: &Route, components: &mut Components) -> Value {
                 Closed with 1013 it says where to go on.";
             let content = json!({ "application/json": { "schema": schema } });
             responses.insert("101".into(), json!({ "description": about, "content": content }));
-            responses.insert("400".into(), problem("No handshake, or `after` is above the newest event.", components));
+            responses.insert("400".into(), json!({ "$ref": "#/components/responses/400" }));
         }
         operation => {
             let mut good = json!({ "description": "Done." });
@@ -123,33 +124,47 @@ fn responses(route: &Route, components: &mut Components) -> Value {
     }
     let has_body = route.method == "POST";
     let open = route.operation == Operation::Description;
-    for (status, about, where_) in [
-        ("401", "No good key, or not one `X-Agent-ID`.", !open),
-        ("403", "The id isn't the key's, or may not do this.", true),
-        ("404", "There is none such for the caller.", is_id),
-        ("408", "The body did not arrive in time.", has_body),
-        ("413", "The body is over the limit.", has_body),
-        ("415", "The body is not JSON in UTF-8.", has_body),
-        ("422", "The body or query doesn't fit: the detail names the member.", !open),
-        ("429", "Too many messages: see `Retry-After`.", is_sent),
-        ("500", "The store failed, or there is a bug.", !open),
-        ("503", "No room just now: see `Retry-After`.", !open),
-        ("504", "The mailroom did not answer in time.", !open),
+    for (status, is_here) in [
+        ("401", !open),
+        ("403", true),
+        ("404", is_id),
+        ("408", has_body),
+        ("413", has_body),
+        ("415", has_body),
+        ("422", !open),
+        ("429", is_sent),
+        ("500", !open),
+        ("503", !open),
+        ("504", !open),
     ] {
-        if where_ {
-            responses.insert(status.into(), problem(about, components));
+        if is_here {
+            responses.insert(status.into(), json!({ "$ref": format!("#/components/responses/{status}") }));
         }
     }
     responses.into()
 }
 
-/// An answer in place of what was asked for.
-fn problem(about: &str, components: &mut Components) -> Value {
-    components.0.entry("Problem").or_insert_with(
-        || json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] }),
-    );
-    let schema = components.reference("Problem");
-    json!({ "description": about, "content": { "application/json": { "schema": schema } } })
+/// What is answered in place of what was asked for, by status.
+fn problems() -> Map<String, Value> {
+    let all = [
+        ("400", "No handshake of WebSocket, or `after` is above the newest event."),
+        ("401", "No good key, or not one `X-Agent-ID`."),
+        ("403", "The id isn't the key's, or may not do this."),
+        ("404", "There is none such for the caller."),
+        ("408", "The body did not arrive in time."),
+        ("413", "The body is over the limit."),
+        ("415", "The body is not JSON in UTF-8."),
+        ("422", "The body or query doesn't fit: the detail names the member."),
+        ("429", "Too many messages: see `Retry-After`."),
+        ("500", "The store failed, or there is a bug."),
+        ("503", "No room just now: see `Retry-After`."),
+        ("504", "The mailroom did not answer in time."),
+    ];
+    let detail = json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] });
+    let content = json!({ "application/json": { "schema": detail } });
+    all.map(|(status, about)| (status.to_owned(), json!({ "description": about, "content": content })))
+        .into_iter()
+        .collect()
 }
 
 fn body_name(operation: Operation) -> String {

@@ -182,13 +182,16 @@ mod tests {
 
     use callboard_message::{Failure, FailureKind, Principal};
     use callboard_runtime::System;
-    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+    use tokio::sync::mpsc::{Receiver, Sender, channel};
     use tokio::time::timeout;
 
     use super::*;
 
+    /// What a test leaves unread.
+    const HEARD_MAX: usize = 16;
+
     /// Lets one principal watch, and tells what it is asked and told.
-    struct Private(UnboundedSender<String>);
+    struct Private(Sender<String>);
 
     impl Agent for Private {
         fn handlers(on: &mut Handlers<Self>) {
@@ -200,19 +203,19 @@ mod tests {
         fn handle(&mut self, _: Subscribe, cx: &mut Cx) -> Result<RawObject, Failure> {
             let who = cx.principal().id.clone();
             let may = who == "ada";
-            let _ = self.0.send(who);
+            let _ = self.0.try_send(who);
             if may { Ok(RawObject::new()) } else { Err(Failure::new(FailureKind::NotFound, "none")) }
         }
     }
 
     impl SyncHandler<Unsubscribe> for Private {
         fn handle(&mut self, _: Unsubscribe, _: &mut Cx) -> Result<RawObject, Failure> {
-            let _ = self.0.send("leave".into());
+            let _ = self.0.try_send("leave".into());
             Ok(RawObject::new())
         }
     }
 
-    async fn next(heard: &mut UnboundedReceiver<String>) -> String {
+    async fn next(heard: &mut Receiver<String>) -> String {
         timeout(Duration::from_secs(10), heard.recv()).await.unwrap().unwrap()
     }
 
@@ -221,7 +224,7 @@ mod tests {
     #[tokio::test]
     async fn each_watcher_is_asked_for() {
         let system = System::start(1).unwrap();
-        let (sender, mut heard) = unbounded_channel();
+        let (sender, mut heard) = channel(HEARD_MAX);
         let agent = system.spawn(Private(sender));
         let (surface, changes) = (Surface::new(agent.clone(), Arc::default()), Changes::of(agent));
         let watch = |who: &str| changes.watch(&surface, "a:b", CallMeta::new(Arc::new(Principal::agent(who))));

@@ -139,8 +139,8 @@ pub(super) async fn open(
         .ok_or_else(|| Problem::full("there are too many event sockets: try again later"))?;
     let after = query.text("after").filter(|after| *after != "now").map(|_| query.word::<u64>("after"));
     let after = after.transpose()?.flatten();
-    // The policy judges this one, and no page that follows.
-    let first = ReadEvents { after: after.unwrap_or(0), limit: Some(1), types: Vec::new() };
+    // The policy judges this one, and no page that follows. It is about the newest number alone.
+    let first = ReadEvents { after: 0, limit: Some(1), types: Vec::new() };
     let Found { newest, .. } = server.ask(&caller, &first).await?;
     if after.is_some_and(|after| after > newest) {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "`after` is above the newest event's number"));

@@ -1,0 +1,110 @@
+//! A node with a mailroom, and those who write to each other through it.
+
+use std::collections::HashMap;
+
+use callboard::mail::client::Client;
+use callboard::message::mail::MailId;
+use callboard::rpc::KeyStore;
+use reqwest::{Method, RequestBuilder};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::{Home, Running, soon};
+
+/// `callboard serve` with a mailroom behind a mail listener and an MCP listener; killed when this is dropped.
+pub struct Office {
+    pub home: Home,
+    process: Option<Running>,
+    file: String,
+    keys: HashMap<String, SecretString>,
+    /// Where mail is spoken.
+    pub mail: String,
+    /// Where MCP is.
+    pub mcp: String,
+}
+
+const NODE: &str = "[node]\nname = \"office\"\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\n\
+    agent = \"mailroom\"\nkeys = \"keys.toml\"\n[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\n\
+    bind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
+
+impl Office {
+    /// `agents`: the `[[agent]]` of the file, the mailroom among them. A key for each member, with its scopes.
+    pub async fn open(agents: &str, members: &[(&str, &[&str])]) -> Self {
+        let home = Home::new();
+        let file = home.write("office.toml", &format!("{NODE}{agents}"));
+        let mut store = KeyStore::load_or_new(home.path("keys.toml")).unwrap();
+        let keys = members.iter().map(|(name, scopes)| {
+            let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+            ((*name).to_owned(), store.add(name, scopes).unwrap())
+        });
+        let keys = keys.collect();
+        let mut office = Self { home, process: None, file, keys, mail: String::new(), mcp: String::new() };
+        office.start().await;
+        office
+    }
+
+    /// Starts the node, with what it had before.
+    pub async fn start(&mut self) {
+        let mut process = self.home.start(&["serve", &self.file]);
+        let url = |line: String| line.rsplit(' ').next().unwrap().to_owned();
+        self.mail = url(process.line_with("listening").await);
+        self.mcp = url(process.line_with("listening").await);
+        process.line_with("ready").await;
+        self.process = Some(process);
+    }
+
+    /// Kills the node (SIGKILL) and waits for its end.
+    pub async fn kill(&mut self) {
+        let process = self.process.take().unwrap();
+        process.signal("KILL").await;
+        assert_eq!(process.finished().await.code, None);
+    }
+
+    /// Ends it in order.
+    pub async fn close(mut self) {
+        let process = self.process.take().unwrap();
+        process.signal("INT").await;
+        let ended = process.finished().await;
+        assert_eq!((ended.code, &*ended.err), (Some(0), ""));
+    }
+
+    pub fn key(&self, id: &str) -> &SecretString {
+        &self.keys[id]
+    }
+
+    /// Mail as that member.
+    pub fn client(&self, id: &str) -> Client {
+        Client::new(self.mail.parse().unwrap(), self.keys[id].clone(), &MailId::parse(id).unwrap()).unwrap()
+    }
+
+    /// A request of mail as that member.
+    pub fn request(&self, id: &str, method: Method, path: &str) -> RequestBuilder {
+        let request = reqwest::Client::new().request(method, format!("{}{path}", self.mail));
+        request.bearer_auth(self.keys[id].expose_secret()).header("X-Agent-ID", id)
+    }
+
+    /// An MCP call as that member: the whole response.
+    pub async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let request = reqwest::Client::new().post(&self.mcp).bearer_auth(self.keys[id].expose_secret());
+        let request = request.header("content-type", "application/json").header("mcp-method", "tools/call");
+        let request = request.header("accept", "application/json, text/event-stream").header("mcp-name", tool);
+        let request = request.header("mcp-protocol-version", "2026-07-28");
+        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
+        let response = soon("an answer", request.body(body).send()).await.unwrap();
+        let text = soon("a body", response.text()).await.unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no answer: {text}"))
+    }
+}
+
+/// The status and the body of a response.
+pub async fn answered(request: RequestBuilder) -> (u16, String) {
+    let response = soon("a response", request.send()).await.unwrap();
+    let status = response.status().as_u16();
+    (status, soon("a body", response.text()).await.unwrap())
+}
