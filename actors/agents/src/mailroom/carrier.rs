@@ -38,6 +38,7 @@ pub(super) struct Carrier {
     queue: Arc<Queue>,
     /// Failures since the last delivery.
     failed: u32,
+    failed_at: Option<Instant>,
     not_before: Option<Instant>,
     /// Where it looked last in the store: the letter's urgency and number.
     looked: Option<(bool, u64)>,
@@ -65,6 +66,7 @@ impl Carrier {
             way,
             queue,
             failed: 0,
+            failed_at: None,
             not_before: None,
             looked: None,
             tried: HashMap::new(),
@@ -123,6 +125,7 @@ impl Carrier {
         let pause = BACKOFF.pause(self.failed);
         self.failed = self.failed.saturating_add(1);
         self.queue.fails.store(true, Relaxed);
+        self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
         cx.tell_after(pause, Wake { again: true });
     }
@@ -240,7 +243,9 @@ impl Agent for Carrier {
 
 impl Handler<Wake> for Carrier {
     async fn handle(&mut self, wake: Wake, cx: &mut Cx) {
-        if !wake.again && self.not_before.is_some_and(|then| Instant::now() < then) {
+        // Whoever talks much isn't tried as often.
+        let since = if wake.again { self.failed_at.map(|at| at + BACKOFF.first) } else { self.not_before };
+        if since.min(self.not_before).is_some_and(|then| Instant::now() < then) {
             return;
         }
         self.not_before = None;
