@@ -50,6 +50,8 @@ mod hmcp;
 mod mcp_node;
 // Agent mail: the rows of the source document, over HTTP, over MCP and in process.
 mod mail_golden;
+// Twelve agents and a mailroom that is killed: read by all, once each.
+mod mail_twelve;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
 mod mcp;
 // Tasks over MCP outlive the process that they were begun in.
