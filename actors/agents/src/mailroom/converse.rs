@@ -65,6 +65,7 @@ pub(super) async fn deliver(
     let Converse(said) = Converse::of([Content::text(room.text(handed, id))]);
     let said = Converse(said.with("key", &new.id).with("context", new.thread()));
     let (sign, mut seen) = watch::channel(false);
+    let has_it = seen.clone();
     let call = Arc::new(call.with_caller(Arc::new(Sign(sign))));
     let (room, agent, handed, id) = (room.clone(), agent.clone(), handed.clone(), id.clone());
     let mut talk = tokio::spawn(async move {
@@ -73,7 +74,11 @@ pub(super) async fn deliver(
     });
     tokio::select! {
         biased;
-        ended = &mut talk => ended.unwrap_or_else(|_| Err(Failure::internal("the delivery broke off"))),
+        ended = &mut talk => match ended.unwrap_or_else(|_| Err(Failure::internal("the delivery broke off"))) {
+            // However it went on: it has it.
+            Err(_) if *has_it.borrow() => Ok(()),
+            ended => ended,
+        },
         Ok(_) = seen.wait_for(|seen| *seen) => Ok(()),
         () = tokio::time::sleep(DELIVER_WITHIN) => {
             talk.abort();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
@@ -52,6 +53,8 @@ pub(super) struct Member {
     pub(super) wants: Arc<Preferences>,
     pub(super) limit: Limit,
     sessions: Vec<Arc<PeerSession>>,
+    /// It is being asked about an urgent message.
+    pub(super) is_asked: Arc<AtomicBool>,
     /// Whoever watches its inbox is told of mail.
     pub(super) is_watched: bool,
 }
@@ -74,6 +77,7 @@ impl Member {
             wants: Arc::default(),
             limit: Limit::new(options),
             sessions: Vec::new(),
+            is_asked: Arc::default(),
             is_watched: false,
         }
     }
@@ -198,7 +202,6 @@ impl Members {
         self.names.insert(id);
         self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options))
     }
-
 
     /// Everybody but the Guardian and the operator.
     pub(super) fn agents(&self) -> impl Iterator<Item = &Member> {

@@ -7,6 +7,7 @@
 mod agents;
 mod carrier;
 mod converse;
+mod elsewhere;
 mod events;
 mod groups;
 mod history;
@@ -40,15 +41,18 @@ use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
 use serde_json::{Value, json};
 
+use elsewhere::{Count, Elsewhere, Look};
 use marks::Marks;
 use members::Members;
 
 pub use carrier::{DELIVER_WITHIN, LINE_LETTERS_MAX};
 pub use converse::ANSWER_WITHIN;
+pub use elsewhere::{COUNT_EVERY, LOOK_EVERY};
 pub use limit::RETRY_AFTER;
 pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};
 pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
+pub use sessions::ASK_WITHIN;
 pub use setup::Declare;
 pub use view::SHOWN_CHARS_MAX;
 
@@ -72,6 +76,7 @@ struct Shared {
     marks: OnceLock<Marks>,
     /// The mailroom's own surroundings, once it runs.
     stage: Mutex<Option<Cx>>,
+    elsewhere: Elsewhere,
 }
 
 impl Shared {
@@ -136,6 +141,10 @@ macro_rules! answers {
 
             fn started(&mut self, cx: &mut Cx) {
                 *self.shared.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.clone());
+                cx.tell_every(COUNT_EVERY, || Count);
+                if self.shared.mail.is_shared() {
+                    cx.tell_every(LOOK_EVERY, || Look);
+                }
             }
 
             fn observe(&self) -> Value {
@@ -185,4 +194,6 @@ answers! {
     Subscribe => RawObject: subscribe;
     Unsubscribe => RawObject: unsubscribe;
     Declare => (): declare;
+    Look => (): look_elsewhere;
+    Count => (): count;
 }

@@ -14,6 +14,7 @@ use callboard_runtime::{Cx, Letter, NewLetter};
 use uuid::Uuid;
 
 use super::Shared;
+use super::carrier::Line;
 use super::converse::ANSWER_KEY;
 use super::groups::{Group, shown};
 use super::members::{Member, Members};
@@ -193,7 +194,12 @@ impl Shared {
 
     pub(super) async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        let letter = self.letter_of(&who, &message.message_id).await?;
+        self.reply_by(&who, message).await
+    }
+
+    /// What `who` answers to a message.
+    pub(super) async fn reply_by(self: &Arc<Self>, who: &Who, message: ReplyMessage) -> Result<Sent, Failure> {
+        let letter = self.letter_of(who, &message.message_id).await?;
         let said = Said {
             body: message.message,
             topic: letter.new.topic.clone(),
@@ -204,7 +210,7 @@ impl Shared {
             expires: self.options().expires,
         };
         said.check()?;
-        self.may_say(&who, false)?;
+        self.may_say(who, false)?;
         let is_own = letter.new.sender == *who.id;
         let mut to: Vec<String> = Vec::new();
         let found = {
@@ -222,7 +228,7 @@ impl Shared {
             let sees = |id: &str| id == letter.new.sender || members.sees(&who.id, id);
             match to.is_empty() {
                 true => Err(Nobody::Gone(letter.new.recipients.first().cloned().unwrap_or_default())),
-                false => reachable(&members, &who, to, sees),
+                false => reachable(&members, who, to, sees),
             }
         };
         let (recipients, refused) = match found {
@@ -232,7 +238,7 @@ impl Shared {
         let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
         let audience = if recipients.len() + refused.len() == 1 { "one" } else { "list" };
         let draft = Draft { kind, label: None, audience: audience.to_owned(), recipients, refused, said };
-        self.post(&who, draft).await
+        self.post(who, draft).await
     }
 
     /// Keeps what a member answers where it can't say so itself: once for each letter.
@@ -314,6 +320,7 @@ impl Shared {
             expires: SystemTime::now() + said.expires,
         };
         let said_twice = new.key.is_some().then(|| new.clone());
+        self.takes(&new.id);
         let room = self.clone();
         // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
         let posted = tokio::spawn(async move {
@@ -331,10 +338,16 @@ impl Shared {
     }
 
     /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
-    pub(super) fn hand_out(&self, letter: &Arc<Letter>) {
+    fn hand_out(self: &Arc<Self>, letter: &Arc<Letter>) {
         if !letter.is_spread() {
             self.spread(letter.clone());
         }
+        self.tell_recipients(letter, Line::hand);
+        self.happened();
+    }
+
+    /// Has a letter's recipients told of it, and `hand`ed where they have a way.
+    pub(super) fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
         let handed = Arc::new(Handed::new(letter.clone()));
         let mut told = Vec::new();
         {
@@ -343,17 +356,14 @@ impl Shared {
                 let Some(member) = members.get_mut(recipient) else { continue };
                 member.unread += 1;
                 if let Some(line) = &member.line {
-                    line.hand(&handed);
+                    hand(line, &handed);
                 }
-                let sessions = member.sessions().to_vec();
-                if member.is_watched || !sessions.is_empty() {
-                    let Member { id, is_watched, unread, .. } = member;
-                    told.push(Told { id: id.clone(), is_watched: *is_watched, unread: *unread, sessions });
-                }
+                told.extend(Told::of(member));
             }
         }
-        self.happened();
-        told.iter().for_each(|told| self.tell_mail(letter, told));
+        for told in told {
+            self.tell_mail(&handed, told);
+        }
     }
 
     /// What is answered to whoever sent a letter.

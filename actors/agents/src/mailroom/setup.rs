@@ -9,6 +9,7 @@ use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::carrier::Line;
+use super::elsewhere::Elsewhere;
 use super::groups::Place;
 use super::limit::Limit;
 use super::marks::Marks;
@@ -49,7 +50,9 @@ impl Mailroom {
             joining: tokio::sync::Mutex::new(()),
             marks: OnceLock::new(),
             stage: Mutex::default(),
+            elsewhere: Elsewhere::default(),
         });
+        shared.begun().await?;
         shared.spread_rest().await?;
         shared.recall().await?;
         let _ = shared.marks.set(Marks::open(system, &shared));

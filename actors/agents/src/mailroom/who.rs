@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, Preferences};
 use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
-use callboard_runtime::{Cx, JournalError, NoteError, PeerSession, StoredEvent};
+use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
@@ -214,20 +214,7 @@ impl Shared {
         let mut after: Option<String> = None;
         loop {
             let notes = self.notes.list(SPACE, after.as_deref(), PAGE).await?;
-            let options = self.options();
-            let mut members = self.members();
-            for note in &notes {
-                let Ok(kept) = serde_json::from_str::<Kept>(note.body.to_raw().get()) else { continue };
-                if MailId::parse(&*note.key).is_err() || is_reserved(&note.key) {
-                    continue;
-                }
-                let member = members.entry(&note.key, &options);
-                member.kind = kept.kind;
-                member.is_ended = kept.ended;
-                member.wants = Arc::new(kept.wants);
-                member.scope(kept.place);
-            }
-            drop(members);
+            notes.iter().for_each(|note| self.take_in(note));
             match notes.last() {
                 Some(last) if notes.len() >= PAGE => after = Some(last.key.clone()),
                 _ => break,
@@ -239,6 +226,32 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Takes in a member that another node changed.
+    pub(super) async fn recall_one(&self, id: &str) -> Result<(), JournalError> {
+        let note = self.notes.get(SPACE, id).await?;
+        note.iter().for_each(|note| self.take_in(note));
+        Ok(())
+    }
+
+    fn take_in(&self, note: &Note) {
+        let Ok(kept) = serde_json::from_str::<Kept>(note.body.to_raw().get()) else { return };
+        if MailId::parse(&*note.key).is_err() || is_reserved(&note.key) {
+            return;
+        }
+        let options = self.options();
+        let mut members = self.members();
+        let member = members.entry(&note.key, &options);
+        member.kind = kept.kind.or(member.kind);
+        member.is_ended = kept.ended;
+        member.wants = Arc::new(kept.wants);
+        member.scope(kept.place);
+        if kept.ended
+            && let Some(line) = member.line.take()
+        {
+            line.end();
+        }
     }
 
     /// Keeps a member that was declared just now, and tells of it.

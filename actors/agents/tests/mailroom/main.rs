@@ -6,6 +6,8 @@ mod kit;
 mod golden;
 // Who somebody is, and whom it sees.
 mod members;
+// Several nodes on one store.
+mod nodes;
 // Reading, receipts, threads, history, the log and events.
 mod reading;
 // Keys, limits, expiry, what can't be said.

@@ -1,10 +1,13 @@
 use std::sync::{Arc, Mutex};
 
 use callboard_agents::mailroom::Mailbox;
-use callboard_message::mail::{GetAgentStatus, Join, MemberState, MemberWay};
+use callboard_message::mail::{
+    CheckInbox, GetAgentStatus, Join, MailPreferences, MemberState, MemberWay, Priority, SendMessage,
+};
 use callboard_message::surface::{Describe, ListResources, ReadResource, Subscribe, Unsubscribe};
 use callboard_message::{
-    Answer, Change, Failure, FailureKind, Log, LogLevel, Message, Principal, Progress, Question, RawObject, SessionId,
+    Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message, Principal, Progress,
+    Question, RawObject, SessionId,
 };
 use callboard_runtime::testkit::{Probe, paused};
 use callboard_runtime::{CallMeta, Caller, Changed, PeerSession};
@@ -80,15 +83,26 @@ fn watched_inboxes() {
     });
 }
 
-/// What a session is told.
-#[derive(Default)]
-struct Told(Mutex<Vec<Log>>);
+type Answers = Box<dyn Fn(Question) -> Result<Answer, Failure> + Send + Sync>;
+
+/// What a session is told, and how it answers.
+struct Told(Mutex<Vec<Log>>, Answers);
+
+impl Default for Told {
+    fn default() -> Self {
+        Self(Mutex::default(), Box::new(|_| Err(Failure::new(FailureKind::NobodyToAsk, "nobody"))))
+    }
+}
 
 impl Caller for Told {
     fn progress(&self, _: Progress) {}
 
-    fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(std::future::ready(Err(Failure::new(FailureKind::NobodyToAsk, "nobody"))))
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(std::future::ready((self.1)(question)))
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities::all()
     }
 
     fn log(&self, line: Log) {
@@ -134,6 +148,47 @@ fn live_sessions() {
         assert_eq!(status().await, (MemberState::Away, MemberWay::None));
         room.mailbox("a").send("ann", "x").await.unwrap();
         assert!(caller.0.lock().unwrap().is_empty());
+        end(system).await;
+    });
+}
+
+/// Goal: whoever wants it is asked about urgent mail; who answers has read it and replied, who doesn't keeps it. Method: one
+/// that answers, one that cancels, one that isn't urgent.
+#[test]
+fn urgent_mail_is_a_question() {
+    paused(async |system| {
+        let room = Room::of(system, &["a"]).await;
+        let ann = key("ann", &[]);
+        let answers: Answers = Box::new(|question| match question {
+            Question::Elicit(elicitation) if elicitation.message().ends_with("later") => {
+                Ok(Answer::Elicit(ElicitAnswer::cancel()))
+            }
+            Question::Elicit(elicitation) => {
+                assert_eq!(elicitation.message(), "[AGENT a TO AGENT ann]: now");
+                Ok(Answer::Elicit(ElicitAnswer::accept(json!({ "reply": "yes" }))))
+            }
+            _ => panic!("another question"),
+        });
+        let caller = Arc::new(Told(Mutex::default(), answers));
+        let session = Arc::new(PeerSession { id: SessionId::fresh(), over: CancellationToken::new(), caller });
+        ask_in(&room, &ann, &session, MailPreferences { ask_urgent: Some(true), ..Default::default() }).await;
+        let a = room.mailbox("a");
+        let say = async |message: &str, priority| {
+            let to = Some("ann".to_owned());
+            let message =
+                SendMessage { message: message.into(), recipient_agent_id: to, priority, ..Default::default() };
+            a.ask(message).await.unwrap().message_id.unwrap()
+        };
+        say("not urgent", None).await;
+        say("later", Some(Priority::Urgent)).await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let asked = say("now", Some(Priority::Urgent)).await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        let reply = a.check().await.unwrap().messages.remove(0);
+        assert_eq!((reply.text.as_str(), reply.reply_to), ("[AGENT ann TO AGENT a]: yes", Some(asked)));
+        let left = ask_in(&room, &ann, &session, CheckInbox::default()).await.messages;
+        let texts: Vec<&str> = left.iter().map(|message| message.text.rsplit(": ").next().unwrap()).collect();
+        assert_eq!(texts, ["later", "not urgent"]);
         end(system).await;
     });
 }

@@ -25,8 +25,6 @@ mod inboxes;
 mod journal;
 /// Mail: letters, copies, events; after a restart too.
 mod mail;
-/// Mail in memory and in a store goes the same way.
-mod mail_alike;
 /// Notes, and the directory as a file.
 mod notes;
 /// Files that are no store, or not whole, or another's.

@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
+use super::letter;
 use crate::kit::stores;
-use crate::mail::letter;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 /// Things that are done.
