@@ -70,6 +70,8 @@ struct Waiting {
     is_behind: bool,
     /// And there may be new ones before where it was last looked.
     anew: bool,
+    /// Letters that came and weren't delivered, in the line or not.
+    count: usize,
 }
 
 impl Line {
@@ -103,6 +105,23 @@ impl Line {
     pub(super) fn hand(&self, handed: &Arc<Handed>) {
         self.queue.waiting().push(handed);
         self.wake(false);
+    }
+
+    /// It needn't deliver these any more: its member asked for them.
+    pub(super) fn forget(&self, letters: &[u64]) {
+        let mut waiting = self.queue.waiting();
+        for letter in letters {
+            for is_normal in [false, true] {
+                if waiting.letters.remove(&(is_normal, *letter)).is_some() {
+                    waiting.count = waiting.count.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Letters that weren't delivered since it began.
+    pub(super) fn undelivered(&self) -> usize {
+        self.queue.waiting().count
     }
 
     /// Whoever gets it may be back.
@@ -149,6 +168,7 @@ impl Queue {
 
 impl Waiting {
     fn push(&mut self, handed: &Arc<Handed>) {
+        self.count += 1;
         // While it is behind, what is new isn't put before what is older.
         if self.is_behind || self.letters.len() >= LINE_LETTERS_MAX {
             self.fall_behind();
@@ -236,7 +256,11 @@ impl Carrier {
                 }
                 Ended::Later(kind) => {
                     tracing::debug!(letter = handed.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
-                    self.queue.waiting().put(handed);
+                    {
+                        let mut waiting = self.queue.waiting();
+                        waiting.put(handed);
+                        waiting.count += 1;
+                    }
                     self.later(cx);
                     let tried = self.room.mail.tried(&self.id, number).await?;
                     self.tried.insert(number, tried);
@@ -269,12 +293,14 @@ impl Carrier {
             {
                 let mut waiting = self.queue.waiting();
                 while let Some((_, handed)) = waiting.letters.pop_first() {
+                    waiting.count = waiting.count.saturating_sub(1);
                     let number = handed.letter.number;
                     if !self.recent.contains(&number) && handed.letter.new.expires > SystemTime::now() {
                         return Ok(Some(handed));
                     }
                 }
                 if !waiting.is_behind {
+                    waiting.count = 0;
                     return Ok(None);
                 }
                 if std::mem::take(&mut waiting.anew) {

@@ -153,9 +153,12 @@ impl Member {
         }
     }
 
-    /// Whether its box takes no more.
+    /// Whether its box takes no more. Whoever gets its mail needn't say that it reads it.
     pub(super) fn is_full(&self) -> bool {
-        self.unread >= MAIL_UNREAD_MAX as i64
+        match &self.line {
+            Some(line) => line.undelivered() >= MAIL_UNREAD_MAX,
+            None => usize::try_from(self.unread).is_ok_and(|unread| unread >= MAIL_UNREAD_MAX),
+        }
     }
 
     /// Whether it doesn't want what somebody says to all or to a group.

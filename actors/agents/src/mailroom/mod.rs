@@ -47,7 +47,7 @@ use members::Members;
 
 pub use carrier::{DELIVER_WITHIN, LINE_LETTERS_MAX};
 pub use converse::ANSWER_WITHIN;
-pub use elsewhere::{COUNT_EVERY, LOOK_EVERY};
+pub use elsewhere::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
 pub use limit::RETRY_AFTER;
 pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};
@@ -141,8 +141,9 @@ macro_rules! answers {
 
             fn started(&mut self, cx: &mut Cx) {
                 *self.shared.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.clone());
-                cx.tell_every(COUNT_EVERY, || Count);
-                if self.shared.mail.is_shared() {
+                let is_shared = self.shared.mail.is_shared();
+                cx.tell_every(if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY }, || Count);
+                if is_shared {
                     cx.tell_every(LOOK_EVERY, || Look);
                 }
             }

@@ -324,11 +324,13 @@ impl Shared {
         let room = self.clone();
         // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
         let posted = tokio::spawn(async move {
-            let letter = room.mail.post(new).await?;
-            if letter.is_new {
-                room.hand_out(&letter);
+            let id = new.id.clone();
+            let posted = room.mail.post(new).await;
+            match &posted {
+                Ok(letter) if letter.is_new => room.hand_out(letter),
+                _ => room.took_none(&id),
             }
-            Ok::<_, Failure>(letter)
+            posted
         });
         let letter = posted.await.map_err(|_| Failure::internal("the message wasn't handed out"))??;
         if !letter.is_new && said_twice.is_some_and(|again| !is_same(&letter, &again)) {

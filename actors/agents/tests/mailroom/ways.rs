@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use callboard_agents::mailroom::{Declared, LINE_LETTERS_MAX, MailroomOptions};
 use callboard_message::mail::{
-    BroadcastMessage, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay, Priority,
-    ReadMessage, SendMessage,
+    BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay,
+    Priority, ReadMessage, SendMessage,
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
@@ -111,6 +111,25 @@ fn refused() {
         while state(&room, "deaf").await.1 != MemberWay::None {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        end(system).await;
+    });
+}
+
+/// Goal: what its recipient asked for itself isn't delivered after. Method: one that is away, and reads before it is back.
+#[test]
+fn read_before() {
+    paused(async |system| {
+        let room = with_ways(system, &["worker"]).await;
+        let sender = room.mailbox("sender");
+        for text in ["one", "two"] {
+            sender.send("worker", text).await.unwrap();
+        }
+        let first = room.mailbox("worker").ask(CheckInbox { limit: Some(1), ..CheckInbox::default() }).await.unwrap();
+        assert!(first.messages[0].text.ends_with("one"));
+        let mut seen = way(system, "worker", |_| Ok(()));
+        assert_eq!(next(&mut seen).await.message, "two");
+        room.delivered(1).await;
+        assert!(seen.try_recv().is_err());
         end(system).await;
     });
 }
