@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::index::{Found, Index};
+use super::aim::{Aim, aim};
+use super::index::Index;
+use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::tools::{composes, explains, intent};
-use super::weights::{CLAUSE_MIN, CLAUSE_MIN_ASKED, ONLY_SUBJECT, TOOL_MIN, score};
+use super::weights::{CLAUSE_FROM, CLAUSE_FROM_LIKELY, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM, SEVERAL_SURELY};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
-use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM};
+use crate::decide::{StepDefinition, StepMetadata, World};
 use crate::text::{fold, is_one_of};
-use crate::tools::Tool;
 
 /// A part of a request that is for one tool or agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,7 @@ pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
         let Some(token) = reading.tokens.get(at) else { break };
         let joins = match token.kind {
             Kind::Sign => true,
-            Kind::Word => is_one_of(&token.folded, "and e then plus depois") || begins_sequence(reading, at),
+            Kind::Word => is_one_of(&token.folded, JOINS) || begins_sequence(reading, at),
             Kind::Number | Kind::Address | Kind::Code => false,
         };
         if joins {
@@ -48,30 +48,43 @@ pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
     clauses
 }
 
+/// Words that a clause begins with.
+const JOINS: &str = "and n e then plus depois if caso";
+
 fn begins_sequence(reading: &Reading, at: usize) -> bool {
     reading.hits.iter().any(|hit| hit.value == Set::Sequence && hit.at == at)
 }
 
 /// The parts that are for different ones, in order. One part: nothing to split.
-pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) -> bool) -> Vec<Part> {
+pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &World) -> Vec<Part> {
+    let several = likely.share_but(SEVERAL, &[CLARIFY, REJECT]);
+    if several < SEVERAL_FROM {
+        return Vec::new();
+    }
+    let is_likely = likely.ranked_but(&[CLARIFY, REJECT]).first().is_some_and(|(kind, _)| *kind == SEVERAL);
+    let from = if is_likely { CLAUSE_FROM } else { CLAUSE_FROM_UNLIKELY };
+    let aims = aims(reading, index, world);
+    let mut found = joined(&aims, from);
+    // Several are likely, and yet one is clear: then less has to speak for the others.
+    for (at, from) in CLAUSE_FROM_LIKELY.into_iter().enumerate() {
+        if is_likely && !is_several(&found) && (at == 0 || several >= SEVERAL_SURELY) {
+            found = joined(&aims, from);
+        }
+    }
+    found
+}
+
+/// The clauses, each with who it is for.
+pub(super) fn aims(reading: &Reading, index: &Index, world: &World) -> Vec<(Range<usize>, Option<(String, f32)>)> {
+    let aim = |span: Range<usize>| (span.clone(), aim_of(reading, &span, index, world));
+    bounded(reading, clauses(reading)).into_iter().map(aim).collect()
+}
+
+fn joined(aims: &[(Range<usize>, Option<(String, f32)>)], from: f32) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
-    // Until where what follows a colon is of the part before it.
-    let mut of_colon = 0;
-    for span in clauses(reading) {
-        let aim = aim(reading, index, &span, &has_tool);
-        let aim = aim.filter(|_| !is_context(reading, &span) && !goes_on(reading, &span, parts.last()));
-        let aim = aim.filter(|_| span.start >= of_colon);
-        let orders = [Set::PlanVerb, Set::Governs, Set::NoteVerb].iter().any(|set| reading.begins_with(*set, &span));
-        if orders && aim.is_some() && reading.tokens.get(span.end).is_some_and(|t| t.is_sign(":")) {
-            let ends = |at: &usize| {
-                reading
-                    .tokens
-                    .get(*at)
-                    .is_some_and(|t| t.is_sign(".") || t.is_sign("?") || t.is_sign(";") || t.is_sign("\n"))
-            };
-            of_colon = (span.end..reading.tokens.len()).find(ends).unwrap_or(reading.tokens.len());
-        }
+    for (span, aim) in aims {
+        let aim = aim.clone().filter(|(_, score)| *score >= from);
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -93,67 +106,52 @@ pub(super) fn parts(reading: &Reading, index: &Index, has_tool: impl Fn(&str) ->
     parts
 }
 
-/// A word or two after a piece of writing that is asked for are what it is about: `a poem on rain, trains and tea`.
-fn goes_on(reading: &Reading, span: &Range<usize>, before: Option<&Part>) -> bool {
-    const WORDS_MAX: usize = 3;
-    let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word())).count();
-    words <= WORDS_MAX && before.is_some_and(|part| part.target == TOOL_LLM)
+/// At most [`CLAUSES_MAX`] clauses of some words each: shorter ones are of the one before, what is beyond is of the last.
+fn bounded(reading: &Reading, clauses: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    let mut out: Vec<Range<usize>> = Vec::new();
+    for span in clauses {
+        let words = span.clone().filter(|at| reading.tokens.get(*at).is_some_and(|token| token.is_word())).count();
+        let is_full = out.len() >= CLAUSES_MAX;
+        match out.last_mut() {
+            Some(last) if words < CLAUSE_WORDS_MIN || is_full => last.end = span.end,
+            _ => out.push(span),
+        }
+    }
+    out
 }
+
+/// How many clauses are looked at one by one.
+const CLAUSES_MAX: usize = 12;
+/// A clause of fewer words says too little.
+const CLAUSE_WORDS_MIN: usize = 2;
 
 /// Whether at least two parts are for different ones.
 pub(super) fn is_several(parts: &[Part]) -> bool {
     parts.iter().any(|part| parts.first().is_some_and(|first| first.target != part.target))
 }
 
-/// Who a clause is for, if that is clear.
-fn aim(
-    reading: &Reading,
-    index: &Index,
-    span: &Range<usize>,
-    has_tool: &impl Fn(&str) -> bool,
-) -> Option<(String, f32)> {
-    let tool = intent(reading, span).filter(|intent| intent.score >= TOOL_MIN && has_tool(intent.tool.name()));
-    let found = index.find(reading, span).into_iter().find(|found| found.target.is_up || !found.target.is_agent);
-    let is_piece = composes(reading, span);
-    let is_words = is_piece || explains(reading, span);
-    let share = if is_words { ONLY_SUBJECT } else { 1.0 };
-    let found = found.map(|found| Found { evidence: found.evidence * share, ..found });
-    let least = if asks(reading, span) { CLAUSE_MIN_ASKED } else { CLAUSE_MIN };
-    let found = found.filter(|found| found.evidence >= least);
-    match (tool, found) {
-        (Some(tool), Some(found)) if score(found.evidence) > tool.score => {
-            Some((found.target.id, score(found.evidence)))
-        }
-        (Some(tool), _) => Some((tool.tool.name().to_owned(), tool.score)),
-        (None, Some(found)) => Some((found.target.id, score(found.evidence))),
-        // An explanation is mostly said on the way to something else; a letter isn't.
-        (None, None) if is_piece && has_tool(TOOL_LLM) => Some((Tool::Llm.name().to_owned(), 0.6)),
-        (None, None) => None,
-    }
+/// Who a clause is for by itself, if that is clear. Text to be worked on is of every clause that works on a text.
+fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) -> Option<(String, f32)> {
+    const WORKS_ON: [Set; 3] = [Set::SummarizeVerb, Set::TranslateVerb, Set::Languages];
+    let shown = cut_bytes(reading.shown(span), CLAUSE_BYTES_MAX);
+    let has_text = reading.has_content() && WORKS_ON.iter().any(|set| reading.has(*set, span));
+    let clause = match has_text {
+        true => Reading::new(&format!("{shown}: \"{}\"", cut_bytes(reading.content.trim(), TEXT_BYTES_MAX))),
+        false => Reading::new(shown),
+    };
+    let likely = Likely::of(&clause);
+    let nobody = likely.share(CLARIFY) * VAGUE_CLAUSE + likely.share(REJECT);
+    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
+    target.map(|target| (target.id, score * (1.0 - nobody)))
 }
 
-/// Whether a clause begins with a verb of asking.
-fn asks(reading: &Reading, span: &Range<usize>) -> bool {
-    const ASKS: [Set; 7] =
-        [Set::VagueVerb, Set::PlanVerb, Set::ReviewVerb, Set::Governs, Set::Compose, Set::RunVerb, Set::SummarizeVerb];
-    ASKS.iter().any(|set| reading.begins_with(*set, span))
-}
+/// How much of a clause is read.
+const CLAUSE_BYTES_MAX: usize = 1_024;
+/// So much of a text shows that there is one.
+const TEXT_BYTES_MAX: usize = 400;
 
-/// Told rather than asked: a reason, or what happened.
-fn is_context(reading: &Reading, span: &Range<usize>) -> bool {
-    let first = span
-        .clone()
-        .find(|at| reading.tokens.get(*at).is_some_and(|t| t.is_word() && !is_one_of(&t.folded, "and e but mas so")));
-    let Some(first) = first else { return true };
-    if reading.hits.iter().any(|hit| hit.value == Set::Subordinate && hit.at == first) {
-        return true;
-    }
-    if asks(reading, span) {
-        return false;
-    }
-    let asked = reading.has(Set::Question, span) && reading.tokens.get(span.end).is_some_and(|t| t.is_sign("?"));
-    reading.has(Set::Context, span) && !asked
-}
+/// How much a clause's vagueness takes from it: it may point at what the one before says.
+const VAGUE_CLAUSE: f32 = 0.5;
 
 /// Steps of the parts: at most [`STEPS_MAX`], what is beyond is joined to the last.
 pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {

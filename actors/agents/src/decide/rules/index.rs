@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::kinds::is_known;
 use super::lexicon::{Set, lexicon};
 use super::reading::Reading;
 use super::signs::signs;
@@ -110,6 +111,28 @@ impl Index {
             by.then(b.target.is_up.cmp(&a.target.is_up)).then_with(|| a.target.id.cmp(&b.target.id))
         });
         found
+    }
+
+    /// Whether the target is of that field.
+    pub(super) fn is_of_field(&self, id: &str, field: &str) -> bool {
+        let Some(field) = lexicon().field(field) else { return false };
+        let of = |entry: &Entry| entry.fields.get(field).copied().unwrap_or(false);
+        self.entries.iter().any(|entry| entry.target.id == id && of(entry))
+    }
+
+    /// The first target of that field, one that is up before others.
+    pub(super) fn first_of_field(&self, field: &str) -> Option<Target> {
+        let field = lexicon().field(field)?;
+        let of = |entry: &&Entry| entry.fields.get(field).copied().unwrap_or(false);
+        let first = self.entries.iter().filter(of).find(|entry| entry.target.is_up);
+        first.or_else(|| self.entries.iter().find(of)).map(|entry| entry.target.clone())
+    }
+
+    /// Whether the target is of a field whose requests are a known kind.
+    pub(super) fn is_of_a_kind(&self, id: &str) -> bool {
+        let entry = self.entries.iter().find(|entry| entry.target.id == id);
+        let known = |(field, is_of): (usize, &bool)| *is_of && is_known(lexicon().name(field));
+        entry.is_some_and(|entry| entry.fields.iter().enumerate().any(known))
     }
 
     /// Tokens with which an agent is only addressed ("Skycast, …", "ask the weather bot to …"): what is asked is the rest.

@@ -25,6 +25,11 @@ macro_rules! sets {
             pub(super) const fn bit(self) -> u64 {
                 1 << self as u64
             }
+
+            /// All of them, each with its name.
+            pub(super) fn all() -> impl Iterator<Item = (&'static str, Self)> {
+                Self::ALL.iter().copied()
+            }
         }
     };
 }
@@ -174,6 +179,11 @@ impl Lexicon {
     /// The field of that name.
     pub(super) fn field(&self, name: &str) -> Option<usize> {
         self.fields.iter().position(|field| field == name)
+    }
+
+    /// A field's name.
+    pub(super) fn name(&self, field: usize) -> &str {
+        self.fields.get(field).map_or("", String::as_str)
     }
 
     /// How many fields there are.

@@ -170,7 +170,7 @@ fn opens(text: &str, at: usize, c: char) -> bool {
     let after = text[at + c.len_utf8()..].chars().next();
     let outside = before.is_none_or(|c| !c.is_alphanumeric());
     match c {
-        '"' | '\'' | '`' => outside && after.is_some_and(|c| !c.is_whitespace()),
+        '"' | '\'' => outside && after.is_some_and(|c| !c.is_whitespace()),
         '“' | '„' | '«' => true,
         _ => false,
     }
@@ -186,6 +186,9 @@ fn closing(text: &str, start: usize, mark: char) -> Option<usize> {
     let is_end = |at: usize| !text[at + close.len_utf8()..].starts_with(char::is_alphanumeric);
     text[start..].char_indices().filter(|(_, c)| *c == close).map(|(at, _)| start + at).find(|at| is_end(*at))
 }
+
+/// How long a quotation mark is at most.
+const QUOTATION_MARK_BYTES_MAX: usize = 3;
 
 /// A text below or behind a colon that the words before it want something done with; after `echo`, all the rest.
 fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: bool) -> Option<Range<usize>> {
@@ -203,6 +206,11 @@ fn pasted(text: &str, tokens: &[Token], quotes: &[Range<usize>], is_english: boo
         .enumerate()
         .find(|(_, token)| (token.is_sign(":") || token.is_sign("\n")) && !quoted(token.range.start))?;
     let (at, sign) = cut;
+    // A text that is quoted ends with its quotation mark: what comes after is asked again.
+    let begins = sign.range.end + text.get(sign.range.end..)?.len() - text.get(sign.range.end..)?.trim_start().len();
+    if quotes.iter().any(|range| range.start > begins && range.start <= begins + QUOTATION_MARK_BYTES_MAX) {
+        return None;
+    }
     let head: Vec<Token> = tokens[..at].to_vec();
     let tail = text.get(sign.range.end..)?;
     // `say: …` and nothing else before the colon.

@@ -81,6 +81,7 @@ struct ObjectText {
 
 #[derive(Debug)]
 struct Rules {
+    names: Vec<String>,
     words: Matcher<usize>,
     classes: Vec<Class>,
     objects: Matcher<(usize, usize)>,
@@ -134,7 +135,7 @@ fn rules() -> &'static Rules {
             Ok(rules) => rules,
             Err(error) => {
                 tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
-                Rules { words: Matcher::default(), classes: Vec::new(), objects: Matcher::default(), sum: None }
+                Rules { names: Vec::new(), words: Matcher::default(), classes: Vec::new(), objects: Matcher::default(), sum: None }
             }
         }
     })
@@ -159,7 +160,8 @@ impl Rules {
             classes.push(Class { name: class.name, patterns, phrases, objects });
         }
         let sum = Some(sum(file.sum, &places)?);
-        Ok(Self { words, classes, objects, sum })
+        let names = file.sets.keys().cloned().collect();
+        Ok(Self { names, words, classes, objects, sum })
     }
 }
 
@@ -241,6 +243,22 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     let object = objects.into_iter().filter(|hit| hit.value.0 == at).min_by_key(|hit| hit.value.1);
     let phrases = object.and_then(|hit| class.objects.get(hit.value.1)).unwrap_or(&class.phrases);
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
+}
+
+/// A refusal that no pattern is known for.
+pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
+    let harm = Phrases { english: "doing harm".to_owned(), portuguese: "fazer mal a alguém".to_owned() };
+    let phrases = rules().sum.as_ref().map_or(&harm, |sum| &sum.phrases);
+    Refusal { class: "harm".to_owned(), score, reason: reason("harm", phrases, reading.portuguese) }
+}
+
+/// The names of the patterns' sets that have words in the request.
+pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = &'static str> {
+    let rules = rules();
+    let mut sets: Vec<usize> = rules.words.find(&reading.tokens, reading.english).into_iter().map(|hit| hit.value).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    sets.into_iter().filter_map(|set| rules.names.get(set)).map(String::as_str)
 }
 
 /// Whether the token is a word of the patterns: then it isn't a misspelt other one.

@@ -26,6 +26,18 @@ pub(super) enum Missing {
     Text,
 }
 
+impl Missing {
+    /// Its name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Everything => "everything",
+            Self::Referent => "referent",
+            Self::Text => "text",
+        }
+    }
+}
+
 /// How vague a request is, 0 to 1, and what is missing.
 pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     let all = reading.all();
@@ -114,7 +126,7 @@ fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
 }
 
 /// Whether something was said before that the request can go on from.
-fn carries_on(history: &[Turn]) -> bool {
+pub(super) fn carries_on(history: &[Turn]) -> bool {
     let newest = history.iter().rev().filter(|turn| turn.by == Speaker::User).take(2);
     newest
         .map(|turn| Reading::new(&turn.text))

@@ -24,8 +24,6 @@ pub(super) const FUZZY: f32 = 0.8;
 pub(super) const TAG_OF_EVERY_DAY: f32 = 0.5;
 /// Where an agent is named and nothing in the request speaks for another.
 pub(super) const NAMED: f32 = 0.46;
-/// A request that carries on takes what was said before at this rate.
-pub(super) const BEFORE: f32 = 0.7;
 /// What is left of a field's evidence where the request is for an explanation or a piece of writing.
 pub(super) const ONLY_SUBJECT: f32 = 0.2;
 
@@ -37,10 +35,10 @@ pub(super) const GOVERNED: f32 = 0.4;
 pub(super) const REMOTE_MIN: f32 = 0.44;
 /// Of a question that begins as those of general knowledge do, hints alone don't make an agent's: "why do cats purr".
 pub(super) const REMOTE_MIN_OF_QUESTION: f32 = 0.62;
+/// Evidence of an agent's own words that is enough against what is likely otherwise: a word of its tags.
+pub(super) const SAID_BY_ITSELF: f32 = 1.0;
 /// A part of a request counts as one from here on.
 pub(super) const CLAUSE_MIN: f32 = 0.5;
-/// One that begins with a verb of asking, from here on: one hint.
-pub(super) const CLAUSE_MIN_ASKED: f32 = 0.44;
 /// A tool of ours is chosen from here on.
 pub(super) const TOOL_MIN: f32 = 0.5;
 /// A refusal class holds from here on.
@@ -66,3 +64,23 @@ pub(super) const FUZZY_WORDS_MAX: usize = 48;
 pub(super) fn score(evidence: f32) -> f32 {
     1.0 - (-evidence.max(0.0) / HALF).exp()
 }
+
+/// A kind that is asked about from so much on, even where another is likelier.
+pub(super) const ASK_FROM: f32 = 0.5;
+/// A request is refused where that is so likely, whatever else it may be.
+pub(super) const REFUSE_FROM: f32 = 0.62;
+/// The same where a pattern of refusals is in it.
+pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.4;
+/// A kind less likely than this goes to nobody.
+pub(super) const KIND_MIN: f32 = 0.2;
+/// A clause is for a kind from here on; for one more part where several are likely, and where they aren't.
+pub(super) const CLAUSE_FROM: f32 = 0.5;
+/// Where several are likely and one part alone was found: less and less.
+pub(super) const CLAUSE_FROM_LIKELY: [f32; 2] = [0.3, 0.15];
+/// Several are so likely that the least is enough.
+pub(super) const SEVERAL_SURELY: f32 = 0.9;
+pub(super) const CLAUSE_FROM_UNLIKELY: f32 = 0.85;
+/// Parts are looked for where several are so likely.
+pub(super) const SEVERAL_FROM: f32 = 0.12;
+/// How sure a decision for the tool that answers with words is where nothing else fits: enough not to ask again.
+pub(super) const CONFIDENCE_ELSE: f32 = 0.5;

@@ -128,7 +128,7 @@ fn pieces(tokens: &mut Vec<Token>, text: &str, range: Range<usize>, emoji: &impl
     let chunk = &text[range.clone()];
     for (at, c) in chunk.char_indices().chain([(chunk.len(), ' ')]) {
         let next = chunk.get(at + c.len_utf8()..).and_then(|rest| rest.chars().next());
-        let joins = matches!(c, '-' | '\'') || matches!(c, '.' | ',') && next.is_some_and(|c| c.is_ascii_digit());
+        let joins = matches!(c, '-' | '\'') || matches!(c, '.' | ',' | ':') && next.is_some_and(|c| c.is_ascii_digit());
         let inside = c.is_alphanumeric()
             || unicode_normalization::char::is_combining_mark(c) && word.is_some()
             || joins && word.is_some() && next.is_some_and(char::is_alphanumeric);

@@ -76,7 +76,7 @@ fn another_world_is_another_index() {
 fn parameters() {
     for (request, name, expect) in [
         ("echo one two", "text", "one two"),
-        ("Summarize: 'a b c d'", "text", "'a b c d'"),
+        ("Summarize: 'a b c d'", "text", "a b c d"),
         ("remember the agent at https://maps.example.org/card", "url", "https://maps.example.org/card"),
         ("run ls -l", "command", "ls -l"),
         ("roda um uptime aí", "command", "uptime"),
