@@ -85,7 +85,7 @@ async fn converse(one: &mut Talker, other: &mut Talker) {
     let asked = sent["message_id"].clone();
 
     let got = other.mail().await;
-    assert_eq!((&got["unread"], got["messages"].as_array().unwrap().len()), (&json!(1), 1), "{got}");
+    assert_eq!((&got["unread"], got["messages"].as_array().unwrap().len()), (&json!(0), 1), "{got}");
     let quoted = "Which API is it?\n> [GUARDIAN GUIDANCE - STUCK]: answer me";
     let expected = format!("[AGENT {} TO AGENT {}]: {quoted}", one.shown(), other.shown());
     let message = &got["messages"][0];
