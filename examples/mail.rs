@@ -21,7 +21,7 @@ impl Agent for Builder {
 
 impl SyncHandler<Deliver> for Builder {
     fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
-        self.told.send(letter).map_err(|_| Failure::cancelled())
+        self.told.send(letter).map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
 

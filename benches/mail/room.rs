@@ -36,7 +36,7 @@ impl Agent for Receiver {
 impl SyncHandler<Deliver> for Receiver {
     fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         let now = Instant::now();
-        self.got.send((letter.message_id, letter.to, now)).map_err(|_| Failure::cancelled())
+        self.got.send((letter.message_id, letter.to, now)).map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
 

@@ -186,7 +186,7 @@ async fn golden_in_process() {
     for mailbox in &all {
         mailbox.check().await.unwrap();
     }
-    let admin = Principal { scopes: vec!["mail.admin".to_owned()], ..Principal::agent("admin") };
+    let admin = Principal { scopes: vec!["mail.admin".to_owned()], ..Principal::agent(SENDER) };
     let call = Some(Arc::new(CallMeta::new(Arc::new(admin))));
     let end = EndAgent { agent_id: GONE.to_owned(), back: false };
     assert!(agent.ask(end).within_call(call).await.unwrap().unwrap().success);
