@@ -10,9 +10,9 @@ use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay,
 use callboard_runtime::PeerSession;
 use tokio::time::Instant;
 
-use super::carrier::Line;
 use super::groups::{Group, Place};
 use super::limit::Limit;
+use super::line::Line;
 use super::names::Names;
 use super::options::MailroomOptions;
 

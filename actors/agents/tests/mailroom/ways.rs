@@ -88,6 +88,35 @@ fn down_and_back() {
     });
 }
 
+/// Goal: an agent that says something is there, and is tried at once, but not at each word. Method: one that is away for long,
+/// and talks.
+#[test]
+fn whoever_talks_is_there() {
+    paused(async |system| {
+        let room = with_ways(system, &["worker"]).await;
+        let mut seen = way(system, "worker", |_| Err(away()));
+        room.mailbox("sender").send("worker", "one").await.unwrap();
+        for _ in 0..6 {
+            next(&mut seen).await;
+        }
+        // The next try is in 25 s or more.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(seen.try_recv().is_err());
+        let worker = room.mailbox("worker");
+        for _ in 0..100 {
+            worker.ask(GetAgentStatus::default()).await.unwrap();
+        }
+        let again = tokio::time::timeout(Duration::from_secs(1), seen.recv()).await.unwrap().unwrap();
+        assert_eq!(again.attempt, 7);
+        for _ in 0..100 {
+            worker.ask(GetAgentStatus::default()).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(seen.try_recv().is_err());
+        end(system).await;
+    });
+}
+
 /// Goal: a message that its way refuses keeps nobody's mail back, and stays to be read. Method: the first is refused; and a
 /// way that takes no mail at all.
 #[test]
