@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::Shared;
-use super::carrier::Line;
+use super::line::Line;
 use super::members::{Member, Members};
 use super::resources::AGENTS_URI;
 use super::who::{Who, denied};

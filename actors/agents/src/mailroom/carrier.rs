@@ -1,27 +1,22 @@
-//! The way of one member's mail: one delivery at a time, urgent first, tried again until it has it.
-//!
-//! A line holds few letters. What is too much for it is looked up in the store once there is room: however much is sent,
-//! memory is bounded.
+//! Delivers one member's mail: one delivery at a time, urgent first, tried again until it has it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::mail::Deliver;
 use callboard_message::surface::Converse;
-use callboard_message::{Change, Failure, FailureKind, Message, Principal};
+use callboard_message::{Change, Failure, FailureKind, Principal};
 use callboard_runtime::{
-    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, Profile, Recipient,
-    SyncHandler, System,
+    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, Profile, SyncHandler,
 };
 use tokio::time::Instant;
 
 use super::Shared;
-use super::post::Handed;
+use super::hand_out::Handed;
+use super::line::{Queue, Wake};
 
-/// Letters that a member's line holds; what is more waits in the store.
-pub const LINE_LETTERS_MAX: usize = 256;
 /// Letters that a line takes from the store at once.
 const PAGE: usize = 64;
 /// How long one delivery may take.
@@ -35,146 +30,15 @@ const RECENT_MAX: usize = 512;
 /// Letters that a line remembers as not deliverable.
 const LEFT_MAX: usize = 10_000;
 
-/// There may be something to deliver.
-pub(super) struct Wake {
-    /// Whoever gets it may be back: try at once.
-    again: bool,
-}
-
-impl Message for Wake {
-    type Reply = ();
-    const NAME: &'static str = "callboard.mail.wake";
-}
-
-/// The way of one member's mail.
-pub(super) struct Line {
-    carrier: AgentRef,
-    wake: Recipient<Wake>,
-    queue: Arc<Queue>,
-    way: Arc<str>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    fails: AtomicBool,
-    nowhere: AtomicBool,
-    is_over: AtomicBool,
-}
-
-#[derive(Default)]
-struct Waiting {
-    /// Urgent first, then by number.
-    letters: BTreeMap<(bool, u64), Arc<Handed>>,
-    /// There may be letters that are in the store alone.
-    is_behind: bool,
-    /// And there may be new ones before where it was last looked.
-    anew: bool,
-}
-
-impl Line {
-    /// Begins the line of a member. `has_some`: there may be letters in the store.
-    pub(super) fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str, has_some: bool) -> Option<Self> {
-        let queue = Arc::new(Queue::default());
-        queue.waiting().is_behind = has_some;
-        let way: Arc<str> = way.into();
-        let is_first = AtomicBool::new(true);
-        let make = {
-            let (room, id, way, queue) = (room.clone(), id.clone(), way.clone(), queue.clone());
-            move || {
-                if !is_first.swap(false, Relaxed) {
-                    // What the one before had in hand is in the store.
-                    queue.waiting().is_behind = true;
-                }
-                Carrier::new(room.clone(), id.clone(), way.clone(), queue.clone())
-            }
-        };
-        let carrier = system.prepare_with(make).label(format!("mail of {id}")).spawn();
-        let wake = carrier.recipient()?;
-        Some(Self { carrier, wake, queue, way })
-    }
-
-    /// Whose way it is, by name.
-    pub(super) fn way(&self) -> &str {
-        &self.way
-    }
-
-    /// One letter more, unless there are too many.
-    pub(super) fn hand(&self, handed: &Arc<Handed>) {
-        self.queue.waiting().push(handed);
-        self.wake(false);
-    }
-
-    /// Whoever gets it may be back.
-    pub(super) fn retry(&self) {
-        if self.queue.fails.load(Relaxed) {
-            self.wake(true);
-        }
-    }
-
-    /// There may be letters in the store that came by another process.
-    pub(super) fn look(&self) {
-        self.queue.waiting().fall_behind();
-        self.wake(false);
-    }
-
-    fn wake(&self, again: bool) {
-        // Where there is no room it is awake.
-        let _ = self.wake.try_tell(Wake { again });
-    }
-
-    /// The last delivery ended well, as far as it went.
-    pub(super) fn works(&self) -> bool {
-        !self.queue.fails.load(Relaxed) && !self.leads_nowhere()
-    }
-
-    /// Nobody there takes mail.
-    pub(super) fn leads_nowhere(&self) -> bool {
-        self.queue.nowhere.load(Relaxed)
-    }
-
-    /// Ends it. What it held stays in the store.
-    pub(super) fn end(&self) {
-        self.queue.is_over.store(true, Relaxed);
-        self.queue.waiting().letters.clear();
-        self.carrier.stop();
-    }
-}
-
-impl Queue {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    fn push(&mut self, handed: &Arc<Handed>) {
-        // While it is behind, what is new isn't put before what is older.
-        if self.is_behind || self.letters.len() >= LINE_LETTERS_MAX {
-            self.fall_behind();
-        } else {
-            self.put(handed.clone());
-        }
-    }
-
-    fn put(&mut self, handed: Arc<Handed>) {
-        self.letters.insert((!handed.letter.new.urgent, handed.letter.number), handed);
-    }
-
-    fn fall_behind(&mut self) {
-        self.is_behind = true;
-        self.anew = true;
-    }
-}
-
 /// Delivers the letters of a line.
-struct Carrier {
+pub(super) struct Carrier {
     room: Arc<Shared>,
     id: Arc<str>,
     way: Arc<str>,
     queue: Arc<Queue>,
     /// Failures since the last delivery.
     failed: u32,
+    failed_at: Option<Instant>,
     not_before: Option<Instant>,
     /// Where it looked last in the store: the letter's urgency and number.
     looked: Option<(bool, u64)>,
@@ -195,13 +59,14 @@ enum Ended {
 }
 
 impl Carrier {
-    fn new(room: Arc<Shared>, id: Arc<str>, way: Arc<str>, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(room: Arc<Shared>, id: Arc<str>, way: Arc<str>, queue: Arc<Queue>) -> Self {
         Self {
             room,
             id,
             way,
             queue,
             failed: 0,
+            failed_at: None,
             not_before: None,
             looked: None,
             tried: HashMap::new(),
@@ -236,7 +101,11 @@ impl Carrier {
                 }
                 Ended::Later(kind) => {
                     tracing::debug!(letter = handed.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
-                    self.queue.waiting().put(handed);
+                    {
+                        let mut waiting = self.queue.waiting();
+                        waiting.put(handed);
+                        waiting.count += 1;
+                    }
                     self.later(cx);
                     let tried = self.room.mail.tried(&self.id, number).await?;
                     self.tried.insert(number, tried);
@@ -256,6 +125,7 @@ impl Carrier {
         let pause = BACKOFF.pause(self.failed);
         self.failed = self.failed.saturating_add(1);
         self.queue.fails.store(true, Relaxed);
+        self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
         cx.tell_after(pause, Wake { again: true });
     }
@@ -269,12 +139,14 @@ impl Carrier {
             {
                 let mut waiting = self.queue.waiting();
                 while let Some((_, handed)) = waiting.letters.pop_first() {
+                    waiting.count = waiting.count.saturating_sub(1);
                     let number = handed.letter.number;
                     if !self.recent.contains(&number) && handed.letter.new.expires > SystemTime::now() {
                         return Ok(Some(handed));
                     }
                 }
                 if !waiting.is_behind {
+                    waiting.count = 0;
                     return Ok(None);
                 }
                 if std::mem::take(&mut waiting.anew) {
@@ -371,7 +243,9 @@ impl Agent for Carrier {
 
 impl Handler<Wake> for Carrier {
     async fn handle(&mut self, wake: Wake, cx: &mut Cx) {
-        if !wake.again && self.not_before.is_some_and(|then| Instant::now() < then) {
+        // Whoever talks much isn't tried as often.
+        let since = if wake.again { self.failed_at.map(|at| at + BACKOFF.first) } else { self.not_before };
+        if since.min(self.not_before).is_some_and(|then| Instant::now() < then) {
             return;
         }
         self.not_before = None;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::Shared;
 use super::carrier::DELIVER_WITHIN;
-use super::post::Handed;
+use super::hand_out::Handed;
 
 /// How long such an agent may take to answer a message that it has.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(600);

@@ -11,8 +11,10 @@ use super::Shared;
 
 /// How often it is looked what other nodes did.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often unread messages are counted anew: some expire, and other nodes' members read theirs.
-pub const COUNT_EVERY: Duration = Duration::from_secs(60);
+/// How often unread messages are counted anew: some expire.
+pub const COUNT_EVERY: Duration = Duration::from_secs(3_600);
+/// The same where members of other nodes read theirs.
+pub const COUNT_SHARED_EVERY: Duration = Duration::from_secs(60);
 
 /// Look what others did.
 #[derive(Debug)]
@@ -53,6 +55,11 @@ impl Shared {
         if self.mail.is_shared() {
             self.elsewhere.own().insert(id.to_owned());
         }
+    }
+
+    /// It didn't after all.
+    pub(super) fn took_none(&self, id: &str) {
+        self.elsewhere.own().remove(id);
     }
 
     /// It was begun from what there was up to now.

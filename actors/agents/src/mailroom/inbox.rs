@@ -164,6 +164,9 @@ impl Shared {
 
     /// Notes how far a member has come with letters. Ends when that is kept.
     pub(super) async fn mark(&self, id: &str, letters: &[u64], mark: Mark) -> Result<(), Failure> {
+        if let Some(line) = self.members().get(id).and_then(|member| member.line.as_ref()) {
+            line.forget(letters);
+        }
         for some in letters.chunks(MARKS_AT_ONCE_MAX) {
             let marks = some.iter().map(|letter| (id.to_owned(), *letter)).collect();
             let moved = self.mail.mark(marks, mark).await?.len();

@@ -10,9 +10,9 @@ use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay,
 use callboard_runtime::PeerSession;
 use tokio::time::Instant;
 
-use super::carrier::Line;
 use super::groups::{Group, Place};
 use super::limit::Limit;
+use super::line::Line;
 use super::names::Names;
 use super::options::MailroomOptions;
 
@@ -153,9 +153,12 @@ impl Member {
         }
     }
 
-    /// Whether its box takes no more.
+    /// Whether its box takes no more. Whoever gets its mail needn't say that it reads it.
     pub(super) fn is_full(&self) -> bool {
-        self.unread >= MAIL_UNREAD_MAX as i64
+        match &self.line {
+            Some(line) => line.undelivered() >= MAIL_UNREAD_MAX,
+            None => usize::try_from(self.unread).is_ok_and(|unread| unread >= MAIL_UNREAD_MAX),
+        }
     }
 
     /// Whether it doesn't want what somebody says to all or to a group.

@@ -10,9 +10,11 @@ mod converse;
 mod elsewhere;
 mod events;
 mod groups;
+mod hand_out;
 mod history;
 mod inbox;
 mod limit;
+mod line;
 mod mailbox;
 mod marks;
 mod members;
@@ -35,7 +37,7 @@ use callboard_message::mail::{
     MessageHistory, Preferences, ReadEvents, ReadMessage, ReplyMessage, SaveMemory, Saved, SendMessage, Sent,
 };
 use callboard_message::surface::{
-    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe, Unsubscribe,
+    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
 };
 use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
@@ -45,10 +47,11 @@ use elsewhere::{Count, Elsewhere, Look};
 use marks::Marks;
 use members::Members;
 
-pub use carrier::{DELIVER_WITHIN, LINE_LETTERS_MAX};
+pub use carrier::DELIVER_WITHIN;
 pub use converse::ANSWER_WITHIN;
-pub use elsewhere::{COUNT_EVERY, LOOK_EVERY};
+pub use elsewhere::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
 pub use limit::RETRY_AFTER;
+pub use line::LINE_LETTERS_MAX;
 pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};
 pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
@@ -141,8 +144,9 @@ macro_rules! answers {
 
             fn started(&mut self, cx: &mut Cx) {
                 *self.shared.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.clone());
-                cx.tell_every(COUNT_EVERY, || Count);
-                if self.shared.mail.is_shared() {
+                let is_shared = self.shared.mail.is_shared();
+                cx.tell_every(if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY }, || Count);
+                if is_shared {
                     cx.tell_every(LOOK_EVERY, || Look);
                 }
             }
@@ -192,7 +196,6 @@ answers! {
     ListResourceTemplates => RawObject: list_templates;
     ReadResource => ReadResourceResult: read_resource;
     Subscribe => RawObject: subscribe;
-    Unsubscribe => RawObject: unsubscribe;
     Declare => (): declare;
     Look => (): look_elsewhere;
     Count => (): count;

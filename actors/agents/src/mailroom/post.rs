@@ -1,70 +1,61 @@
-//! Sending: from what somebody says to a letter that is kept, and on to those whom it is for.
+//! Sending: what somebody says, for whom, and whether it may.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 use callboard_message::mail::{
-    BroadcastMessage, Deliver, Displayed, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
-    MAIL_RECIPIENTS_MAX, MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
+    BroadcastMessage, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
+    MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
 };
-use callboard_message::time::rfc3339;
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::{Cx, Letter, NewLetter};
-use uuid::Uuid;
+use callboard_runtime::{Cx, Letter};
 
 use super::Shared;
-use super::carrier::Line;
 use super::converse::ANSWER_KEY;
-use super::groups::{Group, shown};
+use super::groups::Group;
+use super::hand_out::told_all;
 use super::members::{Member, Members};
 use super::names::DISPLAY_CHARS_MIN;
-use super::sessions::Told;
-use super::text::{is_label, neutral, prefix};
+use super::text::is_label;
 use super::who::Who;
 use crate::decide::limits::{cut_bytes, cut_chars};
 
-/// A letter on its way to its recipients, with what is made of its body once for all of them.
-pub(super) struct Handed {
-    pub(super) letter: Arc<Letter>,
-    harmless: OnceLock<String>,
-}
-
-impl Handed {
-    pub(super) fn new(letter: Arc<Letter>) -> Self {
-        Self { letter, harmless: OnceLock::new() }
-    }
-
-    /// Its body, made harmless.
-    fn harmless(&self) -> &str {
-        self.harmless.get_or_init(|| neutral(&self.letter.new.body).into_owned())
-    }
-}
-
 /// What is to become a letter.
-struct Draft {
-    kind: LetterKind,
-    label: Option<String>,
-    audience: String,
-    recipients: BTreeSet<String>,
+pub(super) struct Draft {
+    pub(super) kind: LetterKind,
+    pub(super) label: Option<String>,
+    pub(super) audience: String,
+    pub(super) recipients: BTreeSet<String>,
     /// Whose box is full.
-    refused: Vec<String>,
-    said: Said,
+    pub(super) refused: Vec<String>,
+    pub(super) said: Said,
 }
 
 /// What is said, checked, whoever it is for.
-#[derive(Clone)]
-struct Said {
-    body: String,
-    topic: Option<String>,
-    thread: Option<String>,
-    reply_to: Option<String>,
-    urgent: bool,
-    key: Option<String>,
-    expires: Duration,
+pub(super) struct Said {
+    pub(super) body: String,
+    pub(super) topic: Option<String>,
+    pub(super) thread: Option<String>,
+    pub(super) reply_to: Option<String>,
+    pub(super) urgent: bool,
+    pub(super) key: Option<String>,
+    pub(super) expires: Duration,
 }
 
 impl Said {
+    /// In no thread yet, and without an end.
+    fn of(
+        body: String,
+        topic: Option<String>,
+        reply_to: Option<String>,
+        priority: Option<Priority>,
+        key: Option<String>,
+    ) -> Self {
+        let urgent = priority == Some(Priority::Urgent);
+        Self { body, topic, thread: None, reply_to, urgent, key, expires: Duration::ZERO }
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let too_long = |what: &str, most: usize, unit: &str| {
             Err(Failure::invalid(format!("`{what}` is longer than {most} {unit}")))
@@ -125,16 +116,8 @@ impl Shared {
             })?),
             None => None,
         };
-        let said = Said {
-            body: message.message,
-            topic: message.topic,
-            thread: None,
-            reply_to: message.reply_to,
-            urgent: message.priority == Some(Priority::Urgent),
-            key: message.idempotency_key,
-            expires: self.expires(message.expires_in_s)?,
-        };
-        let said = self.threaded(&who, said).await?;
+        let BroadcastMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, .. } = message;
+        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
         self.may_say(&who, true)?;
         let (recipients, refused) = self.audience(&who, group.as_ref(), &said);
         let kind = match &group {
@@ -169,16 +152,9 @@ impl Shared {
         if to.len() > MAIL_RECIPIENTS_MAX {
             return Err(Failure::invalid(format!("a message has at most {MAIL_RECIPIENTS_MAX} recipients")));
         }
-        let said = Said {
-            body: message.message,
-            topic: message.topic,
-            thread: None,
-            reply_to: message.reply_to,
-            urgent: message.priority == Some(Priority::Urgent),
-            key: message.idempotency_key,
-            expires: self.expires(message.expires_in_s)?,
-        };
-        let said = self.threaded(&who, said).await?;
+        let SendMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, guidance: label, .. } =
+            message;
+        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
         self.may_say(&who, false)?;
         let (recipients, refused) = {
             let members = self.members();
@@ -188,7 +164,7 @@ impl Shared {
             }
         };
         let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
-        let draft = Draft { kind, label: message.guidance, audience: audience.to_owned(), recipients, refused, said };
+        let draft = Draft { kind, label, audience: audience.to_owned(), recipients, refused, said };
         self.post(&who, draft).await
     }
 
@@ -262,16 +238,13 @@ impl Shared {
         self.post(&Who::member(id), draft).await.map(drop)
     }
 
-    fn expires(&self, asked_s: Option<u64>) -> Result<Duration, Failure> {
-        let asked = asked_s.map_or(self.options().expires, Duration::from_secs);
-        match asked.is_zero() || asked > MAIL_EXPIRES_MAX {
-            true => Err(Failure::invalid(format!("`expires_in_s` must be 1 to {}", MAIL_EXPIRES_MAX.as_secs()))),
-            false => Ok(asked),
+    /// What is said, checked, in the thread of what it goes on with.
+    async fn said(&self, who: &Who, said: Said, expires_in_s: Option<u64>) -> Result<Said, Failure> {
+        let expires = expires_in_s.map_or(self.options().expires, Duration::from_secs);
+        if expires.is_zero() || expires > MAIL_EXPIRES_MAX {
+            return Err(Failure::invalid(format!("`expires_in_s` must be 1 to {}", MAIL_EXPIRES_MAX.as_secs())));
         }
-    }
-
-    /// What is said, in the thread of what it goes on with.
-    async fn threaded(&self, who: &Who, said: Said) -> Result<Said, Failure> {
+        let said = Said { expires, ..said };
         said.check()?;
         let Some(before) = &said.reply_to else { return Ok(said) };
         let before = self.letter_of(who, before).await?;
@@ -300,90 +273,6 @@ impl Shared {
         (ids(open).into_iter().take(MAIL_RECIPIENTS_MAX).collect(), ids(full))
     }
 
-    /// Keeps a letter, and hands it out once it is kept.
-    async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
-        let Draft { kind, label, audience, recipients, refused, said } = draft;
-        let new = NewLetter {
-            id: Uuid::now_v7().to_string(),
-            sender: who.id.to_string(),
-            kind,
-            label,
-            audience,
-            recipients: recipients.into_iter().collect(),
-            topic: said.topic,
-            thread: said.thread,
-            reply_to: said.reply_to,
-            urgent: said.urgent,
-            key: said.key,
-            class: self.options().class,
-            body: said.body,
-            expires: SystemTime::now() + said.expires,
-        };
-        let said_twice = new.key.is_some().then(|| new.clone());
-        self.takes(&new.id);
-        let room = self.clone();
-        // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
-        let posted = tokio::spawn(async move {
-            let letter = room.mail.post(new).await?;
-            if letter.is_new {
-                room.hand_out(&letter);
-            }
-            Ok::<_, Failure>(letter)
-        });
-        let letter = posted.await.map_err(|_| Failure::internal("the message wasn't handed out"))??;
-        if !letter.is_new && said_twice.is_some_and(|again| !is_same(&letter, &again)) {
-            return Err(Failure::new(FailureKind::Rejected, "this key was used for another message"));
-        }
-        Ok(self.sent(&letter, refused))
-    }
-
-    /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
-    fn hand_out(self: &Arc<Self>, letter: &Arc<Letter>) {
-        if !letter.is_spread() {
-            self.spread(letter.clone());
-        }
-        self.tell_recipients(letter, Line::hand);
-        self.happened();
-    }
-
-    /// Has a letter's recipients told of it, and `hand`ed where they have a way.
-    pub(super) fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
-        let handed = Arc::new(Handed::new(letter.clone()));
-        let mut told = Vec::new();
-        {
-            let mut members = self.members();
-            for recipient in &letter.new.recipients {
-                let Some(member) = members.get_mut(recipient) else { continue };
-                member.unread += 1;
-                if let Some(line) = &member.line {
-                    hand(line, &handed);
-                }
-                told.extend(Told::of(member));
-            }
-        }
-        for told in told {
-            self.tell_mail(&handed, told);
-        }
-    }
-
-    /// What is answered to whoever sent a letter.
-    fn sent(&self, letter: &Letter, refused: Vec<String>) -> Sent {
-        let count = letter.new.recipients.len();
-        let (recipient_count, message) = match (letter.new.audience.as_str(), letter.new.recipients.as_slice()) {
-            ("one", [to]) => (None, format!("Message sent to agent {}", self.members().names.display(to))),
-            ("one" | "list", _) => (Some(count), format!("Message sent to {count} agent(s)")),
-            _ => (Some(count), told_all(count)),
-        };
-        Sent {
-            success: true,
-            recipient_count: recipient_count.map(|count| count as u64),
-            message,
-            message_id: Some(letter.new.id.clone()),
-            thread: Some(letter.new.thread().to_owned()),
-            refused,
-        }
-    }
-
     /// The letter of that id, where it concerns whoever asks.
     pub(super) async fn letter_of(&self, who: &Who, id: &str) -> Result<Arc<Letter>, Failure> {
         let unknown = || Failure::not_found("there is no such message for you");
@@ -393,51 +282,6 @@ impl Shared {
         let letter = self.mail.letter(id).await?;
         letter.filter(|letter| letter.new.concerns(&who.id)).ok_or_else(unknown)
     }
-
-    /// A letter's text as a recipient is shown it.
-    pub(super) fn text(&self, handed: &Handed, to: &str) -> String {
-        self.text_of(&self.members(), handed, to)
-    }
-
-    fn text_of(&self, members: &Members, handed: &Handed, to: &str) -> String {
-        let new = &handed.letter.new;
-        let to = match new.kind {
-            LetterKind::Group => shown(&new.audience),
-            _ => members.names.display(to),
-        };
-        let mut text = prefix(new.kind, members.names.display(&new.sender), to, new.label.as_deref());
-        text.push_str(handed.harmless());
-        text
-    }
-
-    /// A letter as it is delivered to one of its recipients.
-    pub(super) fn deliver(&self, handed: &Handed, to: &str, attempt: u32) -> Deliver {
-        // Outside of the lock: a long body takes a while.
-        handed.harmless();
-        let members = self.members();
-        let Letter { number, new, accepted, .. } = &*handed.letter;
-        let shown = |id: &str| members.names.display(id).to_owned();
-        Deliver {
-            message_id: new.id.clone(),
-            number: *number,
-            kind: new.kind,
-            from: new.sender.clone(),
-            to: to.to_owned(),
-            thread: new.thread().to_owned(),
-            reply_to: new.reply_to.clone(),
-            topic: new.topic.clone(),
-            urgent: new.urgent,
-            sent: rfc3339(*accepted),
-            attempt,
-            text: self.text_of(&members, handed, to),
-            message: new.body.clone(),
-            display: Displayed { from: shown(&new.sender), to: shown(to) },
-        }
-    }
-}
-
-fn told_all(count: usize) -> String {
-    format!("Message broadcast to {count} agent(s)")
 }
 
 /// Those of `to` that can be written to, and those whose box is full.
@@ -470,17 +314,4 @@ fn reachable(
         }
         None => Ok((open, full)),
     }
-}
-
-/// Whether a message under a used key is the one that was kept. To whom a broadcast goes was decided then.
-fn is_same(letter: &Letter, again: &NewLetter) -> bool {
-    let first = &letter.new;
-    let is_addressed = matches!(again.audience.as_str(), "one" | "list");
-    // Its retention may be over.
-    let is_body = first.body == again.body || (first.body.is_empty() && letter.mark.bytes == again.body.len() as u64);
-    is_body
-        && first.kind == again.kind
-        && first.audience == again.audience
-        && first.reply_to == again.reply_to
-        && (!is_addressed || first.recipients == again.recipients)
 }

@@ -2,7 +2,7 @@
 
 use callboard_message::mail::{CheckInbox, MAIL_INBOX_MAX};
 use callboard_message::surface::{
-    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe, Unsubscribe,
+    About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
 };
 use callboard_message::{Failure, RawObject, ResourceContent};
 use callboard_runtime::Cx;
@@ -75,21 +75,17 @@ impl Shared {
                 return Err(unknown());
             }
         }
-        self.watch(&uri, true);
+        self.watch(&uri);
         Ok(RawObject::new())
     }
 
-    pub(super) async fn unsubscribe(&self, asked: Unsubscribe, _: &Cx) -> Result<RawObject, Failure> {
-        let Unsubscribe(params) = asked;
-        self.watch(&params.text("uri").unwrap_or_default(), false);
-        Ok(RawObject::new())
-    }
-
-    fn watch(&self, uri: &str, is_watched: bool) {
+    /// Tells of this inbox from now on. That an endpoint watches it no more says nothing of others, so that isn't heard: each
+    /// endpoint tells those alone who watch there.
+    fn watch(&self, uri: &str) {
         if let Some(id) = uri.strip_prefix(INBOX_START)
             && let Some(member) = self.members().get_mut(id)
         {
-            member.is_watched = is_watched;
+            member.is_watched = true;
         }
     }
 }

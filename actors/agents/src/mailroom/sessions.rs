@@ -10,8 +10,8 @@ use callboard_runtime::{Mark, PeerSession};
 use serde_json::json;
 
 use super::Shared;
+use super::hand_out::Handed;
 use super::members::Member;
-use super::post::Handed;
 use super::who::Who;
 
 /// What an agent's log lines about mail are told under.

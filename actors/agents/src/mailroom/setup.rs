@@ -8,10 +8,10 @@ use callboard_message::{Failure, FailureKind, Message};
 use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::carrier::Line;
 use super::elsewhere::Elsewhere;
 use super::groups::Place;
 use super::limit::Limit;
+use super::line::Line;
 use super::marks::Marks;
 use super::members::Members;
 use super::options::{Declared, MailroomError, MailroomOptions};

@@ -8,7 +8,7 @@ use callboard_message::time::rfc3339;
 use callboard_runtime::{Letter, MAIL_PAGE_MAX, MailCopy};
 
 use super::Shared;
-use super::post::Handed;
+use super::hand_out::Handed;
 use super::who::Who;
 use crate::decide::limits::cut_chars;
 

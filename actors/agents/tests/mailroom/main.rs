@@ -14,5 +14,7 @@ mod reading;
 mod sending;
 // What shows as resources, and who is told of mail.
 mod resources;
+// What models read of the tools.
+mod tools;
 // Deliveries: order, failures, restarts, many at once.
 mod ways;

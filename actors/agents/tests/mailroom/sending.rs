@@ -8,7 +8,7 @@ use callboard_message::mail::{
 };
 use callboard_runtime::testkit::{paused, real};
 
-use crate::kit::{Room, end};
+use crate::kit::{Room, end, next, way};
 
 fn to(id: &str, message: &str) -> SendMessage {
     SendMessage { message: message.into(), recipient_agent_id: Some(id.into()), ..SendMessage::default() }
@@ -135,6 +135,31 @@ fn full_boxes() {
         assert_eq!((sent.recipient_count, &sent.refused[..]), (Some(1), &["b".to_owned()][..]));
         room.mailbox("b").check().await.unwrap();
         assert!(a.send("b", "x").await.unwrap().success);
+        end(system).await;
+    });
+}
+
+/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other. Method:
+/// more than fit to one whose way takes all, and to one whose way is away.
+#[test]
+fn boxes_of_ways() {
+    real(async |system| {
+        let options = MailroomOptions {
+            members: vec![Declared::new("a"), Declared::new("b").with_way("b"), Declared::new("c").with_way("c")],
+            messages_a_second: u32::MAX.try_into().unwrap(),
+            ..MailroomOptions::default()
+        };
+        let room = Room::open(system, options).await;
+        let mut got = way(system, "b", |_| Ok(()));
+        let a = room.mailbox("a");
+        for _ in 0..=MAIL_UNREAD_MAX {
+            assert!(a.send("b", "x").await.unwrap().success);
+            next(&mut got).await;
+        }
+        for _ in 0..MAIL_UNREAD_MAX {
+            assert!(a.send("c", "x").await.unwrap().success);
+        }
+        assert!(!a.send("c", "x").await.unwrap().success);
         end(system).await;
     });
 }

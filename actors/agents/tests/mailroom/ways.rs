@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use callboard_agents::mailroom::{Declared, LINE_LETTERS_MAX, MailroomOptions};
 use callboard_message::mail::{
-    BroadcastMessage, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay, Priority,
-    ReadMessage, SendMessage,
+    BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay,
+    Priority, ReadMessage, SendMessage,
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
@@ -88,6 +88,35 @@ fn down_and_back() {
     });
 }
 
+/// Goal: an agent that says something is there, and is tried at once, but not at each word. Method: one that is away for long,
+/// and talks.
+#[test]
+fn whoever_talks_is_there() {
+    paused(async |system| {
+        let room = with_ways(system, &["worker"]).await;
+        let mut seen = way(system, "worker", |_| Err(away()));
+        room.mailbox("sender").send("worker", "one").await.unwrap();
+        for _ in 0..6 {
+            next(&mut seen).await;
+        }
+        // The next try is in 25 s or more.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(seen.try_recv().is_err());
+        let worker = room.mailbox("worker");
+        for _ in 0..100 {
+            worker.ask(GetAgentStatus::default()).await.unwrap();
+        }
+        let again = tokio::time::timeout(Duration::from_secs(1), seen.recv()).await.unwrap().unwrap();
+        assert_eq!(again.attempt, 7);
+        for _ in 0..100 {
+            worker.ask(GetAgentStatus::default()).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(seen.try_recv().is_err());
+        end(system).await;
+    });
+}
+
 /// Goal: a message that its way refuses keeps nobody's mail back, and stays to be read. Method: the first is refused; and a
 /// way that takes no mail at all.
 #[test]
@@ -111,6 +140,25 @@ fn refused() {
         while state(&room, "deaf").await.1 != MemberWay::None {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        end(system).await;
+    });
+}
+
+/// Goal: what its recipient asked for itself isn't delivered after. Method: one that is away, and reads before it is back.
+#[test]
+fn read_before() {
+    paused(async |system| {
+        let room = with_ways(system, &["worker"]).await;
+        let sender = room.mailbox("sender");
+        for text in ["one", "two"] {
+            sender.send("worker", text).await.unwrap();
+        }
+        let first = room.mailbox("worker").ask(CheckInbox { limit: Some(1), ..CheckInbox::default() }).await.unwrap();
+        assert!(first.messages[0].text.ends_with("one"));
+        let mut seen = way(system, "worker", |_| Ok(()));
+        assert_eq!(next(&mut seen).await.message, "two");
+        room.delivered(1).await;
+        assert!(seen.try_recv().is_err());
         end(system).await;
     });
 }
