@@ -7,6 +7,7 @@ an address, or `{"heard"}`, which waits until an address has changed since that 
 
 import json
 import sys
+import warnings
 
 import anyio
 import httpx2
@@ -16,6 +17,8 @@ from mcp.shared.exceptions import MCPError
 
 mode = sys.argv[1]
 LONGEST_SECONDS = 60
+# The older era's words are deprecated.
+warnings.simplefilter("ignore")
 changes = {}
 
 

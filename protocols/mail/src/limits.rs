@@ -22,7 +22,9 @@ pub const INCOMING_MESSAGES_MAX: u32 = 64;
 pub const PARAMETERS_MAX: usize = 32;
 /// Most events that are asked for at once.
 pub const EVENTS_PAGE: u32 = 64;
-/// Most records of events that are shared by those who read them live, a view of them.
+/// Most records of events that are kept for those who see every event, so that they read them once for all.
 pub const RECORDS_KEPT: usize = 1_024;
+/// The same for those who see what one agent sees: mostly one socket.
+pub const OWN_RECORDS_KEPT: usize = 64;
 /// Most bytes of an answer that the client reads: a page of 100 whole letters, each byte escaped.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -116,8 +116,7 @@ impl Hooks {
         // The answer's body isn't read: nothing of it concerns us, and it may have no end.
         match way.client.post(url.clone()).headers(headers).body(body).send().await {
             Ok(answer) => {
-                let retry_after =
-                    retry_after(answer.headers(), SystemTime::now()).map(|asked| asked.min(self.retry_after_max));
+                let retry_after = retry_after(answer.headers(), SystemTime::now(), self.retry_after_max);
                 Posted::Answered { status: answer.status(), retry_after }
             }
             Err(error) => match EgressError::among_causes(&error) {
@@ -138,13 +137,14 @@ impl Hooks {
     }
 }
 
-/// `Retry-After`: seconds, or a date.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// `Retry-After`: seconds, or a date; `max` at most.
+fn retry_after(headers: &HeaderMap, now: SystemTime, max: Duration) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()),
-    }
+    let asked = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(asked.min(max))
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Goal: how long a receiver wants to be left alone is read in both shapes. Method: rows.
+    /// Goal: how long a receiver wants to be left alone is read in both shapes, up to a limit. Method: rows.
     #[test]
     fn how_long_to_wait() {
         let now = httpdate::parse_http_date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
@@ -162,6 +162,8 @@ mod tests {
             (Some("7"), Some(7)),
             (Some("Wed, 21 Oct 2015 07:28:30 GMT"), Some(30)),
             (Some("Wed, 21 Oct 2015 07:27:00 GMT"), Some(0)),
+            (Some("60"), Some(60)),
+            (Some("61"), Some(60)),
             (Some("soon"), None),
             (Some("-1"), None),
         ] {
@@ -169,7 +171,11 @@ mod tests {
             if let Some(value) = value {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
             }
-            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_secs), "{value:?}");
+            assert_eq!(
+                retry_after(&headers, now, Duration::from_secs(60)),
+                expected.map(Duration::from_secs),
+                "{value:?}"
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{DONE, MailArguments, MailFailure, words};
 use crate::cli::show;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct HistoryArguments {
+pub(in crate::cli) struct HistoryArguments {
     /// Between you and this agent, both ways.
     #[arg(long, value_name = "ID")]
     with: Option<String>,

@@ -13,7 +13,7 @@ pub(super) const LIMIT_DEFAULT: usize = 50;
 const PAGE: usize = 100;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct InboxArguments {
+pub(in crate::cli) struct InboxArguments {
     /// From this agent only.
     #[arg(long, value_name = "ID")]
     from: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct InboxArguments {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct ShowArguments {
+pub(in crate::cli) struct ShowArguments {
     /// The message.
     id: String,
     /// Show how far it has come with each recipient: to its sender only.

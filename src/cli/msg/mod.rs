@@ -9,8 +9,8 @@ pub(super) mod words;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use callboard_mail::client::Client;
 use callboard_mail::ClientError;
+use callboard_mail::client::Client;
 use callboard_message::mail::{MAIL_BODY_BYTES_MAX, MailId};
 use clap::Subcommand;
 use secrecy::SecretString;

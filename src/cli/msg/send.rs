@@ -9,7 +9,7 @@ use super::{EXIT_ANSWERED, EXIT_BLOCKED, MailArguments, MailFailure, said};
 use crate::cli::{printable, show};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct SendArguments {
+pub(in crate::cli) struct SendArguments {
     /// Whom it is for: an agent's id, or several with commas between.
     #[arg(value_name = "TO", value_delimiter = ',', required = true)]
     to: Vec<String>,
@@ -25,7 +25,7 @@ pub(super) struct SendArguments {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct BroadcastArguments {
+pub(in crate::cli) struct BroadcastArguments {
     /// What to say; `-` reads it from standard input.
     text: String,
     /// To this group only: group:NAME, role:NAME or phase:NAME.

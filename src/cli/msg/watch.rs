@@ -6,7 +6,7 @@ use super::{DONE, MailArguments, MailFailure, words};
 use crate::cli::{interrupted, show};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct WatchArguments {
+pub(in crate::cli) struct WatchArguments {
     /// Begin with what happened after this number; 0 is all that is kept. Without it, from now on.
     #[arg(long, value_name = "N")]
     after: Option<u64>,

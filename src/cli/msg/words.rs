@@ -102,7 +102,9 @@ pub(super) fn event(event: &Numbered) -> String {
         MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id, message_preview } => {
             format!("{sender_agent_id} to {recipient_agent_id}\t{}", brief(message_preview))
         }
-        MailEvent::MessageAccepted { message_id, sender_agent_id, .. } => format!("{message_id}\tfrom {sender_agent_id}"),
+        MailEvent::MessageAccepted { message_id, sender_agent_id, .. } => {
+            format!("{message_id}\tfrom {sender_agent_id}")
+        }
         MailEvent::MessageDelivered { message_id, recipient_agent_ids, .. }
         | MailEvent::MessageRead { message_id, recipient_agent_ids, .. } => {
             format!("{message_id}\tby {}", recipient_agent_ids.join(", "))

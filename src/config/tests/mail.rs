@@ -123,3 +123,11 @@ fn listeners_of_mail() {
         format!("{}[[listener]]\nprotocol = \"mail\"\nbind = \"0.0.0.0:1\"\nagent = \"mailroom\"\n", with(ALL));
     assert!(told(&beyond, false).iter().any(|told| told.ends_with("keys are needed to listen there")));
 }
+
+/// Goal: the example can be used as it is. Method: what it comes to.
+#[test]
+fn the_fleet_is_sound() {
+    let text = include_str!("../../../examples/mail/fleet.toml");
+    let topology = Topology::parse(text, false, Path::new("")).unwrap();
+    assert_eq!((topology.agents.len(), topology.listeners.len()), (4, 2));
+}

@@ -21,6 +21,8 @@ pub struct Office {
     pub mail: String,
     /// Where MCP is.
     pub mcp: String,
+    /// Where the listeners of `agents` are.
+    pub more: Vec<String>,
 }
 
 const NODE: &str = "[node]\nname = \"office\"\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\n\
@@ -28,7 +30,7 @@ const NODE: &str = "[node]\nname = \"office\"\n[[listener]]\nprotocol = \"mail\"
     bind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
 
 impl Office {
-    /// `agents`: the `[[agent]]` of the file, the mailroom among them. A key for each member, with its scopes.
+    /// `agents`: what else is in the file, the mailroom first of all. A key for each member, with its scopes.
     pub async fn open(agents: &str, members: &[(&str, &[&str])]) -> Self {
         let home = Home::new();
         let file = home.write("office.toml", &format!("{NODE}{agents}"));
@@ -38,7 +40,8 @@ impl Office {
             ((*name).to_owned(), store.add(name, scopes).unwrap())
         });
         let keys = keys.collect();
-        let mut office = Self { home, process: None, file, keys, mail: String::new(), mcp: String::new() };
+        let mut office =
+            Self { home, process: None, file, keys, mail: String::new(), mcp: String::new(), more: Vec::new() };
         office.start().await;
         office
     }
@@ -46,10 +49,17 @@ impl Office {
     /// Starts the node, with what it had before.
     pub async fn start(&mut self) {
         let mut process = self.home.start(&["serve", &self.file]);
-        let url = |line: String| line.rsplit(' ').next().unwrap().to_owned();
-        self.mail = url(process.line_with("listening").await);
-        self.mcp = url(process.line_with("listening").await);
-        process.line_with("ready").await;
+        let mut urls = Vec::new();
+        loop {
+            let line = process.line_with("").await;
+            match line.strip_prefix("listening ") {
+                Some(told) => urls.push(told.rsplit(' ').next().unwrap().to_owned()),
+                None => break assert_eq!(line, "ready"),
+            }
+        }
+        let mut urls = urls.into_iter();
+        (self.mail, self.mcp) = (urls.next().unwrap(), urls.next().unwrap());
+        self.more = urls.collect();
         self.process = Some(process);
     }
 

@@ -104,7 +104,10 @@ fn responses(route: &Route, components: &mut Components) -> Value {
             let about = "The socket is open. Each frame is an event; with `after` it is in `event`, beside its `sequence`. \
                 Closed with 1013 it says where to go on.";
             let content = json!({ "application/json": { "schema": schema } });
-            responses.insert("101".into(), json!({ "description": about, "content": content }));
+            let newest = "The number of the newest event: what happens from now on comes after it.";
+            let headers = json!({ "X-Event-Sequence": { "schema": { "type": "integer" }, "description": newest } });
+            let open = json!({ "description": about, "content": content, "headers": headers });
+            responses.insert("101".into(), open);
             responses.insert("400".into(), json!({ "$ref": "#/components/responses/400" }));
         }
         operation => {

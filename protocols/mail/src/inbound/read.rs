@@ -116,7 +116,9 @@ pub(super) fn header(request: &HttpRequest, name: &'static str) -> Result<Option
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde::Deserialize;
+    use serde_json::Value;
 
     use super::*;
 
@@ -155,6 +157,36 @@ mod tests {
         let problem = body::<Sample>(long.as_bytes(), &Limits::default()).unwrap_err();
         assert_eq!(problem.detail(), format!("`{}` is not known here", "n".repeat(NAME_CHARS_MAX)));
         assert!(body::<Sample>(br#"{"message": "x", "limit": null}"#, &Limits::default()).is_ok());
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "secret[ -~é\n]{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 16, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map("message|limit|names|[a-z]{1,4}", inner, 0..4).prop_map(Value::from_iter),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Goal: whatever is sent is read or refused, and no word of it is told. Method: any JSON, in two layouts.
+        #[test]
+        fn nothing_is_repeated(sent in json(), pretty in any::<bool>()) {
+            let text = if pretty { format!("{sent:#}") } else { sent.to_string() };
+            if let Err(problem) = body::<Sample>(text.as_bytes(), &Limits::default()) {
+                prop_assert!(!problem.detail().contains("secret"), "{}", problem.detail());
+                // A member that is named was sent, or is needed.
+                let named = problem.detail().split('`').nth(1);
+                let is_there = named.is_none_or(|named| sent.get(named).is_some() || named == "message");
+                prop_assert!(is_there, "{}", problem.detail());
+            }
+        }
     }
 
     /// Goal: a query has known parameters, once each, and words are read as what they are. Method: rows.

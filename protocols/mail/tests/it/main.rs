@@ -4,7 +4,10 @@ mod admit;
 mod bad_input;
 mod client;
 mod events;
+#[path = "../../../../tests/kit/inside.rs"]
+mod inside;
 mod kit;
+mod letter;
 mod openapi;
 mod resume;
 mod room;

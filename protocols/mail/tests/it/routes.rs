@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::{Crossing, Policy};
+use callboard_runtime::{Crossing, JournalError, Policy};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -162,8 +162,8 @@ async fn idempotency_keys() {
     served.stop().await;
 }
 
-/// Goal: what the mailroom refuses is told by the status that says what to do, and by its own sentence (P-14). Method: each
-/// kind of failure.
+/// Goal: what the mailroom refuses is told by the status that says what to do, and by its own sentence without what is the
+/// node's affair (P-14). Method: each kind of failure; a store that is away.
 #[tokio::test]
 async fn failures() {
     let served = Served::start().await;
@@ -188,6 +188,10 @@ async fn failures() {
             assert_eq!(reply.text, r#"{"detail":"Error message here"}"#);
         }
     }
+    let away = JournalError::Unavailable("10.0.0.3:5432 refused the connection".into());
+    served.room.refuse(Some(away.into()));
+    let reply = alice.post("/api/broadcast_message", r#"{"message":"x"}"#).await;
+    assert_eq!((reply.status, &*reply.text), (500, r#"{"detail":"the store is away"}"#));
     served.stop().await;
 }
 

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use callboard_mail::outbound::tmux::{TMUX_PASTES_MAX, TMUX_TEXT_BYTES_MAX, TmuxAgent, TmuxOptions};
-use callboard_message::mail::{Deliver, Displayed, LetterKind};
-use callboard_message::{Failure, FailureKind};
+use callboard_message::FailureKind;
+use callboard_message::mail::Deliver;
 use callboard_runtime::{AgentRef, System};
 use tempfile::TempDir;
 
-/// Longest that something takes which must happen: the machine may be under load.
-const SOON: Duration = Duration::from_secs(60);
+use crate::kit::SOON;
+use crate::letter::{letter, send};
+
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A server of tmux of its own, killed when it is dropped, and agents for its panes.
@@ -106,29 +107,6 @@ async fn holds(file: &Path, expected: &str) {
         (held == expected).then_some(()).ok_or(held)
     })
     .await;
-}
-
-fn letter(id: &str, text: &str) -> Deliver {
-    Deliver {
-        message_id: id.into(),
-        number: 1,
-        kind: LetterKind::Direct,
-        from: "12345678-a".into(),
-        to: "87654321-b".into(),
-        thread: id.into(),
-        reply_to: None,
-        topic: None,
-        urgent: false,
-        sent: "2026-01-02T03:04:05.678Z".into(),
-        attempt: 1,
-        text: format!("[AGENT 12345678 TO AGENT 87654321]: {text}"),
-        message: text.into(),
-        display: Displayed { from: "12345678".into(), to: "87654321".into() },
-    }
-}
-
-async fn send(agent: &AgentRef, letter: Deliver) -> Result<(), Failure> {
-    tokio::time::timeout(SOON, agent.ask(letter)).await.unwrap().unwrap()
 }
 
 /// What is in the way, if it may be tried again.

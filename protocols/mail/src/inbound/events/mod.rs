@@ -34,7 +34,7 @@ use super::read::Query;
 use super::reply::Problem;
 use super::server::Server;
 use crate::EVENT_SEQUENCE;
-use crate::limits::INCOMING_FRAME_BYTES_MAX;
+use crate::limits::{INCOMING_FRAME_BYTES_MAX, OWN_RECORDS_KEPT, RECORDS_KEPT};
 
 /// How long sockets may take to hear that the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -96,16 +96,16 @@ impl Events {
     }
 
     fn view(&self, principal: &Arc<Principal>) -> Arc<View> {
-        let sees = match principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
-            true => Sees::All,
-            false => Sees::Own(principal.clone()),
+        let (sees, records_max) = match principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
+            true => (Sees::All, RECORDS_KEPT),
+            false => (Sees::Own(principal.clone()), OWN_RECORDS_KEPT),
         };
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(view) = views.get(&sees).and_then(Weak::upgrade) {
             return view;
         }
         views.retain(|_, view| view.strong_count() > 0);
-        let view = Arc::new(View::default());
+        let view = Arc::new(View::keeping(records_max));
         views.insert(sees, Arc::downgrade(&view));
         view
     }

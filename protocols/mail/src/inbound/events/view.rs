@@ -8,12 +8,12 @@ use callboard_message::mail::Events as Found;
 use tokio::sync::Mutex;
 
 use super::frames::Record;
-use crate::limits::{EVENTS_PAGE, RECORDS_KEPT};
+use crate::limits::EVENTS_PAGE;
 
 /// The last records that somebody may see. Whoever comes to their end reads on, for all.
-#[derive(Default)]
 pub(super) struct View {
     kept: Mutex<Kept>,
+    records_max: usize,
 }
 
 /// What is kept: everything visible whose number is above `from`, up to `to`.
@@ -32,6 +32,11 @@ pub(super) struct Page {
 }
 
 impl View {
+    /// Keeps nothing yet, and then at most so many.
+    pub(super) fn keeping(records_max: usize) -> Self {
+        Self { kept: Mutex::default(), records_max }
+    }
+
     /// What comes after `cursor`; `read` asks the mailroom for what comes after a number.
     ///
     /// # Errors
@@ -56,7 +61,7 @@ impl View {
             *kept = Kept { from: cursor, to: cursor, records: VecDeque::new() };
         }
         let found = read(cursor).await?;
-        kept.add(&found);
+        kept.add(&found, self.records_max);
         Ok(kept.after(cursor).unwrap_or(Page { records: Vec::new(), to: cursor }))
     }
 }
@@ -74,10 +79,10 @@ impl Kept {
         Some(Page { records, to })
     }
 
-    fn add(&mut self, found: &Found) {
+    fn add(&mut self, found: &Found, records_max: usize) {
         self.records.extend(Record::of(&found.events).map(Arc::new));
         self.to = found.last.max(self.to);
-        while self.records.len() > RECORDS_KEPT
+        while self.records.len() > records_max
             && let Some(gone) = self.records.pop_front()
         {
             self.from = gone.sequence;
@@ -90,6 +95,7 @@ mod tests {
     use callboard_message::mail::{MailEvent, Numbered};
 
     use super::*;
+    use crate::limits::RECORDS_KEPT;
 
     /// The events of numbers above `after`, up to `newest`, of which only the even ones may be seen, each twice.
     fn found(after: u64, newest: u64) -> Found {
@@ -119,7 +125,7 @@ mod tests {
     /// several places over more records than are kept.
     #[tokio::test]
     async fn what_was_read_is_shared() {
-        let (view, newest) = (View::default(), 10_000);
+        let (view, newest) = (View::keeping(RECORDS_KEPT), 10_000);
         let even = |after: u64, newest: u64| (after + 1..=newest).filter(|n| n % 2 == 0).collect::<Vec<_>>();
         let mut reads = 0;
         assert_eq!(all(&view, 7_000, newest, &mut reads).await, even(7_000, newest));

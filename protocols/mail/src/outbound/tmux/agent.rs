@@ -22,7 +22,8 @@ pub struct TmuxOptions {
     pub socket: Option<String>,
     /// Press Enter after what was pasted, once it was seen.
     pub submit: bool,
-    /// The programs one of which must be in front, as tmux calls them (`pane_current_command`). None: any but a shell.
+    /// The programs one of which must be in front, as tmux calls them (`pane_current_command`). None: any but a shell and some
+    /// that take text for commands. A shell never.
     pub command: Vec<String>,
     /// How long a text that was pasted may take to be seen.
     pub seen_within: Duration,

@@ -10,6 +10,10 @@ use super::command::Tmux;
 /// Programs that run what they are told, or hand it to one that does.
 const SHELLS: &str = "sh bash dash zsh fish ksh mksh csh tcsh ash busybox nu pwsh elvish xonsh yash \
     ssh mosh-client telnet su sudo doas login screen tmux";
+/// Programs that take what is typed for commands, some of which run others. Those that wrap an agent are named where they
+/// are meant.
+const COMMANDED: &str = "less more most man vi vim view nvim ex ed emacs gdb lldb python ipython ruby irb perl lua php ghci r \
+    julia psql mysql sqlite redis-cli mongosh ftp sftp bc";
 
 /// A pane, as `session:window.pane`: the window by its number or its name, the pane by its number.
 ///
@@ -60,8 +64,8 @@ pub(super) struct Pane {
 }
 
 impl Pane {
-    /// The pane that is meant, if it may be written to now. `programs`: those that may be in front; any but a shell where
-    /// there are none.
+    /// The pane that is meant, if it may be written to now. `programs`: those that may be in front; where there are none, any
+    /// but a shell and what takes text for commands.
     ///
     /// # Errors
     /// `Unavailable`, with what is in the way.
@@ -130,8 +134,14 @@ fn free(state: &str, programs: &[String]) -> Result<String, Failure> {
         }
     }
     let named = program.trim_start_matches('-').to_lowercase();
-    if SHELLS.split_ascii_whitespace().any(|shell| shell == named) {
+    // `python3.11` is one like `python`.
+    let kind = named.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let is_among = |all: &str| all.split_ascii_whitespace().any(|one| one == named || one == kind);
+    if is_among(SHELLS) {
         return Err(Failure::unavailable("a shell is in front"));
+    }
+    if programs.is_empty() && is_among(COMMANDED) {
+        return Err(Failure::unavailable("what is in front takes text for commands; name it, if it is meant"));
     }
     // Others would mean something in a format.
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
@@ -208,6 +218,7 @@ mod tests {
     #[test]
     fn who_is_in_front() {
         let claude = ["claude".to_owned(), "bash".to_owned()];
+        let python = ["python3.11".to_owned()];
         for (state, programs, expected) in [
             ("0 0 0 cat", &[][..], Ok("cat")),
             ("0 0 0 claude", &claude, Ok("claude")),
@@ -216,6 +227,9 @@ mod tests {
             ("0 0 0 bash", &claude, Err("a shell is in front")),
             ("0 0 0 -ZSH", &[], Err("a shell is in front")),
             ("0 0 0 ssh", &[], Err("a shell is in front")),
+            ("0 0 0 less", &[], Err("what is in front takes text for commands; name it, if it is meant")),
+            ("0 0 0 python3.11", &[], Err("what is in front takes text for commands; name it, if it is meant")),
+            ("0 0 0 python3.11", &python, Ok("python3.11")),
             ("0 0 0 ", &[], Err("the program in front isn't known")),
             ("0 0 0 a,b", &[], Err("the program in front isn't known")),
             ("0 0 0 a\n0", &[], Err("the program in front isn't known")),
