@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::kit::Home;
 
-/// What the rules have to get right of each part, about what they do: half of dev was written after them (60.8 % at the first look),
-/// and of what is held out they got 76.3 %, short of the 85 % that they should. The floors rise with them.
-const FLOORS: [(&str, f64); 2] = [("dev", 0.79), ("heldout", 0.74)];
+/// What the rules have to get right of each part, a little below what they do: they were fitted on dev, so its floor only says that
+/// they hold together. The floors rise with them.
+const FLOORS: [(&str, f64); 2] = [("dev", 0.97), ("heldout", 0.74)];
 
 /// Goal: the rules lose nothing of what they reached, and a program can read it. Method: `--json`.
 #[actix_web::test]

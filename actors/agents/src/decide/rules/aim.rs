@@ -6,7 +6,9 @@ use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::tools::{composes, explains, intent, is_ours};
-use super::weights::{CONFIDENCE_ELSE, KIND_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, SAID_BY_ITSELF, score};
+use super::weights::{
+    CONFIDENCE_ELSE, KIND_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, SAID_BY_ITSELF, score,
+};
 use crate::decide::{TOOL_LLM, World};
 use crate::text::is_one_of;
 

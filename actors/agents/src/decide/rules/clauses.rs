@@ -74,13 +74,16 @@ pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &W
     found
 }
 
+/// A clause, and who it is for, how clearly.
+type Aimed = (Range<usize>, Option<(String, f32)>);
+
 /// The clauses, each with who it is for.
-pub(super) fn aims(reading: &Reading, index: &Index, world: &World) -> Vec<(Range<usize>, Option<(String, f32)>)> {
+pub(super) fn aims(reading: &Reading, index: &Index, world: &World) -> Vec<Aimed> {
     let aim = |span: Range<usize>| (span.clone(), aim_of(reading, &span, index, world));
     bounded(reading, clauses(reading)).into_iter().map(aim).collect()
 }
 
-fn joined(aims: &[(Range<usize>, Option<(String, f32)>)], from: f32) -> Vec<Part> {
+fn joined(aims: &[Aimed], from: f32) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
     for (span, aim) in aims {

@@ -132,9 +132,7 @@ impl Rules {
                 let why = format!("score {score:.2}, next {next:.2}{down}");
                 Decided::sure(Route::Remote { agent: target.id }, margin(score, next), why)
             }
-            Some(target) => {
-                Decided::sure(Route::Local, margin(score, next), format!("the tool {}{down}", target.id))
-            }
+            Some(target) => Decided::sure(Route::Local, margin(score, next), format!("the tool {}{down}", target.id)),
             None => Decided::sure(Route::Local, CONFIDENCE_ELSE, format!("nobody's skill{down}")),
         }
     }

@@ -135,7 +135,13 @@ fn rules() -> &'static Rules {
             Ok(rules) => rules,
             Err(error) => {
                 tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
-                Rules { names: Vec::new(), words: Matcher::default(), classes: Vec::new(), objects: Matcher::default(), sum: None }
+                Rules {
+                    names: Vec::new(),
+                    words: Matcher::default(),
+                    classes: Vec::new(),
+                    objects: Matcher::default(),
+                    sum: None,
+                }
             }
         }
     })
@@ -255,7 +261,8 @@ pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
 /// The names of the patterns' sets that have words in the request.
 pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = &'static str> {
     let rules = rules();
-    let mut sets: Vec<usize> = rules.words.find(&reading.tokens, reading.english).into_iter().map(|hit| hit.value).collect();
+    let mut sets: Vec<usize> =
+        rules.words.find(&reading.tokens, reading.english).into_iter().map(|hit| hit.value).collect();
     sets.sort_unstable();
     sets.dedup();
     sets.into_iter().filter_map(|set| rules.names.get(set)).map(String::as_str)

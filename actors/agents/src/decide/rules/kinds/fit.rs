@@ -16,20 +16,19 @@ use super::features::signs;
 use super::{BIAS, SCALE, SEVERAL, written};
 
 /// How often all sentences are gone through.
-fn env(k:&str,d:f32)->f32{std::env::var(k).ok().and_then(|v|v.parse().ok()).unwrap_or(d)}
-
+const ROUNDS: usize = 30;
 /// The first step's length.
-
+const RATE: f32 = 0.15;
 /// How strongly weights are drawn to nothing: pairs of words more, for they are many and each is rare.
-
-
+const DRAW: f32 = 1e-3;
+const DRAW_OF_PAIRS: f32 = 4e-3;
 /// A sign of fewer sentences than that tells nothing.
 const SENTENCES_MIN: usize = 2;
 /// Smaller weights aren't written.
 const WEIGHT_MIN: f32 = 0.03;
 /// Every so manyth pair of sentences of different kinds is joined to one of several.
-
-
+const JOINED: usize = 260;
+const JOINED_WEIGHT: f32 = 0.5;
 
 struct Sentence {
     text: String,
@@ -94,13 +93,12 @@ fn joined(single: &[Sentence]) -> Vec<Sentence> {
     const JOINTS_PT: [&str; 8] = [" e ", ", depois ", ". E também ", "; ", " e já ", ", e em seguida ", ", ", " + "];
     const UNJOINED: [&str; 5] = ["clarify", "reject", SEVERAL, "echo", "human_input"];
     const WORDS_MAX: usize = 16;
-    let short = |one: &&Sentence| {
-        !UNJOINED.contains(&one.kind.as_str()) && one.text.split_whitespace().count() <= WORDS_MAX
-    };
+    let short =
+        |one: &&Sentence| !UNJOINED.contains(&one.kind.as_str()) && one.text.split_whitespace().count() <= WORDS_MAX;
     let short: Vec<&Sentence> = single.iter().filter(short).collect();
     let mut out = Vec::new();
     let mut at = 7;
-    while out.len() < env("JOINED",260.0) as usize && !short.is_empty() {
+    while out.len() < JOINED && !short.is_empty() {
         // Steps without a common divisor with most lengths: all kinds meet.
         at += 1;
         let (first, second) = (short[at * 97 % short.len()], short[at * 193 % short.len()]);
@@ -112,7 +110,7 @@ fn joined(single: &[Sentence]) -> Vec<Sentence> {
         let head = first.text.trim_end_matches(['.', '?', '!', ' ']);
         let tail = second.text.trim();
         let tail: String = tail.chars().take(1).flat_map(char::to_lowercase).chain(tail.chars().skip(1)).collect();
-        out.push(Sentence { text: format!("{head}{joint}{tail}"), kind: SEVERAL.to_owned(), weight: env("JW",0.5) });
+        out.push(Sentence { text: format!("{head}{joint}{tail}"), kind: SEVERAL.to_owned(), weight: JOINED_WEIGHT });
     }
     out
 }
@@ -147,14 +145,13 @@ fn fit(sentences: &[Sentence]) -> Fitted {
         shown.iter().map(|signs| signs.iter().filter_map(|sign| place.get(sign.as_str()).copied()).collect()).collect();
     let labels: Vec<usize> =
         sentences.iter().map(|one| kinds.iter().position(|kind| *kind == one.kind).unwrap()).collect();
-    let draw: Vec<f32> =
-        names.iter().map(|sign| if sign.starts_with("2 ") { env("DP",4e-3) } else { env("DRAW",1e-3) }).collect();
+    let draw: Vec<f32> = names.iter().map(|sign| if sign.starts_with("2 ") { DRAW_OF_PAIRS } else { DRAW }).collect();
     let mut weights = vec![vec![0.0_f32; kinds.len()]; names.len()];
     let mut squares = vec![vec![1e-2_f32; kinds.len()]; names.len()];
-    let n = sentences.len(); let rate = env("RATE",0.15);
+    let n = sentences.len();
     // Steps that visit all, for the number of sentences is no multiple of this prime.
     const STRIDE: usize = 7_919;
-    for round in 0..env("ROUNDS",30.0) as usize {
+    for round in 0..ROUNDS {
         for step in 0..n {
             let at = (step * STRIDE + round) % n;
             let mut scores = vec![0.0_f32; kinds.len()];
@@ -171,7 +168,7 @@ fn fit(sentences: &[Sentence]) -> Fitted {
                     let slope = error + draw[*sign] * *weight;
                     let square = &mut squares[*sign][kind];
                     *square += slope * slope;
-                    *weight -= rate * slope / square.sqrt();
+                    *weight -= RATE * slope / square.sqrt();
                 }
             }
         }
@@ -181,7 +178,8 @@ fn fit(sentences: &[Sentence]) -> Fitted {
 
 impl Fitted {
     fn written(&self) -> String {
-        let mut out = String::from("# Fitted by fit.rs: kinds, then for each sign what it adds to which kind, in hundredths.\n");
+        let mut out =
+            String::from("# Fitted by fit.rs: kinds, then for each sign what it adds to which kind, in hundredths.\n");
         let _ = writeln!(out, "{}", self.kinds.join(" "));
         for (sign, weights) in self.signs.iter().zip(&self.weights) {
             let mut line = sign.clone();
