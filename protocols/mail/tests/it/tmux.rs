@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use callboard_mail::outbound::tmux::{TMUX_PASTES_MAX, TMUX_TEXT_BYTES_MAX, TmuxAgent, TmuxOptions};
@@ -19,7 +18,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A server of tmux of its own, killed when it is dropped, and agents for its panes.
 struct Tmux {
-    name: String,
     folder: TempDir,
     system: System,
 }
@@ -28,20 +26,22 @@ impl Tmux {
     /// `None`, having said so, where tmux isn't installed; it is wherever peers are.
     async fn start() -> Option<Self> {
         static SAID: Once = Once::new();
-        static SERVERS: AtomicU32 = AtomicU32::new(0);
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("CALLBOARD_PEERS").is_none(), "tmux isn't installed");
             SAID.call_once(|| eprintln!("tmux: skipped, for it isn't installed"));
             return None;
         }
-        let name = format!("callboard-test-{}-{}", std::process::id(), SERVERS.fetch_add(1, Ordering::Relaxed));
-        let tmux = Self { name, folder: TempDir::new().unwrap(), system: System::start(1).unwrap() };
+        let tmux = Self { folder: TempDir::new().unwrap(), system: System::start(1).unwrap() };
         tmux.session("keeps-the-server", "exec sleep 1000", "sleep").await;
         Some(tmux)
     }
 
+    fn socket(&self) -> String {
+        self.file("server").display().to_string()
+    }
+
     fn run(&self, arguments: &[&str]) -> Output {
-        let command = ["-u", "-L", &self.name, "-f", "/dev/null"];
+        let command = ["-u", "-S", &self.socket(), "-f", "/dev/null"];
         Command::new("tmux").args(command).args(arguments).output().unwrap()
     }
 
@@ -70,7 +70,7 @@ impl Tmux {
     }
 
     fn options(&self, target: &str) -> TmuxOptions {
-        TmuxOptions { socket: Some(self.name.clone()), submit: false, ..TmuxOptions::new(target.parse().unwrap()) }
+        TmuxOptions { socket: Some(self.socket()), submit: false, ..TmuxOptions::new(target.parse().unwrap()) }
     }
 
     fn agent(&self, options: TmuxOptions) -> AgentRef {
@@ -180,7 +180,8 @@ async fn a_dead_pane_gets_nothing_and_nobody_else_does() {
         let agent = tmux.agent(tmux.options(target));
         assert_eq!(in_the_way(&agent, letter("3", "hello")).await, "no such pane", "{target}");
     }
-    let nowhere = TmuxOptions { socket: Some(format!("{}-none", tmux.name)), ..tmux.options("a:0.0") };
+    let nowhere =
+        TmuxOptions { socket: Some(format!("callboard-none-{}", std::process::id())), ..tmux.options("a:0.0") };
     assert_eq!(in_the_way(&tmux.agent(nowhere), letter("4", "hello")).await, "tmux refuses, or has no server");
     // A pane whose program ended, kept to look at.
     tmux.run(&["set-option", "-g", "remain-on-exit", "on"]);
