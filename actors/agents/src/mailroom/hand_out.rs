@@ -7,6 +7,7 @@ use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
 use callboard_message::time::rfc3339;
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{Letter, NewLetter};
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::Shared;
@@ -58,17 +59,19 @@ impl Shared {
         let said_twice = new.key.is_some().then(|| new.clone());
         self.takes(&new.id);
         let room = self.clone();
+        let (answer, posted) = oneshot::channel();
         // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
-        let posted = tokio::spawn(async move {
+        tokio::spawn(async move {
             let id = new.id.clone();
             let posted = room.mail.post(new).await;
-            match &posted {
-                Ok(letter) if letter.is_new => room.hand_out(letter),
+            // First: whoever sent it goes on before those many whom it is for.
+            let _ = answer.send(posted.clone());
+            match posted {
+                Ok(letter) if letter.is_new => room.hand_out(&letter),
                 _ => room.took_none(&id),
             }
-            posted
         });
-        let letter = posted.await.map_err(|_| Failure::internal("the message wasn't handed out"))??;
+        let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
         if !letter.is_new && said_twice.is_some_and(|again| !is_same(&letter, &again)) {
             return Err(Failure::new(FailureKind::Rejected, "this key was used for another message"));
         }
