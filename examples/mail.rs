@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 /// Has its mail handed to it. It is delivered once this replies.
 struct Builder {
-    told: mpsc::UnboundedSender<Deliver>,
+    told: mpsc::Sender<Deliver>,
 }
 
 impl Agent for Builder {
@@ -21,14 +21,14 @@ impl Agent for Builder {
 
 impl SyncHandler<Deliver> for Builder {
     fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
-        self.told.send(letter).map_err(|_| Failure::unavailable("nobody takes it"))
+        self.told.try_send(letter).map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let system = System::start(1)?;
-    let (told, mut mail) = mpsc::unbounded_channel();
+    let (told, mut mail) = mpsc::channel(8);
     let builder = system.spawn(Builder { told });
     system.directory().register("builder-agent", &builder)?;
 

@@ -109,11 +109,8 @@ async fn all(arguments: &Arguments) -> Outcome<bool> {
     let p99 = percentile(&delivered, 99);
     println!("\n| {RATE} direct messages/s, for {} s | p50, p99, ms |\n|---|---|", arguments.seconds);
     println!("| from accepted to delivered | {} |", percentiles(delivered));
-    println!(
-        "\nAt most {} ms are wanted for the last one: {}.",
-        DELIVERED_P99_MAX.as_millis(),
-        p99 <= DELIVERED_P99_MAX
-    );
+    let is_held = if p99 <= DELIVERED_P99_MAX { "it holds" } else { "it is missed" };
+    println!("\nAt most {} ms are wanted for the last p99: {is_held}.", DELIVERED_P99_MAX.as_millis());
     Ok(p99 <= DELIVERED_P99_MAX)
 }
 
@@ -227,6 +224,7 @@ async fn flat(messages: u64) -> Outcome<bool> {
     for nth in 0..pairs {
         pairs_of.push((room.mailbox(&format!("s{nth}")).await?, room.mailbox(&format!("r{nth}")).await?));
     }
+    let cpu_before = usage::cpu_time(std::process::id())?;
     let (began, mut before, mut read) = (Instant::now(), None, 0_u64);
     // Each pair has one message under way: it is sent, delivered, read, and the next follows.
     let send = |nth: usize| {
@@ -253,13 +251,14 @@ async fn flat(messages: u64) -> Outcome<bool> {
         }
     }
     let (took, after) = (began.elapsed(), usage::resident(std::process::id())?);
+    let cpu = usage::cpu_time(std::process::id())?.saturating_sub(cpu_before);
     room.close().await;
     let before = before.ok_or("it never came so far")?;
     let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
-    println!(
-        "| messages, read and cleaned away | a second | RSS after {}, at the end, MiB |\n|---|---|---|",
-        BEFORE.min(messages / 2)
-    );
-    println!("| {read} | {:.0} | {:.0}, {:.0} |", read as f64 / took.as_secs_f64(), mib(before), mib(after));
+    let first = BEFORE.min(messages / 2);
+    println!("| messages, read and cleaned away | a second | CPU a message, µs | RSS after {first}, at the end, MiB |");
+    println!("|---|---|---|---|");
+    let (a_second, each) = (read as f64 / took.as_secs_f64(), cpu.as_secs_f64() * 1e6 / read as f64);
+    println!("| {read} | {a_second:.0} | {each:.0} | {:.0}, {:.0} |", mib(before), mib(after));
     Ok(read == messages && after.saturating_sub(before) <= GROWS_MAX)
 }

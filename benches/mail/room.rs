@@ -16,6 +16,8 @@ use crate::stamps::Stamps;
 
 /// So that no bound of a sender is what is measured.
 const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
+/// What may have come in and not been looked at: all of an open loop of a minute and more.
+const GOT_MAX: usize = 1 << 17;
 /// How long what runs may take to end.
 const END: Duration = Duration::from_secs(10);
 
@@ -24,7 +26,7 @@ pub type Got = (String, String, Instant);
 
 /// Takes what comes for one agent.
 struct Receiver {
-    got: mpsc::UnboundedSender<Got>,
+    got: mpsc::Sender<Got>,
 }
 
 impl Agent for Receiver {
@@ -36,7 +38,7 @@ impl Agent for Receiver {
 impl SyncHandler<Deliver> for Receiver {
     fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
         let now = Instant::now();
-        self.got.send((letter.message_id, letter.to, now)).map_err(|_| Failure::unavailable("nobody takes it"))
+        self.got.try_send((letter.message_id, letter.to, now)).map_err(|_| Failure::unavailable("nobody takes it"))
     }
 }
 
@@ -47,7 +49,7 @@ pub struct Room {
     agent: callboard::AgentRef,
     pub stamps: Arc<Stamps>,
     /// What comes in, of all.
-    pub got: mpsc::UnboundedReceiver<Got>,
+    pub got: mpsc::Receiver<Got>,
     store: SqlStore,
     /// The file, until the end.
     _folder: TempDir,
@@ -70,7 +72,7 @@ impl Room {
         let parts = store.store();
         let stamps = Stamps::new(parts.mail.clone());
         system.keep_in(Store { mail: stamps.clone(), ..parts })?;
-        let (sender, got) = mpsc::unbounded_channel();
+        let (sender, got) = mpsc::channel(GOT_MAX);
         let mut members = Vec::new();
         for nth in 0..receivers {
             let (id, got) = (format!("r{nth}"), sender.clone());

@@ -16,6 +16,9 @@ pub(super) use check::{check, led_to};
 /// Ids that are somebody already: the Guardian, whoever sits at this machine, the node itself.
 const TAKEN: [&str; 3] = [GUARDIAN, "operator", "system"];
 
+/// A day.
+pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+
 /// A mailroom: agents write to each other through it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,8 +126,6 @@ impl MailroomDeclaration {
         wrong
     }
 }
-
-pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 impl MemberDeclaration {
     /// What doesn't fit: the key at fault, and why.

@@ -47,6 +47,7 @@ pub use bidirectional::{
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 
+pub(crate) use mail::SECONDS_A_DAY;
 pub use mail::{MailroomDeclaration, MemberDeclaration, Pane, TmuxDeclaration, WebhookDeclaration};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};

@@ -13,10 +13,9 @@ use secrecy::SecretString;
 use super::NodeError;
 use super::listen::{Entrance, entrance};
 use crate::config::{
-    AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, TmuxDeclaration, Topology, WebhookDeclaration,
+    AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, SECONDS_A_DAY, TmuxDeclaration, Topology,
+    WebhookDeclaration,
 };
-
-const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// How a mailroom is set up, as a topology declares it.
 ///

@@ -64,7 +64,7 @@ async fn people_write_to_each_other() {
     let lines: Vec<_> = history.out.lines().collect();
     assert_eq!(lines.len(), 2, "{history:?}");
     assert!(lines[0].contains("\tbob\t") && lines[0].ends_with("It is.") && lines[0].contains(" urgent\t"));
-    let log = run(&office, "bob", "", &["msg", "history", "--log"]).await;
+    let log = run(&office, "bob", "", &["msg", "history", "--agent-log"]).await;
     assert!(log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
     office.close().await;
 }

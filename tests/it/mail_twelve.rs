@@ -162,7 +162,7 @@ async fn twelve_agents_and_callboard_killed() {
                 assert_eq!(sent.recipient_count, Some(12));
                 accepted.push(sent.message_id.unwrap());
                 if let Some(first) = first.take() {
-                    drop(first.send(()));
+                    let _ = first.send(());
                 }
             }
             accepted

@@ -148,12 +148,13 @@ async fn an_a2a_client_sends() {
         bind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
     let office = Office::open(agents, &[("caller", &[]), ("reader", &[])]).await;
     soon("its first word", office.client("reader").agents(None)).await.unwrap();
+    let a2a_url = office.more.iter().find(|url| url.ends_with("/a2a")).unwrap();
     let say = async |arguments: Value| {
         let metadata = json!({ "skill": "send_message" });
         let id = format!("m-{}", arguments["sender_agent_id"].as_str().unwrap_or("none"));
         let parts = json!([{ "text": arguments.to_string() }]);
         let message = json!({ "messageId": id, "role": "ROLE_USER", "parts": parts, "metadata": metadata });
-        let request = a2a::request(&office.more[0], "SendMessage", json!({ "message": message }));
+        let request = a2a::request(a2a_url, "SendMessage", json!({ "message": message }));
         a2a::response(request.bearer_auth(office.key("caller").expose_secret())).await
     };
     let sent = say(json!({ "recipient_agent_id": "reader", "message": "by A2A" })).await;

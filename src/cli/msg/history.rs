@@ -36,7 +36,7 @@ pub(in crate::cli) struct HistoryArguments {
     until: Option<String>,
     /// The log of who wrote to whom, oldest first, in place of the messages.
     #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until"])]
-    log: bool,
+    agent_log: bool,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
     limit: usize,
@@ -61,7 +61,7 @@ fn time(written: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
-    if arguments.log {
+    if arguments.agent_log {
         return log(arguments).await;
     }
     let filter = MessageHistory {

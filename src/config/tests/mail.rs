@@ -55,7 +55,7 @@ fn every_mistake_of_a_mailroom() {
         ("pager", "pager is a member of mailroom twice"),
     ] {
         let more = format!("{}, {{ id = \"{id}\" }}]", ALL.trim_end_matches(']'));
-        assert_eq!(told(&with(&more), false), [format!("7:122 {expect}")], "{id}");
+        assert_eq!(told(&with(&more), false), [format!("7:115 {expect}")], "{id}");
     }
     let more = format!("{}, {{ id = \"operator\" }}]", ALL.trim_end_matches(']'));
     assert_eq!(told(&with(&more), false).len(), 2);
