@@ -62,6 +62,33 @@ impl SyncHandler<Add> for Desk {
     }
 }
 
+/// Looks for a seat, and asks which.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, fallible, idempotent)]
+pub(super) struct Seat {}
+
+/// Goes on after a restart.
+pub(super) struct Usher;
+
+/// How long it looks before it asks.
+pub(super) const LOOKS_FOR: Duration = Duration::from_secs(2);
+
+impl Agent for Usher {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Seat>(8);
+    }
+}
+
+impl ConcurrentHandler<Seat> for Usher {
+    fn handle(&mut self, _: Seat, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        async move {
+            tokio::time::sleep(LOOKS_FOR).await;
+            let answer = ask(&cx, "seat").await?;
+            Ok(answer.texts())
+        }
+    }
+}
+
 /// Does what its first word says.
 #[derive(Clone)]
 pub(super) struct Talker;
