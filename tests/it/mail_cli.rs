@@ -60,6 +60,8 @@ async fn people_write_to_each_other() {
 
     let shown = run(&office, "ann", "", &["msg", "show", id, "--receipts"]).await;
     assert!(shown.out.contains("\nreceipt: bob read ") && shown.out.ends_with("green?\nReally?\n"), "{shown:?}");
+    let both = run(&office, "boss", "", &["msg", "send", "ann,bob", "to both", "--json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&both.out).unwrap()["recipient_count"], 2, "{both:?}");
     let history = run(&office, "ann", "", &["msg", "history", "--with", "bob", "--since", "1h"]).await;
     let lines: Vec<_> = history.out.lines().collect();
     assert_eq!(lines.len(), 2, "{history:?}");
@@ -84,6 +86,8 @@ async fn ends_of_commands() {
         ("ann", "", &["msg", "send", "bob", "x", "--url", "http://127.0.0.1:1"], 4, "can't connect"),
         ("ann", "", &["msg", "send", "bob", "x", "--url", "ftp://x"], 2, "http://HOST:PORT"),
         ("ann", "", &["msg", "send", "bob", "x", "--as", "a b"], 2, "an agent's id"),
+        ("ann", "", &["msg", "send", "bob", "two", "words"], 2, "unexpected argument 'words'"),
+        ("ann", "", &["agents", "--topology", "no/such/file"], 2, "no/such/file"),
         ("ann", "", &["agents", "--state", "asleep"], 2, "one of active, away, terminated"),
     ] {
         let ended = run(&office, who, input, arguments).await;
