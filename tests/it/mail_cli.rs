@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::kit::mail::Office;
-use crate::kit::{Finished, found, soon};
+use crate::kit::{Finished, Home, found, soon};
 
 const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n";
 const ALL: [(&str, &[&str]); 3] = [("ann", &["mail.role:lead"]), ("bob", &[]), ("boss", &["mail.admin"])];
@@ -167,4 +167,24 @@ async fn members_change_under_a_mailroom() {
     assert!(soon("an answer", ann.send(&say("helper"))).await.unwrap().success);
     // It has complained: its end isn't silent.
     office.kill().await;
+}
+
+/// Goal: whoever sits at the machine needs no key where the file says so, and is nobody but the operator. Method: a listener that
+/// trusts them.
+#[tokio::test]
+async fn the_operator_needs_no_key() {
+    let home = Home::new();
+    let listener = "[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\ntrust = \"loopback_operator\"\n";
+    let file = home.write("own.toml", &format!("[node]\nname = \"own\"\n{listener}{MAILROOM}"));
+    let mut node = home.start(&["serve", &file]);
+    let line = node.line_with("listening mailroom").await;
+    node.line_with("ready").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let shown = home.run(&["agents", "--url", url]).await;
+    // The operator is no agent.
+    assert_eq!((shown.code, &*shown.out), (Some(0), ""), "{shown:?}");
+    let told = home.run(&["msg", "broadcast", "anybody?", "--url", url]).await;
+    assert_eq!((told.code, &*told.out), (Some(0), "Message broadcast to 0 agent(s)\n"), "{told:?}");
+    let posing = home.run(&["msg", "broadcast", "x", "--url", url, "--as", "ann"]).await;
+    assert_eq!(posing.code, Some(3), "{posing:?}");
 }
