@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::kit::mail::Office;
-use crate::kit::{Finished, found, soon};
+use crate::kit::{Finished, Home, found, soon};
 
 const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n";
 const ALL: [(&str, &[&str]); 3] = [("ann", &["mail.role:lead"]), ("bob", &[]), ("boss", &["mail.admin"])];
@@ -60,6 +60,8 @@ async fn people_write_to_each_other() {
 
     let shown = run(&office, "ann", "", &["msg", "show", id, "--receipts"]).await;
     assert!(shown.out.contains("\nreceipt: bob read ") && shown.out.ends_with("green?\nReally?\n"), "{shown:?}");
+    let both = run(&office, "boss", "", &["msg", "send", "ann,bob", "to both", "--json"]).await;
+    assert_eq!(serde_json::from_str::<Value>(&both.out).unwrap()["recipient_count"], 2, "{both:?}");
     let history = run(&office, "ann", "", &["msg", "history", "--with", "bob", "--since", "1h"]).await;
     let lines: Vec<_> = history.out.lines().collect();
     assert_eq!(lines.len(), 2, "{history:?}");
@@ -84,6 +86,8 @@ async fn ends_of_commands() {
         ("ann", "", &["msg", "send", "bob", "x", "--url", "http://127.0.0.1:1"], 4, "can't connect"),
         ("ann", "", &["msg", "send", "bob", "x", "--url", "ftp://x"], 2, "http://HOST:PORT"),
         ("ann", "", &["msg", "send", "bob", "x", "--as", "a b"], 2, "an agent's id"),
+        ("ann", "", &["msg", "send", "bob", "two", "words"], 2, "unexpected argument 'words'"),
+        ("ann", "", &["agents", "--topology", "no/such/file"], 2, "no/such/file"),
         ("ann", "", &["agents", "--state", "asleep"], 2, "one of active, away, terminated"),
     ] {
         let ended = run(&office, who, input, arguments).await;
@@ -163,4 +167,24 @@ async fn members_change_under_a_mailroom() {
     assert!(soon("an answer", ann.send(&say("helper"))).await.unwrap().success);
     // It has complained: its end isn't silent.
     office.kill().await;
+}
+
+/// Goal: whoever sits at the machine needs no key where the file says so, and is nobody but the operator. Method: a listener that
+/// trusts them.
+#[tokio::test]
+async fn the_operator_needs_no_key() {
+    let home = Home::new();
+    let listener = "[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\nagent = \"mailroom\"\ntrust = \"loopback_operator\"\n";
+    let file = home.write("own.toml", &format!("[node]\nname = \"own\"\n{listener}{MAILROOM}"));
+    let mut node = home.start(&["serve", &file]);
+    let line = node.line_with("listening mailroom").await;
+    node.line_with("ready").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let shown = home.run(&["agents", "--url", url]).await;
+    // The operator is no agent.
+    assert_eq!((shown.code, &*shown.out), (Some(0), ""), "{shown:?}");
+    let told = home.run(&["msg", "broadcast", "anybody?", "--url", url]).await;
+    assert_eq!((told.code, &*told.out), (Some(0), "Message broadcast to 0 agent(s)\n"), "{told:?}");
+    let posing = home.run(&["msg", "broadcast", "x", "--url", url, "--as", "ann"]).await;
+    assert_eq!(posing.code, Some(3), "{posing:?}");
 }

@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::kit::mail::{Office, answered};
-use crate::kit::soon;
+use crate::kit::{mcp, soon};
 
 const SENDER: &str = "12345678-1111-4111-8111-111111111111";
 const OTHER: &str = "87654321-2222-4222-8222-222222222222";
@@ -301,5 +301,12 @@ async fn golden_who_may_send() {
         assert_eq!(status, expect, "{claims:?}: {body}");
         assert!(!body.contains(OTHER), "{body}");
     }
+    // Over MCP there is nothing to claim: the key alone counts.
+    let params = json!({ "name": "broadcast_message", "arguments": { "message": "x" } });
+    let call = || mcp::request(&office.mcp, &json!({}), "tools/call", params.clone());
+    for request in [call(), call().bearer_auth(&unknown)] {
+        assert_eq!(answered(request).await.0, 401);
+    }
+    assert_eq!(answered(call().bearer_auth(&ours)).await.0, 200);
     office.close().await;
 }

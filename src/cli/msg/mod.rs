@@ -48,7 +48,7 @@ pub(super) struct MailArguments {
     #[arg(long, env = "CALLBOARD_MAIL", value_name = "URL", required_unless_present = "topology")]
     url: Option<String>,
     /// The topology file whose mail listener is meant, in place of a URL.
-    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
     /// Your own id: the name of your key.
     #[arg(long = "as", env = "CALLBOARD_AGENT", value_name = "ID")]
@@ -103,8 +103,8 @@ impl MailArguments {
 
     fn base(&self) -> Result<Url, MailFailure> {
         let written = match (&self.url, &self.topology) {
-            (Some(url), _) => url.clone(),
-            (None, Some(file)) => {
+            (Some(url), None) => url.clone(),
+            (_, Some(file)) => {
                 let topology = Topology::read(file)?;
                 let mut of_mail = topology.listeners.iter().filter(|listener| listener.speaks() == Speaks::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());

@@ -11,8 +11,8 @@ use crate::cli::{printable, show};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct SendArguments {
     /// Whom it is for: an agent's id, or several with commas between.
-    #[arg(value_name = "TO", value_delimiter = ',', required = true)]
-    to: Vec<String>,
+    #[arg(value_name = "TO[,TO…]")]
+    to: String,
     /// What to say; `-` reads it from standard input.
     text: String,
     #[command(flatten)]
@@ -68,9 +68,9 @@ impl LetterArguments {
 
 pub(super) async fn send(arguments: &SendArguments) -> Result<u8, MailFailure> {
     let letter = &arguments.letter;
-    let (one, several) = match arguments.to.as_slice() {
-        [one] => (Some(one.clone()), Vec::new()),
-        several => (None, several.to_vec()),
+    let (one, several) = match arguments.to.contains(',') {
+        false => (Some(arguments.to.clone()), Vec::new()),
+        true => (None, arguments.to.split(',').map(|id| id.trim().to_owned()).collect()),
     };
     let message = SendMessage {
         message: said(&arguments.text)?,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use callboard_agents::decide::limits::cut_chars;
 use callboard_message::mail::{AgentLogRow, AgentView, MailEvent, MailView, Numbered, Priority};
 use serde::Serialize;
 
@@ -26,12 +27,9 @@ pub(in crate::cli) fn as_json(value: &impl Serialize) -> io::Result<String> {
 
 /// A text in a list: on one line, no longer than that.
 fn brief(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut shown: String = line.chars().take(SHOWN_CHARS).collect();
-    if shown.len() < line.len() {
-        shown.push('…');
-    }
-    printable(&shown)
+    let line = printable(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let shown = cut_chars(&line, SHOWN_CHARS);
+    if shown.len() < line.len() { format!("{shown}…") } else { line }
 }
 
 fn joined<const N: usize>(cells: [&str; N]) -> String {

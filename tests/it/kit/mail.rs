@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{Home, Running, soon};
+use super::{Home, Running, mcp, soon};
 
 /// `callboard serve` with a mailroom behind a mail listener and an MCP listener; killed when this is dropped.
 pub struct Office {
@@ -95,20 +95,9 @@ impl Office {
 
     /// An MCP call as that member: the whole response.
     pub async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
-        let request = reqwest::Client::new().post(&self.mcp).bearer_auth(self.keys[id].expose_secret());
-        let request = request.header("content-type", "application/json").header("mcp-method", "tools/call");
-        let request = request.header("accept", "application/json, text/event-stream").header("mcp-name", tool);
-        let request = request.header("mcp-protocol-version", "2026-07-28");
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params }).to_string();
-        let response = soon("an answer", request.body(body).send()).await.unwrap();
-        let text = soon("a body", response.text()).await.unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no answer: {text}"))
+        let params = json!({ "name": tool, "arguments": arguments });
+        let request = mcp::request(&self.mcp, &json!({}), "tools/call", params);
+        mcp::response(request.bearer_auth(self.keys[id].expose_secret())).await
     }
 }
 

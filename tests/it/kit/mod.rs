@@ -4,6 +4,7 @@ pub mod a2a;
 pub mod clinics;
 pub mod gateway;
 pub mod mail;
+pub mod mcp;
 pub mod worker;
 
 use std::fs;
