@@ -144,7 +144,7 @@ fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) 
     };
     let likely = Likely::of(&clause);
     let nobody = likely.share(CLARIFY) * VAGUE_CLAUSE + likely.share(REJECT);
-    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
+    let Aim { target, score, .. } = aim(&clause, &likely, index, &world.tools, CLAUSE_MIN);
     target.map(|target| (target.id, score * (1.0 - nobody)))
 }
 

@@ -62,7 +62,7 @@ fn fate(request: &str) -> String {
 
 fn fate_after(request: &str, history: &[Turn]) -> String {
     let (mut rules, world) = (Rules::default(), world());
-    if matches!(Rules::clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
+    if matches!(rules.clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
         return "clarify".to_owned();
     }
     if rules.split(request, &world).outcome == Some(Split::Yes) {
@@ -72,14 +72,14 @@ fn fate_after(request: &str, history: &[Turn]) -> String {
         Some(Route::Remote { agent }) => agent,
         Some(Route::Reject { .. }) => "reject".to_owned(),
         Some(Route::Local) => {
-            Rules::tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name)
+            rules.tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name)
         }
         None => "unclear".to_owned(),
     }
 }
 
 fn params(request: &str) -> RawObject {
-    let Decided { outcome, .. } = Rules::tool(request, &[], &world().tools);
+    let Decided { outcome, .. } = Rules::default().tool(request, &[], &world().tools);
     let ToolChoice { params, .. } = outcome.unwrap();
     params
 }
