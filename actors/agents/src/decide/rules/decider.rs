@@ -68,7 +68,7 @@ impl SyncHandler<DecideClarity> for RulesDecider {
 impl SyncHandler<DecideSplit> for RulesDecider {
     fn handle(&mut self, asked: DecideSplit, _cx: &mut Cx) -> Result<Decided<Split>, Failure> {
         within_limit(&asked.request)?;
-        Ok(self.rules.split(&asked.request, &asked.world))
+        Ok(self.rules.split(&asked.request, &asked.history, &asked.world))
     }
 }
 

@@ -107,14 +107,14 @@ impl Rules {
     }
 
     /// NP2.A.
-    pub(crate) fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
+    pub(crate) fn split(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Split> {
         let read = self.read(request);
-        let Read { reading, likely, .. } = &*read;
-        if refused(reading, likely, &[CLARIFY]).is_some() {
+        let (reading, likely) = (&read.reading, read.likely.after(&read.reading, history));
+        if refused(reading, &likely, &[CLARIFY]).is_some() {
             return Decided::sure(Split::No, 0.9, "it is to be refused as a whole");
         }
         let index = self.index(world);
-        let parts = clauses::parts(reading, likely, index, world);
+        let parts = clauses::parts(reading, &likely, index, world);
         let sure = parts.iter().map(|part| part.score).fold(1.0, f32::min);
         let targets = parts.iter().map(|part| part.target.as_str()).collect::<Vec<_>>().join(", ");
         match clauses::is_several(&parts) {

@@ -25,7 +25,7 @@ const DRAW_OF_PAIRS: f32 = 4e-3;
 /// A sign of fewer sentences than that tells nothing.
 const SENTENCES_MIN: usize = 2;
 /// Smaller weights aren't written.
-const WEIGHT_MIN: f32 = 0.03;
+const WEIGHT_MIN: f32 = 0.07;
 /// Every so manyth pair of sentences of different kinds is joined to one of several.
 const JOINED: usize = 260;
 const JOINED_WEIGHT: f32 = 0.5;

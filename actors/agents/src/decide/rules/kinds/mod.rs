@@ -4,6 +4,8 @@
 mod features;
 #[cfg(test)]
 mod fit;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

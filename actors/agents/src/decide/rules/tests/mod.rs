@@ -1,8 +1,10 @@
 //! Sentences of the rules' own: none of them is in the eval's files.
 
+mod parts;
 mod refusals;
 mod routes;
 mod safety;
+mod worlds;
 
 use std::sync::Arc;
 
@@ -65,15 +67,13 @@ fn fate_after(request: &str, history: &[Turn]) -> String {
     if matches!(rules.clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
         return "clarify".to_owned();
     }
-    if rules.split(request, &world).outcome == Some(Split::Yes) {
+    if rules.split(request, history, &world).outcome == Some(Split::Yes) {
         return "decompose".to_owned();
     }
     match rules.route(request, history, &world).outcome {
         Some(Route::Remote { agent }) => agent,
         Some(Route::Reject { .. }) => "reject".to_owned(),
-        Some(Route::Local) => {
-            rules.tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name)
-        }
+        Some(Route::Local) => rules.tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name),
         None => "unclear".to_owned(),
     }
 }

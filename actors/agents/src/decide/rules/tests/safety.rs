@@ -33,7 +33,7 @@ fn long_texts_take_little_time() {
         let begun = Instant::now();
         let mut rules = Rules::default();
         let _ = rules.clarity(&text, &[]);
-        let _ = rules.split(&text, &world);
+        let _ = rules.split(&text, &[], &world);
         let _ = rules.steps(&text, &world);
         let _ = rules.route(&text, &[], &world);
         let _ = rules.tool(&text, &[], &world.tools);
@@ -52,7 +52,7 @@ proptest! {
         for text in [text, words.join(" ")] {
             let mut fresh = Rules::default();
             prop_assert_eq!(fresh.route(&text, &[], &world), used.route(&text, &[], &world));
-            prop_assert_eq!(fresh.split(&text, &world), used.split(&text, &world));
+            prop_assert_eq!(fresh.split(&text, &[], &world), used.split(&text, &[], &world));
             prop_assert_eq!(fresh.steps(&text, &world), used.steps(&text, &world));
             prop_assert_eq!(fresh.clarity(&text, &[]), used.clarity(&text, &[]));
             prop_assert_eq!(fresh.tool(&text, &[], &world.tools), used.tool(&text, &[], &world.tools));
