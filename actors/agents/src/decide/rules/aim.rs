@@ -9,7 +9,7 @@ use super::tools::{composes, explains, intent, is_ours};
 use super::weights::{
     CONFIDENCE_ELSE, KIND_MIN, ONLY_SUBJECT, REMOTE_MIN, REMOTE_MIN_OF_QUESTION, SAID_BY_ITSELF, score,
 };
-use crate::decide::{TOOL_LLM, World};
+use crate::decide::{TOOL_LLM, ToolView};
 use crate::text::is_one_of;
 
 /// Who it is for.
@@ -26,7 +26,7 @@ pub(super) struct Aim {
 }
 
 /// Who the request is for. `least` is how much has to speak for one whose field isn't known.
-pub(super) fn aim(reading: &Reading, likely: &Likely, index: &Index, world: &World, least: f32) -> Aim {
+pub(super) fn aim(reading: &Reading, likely: &Likely, index: &Index, tools: &[ToolView], least: f32) -> Aim {
     let found = index.find(reading, &reading.all());
     let mut aim = Aim::default();
     let mut shares = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn aim(reading: &Reading, likely: &Likely, index: &Index, world: &Wor
         if share < KIND_MIN && aim.target.is_some() {
             break;
         }
-        let Some(target) = taker(kind, index, world, &found) else { continue };
+        let Some(target) = taker(kind, index, tools, &found) else { continue };
         if !target.is_up {
             aim.down.get_or_insert(target.id);
             continue;
@@ -75,9 +75,10 @@ fn other(reading: &Reading, index: &Index, found: &[Found], least: f32) -> Optio
 }
 
 /// The one of the world for a kind: our tool of that name, or of the agents of that field whom most speaks for, the first that is up.
-fn taker(kind: &str, index: &Index, world: &World, found: &[Found]) -> Option<Target> {
+fn taker(kind: &str, index: &Index, tools: &[ToolView], found: &[Found]) -> Option<Target> {
     if is_ours(kind) {
-        return world.tool(kind).map(|tool| Target { id: tool.name.clone(), is_agent: false, is_up: true });
+        let tool = tools.iter().find(|tool| tool.name == kind);
+        return tool.map(|tool| Target { id: tool.name.clone(), is_agent: false, is_up: true });
     }
     let mut of_field = found.iter().map(|found| &found.target).filter(|target| index.is_of_field(&target.id, kind));
     let first = of_field.next();
@@ -95,8 +96,8 @@ pub(super) fn least_of(reading: &Reading) -> f32 {
 }
 
 /// Which of the tools, and how surely.
-pub(super) fn of_tools(reading: &Reading, likely: &Likely, index: &Index, world: &World) -> (Option<String>, f32) {
-    let aim = aim(reading, likely, index, world, least_of(reading));
+pub(super) fn of_tools(reading: &Reading, likely: &Likely, tools: &[ToolView]) -> (Option<String>, f32) {
+    let aim = aim(reading, likely, &Index::of_tools(tools), tools, least_of(reading));
     match aim.target {
         Some(target) => (Some(target.id), aim.score.max(CONFIDENCE_ELSE)),
         None => (None, CONFIDENCE_ELSE),

@@ -10,7 +10,7 @@ use super::reading::Reading;
 use super::weights::{CLAUSE_FROM, CLAUSE_FROM_LIKELY, CLAUSE_FROM_UNLIKELY, CLAUSE_MIN, SEVERAL_FROM, SEVERAL_SURELY};
 use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
-use crate::decide::{StepDefinition, StepMetadata, World};
+use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM, World};
 use crate::text::{fold, is_one_of};
 
 /// A part of a request that is for one tool or agent.
@@ -87,7 +87,7 @@ fn joined(aims: &[Aimed], from: f32) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut open: Option<usize> = None;
     for (span, aim) in aims {
-        let aim = aim.clone().filter(|(_, score)| *score >= from);
+        let aim = aim.clone().filter(|(_, score)| *score >= from && !goes_on(span, parts.last()));
         match aim {
             Some((target, score)) if parts.last().is_none_or(|part| part.target != target) => {
                 let start = open.take().unwrap_or(span.start);
@@ -107,6 +107,12 @@ fn joined(aims: &[Aimed], from: f32) -> Vec<Part> {
         }
     }
     parts
+}
+
+/// A word or two after a piece of writing that is asked for are what it is about: `a poem on rain, trains and tea`.
+fn goes_on(span: &Range<usize>, before: Option<&Part>) -> bool {
+    const TOKENS_MAX: usize = 3;
+    span.len() <= TOKENS_MAX && before.is_some_and(|part| part.target == TOOL_LLM)
 }
 
 /// At most [`CLAUSES_MAX`] clauses of some words each: shorter ones are of the one before, what is beyond is of the last.
@@ -144,7 +150,7 @@ fn aim_of(reading: &Reading, span: &Range<usize>, index: &Index, world: &World) 
     };
     let likely = Likely::of(&clause);
     let nobody = likely.share(CLARIFY) * VAGUE_CLAUSE + likely.share(REJECT);
-    let Aim { target, score, .. } = aim(&clause, &likely, index, world, CLAUSE_MIN);
+    let Aim { target, score, .. } = aim(&clause, &likely, index, &world.tools, CLAUSE_MIN);
     target.map(|target| (target.id, score * (1.0 - nobody)))
 }
 

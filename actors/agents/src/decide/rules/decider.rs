@@ -61,14 +61,14 @@ impl SyncHandler<DecideFollowUp> for RulesDecider {
 impl SyncHandler<DecideClarity> for RulesDecider {
     fn handle(&mut self, asked: DecideClarity, _cx: &mut Cx) -> Result<Decided<Clarity>, Failure> {
         within_limit(&asked.request)?;
-        Ok(Rules::clarity(&asked.request, &asked.history))
+        Ok(self.rules.clarity(&asked.request, &asked.history))
     }
 }
 
 impl SyncHandler<DecideSplit> for RulesDecider {
     fn handle(&mut self, asked: DecideSplit, _cx: &mut Cx) -> Result<Decided<Split>, Failure> {
         within_limit(&asked.request)?;
-        Ok(self.rules.split(&asked.request, &asked.world))
+        Ok(self.rules.split(&asked.request, &asked.history, &asked.world))
     }
 }
 
@@ -89,7 +89,7 @@ impl SyncHandler<DecideRoute> for RulesDecider {
 impl SyncHandler<DecideTool> for RulesDecider {
     fn handle(&mut self, asked: DecideTool, _cx: &mut Cx) -> Result<Decided<ToolChoice>, Failure> {
         within_limit(&asked.request)?;
-        Ok(Rules::tool(&asked.request, &asked.history, &asked.tools))
+        Ok(self.rules.tool(&asked.request, &asked.history, &asked.tools))
     }
 }
 

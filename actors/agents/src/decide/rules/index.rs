@@ -68,6 +68,13 @@ impl Index {
         Self { world: None, entries: Vec::new() }
     }
 
+    /// Of tools alone.
+    pub(super) fn of_tools(tools: &[ToolView]) -> Self {
+        let mut entries: Vec<Entry> = tools.iter().filter(|tool| !is_ours(&tool.name)).map(entry_of_tool).collect();
+        weigh_by_rarity(&mut entries);
+        Self { world: None, entries }
+    }
+
     /// Whether it was made of exactly this world.
     pub(super) fn is_of(&self, world: &Arc<World>) -> bool {
         self.world.as_ref().is_some_and(|own| Arc::ptr_eq(own, world))

@@ -212,7 +212,7 @@ impl Lexicon {
             if length < FUZZY_TERM_LETTERS_MIN && !is_swapped(word, folded) {
                 return None;
             }
-            let slips = strsim::damerau_levenshtein(word, folded);
+            let slips = strsim::osa_distance(word, folded);
             (slips <= slips_max).then_some((slips, word.as_str()))
         });
         near.min_by_key(|(slips, _)| *slips).map(|(_, word)| word)

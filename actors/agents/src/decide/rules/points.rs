@@ -20,11 +20,21 @@ use crate::tools::Tool;
 #[derive(Debug)]
 pub(crate) struct Rules {
     index: Index,
+    /// What was read last: one request is asked about at several points.
+    last: Option<Arc<Read>>,
+}
+
+/// A request, read.
+#[derive(Debug)]
+struct Read {
+    request: String,
+    reading: Reading,
+    likely: Likely,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { index: Index::empty() }
+        Self { index: Index::empty(), last: None }
     }
 }
 
@@ -71,14 +81,26 @@ impl Rules {
         &self.index
     }
 
-    /// NP1.
-    pub(crate) fn clarity(request: &str, history: &[Turn]) -> Decided<Clarity> {
+    /// The request, read: only where it isn't the last one.
+    fn read(&mut self, request: &str) -> Arc<Read> {
+        if let Some(last) = self.last.as_ref().filter(|last| last.request == request) {
+            return Arc::clone(last);
+        }
         let reading = Reading::new(request);
         let likely = Likely::of(&reading);
-        let (vague, missing) = vagueness_of(&reading, &likely, history);
+        let read = Arc::new(Read { request: request.to_owned(), reading, likely });
+        self.last = Some(Arc::clone(&read));
+        read
+    }
+
+    /// NP1.
+    pub(crate) fn clarity(&mut self, request: &str, history: &[Turn]) -> Decided<Clarity> {
+        let read = self.read(request);
+        let reading = &read.reading;
+        let (vague, missing) = vagueness_of(reading, &read.likely, history);
         const VAGUE_ABOVE: f32 = 0.8;
         if vague > VAGUE_ABOVE {
-            let question = question(&reading, missing);
+            let question = question(reading, missing);
             let why = format!("vagueness {vague:.2}: {missing:?}");
             return Decided::sure(Clarity::NeedsClarify { question }, vague, why);
         }
@@ -86,14 +108,14 @@ impl Rules {
     }
 
     /// NP2.A.
-    pub(crate) fn split(&mut self, request: &str, world: &Arc<World>) -> Decided<Split> {
-        let reading = Reading::new(request);
-        let likely = Likely::of(&reading);
-        if refused(&reading, &likely, &[CLARIFY]).is_some() {
+    pub(crate) fn split(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Split> {
+        let read = self.read(request);
+        let (reading, likely) = (&read.reading, read.likely.after(&read.reading, history));
+        if refused(reading, &likely, &[CLARIFY]).is_some() {
             return Decided::sure(Split::No, 0.9, "it is to be refused as a whole");
         }
         let index = self.index(world);
-        let parts = clauses::parts(&reading, &likely, index, world);
+        let parts = clauses::parts(reading, &likely, index, world);
         let sure = parts.iter().map(|part| part.score).fold(1.0, f32::min);
         let targets = parts.iter().map(|part| part.target.as_str()).collect::<Vec<_>>().join(", ");
         match clauses::is_several(&parts) {
@@ -104,12 +126,12 @@ impl Rules {
 
     /// NP2.B.
     pub(crate) fn steps(&mut self, request: &str, world: &Arc<World>) -> Decided<StepPlan> {
-        let reading = Reading::new(request);
-        let likely = Likely::of(&reading);
+        let read = self.read(request);
+        let Read { reading, likely, .. } = &*read;
         let index = self.index(world);
-        let parts = clauses::parts(&reading, &likely, index, world);
+        let parts = clauses::parts(reading, likely, index, world);
         let sure = parts.iter().map(|part| part.score).fold(1.0, f32::min);
-        match StepPlan::checked(clauses::steps(&reading, &parts)) {
+        match StepPlan::checked(clauses::steps(reading, &parts)) {
             Ok(plan) => Decided::sure(plan, sure, "a step for each part"),
             Err(StepPlanError::Empty) => Decided::unclear("no part of it is for anybody in particular"),
             Err(error) => Decided::unclear(error.to_string()),
@@ -118,14 +140,14 @@ impl Rules {
 
     /// DP2.
     pub(crate) fn route(&mut self, request: &str, history: &[Turn], world: &Arc<World>) -> Decided<Route> {
-        let reading = Reading::new(request);
-        let likely = Likely::after(&reading, history);
-        if let Some(refusal) = refused(&reading, &likely, &[CLARIFY, SEVERAL]) {
+        let read = self.read(request);
+        let (reading, likely) = (&read.reading, read.likely.after(&read.reading, history));
+        if let Some(refusal) = refused(reading, &likely, &[CLARIFY, SEVERAL]) {
             let reason = refusal.reason;
             return Decided::sure(Route::Reject { reason }, refusal.score, format!("refused: {}", refusal.class));
         }
         let index = self.index(world);
-        let Aim { target, score, next, down, .. } = aim(&reading, &likely, index, world, least_of(&reading));
+        let Aim { target, score, next, down, .. } = aim(reading, &likely, index, &world.tools, least_of(reading));
         let down = down.map(|id| format!("; {id} is down")).unwrap_or_default();
         match target {
             Some(target) if target.is_agent => {
@@ -138,15 +160,14 @@ impl Rules {
     }
 
     /// DP3.
-    pub(crate) fn tool(request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
-        let reading = Reading::new(request);
-        let likely = Likely::after(&reading, history);
+    pub(crate) fn tool(&mut self, request: &str, history: &[Turn], tools: &[ToolView]) -> Decided<ToolChoice> {
+        let read = self.read(request);
+        let (reading, likely) = (&read.reading, read.likely.after(&read.reading, history));
         let has = |name: &str| tools.iter().any(|tool| tool.name == name);
-        let only_tools = Arc::new(World { tools: tools.to_vec(), agents: Vec::new() });
-        let (name, sure) = of_tools(&reading, &likely, &Index::new(&only_tools), &only_tools);
+        let (name, sure) = of_tools(reading, &likely, tools);
         let name = name.as_deref().unwrap_or(TOOL_LLM);
-        let text = with_text_before(&reading, request, history);
-        match tools::choose(&reading, &text, tools, name) {
+        let text = with_text_before(reading, request, history);
+        match tools::choose(reading, &text, tools, name) {
             Some(choice) => Decided::sure(choice, sure, format!("the tool {name}")),
             None if has(TOOL_LLM) => {
                 Decided::sure(ToolChoice::llm(request), CONFIDENCE_ELSE, "the tool that answers with words")

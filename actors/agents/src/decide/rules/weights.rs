@@ -79,8 +79,8 @@ pub(super) const CLAUSE_FROM: f32 = 0.5;
 pub(super) const CLAUSE_FROM_LIKELY: [f32; 2] = [0.3, 0.15];
 /// Several are so likely that the least is enough.
 pub(super) const SEVERAL_SURELY: f32 = 0.9;
-pub(super) const CLAUSE_FROM_UNLIKELY: f32 = 0.85;
+pub(super) const CLAUSE_FROM_UNLIKELY: f32 = 0.93;
 /// Parts are looked for where several are so likely.
-pub(super) const SEVERAL_FROM: f32 = 0.12;
+pub(super) const SEVERAL_FROM: f32 = 0.2;
 /// How sure a decision for the tool that answers with words is where nothing else fits: enough not to ask again.
 pub(super) const CONFIDENCE_ELSE: f32 = 0.5;

@@ -54,8 +54,14 @@ thread_local! {
         RefCell::new((Stemmer::create(Algorithm::English), Stemmer::create(Algorithm::Portuguese)));
 }
 
+/// What is longer is no word, and has no stem.
+const STEM_BYTES_MAX: usize = 48;
+
 /// The English and the Portuguese stem of a folded word.
 pub(super) fn stems(folded: &str) -> (String, String) {
+    if folded.len() > STEM_BYTES_MAX {
+        return (folded.to_owned(), folded.to_owned());
+    }
     STEMMERS.with_borrow(|(english, portuguese)| (english.stem(folded).into_owned(), fold(&portuguese.stem(folded))))
 }
 

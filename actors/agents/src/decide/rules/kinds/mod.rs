@@ -4,6 +4,8 @@
 mod features;
 #[cfg(test)]
 mod fit;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -51,9 +53,9 @@ impl Likely {
         at.and_then(|at| self.shares.get(at)).copied().unwrap_or(0.0)
     }
 
-    /// Of the request; where it is short and goes on from what was said before, of that too.
-    pub(super) fn after(reading: &Reading, history: &[Turn]) -> Self {
-        let mut own = Self::of(reading);
+    /// The same; where the request is short and goes on from what was said before, of that too.
+    pub(super) fn after(&self, reading: &Reading, history: &[Turn]) -> Self {
+        let mut own = self.clone();
         const SHORT_WORDS_MAX: usize = 9;
         let short = reading.tokens.iter().filter(|token| token.is_word()).count() <= SHORT_WORDS_MAX;
         let last = |by: Speaker| history.iter().rev().find(|turn| turn.by == by);

@@ -1,8 +1,10 @@
 //! Sentences of the rules' own: none of them is in the eval's files.
 
+mod parts;
 mod refusals;
 mod routes;
 mod safety;
+mod worlds;
 
 use std::sync::Arc;
 
@@ -62,24 +64,22 @@ fn fate(request: &str) -> String {
 
 fn fate_after(request: &str, history: &[Turn]) -> String {
     let (mut rules, world) = (Rules::default(), world());
-    if matches!(Rules::clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
+    if matches!(rules.clarity(request, history).outcome, Some(Clarity::NeedsClarify { .. })) {
         return "clarify".to_owned();
     }
-    if rules.split(request, &world).outcome == Some(Split::Yes) {
+    if rules.split(request, history, &world).outcome == Some(Split::Yes) {
         return "decompose".to_owned();
     }
     match rules.route(request, history, &world).outcome {
         Some(Route::Remote { agent }) => agent,
         Some(Route::Reject { .. }) => "reject".to_owned(),
-        Some(Route::Local) => {
-            Rules::tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name)
-        }
+        Some(Route::Local) => rules.tool(request, history, &world.tools).outcome.map_or("none".into(), |t| t.tool_name),
         None => "unclear".to_owned(),
     }
 }
 
 fn params(request: &str) -> RawObject {
-    let Decided { outcome, .. } = Rules::tool(request, &[], &world().tools);
+    let Decided { outcome, .. } = Rules::default().tool(request, &[], &world().tools);
     let ToolChoice { params, .. } = outcome.unwrap();
     params
 }

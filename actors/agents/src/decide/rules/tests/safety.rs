@@ -32,11 +32,11 @@ fn long_texts_take_little_time() {
         let text: String = piece.repeat(BYTES / piece.len());
         let begun = Instant::now();
         let mut rules = Rules::default();
-        let _ = Rules::clarity(&text, &[]);
-        let _ = rules.split(&text, &world);
+        let _ = rules.clarity(&text, &[]);
+        let _ = rules.split(&text, &[], &world);
         let _ = rules.steps(&text, &world);
         let _ = rules.route(&text, &[], &world);
-        let _ = Rules::tool(&text, &[], &world.tools);
+        let _ = rules.tool(&text, &[], &world.tools);
         let took = begun.elapsed();
         assert!(took < limit, "{piece:?}: {took:?}");
     }
@@ -52,10 +52,10 @@ proptest! {
         for text in [text, words.join(" ")] {
             let mut fresh = Rules::default();
             prop_assert_eq!(fresh.route(&text, &[], &world), used.route(&text, &[], &world));
-            prop_assert_eq!(fresh.split(&text, &world), used.split(&text, &world));
+            prop_assert_eq!(fresh.split(&text, &[], &world), used.split(&text, &[], &world));
             prop_assert_eq!(fresh.steps(&text, &world), used.steps(&text, &world));
-            prop_assert_eq!(Rules::clarity(&text, &[]), Rules::clarity(&text, &[]));
-            prop_assert_eq!(Rules::tool(&text, &[], &world.tools), Rules::tool(&text, &[], &world.tools));
+            prop_assert_eq!(fresh.clarity(&text, &[]), used.clarity(&text, &[]));
+            prop_assert_eq!(fresh.tool(&text, &[], &world.tools), used.tool(&text, &[], &world.tools));
         }
     }
 }

@@ -1,0 +1,63 @@
+//! Other worlds than the eval's: who is there is matched by what they say of themselves.
+
+use super::*;
+
+fn world_of(agents: Vec<AgentView>) -> Arc<World> {
+    Arc::new(World { tools: world().tools.clone(), agents })
+}
+
+fn route(request: &str, world: &Arc<World>) -> String {
+    match Rules::default().route(request, &[], world).outcome {
+        Some(Route::Remote { agent }) => agent,
+        Some(Route::Local) => "here".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Goal: fields without sentences of their own, and what is of no field at all, go by skills' own words. Method: agents of such kinds.
+#[test]
+fn unknown_fields() {
+    let world = world_of(vec![
+        agent("tunes", "Jukebox", &[("Playlists", "Plays songs and albums", &["music", "playlist", "songs"])]),
+        agent(
+            "ward",
+            "Night Ward",
+            &[("Triage", "Asks about symptoms of patients", &["health", "symptoms", "patient"])],
+        ),
+        agent("kiln", "Fire Clay", &[("Firing", "Plans kiln firings for ceramics", &["kiln", "glaze", "ceramics"])]),
+    ]);
+    for (request, expect) in [
+        ("put on a playlist with old samba songs", "tunes"),
+        ("the patient in bed four has new symptoms, what should we ask him", "ward"),
+        ("which glaze for the second kiln firing of the ceramics", "kiln"),
+        ("write a poem about a kiln", "here"),
+        ("who invented the playlist", "here"),
+    ] {
+        assert_eq!(route(request, &world), expect, "{request}");
+    }
+}
+
+/// Goal: of two of one field the one whose own words are in the request; where nobody is of it, ourselves. Method: three worlds.
+#[test]
+fn several_and_none_of_a_field() {
+    let sky = |id: &str, words: &str| agent(id, id, &[("Forecast", words, &["weather"])]);
+    let two = world_of(vec![
+        sky("land", "Weather for fields and farms"),
+        sky("sea", "Weather for boats, tides and harbours"),
+    ]);
+    assert_eq!(route("is there a storm coming for boats off Brest", &two), "sea");
+    assert_eq!(route("will it rain on my farm in Lugo", &two), "land");
+    let none = world_of(vec![agent("words", "Babel", &[("Translate", "Between languages", &["translation"])])]);
+    assert_eq!(route("will it rain in Lugo tomorrow", &none), "here");
+    assert_eq!(route("will it rain in Lugo tomorrow", &world_of(Vec::new())), "here");
+}
+
+/// Goal: parts are for different ones of this world, and only then several. Method: the same request in two worlds.
+#[test]
+fn parts_depend_on_who_is_there() {
+    let request = "Find me a hotel in Arles and tell me whether it will be windy there";
+    assert_eq!(Rules::default().split(request, &[], &world()).outcome, Some(Split::Yes));
+    let both =
+        world_of(vec![agent("trips", "All in One", &[("Trips", "Hotels and forecasts", &["hotel", "weather"])])]);
+    assert_eq!(Rules::default().split(request, &[], &both).outcome, Some(Split::No));
+}
