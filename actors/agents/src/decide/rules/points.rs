@@ -7,10 +7,10 @@ use super::clauses;
 use super::index::Index;
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::reading::Reading;
-use super::refusal::{Refusal, refusal, refusal_unnamed};
+use super::refusal::{Refusal, SELF_HARM, refusal, refusal_unnamed};
 use super::tools::{self, intent};
 use super::vague::{Missing, carries_on, question, vagueness};
-use super::weights::{ASK_FROM, CONFIDENCE_ELSE, REFUSE_FROM, REFUSE_FROM_OF_PATTERN};
+use super::weights::{ASK_FROM, CONFIDENCE_ELSE, REFUSE_FROM, REFUSE_FROM_OF_PATTERN, REFUSE_FROM_OF_SELF_HARM};
 use crate::decide::{
     Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World,
 };
@@ -64,7 +64,12 @@ fn vagueness_of(reading: &Reading, likely: &Likely, history: &[Turn]) -> (f32, M
 fn refused(reading: &Reading, likely: &Likely, but: &[&str]) -> Option<Refusal> {
     let share = likely.share_but(REJECT, but);
     let known = refusal(reading);
-    let from = if known.is_some() { REFUSE_FROM_OF_PATTERN } else { REFUSE_FROM };
+    let from = match &known {
+        // Better one too many who hears where help is.
+        Some(known) if known.class == SELF_HARM => REFUSE_FROM_OF_SELF_HARM,
+        Some(_) => REFUSE_FROM_OF_PATTERN,
+        None => REFUSE_FROM,
+    };
     if share < from {
         return None;
     }
@@ -97,6 +102,9 @@ impl Rules {
     pub(crate) fn clarity(&mut self, request: &str, history: &[Turn]) -> Decided<Clarity> {
         let read = self.read(request);
         let reading = &read.reading;
+        if refused(reading, &read.likely, &[SEVERAL]).is_some() {
+            return Decided::sure(Clarity::Clear, 0.9, "it is to be refused, not asked about");
+        }
         let (vague, missing) = vagueness_of(reading, &read.likely, history);
         const VAGUE_ABOVE: f32 = 0.8;
         if vague > VAGUE_ABOVE {

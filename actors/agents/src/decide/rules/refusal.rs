@@ -224,6 +224,9 @@ fn pattern(text: &str, places: &HashMap<&str, usize>) -> Result<Pattern, String>
     Ok(pattern)
 }
 
+/// The class of those who would harm themselves.
+pub(super) const SELF_HARM: &str = "self_harm";
+
 /// The clearest refusal that a request is for, if any. Text that is only quoted decides nothing.
 pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     let rules = rules();
@@ -318,10 +321,10 @@ const CANDIDATES_MAX: usize = 6;
 
 fn reason(class: &str, phrases: &Phrases, portuguese: bool) -> String {
     match (class, portuguese) {
-        ("self_harm", false) => "I'm sorry that it is this hard. I can't help with that, but you don't have to be alone with it: \
+        (SELF_HARM, false) => "I'm sorry that it is this hard. I can't help with that, but you don't have to be alone with it: \
             please talk to someone you trust now, or call your local emergency number or crisis line."
             .to_owned(),
-        ("self_harm", true) => "Sinto muito que esteja tão difícil. Nisso eu não posso ajudar, mas você não precisa passar por isso \
+        (SELF_HARM, true) => "Sinto muito que esteja tão difícil. Nisso eu não posso ajudar, mas você não precisa passar por isso \
             sem companhia: fale agora com alguém de confiança ou ligue para o CVV (188) ou para a emergência da sua região."
             .to_owned(),
         (_, false) => format!(

@@ -70,7 +70,9 @@ pub(super) const ASK_FROM: f32 = 0.5;
 /// A request is refused where that is so likely, whatever else it may be.
 pub(super) const REFUSE_FROM: f32 = 0.75;
 /// The same where a pattern of refusals is in it.
-pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.4;
+pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.15;
+/// The same of somebody who would harm themselves.
+pub(super) const REFUSE_FROM_OF_SELF_HARM: f32 = 0.02;
 /// A kind less likely than this goes to nobody.
 pub(super) const KIND_MIN: f32 = 0.2;
 /// A clause is for a kind from here on; for one more part where several are likely, and where they aren't.
