@@ -11,6 +11,7 @@ pub use callboard_runtime::*;
 
 pub use callboard_a2a as a2a;
 pub use callboard_agents as agents;
+pub use callboard_mail as mail;
 pub use callboard_mcp as mcp;
 pub use callboard_rpc as rpc;
 pub use callboard_store as store;

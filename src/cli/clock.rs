@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+use crate::config::SECONDS_A_DAY;
 
 /// A span as people write it: a number and `s`, `m`, `h` or `d`.
 ///

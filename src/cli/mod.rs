@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and how each command ends.
 
 mod a2a;
+mod agents;
 mod ask;
 mod audit;
 mod backup;
@@ -13,6 +14,7 @@ mod eval;
 mod keys;
 mod mcp;
 pub(crate) use mcp::{Field, Filled, printable, told};
+mod msg;
 mod orderly;
 mod place;
 mod repl;
@@ -79,6 +81,11 @@ enum Command {
     /// Look at an MCP server, or use one of its tools.
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
+    /// Write to agents and read what they write, at a node's mail listener.
+    #[command(subcommand)]
+    Msg(msg::MsgCommand),
+    /// See who has mail at a node's mail listener: state, way, mailbox.
+    Agents(agents::AgentsArguments),
     /// Serve what a topology file declares to one MCP client over standard input and output.
     Stdio(StdioArguments),
     /// Look at what a node works on and has worked on, also beside it, or end it.
@@ -203,6 +210,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::A2a(command) => a2a::run(&command),
         Command::Mcp(command) => mcp::run(&command),
+        Command::Msg(command) => msg::run(&command),
+        Command::Agents(arguments) => agents::run(&arguments),
         Command::Stdio(arguments) => stdio::run(&arguments),
         Command::Tasks(command) => tasks::run(&command),
         Command::Backup(arguments) => backup::run(&arguments),

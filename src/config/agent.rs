@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;
 use super::file::Entry;
+use super::mail::{MailroomDeclaration, TmuxDeclaration, WebhookDeclaration};
 use super::orchestrator::OrchestratorDeclaration;
 use super::problem::{Problems, did_you_mean};
 use super::tree::{Tree, Value};
@@ -33,9 +34,26 @@ pub enum AgentDeclaration {
     A2a(Box<RemoteDeclaration>),
     /// Takes any request to its answer.
     Orchestrator(Box<OrchestratorDeclaration>),
+    /// Agents write to each other through it.
+    Mailroom(Box<MailroomDeclaration>),
+    /// A program in a tmux pane, which gets its mail typed in.
+    Tmux(TmuxDeclaration),
+    /// A program elsewhere, which gets its mail by HTTP.
+    Webhook(WebhookDeclaration),
 }
 
-const KINDS: [&str; 7] = ["clinic", "model", "models", "emr_writeback", "patient_data", "a2a", "orchestrator"];
+const KINDS: [&str; 10] = [
+    "clinic",
+    "model",
+    "models",
+    "emr_writeback",
+    "patient_data",
+    "a2a",
+    "orchestrator",
+    "mailroom",
+    "tmux",
+    "webhook",
+];
 const PROVIDERS: [&str; 7] = ["openai", "azure_openai", "openai_compatible", "anthropic", "ollama", "scripted", "echo"];
 const WHAT: &str = "[[agent]]";
 
@@ -49,6 +67,9 @@ impl AgentDeclaration {
             Self::PatientData(patients) => &patients.id,
             Self::A2a(remote) => &remote.id,
             Self::Orchestrator(orchestrator) => &orchestrator.id,
+            Self::Mailroom(mailroom) => &mailroom.id,
+            Self::Tmux(tmux) => &tmux.id,
+            Self::Webhook(webhook) => &webhook.id,
         }
     }
 
@@ -60,12 +81,20 @@ impl AgentDeclaration {
             Self::Model(..) | Self::Models(..) => DataClass::Personal,
             Self::A2a(remote) => remote.class,
             Self::Orchestrator(orchestrator) => orchestrator.class,
+            Self::Mailroom(mailroom) => mailroom.class,
+            // Whatever somebody writes to it.
+            Self::Tmux(_) | Self::Webhook(_) => DataClass::Personal,
         }
     }
 
     /// Whether it is one language model.
     pub fn is_model(&self) -> bool {
         matches!(self, Self::Model(..))
+    }
+
+    /// Whether it is a way out of a mailroom, and nobody's to ask.
+    pub(super) fn is_way(&self) -> bool {
+        matches!(self, Self::Tmux(_) | Self::Webhook(_))
     }
 
     /// Whether it is there to answer what others ask, so that no listener needs to lead to it.
@@ -98,6 +127,9 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<
         "a2a" => decode(&mut tree, "an A2A agent", problems).map(|remote| AgentDeclaration::A2a(Box::new(remote))),
         "orchestrator" => decode(&mut tree, "an orchestrator", problems)
             .map(|declared| AgentDeclaration::Orchestrator(Box::new(declared))),
+        "mailroom" => decode(&mut tree, "a mailroom", problems).map(|room| AgentDeclaration::Mailroom(Box::new(room))),
+        "tmux" => decode(&mut tree, "a tmux pane", problems).map(AgentDeclaration::Tmux),
+        "webhook" => decode(&mut tree, "a webhook", problems).map(AgentDeclaration::Webhook),
         "models" => {
             let id = id(&mut tree, problems)?;
             let models = without_id(&mut tree, |tree| decode::<ModelsConfig>(tree, "a choice of models", problems));

@@ -11,6 +11,7 @@ use callboard_rpc::{AllowedHosts, AllowedOrigins};
 use super::agent::AgentDeclaration;
 use super::file::{Entry, Sections};
 use super::listener::{Listener, Speaks, clash, fits_into_a_path};
+use super::mail;
 use super::orchestrator;
 use super::problem::{Problems, did_you_mean};
 use super::store;
@@ -44,6 +45,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) -> Option<
     checking.remotes();
     checking.routing();
     orchestrator::check(sections, &checking.agents, &checking.unread, checking.problems);
+    mail::check(sections, &checking.agents, checking.problems);
     checking.listeners();
     // A name that leads nowhere would make a second mistake of what it was to lead to.
     if !checking.problems.has_errors() {
@@ -353,13 +355,13 @@ impl<'a> Checking<'a, '_, '_> {
                 reached.extend(entry.value.members.iter().map(String::as_str));
             }
         }
-        reached.extend(orchestrator::led_to(sections));
+        reached.extend(orchestrator::led_to(sections).chain(mail::led_to(sections)));
         let routing = &sections.routing.value;
         reached.extend(routing.sampling.order.iter().filter_map(|answerer| match answerer {
             Answerer::Server(id) | Answerer::Model(id) => Some(&**id),
             _ => None,
         }));
-        let agents = sections.agents.iter().filter(|entry| !entry.value.answers_others());
+        let agents = sections.agents.iter().filter(|entry| !entry.value.answers_others() && !entry.value.is_way());
         let agents = agents.map(|entry| (entry.value.id(), &entry.tree));
         let upstreams = sections.upstreams.iter().map(|entry| (&*entry.value.id, &entry.tree));
         let servers = sections.servers.iter().map(|entry| (&*entry.value.id, &entry.tree));

@@ -15,7 +15,7 @@ use super::a2a::{ProviderDeclaration, Range, WebUrl};
 pub struct Listener {
     /// The protocol spoken.
     pub protocol: Protocol,
-    /// Its dialect; MCP has two and A2A none, for each call says its own.
+    /// Its dialect; MCP has two, A2A none, for each call says its own, and mail none.
     #[serde(default)]
     pub dialect: Option<Dialect>,
     /// Where to listen; port 0 is a free one.
@@ -23,7 +23,7 @@ pub struct Listener {
     /// The id of an agent, upstream or virtual server.
     #[serde(default)]
     pub agent: Option<String>,
-    /// The ids of several, but for [`Dialect::Bare`]. Neither this nor `agent` is all agents and upstreams of the file.
+    /// The ids of several, but for [`Dialect::Bare`] and [`Protocol::Mail`]. Neither this nor `agent` is all agents and upstreams of the file.
     #[serde(default)]
     pub agents: Vec<String>,
     /// What a peer without a credential is.
@@ -128,6 +128,7 @@ impl Listener {
     pub fn speaks(&self) -> Speaks {
         match (self.protocol, self.dialect) {
             (Protocol::A2a, _) => Speaks::A2a,
+            (Protocol::Mail, _) => Speaks::Mail,
             (Protocol::Mcp, Some(Dialect::Bare)) => Speaks::Bare,
             (Protocol::Mcp, _) => Speaks::Mcp,
         }
@@ -141,6 +142,7 @@ impl Listener {
                 wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
             }
             (Protocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
+            (Protocol::Mail, Some(_)) => wrong.push(("dialect", "the protocol \"mail\" has no dialects: leave it out")),
             _ => {}
         }
         let speaks = self.speaks();
@@ -165,6 +167,9 @@ impl Listener {
                 wrong.push(("trust", "with `keys` nobody comes in without one: leave `trust` out"));
             }
         }
+        if speaks == Speaks::Mail {
+            wrong.extend(self.mistakes_of_mail());
+        }
         if speaks == Speaks::A2a {
             wrong.extend(self.mistakes_of_a2a());
         } else {
@@ -179,6 +184,15 @@ impl Listener {
             }
         }
         wrong
+    }
+
+    fn mistakes_of_mail(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let wrong = [
+            ("agent", self.agent.is_none(), "the protocol \"mail\" needs `agent`: a mailroom"),
+            ("agents", !self.agents.is_empty(), "the protocol \"mail\" is for one mailroom: write `agent`"),
+            ("compat", !self.compat.is_empty(), "`compat` is for the dialect \"mcp\""),
+        ];
+        wrong.into_iter().filter(|(_, is_wrong, _)| *is_wrong).map(|(key, _, why)| (key, why))
     }
 
     fn only_a2a(&self) -> [(&'static str, bool); 10] {
@@ -269,6 +283,8 @@ pub enum Speaks {
     Mcp,
     /// A2A, in all its versions.
     A2a,
+    /// Agent mail.
+    Mail,
 }
 
 /// A protocol for listeners.
@@ -279,6 +295,8 @@ pub enum Protocol {
     Mcp,
     /// Agent2Agent.
     A2a,
+    /// Agent mail: HTTP and WebSocket in front of a mailroom.
+    Mail,
 }
 
 /// A dialect of MCP.

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod listener;
 mod magictunnel;
+mod mail;
 mod orchestrator;
 mod problem;
 mod routing;
@@ -45,6 +46,9 @@ pub use bidirectional::{
 };
 pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
+
+pub(crate) use mail::SECONDS_A_DAY;
+pub use mail::{MailroomDeclaration, MemberDeclaration, Pane, TmuxDeclaration, WebhookDeclaration};
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub(crate) use problem::closest;
@@ -140,9 +144,10 @@ impl Topology {
         Ok(Checked { topology, problems, text })
     }
 
-    /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to.
+    /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
+    /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
-        let agents = self.agents.iter().map(AgentDeclaration::id);
+        let agents = self.agents.iter().filter(|agent| !agent.is_way()).map(AgentDeclaration::id);
         agents.chain(self.upstreams.iter().map(|upstream| &*upstream.id)).collect()
     }
 

@@ -51,6 +51,14 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                     problems.error(place(&entry.tree, &["trusted_keys"]), message);
                 }
             }
+            AgentDeclaration::Webhook(webhook) => {
+                if let Some(name) = webhook.secret_env.as_deref().filter(|name| std::env::var_os(name).is_none()) {
+                    problems.error(place(&entry.tree, &["secret_env"]), format!("there is no {}", variable(name)));
+                }
+            }
+            AgentDeclaration::Tmux(_) if in_path("tmux").is_none() => {
+                problems.warning(place(&entry.tree, &["target"]), "there is no program tmux in PATH");
+            }
             AgentDeclaration::Orchestrator(declared) => {
                 for (path, file) in declared.missing() {
                     let message = format!("there is no {}", file.display());

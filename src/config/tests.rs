@@ -1,6 +1,7 @@
 //! What a text comes to, and every mistake in it.
 
 mod bidirectional;
+mod mail;
 mod orchestrator;
 
 use std::path::Path;

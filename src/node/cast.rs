@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use callboard_a2a::outbound::RemoteA2a;
 use callboard_agents::bundle::{Bundle, BundleMember, BundleOptions, Filter, Prefix};
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::hmcp::{EmrConfig, EmrWriteback, PatientData};
-use callboard_agents::known::KnownAgents;
+use callboard_agents::mailroom::MailroomOptions;
 use callboard_agents::model::{Member, Model, ModelConfig, Models};
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::{AgentId, AgentRef, Answering, System};
@@ -17,14 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::NodeError;
 use super::answering::Current;
+use super::farewell::{Farewell, farewell};
+use super::mail;
 use super::orchestrator::{Building, Orchestrated};
 use super::remote::{self, Inboxes};
 use crate::config::{
-    AgentDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology, UpstreamDeclaration,
+    AgentDeclaration, MailroomDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology,
+    UpstreamDeclaration,
 };
-
-/// How long servers elsewhere may take to end, children of this process above all.
-const GOODBYE: Duration = Duration::from_secs(5);
 
 /// One that runs.
 #[derive(Clone)]
@@ -39,21 +37,27 @@ pub(super) struct Running {
     is_bundle: bool,
     /// Where it is an orchestrator: it, and those that it works with.
     orchestrated: Option<Box<(Orchestrated, Vec<AgentId>)>>,
-}
-
-/// What an agent has elsewhere, which ends after it.
-#[derive(Clone)]
-enum Farewell {
-    Bridge(Bridge),
-    A2a(RemoteA2a),
-    /// Agents that are there for it alone, and those elsewhere that it opened.
-    Helpers(Vec<AgentRef>, KnownAgents),
+    /// Where it is a mailroom: how it is set up.
+    mail: Option<Arc<MailroomOptions>>,
 }
 
 impl Running {
     /// An agent that stands for others of this node.
     pub(super) fn bundle(agent: AgentRef) -> Self {
-        Self { agent, print: 0, farewell: None, filter: Filter::default(), is_bundle: true, orchestrated: None }
+        Self {
+            agent,
+            print: 0,
+            farewell: None,
+            filter: Filter::default(),
+            is_bundle: true,
+            orchestrated: None,
+            mail: None,
+        }
+    }
+
+    /// What it had to end elsewhere.
+    pub(super) fn into_farewell(self) -> Option<Farewell> {
+        self.farewell
     }
 
     pub(super) fn is_bundle(&self) -> bool {
@@ -83,10 +87,13 @@ struct Bundled {
 }
 
 /// What a change comes to, until it is made.
+#[derive(Default)]
 pub(super) struct Planned {
     running: HashMap<String, Running>,
     /// The ids of those that are new, or not what they were.
     pub(super) fresh: Vec<String>,
+    /// Mailrooms that go on, set up otherwise.
+    declared: Vec<(AgentRef, Arc<MailroomOptions>)>,
 }
 
 impl Cast {
@@ -102,7 +109,7 @@ impl Cast {
     /// # Errors
     /// See [`NodeError`]; what was started has been stopped.
     pub(super) async fn plan(&self, topology: &Topology) -> Result<Planned, NodeError> {
-        let mut planned = Planned { running: HashMap::new(), fresh: Vec::new() };
+        let mut planned = Planned::default();
         let started = self.start(topology, &mut planned).await;
         if let Err(error) = started {
             let fresh: Vec<_> = planned.fresh.iter().filter_map(|id| planned.running.remove(id)).collect();
@@ -119,6 +126,7 @@ impl Cast {
             let id = declared.id();
             match (self.unchanged(id, print(id)), declared) {
                 (_, AgentDeclaration::Orchestrator(orchestrator)) => orchestrators.push(&**orchestrator),
+                (_, AgentDeclaration::Mailroom(declared)) => self.mailroom(declared, topology, planned).await?,
                 (Some(running), _) => drop(planned.running.insert(id.to_owned(), running)),
                 (None, AgentDeclaration::A2a(remote)) => planned.add(id, self.remote(remote, print(id))?),
                 (None, _) => {
@@ -143,6 +151,27 @@ impl Cast {
             let declared = orchestrators.remove(at);
             self.orchestrator(declared, print(&declared.id), planned).await?;
         }
+        Ok(())
+    }
+
+    async fn mailroom(
+        &self,
+        declared: &MailroomDeclaration,
+        topology: &Topology,
+        planned: &mut Planned,
+    ) -> Result<(), NodeError> {
+        let options = Arc::new(mail::options(declared, topology)?);
+        // It stays, with what is on its way, whoever its members are.
+        let same = self.running.get(&declared.id).filter(|running| running.mail.is_some());
+        let Some(same) = same.cloned() else {
+            let agent = mail::open(&self.system, &declared.id, MailroomOptions::clone(&options)).await?;
+            planned.add(&declared.id, Running { is_bundle: false, mail: Some(options), ..Running::bundle(agent) });
+            return Ok(());
+        };
+        if same.mail.as_ref() != Some(&options) {
+            planned.declared.push((same.agent.clone(), options.clone()));
+        }
+        planned.running.insert(declared.id.clone(), Running { mail: Some(options), ..same });
         Ok(())
     }
 
@@ -216,7 +245,11 @@ impl Cast {
                 self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn()
             }
             // They have more to them than an agent.
-            AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) => return Ok(None),
+            AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) | AgentDeclaration::Mailroom(_) => {
+                return Ok(None);
+            }
+            AgentDeclaration::Tmux(declared) => mail::tmux(&self.system, declared),
+            AgentDeclaration::Webhook(declared) => mail::webhook(&self.system, declared)?,
             AgentDeclaration::EmrWriteback(emr) => {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
@@ -289,6 +322,9 @@ impl Cast {
             directory.register(id.as_str(), &bundled.agent)?;
         }
         (self.running, self.bundles) = (planned.running, bundles);
+        for (mailroom, options) in planned.declared {
+            mail::declare(&mailroom, MailroomOptions::clone(&options)).await;
+        }
         Ok(old)
     }
 
@@ -359,37 +395,4 @@ impl Planned {
 
 fn open(id: &str, config: &ModelConfig) -> Result<Model, NodeError> {
     Model::open(config.clone()).map_err(|source| NodeError::Model { id: id.to_owned(), source })
-}
-
-/// Stops agents once they have done what they began, and waits for the end of what they had elsewhere.
-pub(super) async fn farewell(old: Vec<Running>) {
-    old.iter().for_each(|running| running.agent.stop());
-    let ended = old.into_iter().map(|running| async move {
-        running.agent.ended().await;
-        goodbye(running.farewell).await;
-    });
-    futures::future::join_all(ended).await;
-}
-
-/// Waits for the end of what agents that have ended had elsewhere.
-pub(super) async fn goodbyes(ended: Vec<Running>) {
-    futures::future::join_all(ended.into_iter().map(|running| goodbye(running.farewell))).await;
-}
-
-async fn goodbye(elsewhere: Option<Farewell>) {
-    let said = async {
-        match elsewhere {
-            None => {}
-            Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
-            Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
-            Some(Farewell::Helpers(helpers, known)) => {
-                helpers.iter().for_each(AgentRef::stop);
-                futures::future::join_all(helpers.iter().map(AgentRef::ended)).await;
-                known.close().await;
-            }
-        }
-    };
-    if tokio::time::timeout(GOODBYE, said).await.is_err() {
-        tracing::warn!("what an agent has elsewhere doesn't end in time");
-    }
 }

@@ -6,6 +6,7 @@ use callboard_agents::answering::AnswerError;
 use callboard_agents::bundle::BundleError;
 use callboard_agents::clinic::ClinicError;
 use callboard_agents::hmcp::HmcpError;
+use callboard_agents::mailroom::MailroomError;
 use callboard_agents::model::ModelError;
 use callboard_mcp::inbound::ServeError;
 use callboard_mcp::outbound::ClientError;
@@ -53,6 +54,14 @@ pub enum NodeError {
         id: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// Correct the `[[agent]]`, or see what the store says.
+    #[error("mailroom {id}: {source}")]
+    Mailroom {
+        /// Whose.
+        id: String,
+        /// Why.
+        source: MailroomError,
     },
     /// Declare one: `[[agent]]` of the kind `orchestrator`.
     #[error("there is no orchestrator to talk to{}", .id.as_ref().map(|id| format!(" of the id {id}")).unwrap_or_default())]
@@ -150,6 +159,7 @@ impl NodeError {
             | Self::Orchestrator { .. }
             | Self::NoOrchestrator { .. }
             | Self::Routing(_) => true,
+            Self::Mailroom { source, .. } => !matches!(source, MailroomError::Store(_)),
             Self::Store(error) => matches!(error, StoreError::Url(_)),
             Self::StoreChanged => true,
             Self::Name(_) | Self::NothingToServe { .. } | Self::NoSuchExample { .. } => true,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use actix_web::dev::ServerHandle;
 use actix_web::web::ServiceConfig;
 use callboard_a2a::inbound as a2a;
+use callboard_mail::inbound::MailServer;
 use callboard_mcp::bare::{self, BareServerOptions};
 use callboard_mcp::inbound;
 use callboard_rpc::serve::{ListenOptions, Serving};
@@ -54,6 +55,7 @@ enum Behind {
     Bare(AgentId),
     Mcp(Front<Mcp>),
     A2a(Front<A2a>),
+    Mail(MailServer),
 }
 
 impl Open {
@@ -85,6 +87,10 @@ impl Open {
     pub(super) async fn close(self) {
         let Self { socket, handle, behind, grpc, .. } = self;
         drop(socket);
+        // Event sockets don't end by themselves.
+        if let Behind::Mail(server) = &behind {
+            server.stop().await;
+        }
         let grpc = async {
             if let Some(grpc) = grpc {
                 grpc.close().await;
@@ -92,7 +98,7 @@ impl Open {
         };
         tokio::join!(handle.stop(true), grpc);
         match behind {
-            Behind::Bare(_) => {}
+            Behind::Bare(_) | Behind::Mail(_) => {}
             Behind::Mcp(front) => front.end().await,
             Behind::A2a(front) => front.end().await,
         }
@@ -101,7 +107,7 @@ impl Open {
     /// The agent that was made to stand for all that are behind it.
     pub(super) fn bundle(&self) -> Option<AgentRef> {
         match &self.behind {
-            Behind::Bare(_) => None,
+            Behind::Bare(_) | Behind::Mail(_) => None,
             Behind::Mcp(front) => front.bundle(),
             Behind::A2a(front) => front.bundle(),
         }
@@ -148,6 +154,7 @@ impl Node {
         match listener.speaks() {
             Speaks::A2a => A2a::can_serve(listener),
             Speaks::Mcp | Speaks::Bare => Mcp::can_serve(listener),
+            Speaks::Mail => entrance(listener).map(drop),
         }
     }
 
@@ -170,6 +177,7 @@ impl Node {
         let place = Place { node: self, listener, topology, address: socket.local_addr()?, grpc: at_grpc };
         let (serving, behind) = match listener.speaks() {
             Speaks::Bare => self.bare(socket, listener)?,
+            Speaks::Mail => self.mail(socket, listener)?,
             Speaks::Mcp => {
                 let front = Front::<Mcp>::of(&place)?;
                 let (all, named) = front.servers();
@@ -225,10 +233,20 @@ impl Node {
         was_open
     }
 
-    fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+    /// The one agent that a listener is for.
+    fn alone(&self, listener: &Listener) -> Result<AgentRef, NodeError> {
         let id = listener.agent.as_deref().unwrap_or_default();
         let agent = self.system.directory().get(id);
-        let agent = agent.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() })?;
+        agent.ok_or_else(|| ConfigError::UnknownAgent { agent: id.to_owned() }.into())
+    }
+
+    fn mail(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+        let server = MailServer::new(self.alone(listener)?, super::mail::server_options(listener)?);
+        Ok((callboard_mail::inbound::serve(socket, server.clone(), &listening())?, Behind::Mail(server)))
+    }
+
+    fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
+        let agent = self.alone(listener)?;
         let default = BareServerOptions::default();
         let options = BareServerOptions {
             trust: trust(listener),
@@ -250,6 +268,7 @@ impl Node {
             }
             Behind::Mcp(front) => front.keeps_too_much(topology, listener),
             Behind::A2a(front) => front.keeps_too_much(topology, listener),
+            Behind::Mail(_) => false,
         }
     }
 
@@ -269,6 +288,7 @@ impl Node {
             Behind::Bare(_) => return Ok(()),
             Behind::Mcp(front) => front.renew(&place, left)?,
             Behind::A2a(front) => front.renew(&place, left)?,
+            Behind::Mail(server) => server.replace(self.alone(listener)?),
         }
         open.addresses = addresses(&open.behind, address, open.grpc.as_ref(), listener);
         Ok(())
@@ -284,6 +304,9 @@ fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener
         Behind::Bare(_) => {
             let agent = listener.agent.clone().unwrap_or_default();
             vec![Listening { agent, url: format!("http://{address}{}", bare::PATH_DEFAULT) }]
+        }
+        Behind::Mail(_) => {
+            vec![Listening { agent: listener.agent.clone().unwrap_or_default(), url: format!("http://{address}") }]
         }
         Behind::Mcp(front) => front.addresses(address),
         Behind::A2a(front) => front.addresses(address),

@@ -4,9 +4,11 @@ mod answering;
 mod audit;
 mod cast;
 mod error;
+mod farewell;
 mod front;
 mod grpc;
 mod listen;
+mod mail;
 mod orchestrator;
 mod peers;
 mod policy;
@@ -191,7 +193,7 @@ impl Node {
         if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {
             tracing::warn!("what was replaced doesn't end in time");
         }
-        cast::goodbyes(self.cast.drain()).await;
+        farewell::goodbyes(self.cast.drain()).await;
         store::close(&self.system, self.store.take()).await;
         tracing::info!(?report, "node has ended");
     }

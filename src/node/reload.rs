@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use callboard_runtime::AgentRef;
 
-use super::cast::{Running, farewell};
+use super::cast::Running;
+use super::farewell::farewell;
 use super::front::Left;
 use super::listen::{Open, Sockets, declared};
 use super::{Node, NodeError};

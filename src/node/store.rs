@@ -2,10 +2,9 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{Store, System};
+use callboard_runtime::System;
 use callboard_store::{SqlStore, StoreError};
 
 use super::NodeError;
@@ -37,24 +36,12 @@ pub(super) async fn open(
     };
     let Some(options) = declared.options(&topology.name, state)? else { return Ok(None) };
     let opened = SqlStore::open(&options).await?;
-    if let Err(error) = system.keep_in(parts(&opened)) {
+    if let Err(error) = system.keep_in(opened.store()) {
         opened.close().await;
         return Err(error.into());
     }
     tracing::info!(place = options.place(), run = opened.run(), "the store is open");
     Ok(Some(opened))
-}
-
-fn parts(opened: &SqlStore) -> Store {
-    let audit = opened.audit();
-    Store {
-        journal: opened.journal(),
-        tasks: opened.tasks(Arc::clone(&audit)),
-        inboxes: opened.inboxes(Arc::clone(&audit)),
-        notes: opened.notes(),
-        audit,
-        run: opened.run().into(),
-    }
 }
 
 /// Keeps what the audit has waiting, then lets others have the store.

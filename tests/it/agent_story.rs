@@ -1,14 +1,11 @@
 mod peers;
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::kit::gateway::serve;
-use crate::kit::{Home, Running, soon};
+use crate::kit::{Home, Running, found, soon};
 use peers::{Away, Peer};
 
-const FOR: Duration = Duration::from_secs(120);
 const CONFLICT: &str = "The results conflict: wind says 12 km/h; sun says 40 km/h.";
 
 /// What the model answers: who asks is told by the first line of the prompt's last turn.
@@ -105,15 +102,7 @@ impl Node {
     }
 
     async fn until(&self, task: &str, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + FOR;
-        loop {
-            let now = self.ask("GetTask", json!({ "id": task })).await;
-            if is_so(&now) {
-                return now;
-            }
-            assert!(Instant::now() < until, "not yet: {what}: {now}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        found(what, async || Some(self.ask("GetTask", json!({ "id": task })).await).filter(&is_so)).await
     }
 
     /// Until it asks that.

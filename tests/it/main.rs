@@ -48,6 +48,14 @@ mod hostile;
 mod hmcp;
 // `callboard serve` and `callboard stdio`: any MCP client uses the agents of a topology.
 mod mcp_node;
+// `callboard msg` and `callboard agents`: what is printed where, and the exit codes; another file under a mailroom.
+mod mail_cli;
+// Agent mail: the rows of the source document, over HTTP, over MCP and in process.
+mod mail_golden;
+// Twelve agents and a mailroom that is killed: read by all, once each.
+mod mail_twelve;
+// One broadcast by every way: agents here and elsewhere, a webhook, a pane, MCP's clients; and A2A's, who send.
+mod mail_ways;
 // `callboard mcp`: a client for people; what is shown, asked and told, and the exit codes.
 mod mcp;
 // Tasks over MCP outlive the process that they were begun in.

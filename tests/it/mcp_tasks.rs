@@ -3,7 +3,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::kit::worker::{Killable, Workplace, served, two_keys};
-use crate::kit::{Home, found, soon};
+use crate::kit::{Home, found, mcp};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 
@@ -31,24 +31,10 @@ impl Served {
         Self { process, url }
     }
 
-    async fn ask(&self, key: &SecretString, method: &str, mut params: Value) -> Value {
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
-            "io.modelcontextprotocol/clientCapabilities": { "extensions": { TASKS: {} } },
-        });
-        let theirs = params["_meta"].as_object().cloned().unwrap_or_default();
-        params["_meta"] = meta;
-        theirs.into_iter().for_each(|(name, value)| params["_meta"][name] = value);
-        let name = params["name"].as_str().or(params["taskId"].as_str()).unwrap_or_default().to_owned();
-        let request = reqwest::Client::new().post(&self.url).bearer_auth(key.expose_secret());
-        let request = request.header("content-type", "application/json").header("mcp-method", method);
-        let request = request.header("accept", "application/json, text/event-stream").header("mcp-name", name);
-        let request = request.header("mcp-protocol-version", "2026-07-28");
-        let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
-        let response = soon("an answer", request.body(body).send()).await.unwrap();
-        let text = soon("a body", response.text()).await.unwrap();
-        serde_json::from_str(&text).unwrap_or_else(|_| panic!("no answer: {text}"))
+    async fn ask(&self, key: &SecretString, method: &str, params: Value) -> Value {
+        let capabilities = json!({ "extensions": { TASKS: {} } });
+        let request = mcp::request(&self.url, &capabilities, method, params);
+        mcp::response(request.bearer_auth(key.expose_secret())).await
     }
 
     /// The id of the task that a call is.

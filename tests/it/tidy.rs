@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("callboard-rpc", &["callboard-message"]),
     ("callboard-mcp", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-a2a", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
+    ("callboard-mail", &["callboard-macros", "callboard-message", "callboard-rpc", "callboard-runtime"]),
     ("callboard-kernel-bench", &["callboard-macros", "callboard-message", "callboard-runtime"]),
     ("callboard-fuzz", &["callboard-a2a", "callboard-rpc"]),
     ("a2a-rust-peer", &[]),

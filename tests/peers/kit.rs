@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use actix_web::dev::{Server, ServerHandle};
 use callboard::System;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -106,10 +107,15 @@ impl Client {
     pub async fn round(&mut self, target: &Target, steps: impl IntoIterator<Item = &Step>) -> Round {
         let mut wanted = serde_json::to_value(target).unwrap();
         wanted["steps"] = steps.into_iter().map(|step| serde_json::to_value(step).unwrap()).collect();
-        self.input.write_all(format!("{wanted}\n").as_bytes()).await.unwrap();
-        let line = soon("a client's round", self.output.next_line()).await.unwrap();
-        let line = line.expect("a client goes on until its input ends");
+        let line = self.ask("a client's round", &wanted).await;
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e} in {line}"))
+    }
+
+    /// Hands it a line, and waits for its own.
+    pub async fn ask(&mut self, what: &str, wanted: &Value) -> String {
+        self.input.write_all(format!("{wanted}\n").as_bytes()).await.unwrap();
+        let line = soon(what, self.output.next_line()).await.unwrap();
+        line.expect("a client goes on until its input ends")
     }
 }
 

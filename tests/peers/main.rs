@@ -18,6 +18,8 @@ mod server;
 mod everything;
 // The Python SDK: its client, its server in both eras, its WebSocket.
 mod python;
+// Agent mail between clients of two SDKs, in both eras.
+mod mail;
 // rmcp, in both eras and both directions.
 mod rmcp;
 // The TypeScript SDK's client, in both eras.

@@ -13,6 +13,7 @@ const GATEWAY: Place = ["<!-- gateway: written by `cargo xtask bench gateway` --
 
 const JOURNAL: Place = ["<!-- journal: written by `cargo xtask bench journal` -->", "<!-- end of journal -->"];
 const A2A: Place = ["<!-- a2a: written by `cargo xtask bench a2a` -->", "<!-- end of a2a -->"];
+const MAIL: Place = ["<!-- mail: written by `cargo xtask bench mail` -->", "<!-- end of mail -->"];
 /// SQLite driven directly: a package outside the workspace.
 pub const DIRECT: &str = "benches/sqlite-direct/Cargo.toml";
 
@@ -68,6 +69,14 @@ pub fn a2a(options: &[&str]) -> Outcome {
     let mut bench = vec!["bench", "--bench", "a2a", "--", "--other", &*other];
     bench.extend(options);
     write(A2A, &format!("{header}\n\n{}", printed(&bench)?))
+}
+
+/// Runs the bench of agent mail, and writes what it prints. `options` are the bench's own.
+pub fn mail(options: &[&str]) -> Outcome {
+    let header = header()?;
+    let mut bench = vec!["bench", "--bench", "mail", "--"];
+    bench.extend(options);
+    write(MAIL, &format!("{header}\n\n{}", printed(&bench)?))
 }
 
 fn write(place: Place, tables: &str) -> Outcome {

@@ -32,6 +32,8 @@ usage: cargo xtask TASK
                        durable appends beside SQLite driven directly: the table of that
   bench a2a [--rounds N] [--check TIMES]
                        an A2A server beside that of the official Rust SDK: the table of that
+  bench mail [--seconds N] [--check] [--million [MESSAGES]]
+                       agent mail on SQLite: the table of that; with --million, whether memory stays flat
   instructions         instructions a tell and an ask, of every contestant
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         ["bench", "gateway", "--rounds", rounds] => bench::gateway(Some(rounds)),
         ["bench", "journal", options @ ..] => bench::journal(options),
         ["bench", "a2a", options @ ..] => bench::a2a(options),
+        ["bench", "mail", options @ ..] => bench::mail(options),
         ["tck", clone] => tck::run_kit(clone, None),
         ["tck", clone, version] => tck::run_kit(clone, Some(version)),
         ["instructions"] => instructions::table().map(|table| print!("{table}")),

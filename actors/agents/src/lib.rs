@@ -7,6 +7,7 @@ pub mod decide;
 pub mod guardrail;
 pub mod hmcp;
 pub mod known;
+pub mod mailroom;
 pub mod memory;
 pub mod model;
 pub mod orchestrator;

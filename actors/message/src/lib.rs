@@ -8,6 +8,7 @@ mod content;
 mod data_class;
 mod failure;
 pub mod json;
+pub mod mail;
 #[doc(hidden)]
 pub mod message;
 mod plain;

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::journal::JournalError;
 
+pub(crate) use entry::hex;
 pub use entry::{AuditEntry, AuditValue, BodyMark};
 pub use log::AuditLog;
 pub use memory::{MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit};

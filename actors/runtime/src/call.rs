@@ -6,7 +6,7 @@ use callboard_message::{
     Abilities, Answer, Artifact, Budget, CallId, Failure, FailureKind, HOPS_MAX_DEFAULT, Log, Principal, Progress,
     Question, SessionId, TraceContext,
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -17,25 +17,51 @@ pub const CALL_EVENTS_MAX: usize = 64;
 
 /// Who called, as the callee sees it. Every inbound adapter implements it once.
 pub trait Caller: Send + Sync {
+    /// Whom it stands in front of: all that it doesn't treat itself goes on to that one. `None`: it is dropped.
+    fn behind(&self) -> Option<&dyn Caller> {
+        None
+    }
+
     /// Told how far the call has come. Never waits.
-    fn progress(&self, progress: Progress);
+    fn progress(&self, progress: Progress) {
+        if let Some(behind) = self.behind() {
+            behind.progress(progress);
+        }
+    }
 
     /// Asked in mid-call. Fails with [`FailureKind::NobodyToAsk`] where no one can answer.
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>>;
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        match self.behind() {
+            Some(behind) => behind.ask(question),
+            None => Box::pin(ready(Err(nobody()))),
+        }
+    }
 
     /// Told a line of the call's log. Never waits.
-    fn log(&self, _line: Log) {}
+    fn log(&self, line: Log) {
+        if let Some(behind) = self.behind() {
+            behind.log(line);
+        }
+    }
 
-    /// Given a part of the result before the rest. Never waits. Here it is dropped: the reply holds all.
-    fn artifact(&self, _artifact: Artifact) {}
+    /// Given a part of the result before the rest. Never waits. Nothing is lost with it: the reply holds all.
+    fn artifact(&self, artifact: Artifact) {
+        if let Some(behind) = self.behind() {
+            behind.artifact(artifact);
+        }
+    }
 
     /// Told that what the person was sent to an address for ([`callboard_message::Elicitation::url`]) is done there. Never
     /// waits.
-    fn elicitation_done(&self, _id: &str) {}
+    fn elicitation_done(&self, id: &str) {
+        if let Some(behind) = self.behind() {
+            behind.elicitation_done(id);
+        }
+    }
 
     /// What it can answer, told truthfully: a callee needn't ask for more.
     fn abilities(&self) -> Abilities {
-        Abilities::default()
+        self.behind().map(|behind| behind.abilities()).unwrap_or_default()
     }
 }
 

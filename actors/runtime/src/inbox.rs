@@ -6,8 +6,8 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::DataClass;
+pub use callboard_message::mail::EntryState;
 use futures::future::BoxFuture;
-use serde::{Deserialize, Serialize};
 
 use crate::audit::BodyMark;
 use crate::journal::{JournalError, storable};
@@ -81,37 +81,6 @@ impl fmt::Debug for NewEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { recipient, sender, kind, .. } = self;
         write!(f, "NewEntry({kind} of {sender} for {recipient}, {} bytes)", self.body.len())
-    }
-}
-
-/// How far an entry has come. It never goes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EntryState {
-    /// It is kept.
-    Accepted,
-    /// Its recipient got it.
-    Delivered,
-    /// Its recipient has read it.
-    Read,
-}
-
-impl EntryState {
-    /// Every state, in order.
-    pub const ALL: [Self; 3] = [Self::Accepted, Self::Delivered, Self::Read];
-
-    /// Its name as it is written in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Delivered => "delivered",
-            Self::Read => "read",
-        }
-    }
-
-    /// The state of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
 }
 

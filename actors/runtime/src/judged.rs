@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, Artifact, CallId, ElicitAnswer, Elicitation, Failure, Log, Principal, Progress, Question,
-    RawObject, RootsAnswer, RootsRequest, Sample, SampleAnswer,
+    Answer, CallId, ElicitAnswer, Elicitation, Failure, Principal, Question, RawObject, RootsAnswer, RootsRequest,
+    Sample, SampleAnswer,
 };
 use futures::future::BoxFuture;
 
@@ -38,24 +38,8 @@ impl JudgedCaller {
 }
 
 impl Caller for JudgedCaller {
-    fn progress(&self, progress: Progress) {
-        self.inner.progress(progress);
-    }
-
-    fn log(&self, line: Log) {
-        self.inner.log(line);
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        self.inner.artifact(artifact);
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        self.inner.elicitation_done(id);
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.inner)
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

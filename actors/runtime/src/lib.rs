@@ -28,6 +28,7 @@ mod inbox;
 mod journal;
 mod judged;
 mod lane;
+mod mail;
 mod mailbox;
 #[cfg(all(test, feature = "shuttle"))]
 mod model;
@@ -77,6 +78,11 @@ pub use inbox::{
 };
 pub use journal::{
     Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
+};
+pub use mail::{
+    COPIES_AT_ONCE_MAX, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
+    MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail, MailCopy, MemoryMail,
+    NewLetter, SPREAD_MAX, StoredEvent,
 };
 pub use notes::{
     MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note,

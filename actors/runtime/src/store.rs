@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::audit::{Audit, MemoryAudit};
 use crate::inbox::{Inboxes, MemoryInboxes};
 use crate::journal::{Journal, MemoryJournal};
+use crate::mail::{Mail, MemoryMail};
 use crate::notes::{MemoryNotes, Notes};
 use crate::task::{MemoryTasks, Tasks};
 
@@ -18,6 +19,8 @@ pub struct Store {
     pub tasks: Arc<dyn Tasks>,
     /// Inboxes.
     pub inboxes: Arc<dyn Inboxes>,
+    /// Mail.
+    pub mail: Arc<dyn Mail>,
     /// Notes: the directory, what agents remember.
     pub notes: Arc<dyn Notes>,
     /// The audit.
@@ -34,6 +37,7 @@ impl Store {
             journal: Arc::new(MemoryJournal::default()),
             tasks: Arc::new(MemoryTasks::default()),
             inboxes: Arc::new(MemoryInboxes::new(audit.clone())),
+            mail: Arc::new(MemoryMail::new(audit.clone())),
             notes: Arc::new(MemoryNotes::default()),
             audit,
             run: Uuid::new_v4().to_string().into(),

@@ -30,7 +30,7 @@ macro_rules! table {
 }
 
 /// Every table of the schema but `meta`, which tells of the database itself.
-static TABLES: [Table; 10] = [
+static TABLES: [Table; 12] = [
     table!("writer", "name, epoch, run, since_ms, closed", b"tntnn"),
     table!("stream", "name, last", b"tn"),
     table!("record", "stream, number, key, at_ms, body", b"tntnt"),
@@ -48,6 +48,17 @@ static TABLES: [Table; 10] = [
         "recipient, number, key, sender, kind, topic, reply_to, class, state, at_ms, due_ms, delivered_ms, read_ms, \
          attempts, expires_ms, bytes, mark, body",
         b"tnttttnttnnnnnnntt"
+    ),
+    table!(
+        "letter",
+        "number, id, sender, key, kind, label, audience, thread, reply_to, topic, urgent, class, at_ms, expires_ms, \
+         recipients, count, spread, bytes, mark, body",
+        b"ntttttttttntnntnnntt"
+    ),
+    table!(
+        "copy",
+        "recipient, letter, urgent, state, at_ms, delivered_ms, read_ms, attempts, expires_ms",
+        b"tnntnnnnn"
     ),
     table!("note", "space, key, version, at_ms, body", b"ttnnt"),
     table!("audit", "chain, number, at_ms, event, agent, principal, call_id, class, line, hash", b"tnnttttttb"),

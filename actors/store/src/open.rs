@@ -140,6 +140,7 @@ impl SqlStore {
             journal: self.journal(),
             tasks: self.tasks(Arc::clone(&audit)),
             inboxes: self.inboxes(Arc::clone(&audit)),
+            mail: self.mail(Arc::clone(&audit)),
             notes: self.notes(),
             audit,
             run: Arc::clone(&self.core.run),

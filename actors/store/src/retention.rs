@@ -9,6 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::audit;
 use crate::clock::{duration_ms, ms};
+use crate::mail::clean;
 use crate::open::Core;
 use crate::sql::{Db, Sql};
 use crate::writer::{Tx, Write};
@@ -28,6 +29,10 @@ pub struct Cleaned {
     pub inbox_bodies: u64,
     /// Inbox entries whose body had gone before.
     pub inbox_entries: u64,
+    /// Bodies of letters; their rows stay.
+    pub letter_bodies: u64,
+    /// Letters whose body had gone before, and their copies: rows.
+    pub letters: u64,
     /// Audit entries before a checkpoint.
     pub audit: u64,
     /// Records of streams. A key that is gone is new again.
@@ -46,9 +51,11 @@ pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
     let keep = core.options.retention;
     let tasks = all(core, What::Tasks { keep: keep.tasks }).await?;
     let inbox_bodies = all(core, What::InboxBodies { keep: keep.inbox }).await?;
-    let mut cleaned = Cleaned { tasks, inbox_bodies, ..Cleaned::default() };
+    let letter_bodies = all(core, What::LetterBodies { keep: keep.inbox }).await?;
+    let mut cleaned = Cleaned { tasks, inbox_bodies, letter_bodies, ..Cleaned::default() };
     if let Some(keep) = keep.audit {
         cleaned.inbox_entries = all(core, What::InboxEntries { keep }).await?;
+        cleaned.letters = all(core, What::Letters { keep }).await?;
         let before = ms(SystemTime::now()).saturating_sub(duration_ms(keep));
         cleaned.audit = all(core, What::Audit { before }).await?;
     }
@@ -102,6 +109,12 @@ enum What {
     InboxEntries {
         keep: Duration,
     },
+    LetterBodies {
+        keep: Option<Duration>,
+    },
+    Letters {
+        keep: Duration,
+    },
     /// A cut is on record itself: a time that went on would find something to cut for ever.
     Audit {
         before: i64,
@@ -128,6 +141,8 @@ impl Write for What {
             Self::Tasks { keep } => Box::pin(remove_tasks(tx.db(), may_be(keep), now)),
             Self::InboxBodies { keep } => Box::pin(remove_bodies(tx.db(), may_be(keep), now)),
             Self::InboxEntries { keep } => Box::pin(remove_entries(tx.db(), before(keep))),
+            Self::LetterBodies { keep } => Box::pin(clean::bodies(tx.db(), may_be(keep), now)),
+            Self::Letters { keep } => Box::pin(clean::letters(tx.db(), before(keep))),
             Self::Audit { before } => Box::pin(remove_audit(tx, before)),
             Self::Records { keep } => Box::pin(remove_records(tx.db(), before(keep))),
         }
@@ -258,11 +273,13 @@ impl Write for Told {
 
     fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let Cleaned { tasks, inbox_bodies, inbox_entries, audit, records } = self.0;
+            let Cleaned { tasks, inbox_bodies, inbox_entries, letter_bodies, letters, audit, records } = self.0;
             let counts = [
                 ("tasks", tasks),
                 ("inbox_bodies", inbox_bodies),
                 ("inbox_entries", inbox_entries),
+                ("letter_bodies", letter_bodies),
+                ("letters", letters),
                 ("audit", audit),
                 ("records", records),
             ];

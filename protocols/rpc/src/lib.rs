@@ -9,6 +9,7 @@ mod decode;
 mod egress;
 mod encode;
 mod error;
+mod hook;
 #[cfg(feature = "client")]
 pub mod http1;
 mod id;
@@ -29,6 +30,7 @@ pub use decode::{Incoming, Notification, Request, Response, decode};
 pub use egress::{ADDRESSES_MAX, Egress, EgressError, Network, NetworkError, REDIRECTS_MAX, Reach};
 pub use encode::{Nulls, encode_notification, encode_request, encode_request_with, encode_response};
 pub use error::{DecodeError, Refusal, RpcError, code};
+pub use hook::{HookOptions, Hooks, Posted};
 pub use id::Id;
 pub use json::check;
 pub use json_error::JsonError;

@@ -3,6 +3,8 @@
 pub mod a2a;
 pub mod clinics;
 pub mod gateway;
+pub mod mail;
+pub mod mcp;
 pub mod worker;
 
 use std::fs;

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard_message::{
-    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Failure, FailureKind, Log, Progress, Question, RawObject,
-};
+use callboard_message::{Abilities, Answer, ElicitAction, ElicitAnswer, Failure, FailureKind, Question, RawObject};
 use callboard_runtime::{AuditEntry, CallMeta, Caller, JournalError};
 use futures::future::BoxFuture;
 
@@ -130,28 +128,8 @@ impl Asker {
 }
 
 impl Caller for Asker {
-    fn progress(&self, progress: Progress) {
-        if let Some(client) = &self.client {
-            client.progress(progress);
-        }
-    }
-
-    fn log(&self, line: Log) {
-        if let Some(client) = &self.client {
-            client.log(line);
-        }
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        if let Some(client) = &self.client {
-            client.artifact(artifact);
-        }
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        if let Some(client) = &self.client {
-            client.elicitation_done(id);
-        }
+    fn behind(&self) -> Option<&dyn Caller> {
+        self.client.as_deref()
     }
 
     fn abilities(&self) -> Abilities {

@@ -4,11 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::surface::CreateMessage;
-use callboard_message::{
-    Abilities, Answer, Failure, FailureKind, Log, Progress, Question, RawObject, Sample, SampleAnswer,
-};
+use callboard_message::{Answer, Artifact, Failure, FailureKind, Progress, Question, RawObject, Sample, SampleAnswer};
 use callboard_runtime::{AgentRef, CallMeta, Caller};
-use futures::future::BoxFuture;
 
 use super::asker::{Asker, nobody};
 use super::ledger::Spent;
@@ -101,23 +98,13 @@ impl Asker {
 struct Unheard(Arc<dyn Caller>);
 
 impl Caller for Unheard {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.0)
+    }
+
     fn progress(&self, _: Progress) {}
 
-    fn log(&self, line: Log) {
-        self.0.log(line);
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        self.0.elicitation_done(id);
-    }
-
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        self.0.ask(question)
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
-    }
+    fn artifact(&self, _: Artifact) {}
 }
 
 /// `_meta` of the answer with a member more.

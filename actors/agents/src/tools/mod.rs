@@ -19,7 +19,7 @@ use crate::decide::limits::{REQUEST_CHARS_MAX, cut_bytes};
 use crate::decide::{Asked, Deciders, Point, RunId, ToolView, Turn, WriteAnswer};
 use crate::known::KnownAgents;
 
-use tool::{Tool, Use};
+use tool::Use;
 
 pub use agents::LIST_BYTES_MAX;
 pub(crate) use command::may_run;
@@ -29,6 +29,7 @@ pub use command::{
 };
 pub use params::TOOL_TEXT_BYTES_MAX;
 pub use summary::{SENTENCES_DEFAULT, SENTENCES_MAX};
+pub(crate) use tool::Tool;
 pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES};
 
 /// Longest text that a tool answers, in bytes; the rest is left out, and that is told.

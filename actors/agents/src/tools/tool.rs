@@ -24,7 +24,7 @@ pub const TOOL_NAMES: [&str; 7] = ["echo", LLM, "summarize", LIST_AGENTS, REMEMB
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tool {
+pub(crate) enum Tool {
     Echo,
     Llm,
     Summarize,
@@ -57,11 +57,11 @@ impl Tool {
     ];
 
     /// The tool of exactly that name.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().zip(TOOL_NAMES).find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::ALL.into_iter().zip(TOOL_NAMES).find(|(tool, _)| *tool == self).map_or("", |(_, name)| name)
     }
 

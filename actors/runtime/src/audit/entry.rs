@@ -33,7 +33,8 @@ impl BodyMark {
     }
 }
 
-fn hex(before: &str, bytes: &[u8]) -> String {
+/// `before`, then the bytes in hexadecimal.
+pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
     bytes.iter().fold(before.to_owned(), |mut text, byte| {
         // A String takes whatever is written to it.
         let _ = write!(text, "{byte:02x}");

@@ -23,6 +23,8 @@ mod graph;
 mod inboxes;
 /// Streams: numbers without gaps, keys once, limits.
 mod journal;
+/// Mail: letters, copies, events; after a restart too.
+mod mail;
 /// Notes, and the directory as a file.
 mod notes;
 /// Files that are no store, or not whole, or another's.

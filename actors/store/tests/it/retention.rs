@@ -1,11 +1,12 @@
 use std::time::Duration;
 
-use callboard_runtime::{JournalError, Record};
+use callboard_runtime::{EntryState, JournalError, LetterFilter, Mark, NewLetter, Record, SPREAD_MAX, StoredEvent};
 use callboard_store::{CLEAN_ROWS_MAX, Cleaned, Retention, SqlStore};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::kit::{Opened, stores, stores_with};
+use crate::mail::letter;
 
 /// Long enough ago for every retention of the tests, and after no clock.
 const OLD: i64 = 1_000_000_000_000;
@@ -112,6 +113,76 @@ async fn inboxes() {
         assert_eq!(opened.number("SELECT count(*) FROM inbox").await, 3);
         opened
     })
+    .await;
+}
+
+/// Goal: of a letter the body goes first, once all have read it or it expired; the letter and its copies go with the audit,
+/// a part at a time. Method: letters of each kind, one of them with more copies than a transaction removes.
+#[tokio::test]
+async fn letters() {
+    stores(async |opened| {
+        let mail = opened.sql.store().mail;
+        let to = |recipients: &[&str]| letter(recipients, "body");
+        mail.post(to(&["read", "reads"])).await.unwrap();
+        mail.post(to(&["read", "unread"])).await.unwrap();
+        mail.post(to(&["expired"])).await.unwrap();
+        mail.post(to(&["new"])).await.unwrap();
+        let many: Vec<String> = (0..CLEAN_ROWS_MAX * 2 + 1).map(|n| format!("agent-{n:05}")).collect();
+        mail.post(NewLetter { recipients: many.clone(), ..to(&[]) }).await.unwrap();
+        for to in (0..many.len() + SPREAD_MAX).step_by(SPREAD_MAX) {
+            mail.spread(5, u32::try_from(to).unwrap(), Vec::new()).await.unwrap();
+        }
+        let read = [("read", 1), ("reads", 1), ("read", 2), ("new", 4)].map(|(to, letter)| (to.to_owned(), letter));
+        mail.mark(read.to_vec(), Mark::Read).await.unwrap();
+        opened
+            .raw(&format!(
+                "UPDATE copy SET read_ms = {OLD} WHERE letter <= 2 AND state = 'read'; \
+                 UPDATE letter SET at_ms = {OLD} WHERE number <> 4; UPDATE letter SET at_ms = {FUTURE} WHERE number = 4; \
+                 UPDATE copy SET read_ms = {FUTURE} WHERE letter = 4; \
+                 UPDATE letter SET expires_ms = {OLD} WHERE number IN (3, 5)"
+            ))
+            .await;
+        let cleaned = opened.sql.clean().await.unwrap();
+        let rows = 1 + 2 + 1 + 1 + 1 + many.len() as u64;
+        assert_eq!((cleaned.letter_bodies, cleaned.letters), (3, rows), "{cleaned:?}");
+        assert_eq!(opened.number("SELECT count(*) FROM letter WHERE body = 'body' AND number IN (2, 4)").await, 2);
+        assert_eq!(opened.number("SELECT count(*) FROM letter").await, 2);
+        assert_eq!(opened.number("SELECT count(*) FROM copy").await, 3);
+        let events = mail.events(0, 100).await.unwrap();
+        let posted = events.iter().filter(|(_, event)| matches!(event, StoredEvent::Posted(_)));
+        assert_eq!(posted.map(|(number, _)| *number).collect::<Vec<_>>(), [2, 4], "others went with their letter");
+        assert!(opened.sql.clean().await.unwrap().is_nothing());
+        opened
+    })
+    .await;
+}
+
+/// Goal: a letter without its body still says whom it was for and how far it came. Method: kept for no time, the audit for ever.
+#[tokio::test]
+async fn a_letter_without_its_body() {
+    stores_with(
+        |options| options.retention(Retention { inbox: Some(Duration::ZERO), ..keep(None) }),
+        async |opened| {
+            let mail = opened.sql.store().mail;
+            let id = mail.post(letter(&["bob"], "body")).await.unwrap().new.id.clone();
+            mail.mark(vec![("bob".to_owned(), 1)], Mark::Read).await.unwrap();
+            let gone = async {
+                while opened.sql.clean().await.unwrap().letter_bodies == 0 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(Duration::from_secs(30), gone).await.unwrap();
+            let letter = mail.letter(&id).await.unwrap().unwrap();
+            assert_eq!((letter.new.body.as_str(), letter.mark.bytes), ("", 4));
+            assert_eq!(mail.receipts(1, None, 9).await.unwrap()[0].state, EntryState::Read);
+            assert_eq!(mail.logs(None, 0, 9).await.unwrap()[0].details.message_content, "");
+            let filter = LetterFilter { of: Some("bob".into()), ..LetterFilter::default() };
+            assert_eq!(mail.history(filter.clone(), 0, 9).await.unwrap().0.len(), 1);
+            let filter = LetterFilter { text: Some("body".into()), ..filter };
+            assert_eq!(mail.history(filter, 0, 9).await.unwrap().0.len(), 0);
+            opened
+        },
+    )
     .await;
 }
 

@@ -1,3 +1,5 @@
+//! Tasks are kept by one contract, in memory and in every store.
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -226,9 +228,9 @@ async fn circles_are_refused() {
             needs: ids(needs),
             ..new(id)
         };
-        tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"])]).await.unwrap();
+        tasks.begin_all(vec![of("p", None, &[]), of("x", None, &["p"]), of("c", Some("p"), &[])]).await.unwrap();
         // Another waits for its part, that for the parent.
-        tasks.begin_all(vec![of("e", None, &[]), of("c", Some("e"), &["p"])]).await.unwrap();
+        tasks.begin_all(vec![of("e", None, &[]), of("ec", Some("e"), &["p"])]).await.unwrap();
         for circle in [
             vec![of("a", Some("p"), &["e"])],
             vec![of("a", None, &["a"])],
@@ -238,6 +240,8 @@ async fn circles_are_refused() {
             // The parent waits for its part, that for a task that waits for the parent.
             vec![of("a", Some("p"), &["x"])],
             vec![of("a", Some("p"), &["b"]), of("b", None, &["p"])],
+            // A part of its part.
+            vec![of("a", Some("c"), &["p"])],
         ] {
             assert_eq!(tasks.begin_all(circle).await.unwrap_err(), TaskError::Cycle);
         }

@@ -12,6 +12,8 @@ mod follow_up;
 mod golden;
 #[cfg(feature = "grpc")]
 mod grpc;
+#[path = "../../../../tests/kit/inside.rs"]
+mod inside;
 mod kit;
 mod leniency;
 #[path = "../../../../tests/kit/lingering.rs"]

@@ -7,6 +7,7 @@ use callboard_a2a::inbound::A2aOptions;
 use callboard_runtime::{MemoryAudit, Store};
 use serde_json::{Value, json};
 
+use crate::inside::INSIDE;
 use crate::kit::{Peer, Served, given, said, soon};
 use crate::receiver::{Answers, Receiver};
 
@@ -30,33 +31,7 @@ async fn no_spelling_leads_inside() {
     let peer = served.client();
     let task = task(&peer).await;
     let port = victim.address.port();
-    for host in [
-        "127.0.0.1",
-        "127.1",
-        "0x7f.1",
-        "0x7f000001",
-        "2130706433",
-        "0177.0.0.1",
-        "localhost",
-        "localhost.",
-        "a.localhost",
-        "0.0.0.0",
-        "[::1]",
-        "[::]",
-        "[::ffff:127.0.0.1]",
-        "[::ffff:10.0.0.1]",
-        "[::ffff:a9fe:a9fe]",
-        "169.254.169.254",
-        "10.0.0.1",
-        "172.16.0.1",
-        "192.168.0.1",
-        "100.64.0.1",
-        "[fc00::1]",
-        "[fe80::1]",
-        "[64:ff9b::7f00:1]",
-        "public.example@127.0.0.1",
-        "public.example:x@127.0.0.1",
-    ] {
+    for host in INSIDE {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{port}/");
             assert_eq!(made(&peer, &task, &url).await, -32_602, "{url}");

@@ -3,8 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, Artifact, CallId, Elicitation, Failure, FailureKind, Log, Principal, Progress, Question,
-    RawObject, Sample, SessionId,
+    Abilities, Answer, CallId, Elicitation, Failure, FailureKind, Principal, Question, RawObject, Sample, SessionId,
 };
 use callboard_runtime::{Answering, AuditEntry, AuditLog, CallMeta, Caller, PeerSession};
 use futures::future::BoxFuture;
@@ -114,28 +113,8 @@ impl Relay {
 }
 
 impl Caller for Relay {
-    fn progress(&self, progress: Progress) {
-        if let Some(told) = &self.told {
-            told.progress(progress);
-        }
-    }
-
-    fn log(&self, line: Log) {
-        if let Some(told) = &self.told {
-            told.log(line);
-        }
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        if let Some(told) = &self.told {
-            told.artifact(artifact);
-        }
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        if let Some(told) = &self.told {
-            told.elicitation_done(id);
-        }
+    fn behind(&self) -> Option<&dyn Caller> {
+        self.told.as_deref()
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use callboard_message::{Abilities, Answer, Artifact, Failure, FailureKind, Log, Progress, Question};
+use callboard_message::{Answer, Failure, FailureKind, Progress, Question};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use rand::Rng;
@@ -95,6 +95,10 @@ struct Watched {
 }
 
 impl Caller for Watched {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.inner)
+    }
+
     fn progress(&self, progress: Progress) {
         // To the caller it is one call, whose progress only grows (MCP, basic/utilities/progress).
         if self.watch.is_new(self.attempt, progress.done) {
@@ -105,18 +109,6 @@ impl Caller for Watched {
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.watch.set_asked();
         self.inner.ask(question)
-    }
-
-    fn log(&self, line: Log) {
-        self.inner.log(line);
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        self.inner.artifact(artifact);
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
     }
 }
 
@@ -175,11 +167,15 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<f64>>);
+    struct Told(Mutex<Vec<f64>>, Mutex<Vec<String>>);
 
     impl Caller for Told {
         fn progress(&self, progress: Progress) {
             self.0.lock().unwrap().push(progress.done);
+        }
+
+        fn elicitation_done(&self, id: &str) {
+            self.1.lock().unwrap().push(id.to_owned());
         }
 
         fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
@@ -187,7 +183,8 @@ mod tests {
         }
     }
 
-    /// Goal: to the caller all attempts are one call. Method: progress of two attempts, and a question in the second.
+    /// Goal: to the caller all attempts are one call. Method: progress of two attempts, and in the second a question and word
+    /// that a person is done elsewhere.
     #[tokio::test]
     async fn attempts_are_one_call() {
         let (told, watch) = (Arc::new(Told::default()), Watch::default());
@@ -201,5 +198,7 @@ mod tests {
         assert!(!watch.was_asked());
         second.ask(Question::roots()).await.unwrap_err();
         assert!(watch.was_asked());
+        second.elicitation_done("there");
+        assert_eq!(*told.1.lock().unwrap(), ["there"]);
     }
 }

@@ -26,8 +26,17 @@ struct State {
     next: u64,
     /// Follows the agent while anybody listens.
     follower: Option<AgentRef>,
-    /// How many watch each resource.
-    watched: HashMap<String, usize>,
+    /// Who watches each resource.
+    watched: HashMap<String, Watched>,
+}
+
+/// Those who watch a resource.
+#[derive(Default)]
+struct Watched {
+    /// How many, those included whom the agent is still asked about.
+    count: usize,
+    /// Whether the agent agreed to one of them, so that it must hear when the last is gone.
+    agreed: bool,
 }
 
 impl Changes {
@@ -45,7 +54,7 @@ impl Changes {
                 agent.follow(recipient);
             }
         }
-        for uri in state.watched.keys() {
+        for (uri, _) in state.watched.iter().filter(|(_, watched)| watched.agreed) {
             // One that doesn't hear it tells of all changes, or of none.
             let _ = agent.try_tell(Subscribe(RawObject::new().with("uri", uri)));
         }
@@ -74,17 +83,19 @@ impl Changes {
     }
 
     /// Counts a watcher of a resource, until what this returns is dropped. An agent that must know who is watched is
-    /// told of the first and after the last.
+    /// asked for each, as each is a principal of its own and not all may watch; it is told after the last.
     ///
     /// # Errors
-    /// Where the agent refuses the first.
+    /// Where the agent refuses this one.
     pub(crate) async fn watch(&self, surface: &Surface, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
-        if !self.0.state().watched.contains_key(uri) {
-            // Of two that come first at once both ask: a second subscription changes nothing.
-            surface.subscribe(uri, call).await?;
+        // Counted before it is asked: another that leaves meanwhile isn't the last.
+        self.0.state().watched.entry(uri.to_owned()).or_default().count += 1;
+        let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
+        surface.subscribe(uri, call).await?;
+        if let Some(watched) = self.0.state().watched.get_mut(uri) {
+            watched.agreed = true;
         }
-        *self.0.state().watched.entry(uri.to_owned()).or_default() += 1;
-        Ok(Watching { hub: self.0.clone(), uri: uri.to_owned() })
+        Ok(watching)
     }
 }
 
@@ -136,10 +147,14 @@ pub(crate) struct Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         let mut state = self.hub.state();
-        let Some(count) = state.watched.get_mut(&self.uri) else { return };
-        *count -= 1;
-        if *count == 0 {
-            state.watched.remove(&self.uri);
+        let Some(watched) = state.watched.get_mut(&self.uri) else { return };
+        watched.count -= 1;
+        if watched.count > 0 {
+            return;
+        }
+        let agreed = watched.agreed;
+        state.watched.remove(&self.uri);
+        if agreed {
             // One that doesn't hear it, or needn't, goes on telling of changes that nobody is told.
             let _ = state.agent.try_tell(Unsubscribe(RawObject::new().with("uri", &self.uri)));
         }
@@ -158,5 +173,73 @@ impl Agent for Follower {
 impl SyncHandler<Changed> for Follower {
     fn handle(&mut self, message: Changed, _: &mut Cx) {
         self.0.tell(&message.change);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use callboard_message::{Failure, FailureKind, Principal};
+    use callboard_runtime::System;
+    use tokio::sync::mpsc::{Receiver, Sender, channel};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// What a test leaves unread.
+    const HEARD_MAX: usize = 16;
+
+    /// Lets one principal watch, and tells what it is asked and told.
+    struct Private(Sender<String>);
+
+    impl Agent for Private {
+        fn handlers(on: &mut Handlers<Self>) {
+            on.sync::<Subscribe>().sync::<Unsubscribe>();
+        }
+    }
+
+    impl SyncHandler<Subscribe> for Private {
+        fn handle(&mut self, _: Subscribe, cx: &mut Cx) -> Result<RawObject, Failure> {
+            let who = cx.principal().id.clone();
+            let may = who == "ada";
+            let _ = self.0.try_send(who);
+            if may { Ok(RawObject::new()) } else { Err(Failure::new(FailureKind::NotFound, "none")) }
+        }
+    }
+
+    impl SyncHandler<Unsubscribe> for Private {
+        fn handle(&mut self, _: Unsubscribe, _: &mut Cx) -> Result<RawObject, Failure> {
+            let _ = self.0.try_send("leave".into());
+            Ok(RawObject::new())
+        }
+    }
+
+    async fn next(heard: &mut Receiver<String>) -> String {
+        timeout(Duration::from_secs(10), heard.recv()).await.unwrap().unwrap()
+    }
+
+    /// Goal: nobody watches because somebody else may. Method: an agent that lets one principal watch; another comes before
+    /// it, while it watches and after it; the agent hears of each, and of the end once, after the last.
+    #[tokio::test]
+    async fn each_watcher_is_asked_for() {
+        let system = System::start(1).unwrap();
+        let (sender, mut heard) = channel(HEARD_MAX);
+        let agent = system.spawn(Private(sender));
+        let (surface, changes) = (Surface::new(agent.clone(), Arc::default()), Changes::of(agent));
+        let watch = |who: &str| changes.watch(&surface, "a:b", CallMeta::new(Arc::new(Principal::agent(who))));
+        assert!(watch("bob").await.is_err());
+        let first = watch("ada").await.unwrap();
+        assert!(watch("bob").await.is_err());
+        let second = watch("ada").await.unwrap();
+        drop(first);
+        assert!(watch("bob").await.is_err());
+        drop(second);
+        let mut all = Vec::new();
+        while all.last().is_none_or(|last| last != "leave") {
+            all.push(next(&mut heard).await);
+        }
+        assert_eq!(all, ["bob", "ada", "bob", "ada", "bob", "leave"]);
+        system.shutdown(Duration::from_secs(10)).await;
     }
 }

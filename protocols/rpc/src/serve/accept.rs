@@ -1,6 +1,6 @@
-//! What a client can read.
+//! What a client can read, and what it wants to speak.
 
-use actix_web::http::header::{ACCEPT, HeaderMap};
+use actix_web::http::header::{ACCEPT, HeaderMap, UPGRADE};
 
 /// Hands over each media range of `Accept`, without its parameters. Weights are only looked at for being zero: such a
 /// range is left out.
@@ -13,6 +13,11 @@ pub fn each_range(headers: &HeaderMap, mut range: impl FnMut(&[u8])) {
             range(kind);
         }
     }
+}
+
+/// Whether a GET is the beginning of a WebSocket (RFC 6455, section 4.2.1).
+pub fn wants_websocket(headers: &HeaderMap) -> bool {
+    headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
 /// `q=0`, `q=0.000`.

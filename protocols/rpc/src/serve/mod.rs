@@ -2,6 +2,7 @@
 //! body is read.
 
 pub mod accept;
+mod alive;
 pub mod guard;
 pub mod idle;
 mod permit;
@@ -13,6 +14,7 @@ use actix_web::dev::Server;
 use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpServer};
 
+pub use alive::Alive;
 pub use permit::Permit;
 
 /// How long the head of a request may take to arrive, by default.

@@ -8,12 +8,13 @@ use super::index::Index;
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::reading::Reading;
 use super::refusal::{Refusal, SELF_HARM, refusal, refusal_unnamed};
-use super::tools::{self, Tool, intent};
+use super::tools::{self, intent};
 use super::vague::{Missing, carries_on, question, vagueness};
 use super::weights::{ASK_FROM, CONFIDENCE_ELSE, REFUSE_FROM, REFUSE_FROM_OF_PATTERN, REFUSE_FROM_OF_SELF_HARM};
 use crate::decide::{
     Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World,
 };
+use crate::tools::Tool;
 
 /// The rules, and the world that they last saw, ready to be matched.
 #[derive(Debug)]

@@ -9,49 +9,13 @@ use super::index::only_addressed;
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::words::Kind;
-use crate::decide::{TOOL_LLM, ToolChoice, ToolView};
+use crate::decide::{ToolChoice, ToolView};
 use crate::text::is_one_of;
-
-/// A tool that the rules have a grammar for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tool {
-    Echo,
-    Llm,
-    Summarize,
-    ListAgents,
-    RememberAgent,
-    ExecuteCommand,
-    HumanInput,
-}
-
-impl Tool {
-    const ALL: [Self; 7] = [
-        Self::Echo,
-        Self::Llm,
-        Self::Summarize,
-        Self::ListAgents,
-        Self::RememberAgent,
-        Self::ExecuteCommand,
-        Self::HumanInput,
-    ];
-
-    /// Its name.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Echo => "echo",
-            Self::Llm => TOOL_LLM,
-            Self::Summarize => "summarize",
-            Self::ListAgents => "list_agents",
-            Self::RememberAgent => "remember_agent",
-            Self::ExecuteCommand => "execute_command",
-            Self::HumanInput => "human_input",
-        }
-    }
-}
+use crate::tools::Tool;
 
 /// Whether the rules have a grammar for the tool of that name.
 pub(super) fn is_ours(name: &str) -> bool {
-    Tool::ALL.iter().any(|tool| tool.name() == name)
+    Tool::named(name).is_some()
 }
 
 /// A tool, and how clearly a part of a request is for it (0 to 1).
@@ -271,7 +235,7 @@ pub(super) fn explains(reading: &Reading, span: &Range<usize>) -> bool {
 /// The tool for a request, with its parameters; `None`: none of them, or what it needs isn't there.
 pub(super) fn choose(reading: &Reading, request: &str, tools: &[ToolView], tool: &str) -> Option<ToolChoice> {
     let view = tools.iter().find(|view| view.name == tool)?;
-    let params = match Tool::ALL.into_iter().find(|ours| ours.name() == tool) {
+    let params = match Tool::named(tool) {
         Some(ours) => params(reading, request, ours)?,
         None => only_text(&view.params, request)?,
     };

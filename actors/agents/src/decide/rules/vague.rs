@@ -6,10 +6,11 @@ use super::clauses::clauses;
 use super::index::Seen;
 use super::lexicon::Set;
 use super::reading::Reading;
-use super::tools::{Tool, explains, intent};
+use super::tools::{explains, intent};
 use super::words::Kind;
 use crate::decide::Turn;
 use crate::text::is_one_of;
+use crate::tools::Tool;
 use callboard_message::Speaker;
 
 /// What is missing in a request.

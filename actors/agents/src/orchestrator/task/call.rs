@@ -12,7 +12,7 @@ use super::follow::follow;
 use super::notes::RunNotes;
 use super::once::{Kept, asked_once};
 use super::plan::{Plan, is_command, only, root_id};
-use super::said::Said;
+use super::said::{Said, bounded};
 use super::state::{Event, Standing, State, end_of};
 use super::world::world;
 use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
@@ -100,10 +100,12 @@ impl Call<'_> {
             self.life.on(Event::Decided);
             return self.act(self.said.text.clone(), action, &world, Vec::new(), false).await;
         }
-        let history = match self.said.history.take() {
-            Some(history) => history,
-            None => self.shared.conversations.history(self.owner.as_str(), &self.said.context),
-        };
+        let mut history = self.shared.conversations.history(self.owner.as_str(), &self.said.context);
+        if let Some(told) = self.said.history.take() {
+            // What the caller tells of comes from elsewhere; where it is the same conversation, it is told once.
+            history.retain(|turn| !told.contains(turn));
+            history = bounded(told.into_iter().chain(history).collect());
+        }
         let mut request = Request { run: self.run.clone(), text: self.said.text.clone(), history };
         let (decision, records) = self.decided(&mut request, &world).await?;
         self.life.on(Event::Decided);

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use callboard_message::{
-    Abilities, Answer, Artifact, ElicitAnswer, FAILURE, Failure, FailureKind, Log, Progress, Question, RawObject,
-};
+use callboard_message::{Answer, ElicitAnswer, FAILURE, Failure, FailureKind, Progress, Question, RawObject};
 use callboard_runtime::{CallMeta, Caller, Cx, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -98,6 +96,10 @@ async fn answered(tasks: &dyn Tasks, id: &TaskId, wanted: &str) -> Result<Option
 }
 
 impl Caller for Once {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.inner)
+    }
+
     fn progress(&self, progress: Progress) {
         self.inner.progress(progress);
         if let Kept::Task { ringer, .. } = &self.kept {
@@ -126,22 +128,6 @@ impl Caller for Once {
             }
             heard(answer)
         })
-    }
-
-    fn log(&self, line: Log) {
-        self.inner.log(line);
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        self.inner.artifact(artifact);
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        self.inner.elicitation_done(id);
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
     }
 }
 

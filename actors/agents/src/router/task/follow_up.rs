@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use callboard_message::{
-    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Elicitation, Failure, Log, Progress, Question,
-};
+use callboard_message::{Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Question};
 use callboard_runtime::{CallMeta, Caller, Cx};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -67,8 +65,8 @@ fn said(answer: &ElicitAnswer) -> String {
 }
 
 impl Caller for FollowUps {
-    fn progress(&self, progress: Progress) {
-        self.inner.progress(progress);
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.inner)
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
@@ -78,21 +76,5 @@ impl Caller for FollowUps {
                 other => self.inner.ask(other).await,
             }
         })
-    }
-
-    fn log(&self, line: Log) {
-        self.inner.log(line);
-    }
-
-    fn artifact(&self, artifact: Artifact) {
-        self.inner.artifact(artifact);
-    }
-
-    fn elicitation_done(&self, id: &str) {
-        self.inner.elicitation_done(id);
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
     }
 }

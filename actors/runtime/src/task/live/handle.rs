@@ -46,6 +46,8 @@ pub(super) enum Event {
 pub struct LiveTask {
     pub(super) events: mpsc::Sender<Event>,
     pub(super) lease: Lease,
+    /// It goes on with what an earlier process or another node left: what that had asked is asked again.
+    pub is_resumed: bool,
     /// The task as it is now; closed once it runs here no more.
     pub seen: watch::Receiver<Arc<Task>>,
     /// Keys of the questions that are being put to somebody right now.

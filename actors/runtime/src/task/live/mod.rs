@@ -240,7 +240,7 @@ impl LiveTasks {
         let artifacts = self.options.artifacts;
         let mut worker = Worker::new(self.tasks.clone(), lease.clone(), is_resumed, seen, caller, artifacts);
         let delivering = Arc::new(watch::Sender::new(HashSet::new()));
-        let handle = LiveTask { events, seen: watched, lease: lease.clone(), delivering };
+        let handle = LiveTask { events, seen: watched, lease: lease.clone(), is_resumed, delivering };
         // Before it runs: it takes itself out when it ends.
         self.live().insert(id, handle.clone());
         let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use callboard_message::TaskState;
-use callboard_runtime::{EntryFilter, EntryState, TaskFilter, TaskId};
+use callboard_runtime::{EntryFilter, EntryState, StoredEvent, TaskFilter, TaskId};
 use callboard_store::VerifyOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, Row};
@@ -31,6 +31,12 @@ const NEVER: [(&str, &str); 3] = [
 ];
 const NOT_ENDED: &str = "SELECT count(*) FROM task WHERE state NOT IN ('completed', 'failed', 'canceled', 'rejected')";
 
+const NOT_READ: &str = "SELECT count(*) FROM copy WHERE state <> 'read'";
+/// Letters that lack a copy, or have one too many.
+const NOT_SPREAD: &str = "SELECT count(*) FROM letter AS l LEFT JOIN \
+    (SELECT letter, count(*) AS n FROM copy GROUP BY letter) AS c ON c.letter = l.number \
+    WHERE coalesce(c.n, 0) <> l.count OR l.spread <> l.count";
+
 /// What a child said, and what was found of it so far.
 #[derive(Default)]
 pub struct Ledger {
@@ -45,6 +51,10 @@ pub struct Ledger {
     /// Entries that were said to be read.
     read: BTreeSet<(String, u64)>,
     fresh_read: Vec<(String, u64)>,
+    letters: Letters,
+    /// Letters that were said to be read.
+    got: Vec<(String, u64)>,
+    fresh_got: Vec<(String, u64)>,
     tasks: Numbered,
     /// Tasks that were said to be done.
     ended: Vec<TaskId>,
@@ -113,6 +123,46 @@ impl Numbered {
     }
 }
 
+/// Mail, as far as its events were read.
+#[derive(Default)]
+struct Letters {
+    last_event: u64,
+    posted: Numbered,
+    /// By recipient and letter.
+    read: BTreeSet<(String, u64)>,
+}
+
+impl Letters {
+    async fn read(&mut self, opened: &Opened) {
+        let mail = opened.sql.store().mail;
+        loop {
+            let page = mail.events(self.last_event, PAGE).await.unwrap();
+            if page.is_empty() {
+                assert_eq!(mail.last_event().await, Ok(self.last_event));
+                return;
+            }
+            for (number, event) in page {
+                assert_eq!(number, self.last_event + 1, "events of mail have a gap");
+                self.last_event = number;
+                match event {
+                    StoredEvent::Posted(letter) => {
+                        let key = letter.new.key.clone().unwrap();
+                        assert_eq!(letter.new.body, key, "letter {}: the body is another's", letter.number);
+                        self.posted.take("letters", letter.number, key);
+                    }
+                    StoredEvent::Marked { letter, state: EntryState::Read, recipients, .. } => {
+                        for recipient in recipients {
+                            let read = (recipient, letter);
+                            assert!(self.read.insert(read.clone()), "{read:?} was read twice");
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
 impl Ledger {
     /// Takes a line of a child's; whether it was an acknowledgement.
     pub fn hear(&mut self, line: &str) -> bool {
@@ -137,6 +187,13 @@ impl Ledger {
                 let entry = (recipient.to_owned(), number.parse().unwrap());
                 self.read.insert(entry.clone());
                 self.fresh_read.push(entry);
+                false
+            }
+            Some(("got", told)) => {
+                let (recipient, number) = told.split_once(' ').unwrap();
+                let read = (recipient.to_owned(), number.parse().unwrap());
+                self.got.push(read.clone());
+                self.fresh_got.push(read);
                 false
             }
             Some(("end", id)) => {
@@ -167,6 +224,10 @@ impl Ledger {
         for name in RECIPIENTS {
             self.inboxes.entry(name).or_default().read_inbox(opened, name).await;
         }
+        self.letters.read(opened).await;
+        for read in std::mem::take(&mut self.fresh_got) {
+            assert!(self.letters.read.contains(&read), "{read:?} was read");
+        }
         self.tasks.read_tasks(opened).await;
         let (audit, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.fresh).into_iter().partition(|job| job.0 == Kind::Audit);
@@ -195,12 +256,16 @@ impl Ledger {
             assert_eq!(opened.sql.store().inboxes.waiting(name).await, Ok(0));
         }
         assert_eq!(opened.number(NOT_ENDED).await, 0, "no task is forgotten");
+        assert_eq!(opened.number(NOT_SPREAD).await, 0, "each letter has each of its copies");
+        assert_eq!(opened.number(NOT_READ).await, 0, "each letter is read by all");
     }
 
     /// Reads everything again, from the beginning, and has the database look at itself.
     pub async fn look_at_all(&mut self, opened: &Opened) {
         self.streams.clear();
         self.inboxes.clear();
+        self.letters = Letters::default();
+        self.fresh_got = self.got.clone();
         self.tasks = Numbered::default();
         self.fresh_ended = self.ended.clone();
         self.fresh_read = self.read.iter().cloned().collect();
@@ -222,6 +287,7 @@ impl Ledger {
         let found = match kind {
             Kind::Record => self.streams.get(stream_of(key)).and_then(|stream| stream.numbers.get(key)),
             Kind::Entry => self.inboxes.get(recipient_of(key)).and_then(|inbox| inbox.numbers.get(key)),
+            Kind::Letter => self.letters.posted.numbers.get(key),
             Kind::Task => self.tasks.numbers.get(key),
             Kind::Audit => return,
         };

@@ -3,15 +3,17 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use callboard_message::mail::LetterKind;
 use callboard_message::{DataClass, Principal};
 use callboard_runtime::{
-    AuditEntry, Begun, By, Claim, EntryFilter, EntryState, Lease, Mark, NewEntry, NewTask, OnRestart, Record, Store,
-    TASK_LEASE, TaskStep,
+    AuditEntry, Begun, By, Claim, EntryFilter, EntryState, Lease, Letter, Mark, NewEntry, NewLetter, NewTask,
+    OnRestart, Record, Store, TASK_LEASE, TaskStep,
 };
 use callboard_store::{SqlStore, StoreOptions};
 use futures::future::join_all;
 use serde_json::json;
 use serde_json::value::to_raw_value;
+use uuid::Uuid;
 
 /// Who write at the same time.
 const PRODUCERS: u32 = 16;
@@ -27,6 +29,10 @@ pub const RECIPIENTS: [&str; 2] = ["bob", "eve"];
 /// An entry that was handed out and not marked is handed out again after that.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 const DELIVERED_AT_ONCE: usize = 8;
+/// Who get letters; a letter is for two of them, or for all.
+const READERS: usize = 20;
+/// Copies that are made at once.
+const SPREAD: u32 = 8;
 /// More than all processes together left so: one batch of each producer in each round.
 const GOT_MAX: usize = 1_000;
 /// The last line of a child that was told to finish.
@@ -39,6 +45,8 @@ pub enum Kind {
     Record,
     /// An entry comes into an inbox; those that wait there are read.
     Entry,
+    /// A letter is posted, its copies are made, some of its recipients read it.
+    Letter,
     /// A task is begun and done.
     Task,
     /// Something is on record. A retry is on record too.
@@ -46,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Record, Self::Entry, Self::Task, Self::Audit];
+    pub const ALL: [Self; 5] = [Self::Record, Self::Entry, Self::Letter, Self::Task, Self::Audit];
 
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name).unwrap()
@@ -151,6 +159,13 @@ impl Load {
                 ack(&job, self.store.inboxes.accept(vec![entry]).await.unwrap()[0].number);
                 self.read(recipient).await;
             }
+            Kind::Letter => {
+                let posted = self.store.mail.post(letter(key)).await.unwrap();
+                ack(&job, posted.number);
+                self.spread(&posted).await;
+                let readers = &posted.new.recipients;
+                self.read_mail(&readers[sum(key) % readers.len()]).await;
+            }
             Kind::Task => {
                 let on_restart = if sum(key).is_multiple_of(2) { OnRestart::Resume } else { OnRestart::Fail };
                 let expires = SystemTime::now() + Duration::from_secs(24 * 3_600);
@@ -215,8 +230,36 @@ impl Load {
         numbers.iter().for_each(|number| println!("read {recipient} {number}"));
     }
 
+    /// Makes a letter's copies, a part at a time; the last of each part has it then.
+    async fn spread(&self, letter: &Letter) {
+        let recipients = &letter.new.recipients;
+        let mut made = letter.spread;
+        while (made as usize) < recipients.len() {
+            made += SPREAD;
+            let has_it = recipients[recipients.len().min(made as usize) - 1].clone();
+            self.store.mail.spread(letter.number, made, vec![has_it]).await.unwrap();
+        }
+    }
+
+    /// Has an agent read its letters.
+    async fn read_mail(&self, reader: &str) {
+        let open = self.store.mail.open(reader, None, false, DELIVERED_AT_ONCE).await.unwrap();
+        let marks: Vec<_> = open.iter().map(|(letter, _)| (reader.to_owned(), letter.number)).collect();
+        for (reader, number) in self.store.mail.mark(marks, Mark::Read).await.unwrap() {
+            println!("got {reader} {number}");
+        }
+    }
+
     /// Goes on until nothing is left that earlier processes began.
     async fn settle(&self) {
+        for letter in self.store.mail.unspread(GOT_MAX).await.unwrap() {
+            self.spread(&letter).await;
+        }
+        for reader in self.store.mail.waiting().await.unwrap().into_keys() {
+            while !self.store.mail.open(&reader, None, false, 1).await.unwrap().is_empty() {
+                self.read_mail(&reader).await;
+            }
+        }
         for recipient in RECIPIENTS {
             // What a recipient got and didn't come to read isn't handed out again: it finds that itself.
             let got = EntryFilter {
@@ -233,6 +276,28 @@ impl Load {
                 tokio::time::sleep(AGAIN_AFTER / 5).await;
             }
         }
+    }
+}
+
+/// The letter with that key, with an id of this attempt's.
+fn letter(key: &str) -> NewLetter {
+    let all = || (0..READERS).map(|n| format!("a{n:02}"));
+    let to = if sum(key).is_multiple_of(2) { all().collect() } else { all().take(2).collect() };
+    NewLetter {
+        id: Uuid::now_v7().to_string(),
+        sender: "ann".to_owned(),
+        kind: LetterKind::Broadcast,
+        label: None,
+        audience: "all".to_owned(),
+        recipients: to,
+        topic: None,
+        thread: None,
+        reply_to: None,
+        urgent: sum(key).is_multiple_of(3),
+        key: Some(key.to_owned()),
+        class: DataClass::Personal,
+        body: key.to_owned(),
+        expires: SystemTime::now() + Duration::from_secs(24 * 3_600),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Once;
 
 pub use child::{Child, arguments, of_parent};
 
-use callboard_store::{SqlStore, StoreOptions};
+use callboard_store::{AuditFilter, SqlStore, StoreOptions, VerifyOptions};
 use sqlx::{ConnectOptions, Connection, Executor};
 use tempfile::TempDir;
 use url::Url;
@@ -149,6 +149,26 @@ pub async fn stores_with(change: impl Fn(StoreOptions) -> StoreOptions, body: im
     if let Some(opened) = in_database(&change).await {
         body(opened).await.end().await;
     }
+}
+
+/// Runs a body on what is kept in memory, and on what each kind of store keeps.
+pub async fn anywhere<T>(memory: T, of: impl Fn(&Opened) -> T, body: impl AsyncFn(T)) {
+    body(memory).await;
+    stores(async |opened| {
+        body(of(&opened)).await;
+        opened
+    })
+    .await;
+}
+
+/// What the audit says of messages, oldest first; it is whole.
+pub async fn communications(opened: &Opened) -> Vec<String> {
+    let filter = AuditFilter { event: Some("agent_communication".into()), ..AuditFilter::default() };
+    let mut lines = opened.sql.audit_lines(&filter).await.unwrap();
+    lines.sort_by_key(|line| line.number);
+    let reports = opened.sql.verify_audit(&VerifyOptions::default()).await.unwrap();
+    assert!(reports.iter().all(|report| report.fault.is_none()), "{reports:?}");
+    lines.into_iter().map(|line| line.line).collect()
 }
 
 impl Opened {

@@ -72,7 +72,10 @@ impl Core {
         let callee = self.callee();
         let call = who.call();
         let skills = callee.skills(call.clone()).await.map_err(of_failure)?;
-        let picked = pick(&skills, &request)?;
+        let mut picked = pick(&skills, &request)?;
+        if !request.message.reference_task_ids.is_empty() && callee.route(&picked.skill) == Route::Converse {
+            picked.arguments = self.with_referenced(who, &request.message, picked.arguments).await?;
+        }
         let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
         let options = &self.options.tasks;
         let expires = SystemTime::now() + options.ttl;

@@ -1,8 +1,10 @@
 //! A message to a task that there is: it answers what the task asks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskStep};
+use tokio::time::Instant;
 
 use super::begin::Sent;
 use super::view::{NEEDED, context};
@@ -12,19 +14,26 @@ use crate::convert::{Fit, QUESTION, answered, of_store, of_tasks};
 use crate::wire::{Message, Wire as _};
 use crate::{A2aError, ErrorKind};
 
+/// How long a message waits for a task that goes on after a restart to ask again what it answers.
+const ASKS_AGAIN_IN: Duration = Duration::from_secs(5);
+
 impl Core {
     /// Takes a message for a task.
     ///
     /// # Errors
     /// `InvalidParams` where it belongs to another conversation or names no open question, `UnsupportedOperation` where the task has
     /// ended or asks nothing.
-    pub(super) async fn follow_up(self: &Arc<Self>, found: Found, mut message: Message) -> Result<Sent, A2aError> {
-        let Found { task, live, .. } = found;
-        let context = context(&task);
+    pub(super) async fn follow_up(self: &Arc<Self>, mut found: Found, mut message: Message) -> Result<Sent, A2aError> {
+        let context = context(&found.task);
         if !message.context_id.is_empty() && message.context_id != context {
             return Err(A2aError::new(ErrorKind::InvalidParams, "the task belongs to another `contextId`"));
         }
-        if self.has(&task, &message).await? {
+        let is_again = self.has(&found.task, &message).await?;
+        if !is_again {
+            found.asks_again(Instant::now() + ASKS_AGAIN_IN).await?;
+        }
+        let Found { task, live, .. } = found;
+        if is_again {
             return Ok(Sent { task, live, is_new: false, begun_before: false, is_again: true });
         }
         if task.state.is_terminal() {

@@ -11,6 +11,7 @@ mod owner;
 mod page;
 mod pick;
 mod recover;
+mod referenced;
 mod skills;
 mod stream;
 mod view;

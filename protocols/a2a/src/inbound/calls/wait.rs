@@ -72,6 +72,17 @@ impl Found {
         Ok(())
     }
 
+    /// Ends when it stands still, where it goes on after a restart: what it had asked is asked again. At `until` it is as it is.
+    ///
+    /// # Errors
+    /// As [`Found::settled`].
+    pub(super) async fn asks_again(&mut self, until: Instant) -> Result<(), A2aError> {
+        match &self.live {
+            Some(live) if live.is_resumed => self.settled(until).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Ends when it has taken a step, and has looked at it.
     ///
     /// # Errors

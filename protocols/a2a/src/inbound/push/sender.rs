@@ -1,15 +1,13 @@
-//! Posts one event to one receiver, and tries again. Where it may connect is judged by [`Egress`]: before, and again when it
-//! connects, to exactly the addresses that were judged.
+//! Posts one event to one receiver, and tries again. Where it may go is judged by [`Hooks`].
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use callboard_rpc::{Egress, EgressError};
+use bytes::Bytes;
+use callboard_rpc::{EgressError, HookOptions, Hooks, Posted};
 use rand::Rng;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use secrecy::ExposeSecret;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use url::Url;
 
 use crate::inbound::options::PushOptions;
@@ -24,8 +22,6 @@ pub const PUSH_RETRIES_MAX: u32 = 5;
 pub const PUSH_RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
 /// Longest wait that a receiver can ask for (`Retry-After`).
 pub const PUSH_RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// How long a name may take to be looked up when a configuration is made.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The receiver's own token, so that it knows its configuration again.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
@@ -52,58 +48,28 @@ enum Tried {
 
 /// Posts events.
 pub(super) struct Sender {
-    /// Over `https`, anywhere in public and in the networks that are allowed.
-    safe: Way,
-    /// Over `http`, in those networks alone, if there are any.
-    plain: Option<Way>,
+    hooks: Hooks,
     retry_after: Duration,
-}
-
-struct Way {
-    egress: Egress,
-    client: Client,
-}
-
-impl Way {
-    fn new(egress: Egress, options: &PushOptions) -> Result<Self, reqwest::Error> {
-        let egress = options.allow.iter().fold(egress, |egress, network| egress.with_network(*network));
-        let egress = match &options.lookup {
-            Some(lookup) => egress.with_lookup(lookup.clone()),
-            None => egress,
-        };
-        let client = egress.client_builder().redirect(Policy::none()).timeout(PUSH_TIMEOUT).build()?;
-        Ok(Self { egress, client })
-    }
 }
 
 impl Sender {
     pub(super) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
-        let plain = (!options.allow.is_empty()).then(|| Way::new(Egress::nowhere(), options)).transpose()?;
-        Ok(Self { safe: Way::new(Egress::public(), options)?, plain, retry_after: options.retry_after })
+        let hooks = Hooks::new(&HookOptions {
+            allow: options.allow.clone(),
+            lookup: options.lookup.clone(),
+            timeout: PUSH_TIMEOUT,
+            retry_after_max: PUSH_RETRY_AFTER_MAX,
+        })?;
+        Ok(Self { hooks, retry_after: options.retry_after })
     }
 
-    /// Whether there is a way to a receiver: by what its URL says, and by what its name leads to now. A name that can't be
-    /// looked up now is judged when it is connected to.
+    /// Whether there is a way to a receiver: by what its URL says, and by what its name leads to now.
     pub(super) async fn check(&self, url: &str) -> Result<(), A2aError> {
-        let judged = async {
-            let url = Url::parse(url).map_err(|_| EgressError::Url)?;
-            let way = self.way(&url)?;
-            match timeout(LOOKUP_TIMEOUT, way.egress.look_up(&url)).await {
-                Ok(Err(error)) if error != EgressError::Lookup => Err(error),
-                _ => Ok(()),
-            }
+        let judged = match Url::parse(url) {
+            Ok(url) => self.hooks.look_up(&url).await,
+            Err(_) => Err(EgressError::Url),
         };
-        judged.await.map_err(|error: EgressError| A2aError::invalid("url", &format!("is refused: {error}")))
-    }
-
-    /// Judged at each post anew: a client asks no name service about an address.
-    fn way(&self, url: &Url) -> Result<&Way, EgressError> {
-        let way = match url.scheme() {
-            "https" => &self.safe,
-            "http" => self.plain.as_ref().ok_or(EgressError::Scheme)?,
-            _ => return Err(EgressError::Scheme),
-        };
-        way.egress.check(url).map(|()| way)
+        judged.map_err(|error| A2aError::invalid("url", &format!("is refused: {error}")))
     }
 
     /// Posts an event until its receiver has it, wants no more, or it is given up.
@@ -125,16 +91,8 @@ impl Sender {
 
     async fn try_once(&self, config: &TaskPushNotificationConfig, dialect: Dialect, body: &str) -> Tried {
         let Ok(url) = Url::parse(&config.url) else { return Tried::Done(Sent::Dropped("no URL")) };
-        let Ok(way) = self.way(&url) else { return Tried::Done(Sent::Dropped("not allowed")) };
         let Some(headers) = headers(config, dialect) else { return Tried::Done(Sent::Dropped("no header")) };
-        // The answer's body isn't read: nothing of it concerns us, and it may have no end.
-        match way.client.post(url).headers(headers).body(body.to_owned()).send().await {
-            Ok(answer) => judge(answer.status(), answer.headers(), SystemTime::now()),
-            Err(error) => match EgressError::among_causes(&error) {
-                None | Some(EgressError::Lookup) => Tried::Again(None, "no answer"),
-                Some(_) => Tried::Done(Sent::Dropped("not allowed")),
-            },
-        }
+        judge(self.hooks.post(&url, headers, Bytes::copy_from_slice(body.as_bytes())).await)
     }
 }
 
@@ -158,25 +116,20 @@ fn headers(config: &TaskPushNotificationConfig, dialect: Dialect) -> Option<Head
     Some(headers)
 }
 
-/// What an answer means.
-fn judge(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> Tried {
+/// What a post means.
+fn judge(posted: Posted) -> Tried {
+    let (status, retry_after) = match posted {
+        Posted::Answered { status, retry_after } => (status, retry_after),
+        Posted::Silent => return Tried::Again(None, "no answer"),
+        Posted::NotAllowed => return Tried::Done(Sent::Dropped("not allowed")),
+    };
     match status.as_u16() {
         200..=299 => Tried::Done(Sent::Delivered),
         410 => Tried::Done(Sent::Gone),
         // It would say the same again, and nobody goes where it points.
         300..=399 => Tried::Done(Sent::Dropped("redirected")),
-        _ => Tried::Again(asked_pause(headers, now), "refused"),
+        _ => Tried::Again(retry_after, "refused"),
     }
-}
-
-/// `Retry-After`: seconds, or a date.
-fn asked_pause(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let asked = match value.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
-    };
-    Some(asked.min(PUSH_RETRY_AFTER_MAX))
 }
 
 /// How long to wait after so many retries: twice as long each time, and up to a quarter longer, so that what failed together
@@ -190,18 +143,12 @@ fn pause(first: Duration, retries: u32, asked: Option<Duration>, jitter: f64) ->
 mod tests {
     use super::*;
 
-    /// Goal: an answer means what it says. Method: a status of each kind, and both shapes of `Retry-After`.
+    /// Goal: an answer means what it says. Method: a status of each kind, and no answer.
     #[test]
     fn answers_are_judged() {
-        let now = httpdate::parse_http_date("Wed, 21 Oct 2015 07:28:00 GMT").unwrap();
-        let judged = |status: u16, retry_after: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            if let Some(value) = retry_after {
-                headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
-            }
-            judge(StatusCode::from_u16(status).unwrap(), &headers, now)
-        };
-        let seconds = |seconds| Tried::Again(Some(Duration::from_secs(seconds)), "refused");
+        let judged =
+            |status: u16, retry_after| judge(Posted::Answered { status: status.try_into().unwrap(), retry_after });
+        let seconds = Some(Duration::from_secs(7));
         for (status, retry_after, expected) in [
             (200, None, Tried::Done(Sent::Delivered)),
             (204, None, Tried::Done(Sent::Delivered)),
@@ -209,14 +156,12 @@ mod tests {
             (410, None, Tried::Done(Sent::Gone)),
             (404, None, Tried::Again(None, "refused")),
             (500, None, Tried::Again(None, "refused")),
-            (503, Some("7"), seconds(7)),
-            (429, Some("Wed, 21 Oct 2015 07:28:30 GMT"), seconds(30)),
-            (429, Some("60"), seconds(60)),
-            (429, Some("61"), seconds(60)),
-            (429, Some("soon"), Tried::Again(None, "refused")),
+            (503, seconds, Tried::Again(seconds, "refused")),
         ] {
             assert_eq!(judged(status, retry_after), expected, "{status} {retry_after:?}");
         }
+        assert_eq!(judge(Posted::Silent), Tried::Again(None, "no answer"));
+        assert_eq!(judge(Posted::NotAllowed), Tried::Done(Sent::Dropped("not allowed")));
     }
 
     /// Goal: waits grow from the first, and a receiver can ask for longer ones. Method: rows.

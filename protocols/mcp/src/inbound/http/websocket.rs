@@ -6,29 +6,27 @@ use std::time::Duration;
 
 use actix_web::guard::GuardContext;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderValue, UPGRADE};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Closed, ProtocolError};
 use callboard_message::Principal;
 use tokio::sync::mpsc::Receiver;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 
 use super::{Server, admit, get, reply};
 use crate::inbound::stdio::pipe::{Pipe, Queued};
 use crate::inbound::stdio::requests::Requests;
 use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
-use callboard_rpc::serve::Permit;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::{Alive, Permit, accept};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
 
 /// Whether a GET is the beginning of a socket.
 pub(super) fn is_wanted(context: &GuardContext<'_>) -> bool {
-    let websocket = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
-    context.head().headers().get(UPGRADE).is_some_and(websocket)
+    accept::wants_websocket(context.head().headers())
 }
 
 pub(super) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
@@ -110,33 +108,4 @@ async fn write_frames(mut queue: Receiver<Queued>, mut socket: actix_ws::Session
         }
     }
     Ok(())
-}
-
-/// Whether the client shows that it is there: it is asked in each period, and is gone after two without a word.
-struct Alive {
-    ticks: tokio::time::Interval,
-    silent: u32,
-}
-
-impl Alive {
-    const SILENT_MAX: u32 = 2;
-
-    fn new(period: Duration) -> Self {
-        let mut ticks = interval(period.max(Duration::from_millis(1)));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { ticks, silent: 0 }
-    }
-
-    fn seen(&mut self) {
-        self.silent = 0;
-    }
-
-    async fn tick(&mut self) {
-        self.ticks.tick().await;
-        self.silent += 1;
-    }
-
-    fn is_over(&self) -> bool {
-        self.silent > Self::SILENT_MAX + 1
-    }
 }

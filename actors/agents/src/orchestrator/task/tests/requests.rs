@@ -1,7 +1,7 @@
 //! One tool, one agent, a question first, or no.
 
-use callboard_message::surface::{CallTool, ListTools};
-use callboard_message::{ElicitAnswer, FailureKind, Principal, RawObject};
+use callboard_message::surface::{CallTool, Converse, ListTools};
+use callboard_message::{Content, ElicitAnswer, FailureKind, Principal, RawObject};
 use serde_json::{Value, json};
 
 use super::kit::{Act, decided, nobody, said, says, with};
@@ -132,6 +132,25 @@ fn conversations() {
             let seen: Vec<usize> =
                 kit.asked("decide_route").iter().map(|asked| asked["history"].as_array().unwrap().len()).collect();
             assert_eq!(seen, [0, 2, 0]);
+        },
+    );
+}
+
+/// Goal: what the sender tells of what was said elsewhere comes before the conversation, and nothing is told twice. Method: an
+/// exchange, then a message with two turns, one of them from the conversation; what deciders saw.
+#[test]
+fn told_history() {
+    with(
+        |_| {},
+        async |kit| {
+            kit.hear(said("my name is Ann", "1", "c"), &nobody).await;
+            let turn = |role: &str, text: &str| json!({ "role": role, "content": [Content::text(text)] });
+            let told = [turn("assistant", "it rains in Lima"), turn("user", "my name is Ann")];
+            let Converse(body) = said("what is my name?", "2", "c");
+            kit.hear(Converse(body.with("history", told)), &nobody).await;
+            let seen = kit.asked("decide_route").remove(1)["history"].take();
+            let texts: Vec<_> = seen.as_array().unwrap().iter().map(|turn| turn["text"].as_str().unwrap()).collect();
+            assert_eq!(texts, ["it rains in Lima", "my name is Ann", "my name is Ann"]);
         },
     );
 }

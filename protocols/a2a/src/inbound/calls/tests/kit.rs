@@ -62,6 +62,33 @@ impl SyncHandler<Add> for Desk {
     }
 }
 
+/// Looks for a seat, and asks which.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, fallible, idempotent)]
+pub(super) struct Seat {}
+
+/// Goes on after a restart.
+pub(super) struct Usher;
+
+/// How long it looks before it asks.
+pub(super) const LOOKS_FOR: Duration = Duration::from_secs(2);
+
+impl Agent for Usher {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<Seat>(8);
+    }
+}
+
+impl ConcurrentHandler<Seat> for Usher {
+    fn handle(&mut self, _: Seat, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        async move {
+            tokio::time::sleep(LOOKS_FOR).await;
+            let answer = ask(&cx, "seat").await?;
+            Ok(answer.texts())
+        }
+    }
+}
+
 /// Does what its first word says.
 #[derive(Clone)]
 pub(super) struct Talker;
@@ -91,6 +118,7 @@ impl ConcurrentHandler<Converse> for Talker {
                     Err(Failure::new(FailureKind::Cancelled, "cancelled"))
                 }
                 "reject" => Err(Failure::new(FailureKind::Rejected, "I won't")),
+                "recall" => Ok(ToolResult::text(recalled(&said))),
                 "fail" => Ok(ToolResult::error("no luck")),
                 _ => Ok(ToolResult::text(format!("heard: {text}"))),
             }
@@ -106,6 +134,17 @@ fn make(cx: &Cx, count: &str) -> ToolResult {
         cx.artifact(if piece == 1 { artifact } else { artifact.appended(piece == count) });
     }
     marked(ToolResult::of((1..=count).map(|piece| Content::text(piece.to_string()))), SHOWN)
+}
+
+/// What was said before, a line a turn.
+fn recalled(said: &Converse) -> String {
+    let turns: Vec<RawObject> = said.0.read("history").unwrap_or_default();
+    let turn = |turn: &RawObject| {
+        let content: Vec<Content> = turn.read("content").unwrap();
+        let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
+        format!("{}: {}", turn.text("role").unwrap(), texts.join("|"))
+    };
+    turns.iter().map(turn).collect::<Vec<_>>().join("\n")
 }
 
 async fn ask(cx: &Cx, name: &str) -> Result<ToolResult, Failure> {

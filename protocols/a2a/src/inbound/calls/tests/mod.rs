@@ -3,6 +3,7 @@ mod at_once;
 mod kit;
 mod owners;
 mod picking;
+mod referring;
 mod restarting;
 mod sending;
 mod streaming;

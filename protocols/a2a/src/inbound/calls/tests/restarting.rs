@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::TaskState::{Completed, Failed, InputRequired};
+use callboard_message::TaskState::{Completed, Failed, InputRequired, Working};
 use callboard_runtime::MemoryTasks;
 
-use super::kit::{Talker, paused, said_in, says, says_to, sent, serve_with, somebody};
+use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, said_in, says, says_to, sent, serve_with, somebody};
 
 /// Goal: what a server leaves in the midst of it is failed by the next where it can't be done twice, and what has ended stays.
 /// Method: two servers on one store, in turn.
@@ -46,5 +46,26 @@ fn another_server_answers() {
         let waits = sent(&here, &ann, says("ask name")).await;
         let ended = there.cancel(&ann, &waits.id).await.unwrap();
         assert_eq!(ended.status.state, callboard_message::TaskState::Canceled);
+    });
+}
+
+/// Goal: an answer to what was asked before a restart is taken when it is asked again, not refused meanwhile. Method: a task that
+/// asks 2 s after it was begun, taken over by another server; the answer comes before that, when the task works.
+#[test]
+fn an_answer_waits_for_its_question() {
+    paused(async |system| {
+        let (tasks, ann) = (Arc::new(MemoryTasks::default()), somebody("ann"));
+        let agent = system.spawn(Usher);
+        let first = serve_with(&agent, &tasks);
+        let asks = sent(&first, &ann, says("{}")).await;
+        assert_eq!(asks.status.state, InputRequired);
+        first.stop().await;
+
+        let second = serve_with(&agent, &tasks);
+        tokio::time::sleep(LOOKS_FOR / 2).await;
+        assert_eq!(second.get(&ann, &asks.id, None).await.unwrap().status.state, Working);
+        let done = sent(&second, &ann, says_to(&asks, "m2", "12A")).await;
+        assert_eq!(done.status.state, Completed);
+        assert!(made(&done)[0].1.contains("12A"), "{:?}", made(&done));
     });
 }

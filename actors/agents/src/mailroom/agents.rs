@@ -1,0 +1,171 @@
+//! Who is here, what they want, and what they keep.
+
+use callboard_message::mail::{
+    AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave, ListGroups,
+    MAIL_MEMORY_BYTES_MAX, MAIL_MUTED_MAX, MAIL_TOPIC_CHARS_MAX, MailId, MailPreferences, Preferences, SaveMemory,
+    Saved,
+};
+use callboard_message::time::rfc3339;
+use callboard_message::{Change, Failure, RawObject};
+use callboard_runtime::{Cx, NOTE_NAME_BYTES_MAX, NoteError, StoredEvent};
+use std::sync::Arc;
+use std::time::SystemTime;
+use uuid::Uuid;
+
+use super::Shared;
+use super::line::Line;
+use super::members::{Member, Members};
+use super::resources::AGENTS_URI;
+use super::who::{Who, denied};
+
+/// Tags of what is kept, and the longest.
+const TAGS_MAX: usize = 16;
+const TAG_CHARS_MAX: usize = 64;
+
+impl Shared {
+    pub(super) async fn status(&self, message: GetAgentStatus, cx: &Cx) -> Result<AgentStatus, Failure> {
+        let who = self.who(cx, None).await?;
+        Ok(self.status_for(&who, message.agent_id.as_deref()))
+    }
+
+    pub(super) fn status_for(&self, who: &Who, only: Option<&str>) -> AgentStatus {
+        let members = self.members();
+        let wanted = members.seen_by(&who.id).filter(|member| only.is_none_or(|only| *member.id == *only));
+        let agents: Vec<AgentView> = wanted.map(|member| view(&members, member, who)).collect();
+        AgentStatus { count: agents.len() as u64, agents }
+    }
+
+    pub(super) async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
+        let who = self.who(cx, None).await?;
+        let groups = self.members().groups_seen_by(&who.id);
+        let groups = groups.into_iter().map(|(group, count)| GroupView { name: group.to_string(), count });
+        Ok(Groups { groups: groups.collect() })
+    }
+
+    pub(super) async fn save_memory(&self, message: SaveMemory, cx: &Cx) -> Result<Saved, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        if message.content.is_empty() || message.content.len() > MAIL_MEMORY_BYTES_MAX {
+            return Err(Failure::invalid(format!("`content` must be 1 to {MAIL_MEMORY_BYTES_MAX} bytes")));
+        }
+        let tags = &message.tags;
+        if tags.len() > TAGS_MAX || tags.iter().any(|tag| tag.chars().count() > TAG_CHARS_MAX) {
+            return Err(Failure::invalid(format!("at most {TAGS_MAX} `tags` of {TAG_CHARS_MAX} characters")));
+        }
+        // Those without a name stand in the order of their time.
+        let key = message.key.unwrap_or_else(|| Uuid::now_v7().to_string());
+        if key.is_empty() || key.len() > NOTE_NAME_BYTES_MAX {
+            return Err(Failure::invalid(format!("`key` must be 1 to {NOTE_NAME_BYTES_MAX} bytes")));
+        }
+        let body = RawObject::new().with("content", &message.content).with("tags", tags);
+        let body = body.with("at", rfc3339(SystemTime::now()));
+        match self.notes.put(&format!("memory/{}", who.id), &key, body, None).await {
+            Ok(version) => Ok(Saved { key, version }),
+            Err(NoteError::Journal(error)) => Err(error.into()),
+            Err(error) => Err(Failure::internal(error.to_string())),
+        }
+    }
+
+    pub(super) async fn preferences(&self, message: MailPreferences, cx: &Cx) -> Result<Preferences, Failure> {
+        let who = self.who(cx, None).await?;
+        let MailPreferences { mute_senders, mute_topics, topics, ask_urgent } = message;
+        let is_id = |id: &String| MailId::parse(id.as_str()).is_ok();
+        let is_topic = |topic: &String| (1..=MAIL_TOPIC_CHARS_MAX).contains(&topic.chars().count());
+        let fits = |list: &Option<Vec<String>>, fits: &dyn Fn(&String) -> bool| {
+            list.as_ref().is_none_or(|list| list.len() <= MAIL_MUTED_MAX && list.iter().all(fits))
+        };
+        if !fits(&mute_senders, &is_id) || !fits(&mute_topics, &is_topic) || !fits(&topics, &is_topic) {
+            let why = format!("each list has at most {MAIL_MUTED_MAX} agents' ids, or topics");
+            return Err(Failure::invalid(why));
+        }
+        if mute_senders.is_some() || mute_topics.is_some() || topics.is_some() || ask_urgent.is_some() {
+            self.change(&who.id, |kept| {
+                let wants = &mut kept.wants;
+                let put =
+                    |place: &mut Vec<String>, said: Option<Vec<String>>| *place = said.unwrap_or(std::mem::take(place));
+                put(&mut wants.mute_senders, mute_senders);
+                put(&mut wants.mute_topics, mute_topics);
+                put(&mut wants.topics, topics);
+                wants.ask_urgent = ask_urgent.unwrap_or(wants.ask_urgent);
+            })
+            .await?;
+        }
+        Ok(self.members().get(&who.id).map(|member| Preferences::clone(&member.wants)).unwrap_or_default())
+    }
+
+    pub(super) async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
+        let who = self.who(cx, None).await?;
+        if !who.administers {
+            return Err(denied("only whoever may administer mail (mail.admin) ends agents"));
+        }
+        let EndAgent { agent_id: id, back } = message;
+        let was_ended = self.members().get(&id).filter(|member| !member.is_office()).map(|member| member.is_ended);
+        let was_ended = was_ended.ok_or_else(|| Failure::not_found("there is no such agent"))?;
+        if was_ended != back {
+            return Ok(Done { success: true });
+        }
+        self.change(&id, |kept| kept.ended = !back).await?;
+        let way = {
+            let mut members = self.members();
+            let Some(member) = members.get_mut(&id) else { return Ok(Done { success: true }) };
+            match &member.takes {
+                Some(way) if back => member.line = Line::open(cx.system(), self, &member.id, way, true),
+                _ => {
+                    if let Some(line) = member.line.take() {
+                        line.end();
+                    }
+                }
+            }
+            if !back {
+                member.leave();
+            }
+            member.has_left = false;
+            member.way()
+        };
+        match back {
+            true => self.tell_joined(&id, way).await?,
+            false => self.tell_left(&id, "terminated").await?,
+        }
+        Ok(Done { success: true })
+    }
+
+    pub(super) async fn come(&self, _: Join, cx: &Cx) -> Result<AgentView, Failure> {
+        let who = self.who(cx, None).await?;
+        let members = self.members();
+        let member = members.get(&who.id).ok_or_else(|| Failure::not_found("there is no such agent"))?;
+        Ok(view(&members, member, &who))
+    }
+
+    pub(super) async fn go(&self, _: Leave, cx: &Cx) -> Result<Done, Failure> {
+        let who = self.who(cx, None).await?;
+        if let Some(member) = self.members().get_mut(&who.id) {
+            member.leave();
+        }
+        if who.is_agent() {
+            self.tell_left(&who.id, "left").await?;
+        }
+        Ok(Done { success: true })
+    }
+
+    async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
+        self.mail.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await?;
+        self.changed(Change::Resource(AGENTS_URI.to_owned()));
+        self.happened();
+        Ok(())
+    }
+}
+
+fn view(members: &Members, member: &Member, who: &Who) -> AgentView {
+    let may_know = member.id == who.id || who.is_guardian || who.watches;
+    AgentView {
+        agent_id: member.id.to_string(),
+        display_id: members.names.display(&member.id).to_owned(),
+        state: member.state(),
+        name: None,
+        role: member.place.role.clone(),
+        phase: member.place.phase.clone(),
+        groups: member.place.groups.iter().cloned().collect(),
+        way: member.way(),
+        unread: may_know.then(|| u64::try_from(member.unread).unwrap_or_default()),
+        last_seen: member.seen.map(|(_, at)| rfc3339(at)),
+    }
+}

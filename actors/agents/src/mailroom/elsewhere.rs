@@ -1,0 +1,109 @@
+//! What other nodes do on the same store: letters that they take, members that they see come and go.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use callboard_message::{Failure, Message};
+use callboard_runtime::{Cx, Letter, MAIL_PAGE_MAX, StoredEvent};
+
+use super::Shared;
+
+/// How often it is looked what other nodes did.
+pub const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often unread messages are counted anew: some expire.
+pub const COUNT_EVERY: Duration = Duration::from_secs(3_600);
+/// The same where members of other nodes read theirs.
+pub const COUNT_SHARED_EVERY: Duration = Duration::from_secs(60);
+
+/// Look what others did.
+#[derive(Debug)]
+pub(super) struct Look;
+
+impl Message for Look {
+    type Reply = Result<(), Failure>;
+    const NAME: &'static str = "callboard.mail.look";
+}
+
+/// Count what isn't read.
+#[derive(Debug)]
+pub(super) struct Count;
+
+impl Message for Count {
+    type Reply = Result<(), Failure>;
+    const NAME: &'static str = "callboard.mail.count";
+}
+
+/// How far it was looked, and what of the rest is this node's own.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    /// The number of the last event that was looked at, once it is known.
+    looked: tokio::sync::Mutex<Option<u64>>,
+    /// Ids of letters that this node took, until their events are looked at.
+    own: Mutex<HashSet<String>>,
+}
+
+impl Elsewhere {
+    fn own(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// This node is about to take a letter.
+    pub(super) fn takes(&self, id: &str) {
+        if self.mail.is_shared() {
+            self.elsewhere.own().insert(id.to_owned());
+        }
+    }
+
+    /// It didn't after all.
+    pub(super) fn took_none(&self, id: &str) {
+        self.elsewhere.own().remove(id);
+    }
+
+    /// It was begun from what there was up to now.
+    pub(super) async fn begun(&self) -> Result<(), callboard_runtime::JournalError> {
+        *self.elsewhere.looked.lock().await = Some(self.mail.last_event().await?);
+        Ok(())
+    }
+
+    pub(super) async fn look_elsewhere(self: &Arc<Self>, _: Look, _: &Cx) -> Result<(), Failure> {
+        // One that finds another looking isn't needed.
+        let Ok(mut looked) = self.elsewhere.looked.try_lock() else { return Ok(()) };
+        let Some(mut after) = *looked else { return Ok(()) };
+        loop {
+            let page = self.mail.events(after, MAIL_PAGE_MAX).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = *last;
+            for (_, event) in page {
+                match event {
+                    StoredEvent::Posted(letter) if !self.elsewhere.own().remove(&letter.new.id) => {
+                        self.came_elsewhere(&letter);
+                    }
+                    StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => self.recall_one(&id).await?,
+                    StoredEvent::Posted(_) | StoredEvent::Marked { .. } => {}
+                }
+            }
+            *looked = Some(after);
+            self.happened();
+        }
+    }
+
+    /// A letter came in by another node: whoever gets its mail here gets it from the store.
+    fn came_elsewhere(self: &Arc<Self>, letter: &Arc<Letter>) {
+        self.tell_recipients(letter, |line, _| line.look());
+    }
+
+    pub(super) async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {
+        let before: Vec<(Arc<str>, i64)> =
+            self.members().all_mut().map(|member| (member.id.clone(), member.unread)).collect();
+        let waiting = self.mail.waiting().await?;
+        for (id, before) in before {
+            let now = waiting.get(&*id).map_or(0, |now| i64::try_from(*now).unwrap_or(i64::MAX));
+            // What came and was read meanwhile is counted already.
+            self.unread_by(&id, now - before);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! From a draft to a letter that is kept, and on to those whom it is for.
+
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
+use callboard_message::time::rfc3339;
+use callboard_message::{Failure, FailureKind};
+use callboard_runtime::{Letter, NewLetter};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::Shared;
+use super::groups::shown;
+use super::line::Line;
+use super::members::Members;
+use super::post::Draft;
+use super::sessions::Told;
+use super::text::{neutral, prefix};
+use super::who::Who;
+
+/// A letter on its way to its recipients, with what is made of its body once for all of them.
+pub(super) struct Handed {
+    pub(super) letter: Arc<Letter>,
+    harmless: OnceLock<String>,
+}
+
+impl Handed {
+    pub(super) fn new(letter: Arc<Letter>) -> Self {
+        Self { letter, harmless: OnceLock::new() }
+    }
+
+    /// Its body, made harmless.
+    fn harmless(&self) -> &str {
+        self.harmless.get_or_init(|| neutral(&self.letter.new.body).into_owned())
+    }
+}
+
+impl Shared {
+    /// Keeps a letter, and hands it out once it is kept.
+    pub(super) async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
+        let Draft { kind, label, audience, recipients, refused, said } = draft;
+        let new = NewLetter {
+            id: Uuid::now_v7().to_string(),
+            sender: who.id.to_string(),
+            kind,
+            label,
+            audience,
+            recipients: recipients.into_iter().collect(),
+            topic: said.topic,
+            thread: said.thread,
+            reply_to: said.reply_to,
+            urgent: said.urgent,
+            key: said.key,
+            class: self.options().class,
+            body: said.body,
+            expires: SystemTime::now() + said.expires,
+        };
+        let said_twice = new.key.is_some().then(|| new.clone());
+        self.takes(&new.id);
+        let room = self.clone();
+        let (answer, posted) = oneshot::channel();
+        // A sender that gives up doesn't keep a letter that was accepted from those whom it is for.
+        tokio::spawn(async move {
+            let id = new.id.clone();
+            let posted = room.mail.post(new).await;
+            // First: whoever sent it goes on before those many whom it is for.
+            let _ = answer.send(posted.clone());
+            match posted {
+                Ok(letter) if letter.is_new => room.hand_out(&letter),
+                _ => room.took_none(&id),
+            }
+        });
+        let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
+        if !letter.is_new && said_twice.is_some_and(|again| !is_same(&letter, &again)) {
+            return Err(Failure::new(FailureKind::Rejected, "this key was used for another message"));
+        }
+        Ok(self.sent(&letter, refused))
+    }
+
+    /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
+    fn hand_out(self: &Arc<Self>, letter: &Arc<Letter>) {
+        if !letter.is_spread() {
+            self.spread(letter.clone());
+        }
+        self.tell_recipients(letter, Line::hand);
+        self.happened();
+    }
+
+    /// Has a letter's recipients told of it, and `hand`ed where they have a way.
+    pub(super) fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
+        let handed = Arc::new(Handed::new(letter.clone()));
+        let mut told = Vec::new();
+        {
+            let mut members = self.members();
+            for recipient in &letter.new.recipients {
+                let Some(member) = members.get_mut(recipient) else { continue };
+                member.unread += 1;
+                if let Some(line) = &member.line {
+                    hand(line, &handed);
+                }
+                told.extend(Told::of(member));
+            }
+        }
+        for told in told {
+            self.tell_mail(&handed, told);
+        }
+    }
+
+    /// What is answered to whoever sent a letter.
+    fn sent(&self, letter: &Letter, refused: Vec<String>) -> Sent {
+        let count = letter.new.recipients.len();
+        let (recipient_count, message) = match (letter.new.audience.as_str(), letter.new.recipients.as_slice()) {
+            ("one", [to]) => (None, format!("Message sent to agent {}", self.members().names.display(to))),
+            ("one" | "list", _) => (Some(count), format!("Message sent to {count} agent(s)")),
+            _ => (Some(count), told_all(count)),
+        };
+        Sent {
+            success: true,
+            recipient_count: recipient_count.map(|count| count as u64),
+            message,
+            message_id: Some(letter.new.id.clone()),
+            thread: Some(letter.new.thread().to_owned()),
+            refused,
+        }
+    }
+
+    /// A letter's text as a recipient is shown it.
+    pub(super) fn text(&self, handed: &Handed, to: &str) -> String {
+        // Outside of the lock: a long body takes a while.
+        handed.harmless();
+        self.text_of(&self.members(), handed, to)
+    }
+
+    fn text_of(&self, members: &Members, handed: &Handed, to: &str) -> String {
+        let new = &handed.letter.new;
+        let to = match new.kind {
+            LetterKind::Group => shown(&new.audience),
+            _ => members.names.display(to),
+        };
+        let mut text = prefix(new.kind, members.names.display(&new.sender), to, new.label.as_deref());
+        text.push_str(handed.harmless());
+        text
+    }
+
+    /// A letter as it is delivered to one of its recipients.
+    pub(super) fn deliver(&self, handed: &Handed, to: &str, attempt: u32) -> Deliver {
+        // Outside of the lock: a long body takes a while.
+        handed.harmless();
+        let members = self.members();
+        let Letter { number, new, accepted, .. } = &*handed.letter;
+        let shown = |id: &str| members.names.display(id).to_owned();
+        Deliver {
+            message_id: new.id.clone(),
+            number: *number,
+            kind: new.kind,
+            from: new.sender.clone(),
+            to: to.to_owned(),
+            thread: new.thread().to_owned(),
+            reply_to: new.reply_to.clone(),
+            topic: new.topic.clone(),
+            urgent: new.urgent,
+            sent: rfc3339(*accepted),
+            attempt,
+            text: self.text_of(&members, handed, to),
+            message: new.body.clone(),
+            display: Displayed { from: shown(&new.sender), to: shown(to) },
+        }
+    }
+}
+
+pub(super) fn told_all(count: usize) -> String {
+    format!("Message broadcast to {count} agent(s)")
+}
+
+/// Whether a message under a used key is the one that was kept. To whom a broadcast goes was decided then.
+fn is_same(letter: &Letter, again: &NewLetter) -> bool {
+    let first = &letter.new;
+    let is_addressed = matches!(again.audience.as_str(), "one" | "list");
+    // Its retention may be over.
+    let is_body = first.body == again.body || (first.body.is_empty() && letter.mark.bytes == again.body.len() as u64);
+    is_body
+        && first.kind == again.kind
+        && first.audience == again.audience
+        && first.reply_to == again.reply_to
+        && (!is_addressed || first.recipients == again.recipients)
+}

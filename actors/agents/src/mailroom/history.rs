@@ -1,0 +1,77 @@
+//! Looking back: messages, and the log of who wrote to whom.
+
+use std::time::SystemTime;
+
+use callboard_message::Failure;
+use callboard_message::mail::{
+    AgentLogs, Direction, History, Logs, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MessageHistory,
+};
+use callboard_message::time::read_rfc3339;
+use callboard_runtime::{Cx, LetterFilter, MAIL_PAGE_MAX};
+
+use super::Shared;
+use super::who::denied;
+
+/// Rows of the log that a page has where nobody says.
+const LOG_ROWS_DEFAULT: u32 = 100;
+
+impl Shared {
+    pub(super) async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        let limit = message.limit.unwrap_or(MAIL_HISTORY_DEFAULT);
+        if !(1..=MAIL_HISTORY_MAX).contains(&limit) {
+            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_HISTORY_MAX}")));
+        }
+        let filter = LetterFilter {
+            of: Some(who.id.to_string()),
+            sent: match message.direction.unwrap_or(Direction::All) {
+                Direction::In => Some(false),
+                Direction::Out => Some(true),
+                Direction::All => None,
+            },
+            with: message.with,
+            sender: message.from,
+            topic: message.topic,
+            thread: message.thread,
+            text: message.text,
+            since: time("since", message.since)?,
+            until: time("until", message.until)?,
+            state: message.state,
+        };
+        let (letters, next) = self.mail.history(filter, message.after.unwrap_or(0), limit as usize).await?;
+        let mut messages = Vec::new();
+        for (letter, copy) in letters {
+            let state = match copy {
+                Some(copy) => copy.state,
+                None => self.least(&letter).await?,
+            };
+            messages.push(self.view(&who, &letter, state, false));
+        }
+        Ok(History { messages, next })
+    }
+
+    pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
+        let who = self.who(cx, None).await?;
+        let limit = message.limit.unwrap_or(LOG_ROWS_DEFAULT) as usize;
+        if !(1..=MAIL_PAGE_MAX).contains(&limit) {
+            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_PAGE_MAX}")));
+        }
+        let of = match message.agent_id {
+            Some(other) if other != *who.id && !who.watches => {
+                return Err(denied("only whoever may watch all mail (mail.watch) sees the log of others"));
+            }
+            Some(agent) => Some(agent),
+            None if who.watches => None,
+            None => Some(who.id.to_string()),
+        };
+        let logs = self.mail.logs(of.as_deref(), message.after.unwrap_or(0), limit).await?;
+        Ok(Logs { logs })
+    }
+}
+
+fn time(name: &str, said: Option<String>) -> Result<Option<SystemTime>, Failure> {
+    let read = |text: String| {
+        read_rfc3339(&text).ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
+    };
+    said.map(read).transpose()
+}

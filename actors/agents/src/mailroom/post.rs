@@ -1,0 +1,317 @@
+//! Sending: what somebody says, for whom, and whether it may.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use callboard_message::mail::{
+    BroadcastMessage, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
+    MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
+};
+use callboard_message::{Failure, FailureKind};
+use callboard_runtime::{Cx, Letter};
+
+use super::Shared;
+use super::converse::ANSWER_KEY;
+use super::groups::Group;
+use super::hand_out::told_all;
+use super::members::{Member, Members};
+use super::names::DISPLAY_CHARS_MIN;
+use super::text::is_label;
+use super::who::Who;
+use crate::decide::limits::{cut_bytes, cut_chars};
+
+/// What is to become a letter.
+pub(super) struct Draft {
+    pub(super) kind: LetterKind,
+    pub(super) label: Option<String>,
+    pub(super) audience: String,
+    pub(super) recipients: BTreeSet<String>,
+    /// Whose box is full.
+    pub(super) refused: Vec<String>,
+    pub(super) said: Said,
+}
+
+/// What is said, checked, whoever it is for.
+pub(super) struct Said {
+    pub(super) body: String,
+    pub(super) topic: Option<String>,
+    pub(super) thread: Option<String>,
+    pub(super) reply_to: Option<String>,
+    pub(super) urgent: bool,
+    pub(super) key: Option<String>,
+    pub(super) expires: Duration,
+}
+
+impl Said {
+    /// In no thread yet, and without an end.
+    fn of(
+        body: String,
+        topic: Option<String>,
+        reply_to: Option<String>,
+        priority: Option<Priority>,
+        key: Option<String>,
+    ) -> Self {
+        let urgent = priority == Some(Priority::Urgent);
+        Self { body, topic, thread: None, reply_to, urgent, key, expires: Duration::ZERO }
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let too_long = |what: &str, most: usize, unit: &str| {
+            Err(Failure::invalid(format!("`{what}` is longer than {most} {unit}")))
+        };
+        if self.body.trim().is_empty() {
+            return Err(Failure::invalid("`message` is empty"));
+        }
+        if self.body.len() > MAIL_BODY_BYTES_MAX {
+            return too_long("message", MAIL_BODY_BYTES_MAX, "bytes");
+        }
+        if let Some(topic) = &self.topic {
+            if topic.chars().count() > MAIL_TOPIC_CHARS_MAX {
+                return too_long("topic", MAIL_TOPIC_CHARS_MAX, "characters");
+            }
+            if topic.trim().is_empty() || topic.chars().any(char::is_control) {
+                return Err(Failure::invalid("`topic` must be a line of text"));
+            }
+        }
+        match &self.key {
+            Some(key) if key.is_empty() => Err(Failure::invalid("`idempotency_key` is empty")),
+            Some(key) if key.len() > MAIL_KEY_BYTES_MAX => too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a message to nobody becomes.
+enum Nobody {
+    /// Whoever it is for isn't there, as far as its sender may know.
+    Gone(String),
+    /// Whoever it is for has its box full.
+    Full(String),
+}
+
+impl Nobody {
+    fn sent(self) -> Sent {
+        let (message, refused) = match self {
+            Self::Gone(id) => {
+                let id = cut_chars(&id, DISPLAY_CHARS_MIN);
+                let why = "may not exist or is terminated";
+                (format!("Failed to send message - recipient agent {id} {why}"), Vec::new())
+            }
+            Self::Full(id) => {
+                let shown = cut_chars(&id, DISPLAY_CHARS_MIN);
+                (format!("Failed to send message - the inbox of recipient agent {shown} is full"), vec![id])
+            }
+        };
+        Sent { success: false, message, refused, ..Sent::default() }
+    }
+}
+
+impl Shared {
+    pub(super) async fn broadcast(self: &Arc<Self>, message: BroadcastMessage, cx: &Cx) -> Result<Sent, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        let group = match &message.group {
+            Some(name) => Some(Group::parse(name).ok_or_else(|| {
+                Failure::invalid("`group` must be group:NAME, role:NAME or phase:NAME, as list_groups shows them")
+            })?),
+            None => None,
+        };
+        let BroadcastMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, .. } = message;
+        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
+        self.may_say(&who, true)?;
+        let (recipients, refused) = self.audience(&who, group.as_ref(), &said);
+        let kind = match &group {
+            _ if who.is_guardian => LetterKind::Guidance,
+            Some(_) => LetterKind::Group,
+            None => LetterKind::Broadcast,
+        };
+        let audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
+        let draft = Draft { kind, label: None, audience, recipients, refused, said };
+        if draft.recipients.is_empty() {
+            let (count, message) = (Some(0), told_all(0));
+            let refused = draft.refused;
+            return Ok(Sent { success: true, recipient_count: count, message, refused, ..Sent::default() });
+        }
+        self.post(&who, draft).await
+    }
+
+    pub(super) async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        if message.guidance.is_some() && !who.is_guardian {
+            return Err(Failure::new(FailureKind::Rejected, "only the Guardian gives guidance"));
+        }
+        if message.guidance.as_ref().is_some_and(|label| !is_label(label)) {
+            let why = "`guidance` must be 1 to 32 upper-case letters, digits, _ and spaces";
+            return Err(Failure::invalid(why));
+        }
+        let (audience, to) = match (message.recipient_agent_id, message.recipient_agent_ids) {
+            (Some(one), list) if list.is_empty() => ("one", vec![one]),
+            (None, list) if !list.is_empty() => ("list", list),
+            _ => return Err(Failure::invalid("give either `recipient_agent_id` or `recipient_agent_ids`")),
+        };
+        if to.len() > MAIL_RECIPIENTS_MAX {
+            return Err(Failure::invalid(format!("a message has at most {MAIL_RECIPIENTS_MAX} recipients")));
+        }
+        let SendMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, guidance: label, .. } =
+            message;
+        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
+        self.may_say(&who, false)?;
+        let (recipients, refused) = {
+            let members = self.members();
+            match reachable(&members, &who, to, |id| members.sees(&who.id, id)) {
+                Ok(found) => found,
+                Err(nobody) => return Ok(nobody.sent()),
+            }
+        };
+        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
+        let draft = Draft { kind, label, audience: audience.to_owned(), recipients, refused, said };
+        self.post(&who, draft).await
+    }
+
+    pub(super) async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        self.reply_by(&who, message).await
+    }
+
+    /// What `who` answers to a message.
+    pub(super) async fn reply_by(self: &Arc<Self>, who: &Who, message: ReplyMessage) -> Result<Sent, Failure> {
+        let letter = self.letter_of(who, &message.message_id).await?;
+        let said = Said {
+            body: message.message,
+            topic: letter.new.topic.clone(),
+            thread: Some(letter.new.thread().to_owned()),
+            reply_to: Some(letter.new.id.clone()),
+            urgent: message.priority == Some(Priority::Urgent),
+            key: message.idempotency_key,
+            expires: self.options().expires,
+        };
+        said.check()?;
+        self.may_say(who, false)?;
+        let is_own = letter.new.sender == *who.id;
+        let mut to: Vec<String> = Vec::new();
+        let found = {
+            let members = self.members();
+            if message.to_all || is_own {
+                let there = |id: &&String| {
+                    **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(|m| !m.is_ended)
+                };
+                to.extend(letter.new.recipients.iter().filter(there).cloned());
+            }
+            if !is_own {
+                to.push(letter.new.sender.clone());
+            }
+            // Whoever wrote may be answered, seen or not.
+            let sees = |id: &str| id == letter.new.sender || members.sees(&who.id, id);
+            match to.is_empty() {
+                true => Err(Nobody::Gone(letter.new.recipients.first().cloned().unwrap_or_default())),
+                false => reachable(&members, who, to, sees),
+            }
+        };
+        let (recipients, refused) = match found {
+            Ok(found) => found,
+            Err(nobody) => return Ok(nobody.sent()),
+        };
+        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
+        let audience = if recipients.len() + refused.len() == 1 { "one" } else { "list" };
+        let draft = Draft { kind, label: None, audience: audience.to_owned(), recipients, refused, said };
+        self.post(who, draft).await
+    }
+
+    /// Keeps what a member answers where it can't say so itself: once for each letter.
+    pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
+        let there = |member: &Member| !member.is_ended && !member.is_full();
+        let to = &letter.new.sender;
+        if text.trim().is_empty() || !self.members().get(to).is_some_and(there) {
+            return Ok(());
+        }
+        let said = Said {
+            body: cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned(),
+            topic: letter.new.topic.clone(),
+            thread: Some(letter.new.thread().to_owned()),
+            reply_to: Some(letter.new.id.clone()),
+            urgent: false,
+            key: Some(format!("{ANSWER_KEY}{}", letter.new.id)),
+            expires: self.options().expires,
+        };
+        let (recipients, audience) = (BTreeSet::from([to.clone()]), "one".to_owned());
+        let draft = Draft { kind: LetterKind::Direct, label: None, audience, recipients, refused: Vec::new(), said };
+        self.post(&Who::member(id), draft).await.map(drop)
+    }
+
+    /// What is said, checked, in the thread of what it goes on with.
+    async fn said(&self, who: &Who, said: Said, expires_in_s: Option<u64>) -> Result<Said, Failure> {
+        let expires = expires_in_s.map_or(self.options().expires, Duration::from_secs);
+        if expires.is_zero() || expires > MAIL_EXPIRES_MAX {
+            return Err(Failure::invalid(format!("`expires_in_s` must be 1 to {}", MAIL_EXPIRES_MAX.as_secs())));
+        }
+        let said = Said { expires, ..said };
+        said.check()?;
+        let Some(before) = &said.reply_to else { return Ok(said) };
+        let before = self.letter_of(who, before).await?;
+        Ok(Said { thread: Some(before.new.thread().to_owned()), ..said })
+    }
+
+    fn may_say(&self, who: &Who, is_broadcast: bool) -> Result<(), Failure> {
+        if who.is_guardian {
+            return Ok(());
+        }
+        self.members().get(&who.id).map_or(Ok(()), |member| member.limit.take(is_broadcast))
+    }
+
+    /// Whom a broadcast is for, and whose box is full.
+    fn audience(&self, who: &Who, group: Option<&Group>, said: &Said) -> (BTreeSet<String>, Vec<String>) {
+        let members = self.members();
+        let hears = |member: &&Member| {
+            !member.is_ended
+                && *member.id != *who.id
+                && group.is_none_or(|group| member.place.is_in(group))
+                && (who.is_guardian || said.urgent || !member.mutes(&who.id, said.topic.as_deref()))
+        };
+        let (full, open): (Vec<_>, Vec<_>) =
+            members.seen_by(&who.id).filter(hears).partition(|member| member.is_full());
+        let ids = |members: Vec<&Member>| members.into_iter().map(|member| member.id.to_string()).collect::<Vec<_>>();
+        (ids(open).into_iter().take(MAIL_RECIPIENTS_MAX).collect(), ids(full))
+    }
+
+    /// The letter of that id, where it concerns whoever asks.
+    pub(super) async fn letter_of(&self, who: &Who, id: &str) -> Result<Arc<Letter>, Failure> {
+        let unknown = || Failure::not_found("there is no such message for you");
+        if MailId::parse(id).is_err() {
+            return Err(unknown());
+        }
+        let letter = self.mail.letter(id).await?;
+        letter.filter(|letter| letter.new.concerns(&who.id)).ok_or_else(unknown)
+    }
+}
+
+/// Those of `to` that can be written to, and those whose box is full.
+///
+/// # Errors
+/// One of them isn't there, or all boxes are full.
+fn reachable(
+    members: &Members,
+    who: &Who,
+    to: Vec<String>,
+    sees: impl Fn(&str) -> bool,
+) -> Result<(BTreeSet<String>, Vec<String>), Nobody> {
+    let (mut open, mut full) = (BTreeSet::new(), Vec::new());
+    for id in to {
+        let member = members.get(&id).filter(|member| !member.is_ended && *member.id != *who.id && sees(&id));
+        let Some(member) = member else { return Err(Nobody::Gone(id)) };
+        match member.is_full() {
+            true if !full.contains(&id) => full.push(id),
+            true => {}
+            false => {
+                open.insert(id);
+            }
+        }
+    }
+    match full.pop() {
+        Some(id) if open.is_empty() => Err(Nobody::Full(id)),
+        Some(id) => {
+            full.push(id);
+            Ok((open, full))
+        }
+        None => Ok((open, full)),
+    }
+}

@@ -1,0 +1,145 @@
+//! A mailroom begins, and is declared anew.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use callboard_message::mail::MAIL_MEMBERS_MAX;
+use callboard_message::{Failure, FailureKind, Message};
+use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::elsewhere::Elsewhere;
+use super::groups::Place;
+use super::limit::Limit;
+use super::line::Line;
+use super::marks::Marks;
+use super::members::Members;
+use super::options::{Declared, MailroomError, MailroomOptions};
+use super::{Mailroom, Shared};
+
+/// Members that are kept at once: the store makes few writes of many.
+const KEPT_AT_ONCE: usize = 64;
+
+/// The mailroom is set up otherwise from now on. Members that aren't declared any more stay
+/// members, without a way.
+#[derive(Debug, Clone)]
+pub struct Declare {
+    /// How.
+    pub options: MailroomOptions,
+}
+
+impl Message for Declare {
+    type Reply = Result<(), Failure>;
+    const NAME: &'static str = "callboard.mail.declare";
+}
+
+impl Mailroom {
+    /// Begins a mailroom on the system's store, with whom it had before and what wasn't delivered. Spawn it then, and open
+    /// listeners after.
+    ///
+    /// # Errors
+    /// See [`MailroomError`].
+    pub async fn open(system: &System, options: MailroomOptions) -> Result<Self, MailroomError> {
+        options.check()?;
+        let store = system.store();
+        let shared = Arc::new(Shared {
+            mail: store.mail.clone(),
+            notes: store.notes.clone(),
+            members: Mutex::new(Members::new(&options)),
+            options: Mutex::new(Arc::new(options.clone())),
+            joining: tokio::sync::Mutex::new(()),
+            marks: OnceLock::new(),
+            stage: Mutex::default(),
+            elsewhere: Elsewhere::default(),
+        });
+        shared.begun().await?;
+        shared.spread_rest().await?;
+        shared.recall().await?;
+        let _ = shared.marks.set(Marks::open(system, &shared));
+        shared.declare_all(system, &options).await?;
+        Ok(Self { shared })
+    }
+}
+
+impl Shared {
+    /// Makes the copies that a process before this one didn't come to.
+    async fn spread_rest(&self) -> Result<(), MailroomError> {
+        loop {
+            let letters = self.mail.unspread(MAIL_PAGE_MAX).await?;
+            if letters.is_empty() {
+                return Ok(());
+            }
+            for letter in letters {
+                let count = letter.new.recipients.len();
+                let mut done = letter.spread as usize;
+                while done < count {
+                    done = count.min(done + SPREAD_MAX);
+                    self.mail.spread(letter.number, u32::try_from(done).unwrap_or(u32::MAX), Vec::new()).await?;
+                }
+            }
+        }
+    }
+
+    pub(super) async fn declare(self: &Arc<Self>, Declare { options }: Declare, cx: &Cx) -> Result<(), Failure> {
+        options.check().map_err(|error| Failure::invalid(error.to_string()))?;
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options.clone());
+        self.declare_all(cx.system(), &options).await.map_err(|error| match error {
+            MailroomError::Store(error) => error.into(),
+            other => Failure::new(FailureKind::Rejected, other.to_string()),
+        })
+    }
+
+    async fn declare_all(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
+        let new = self.take_declared(system, options)?;
+        let kept = stream::iter(new).map(|id| async move { self.keep_declared(&id).await });
+        let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
+        kept.map(drop).map_err(|failure| callboard_runtime::JournalError::Store(failure.message).into())
+    }
+
+    /// Takes in what is declared; answers who is new.
+    fn take_declared(
+        self: &Arc<Self>,
+        system: &System,
+        options: &MailroomOptions,
+    ) -> Result<Vec<Arc<str>>, MailroomError> {
+        let declared: HashMap<&str, &Declared> = options.members.iter().map(|said| (said.id.as_str(), said)).collect();
+        let mut new = Vec::new();
+        let mut members = self.members();
+        let others = members.agents().filter(|member| !declared.contains_key(&*member.id)).count();
+        if others + declared.len() > MAIL_MEMBERS_MAX {
+            return Err(MailroomError::TooManyMembers);
+        }
+        members.rename(options.example_ids);
+        for member in members.all_mut() {
+            member.limit = Limit::new(options);
+            if !declared.contains_key(&*member.id) {
+                member.declare(None);
+                (member.takes, member.via) = (None, None);
+                if let Some(line) = member.line.take() {
+                    line.end();
+                }
+            }
+        }
+        for said in &options.members {
+            if members.get(&said.id).is_none() {
+                new.push(said.id.as_str().into());
+            }
+            let member = members.entry(&said.id, options);
+            member.declare(Some(Place::declared(said)));
+            member.via = said.via;
+            member.takes = said.way.clone();
+            let way = said.way.as_deref();
+            if member.line.as_ref().map(Line::way) == way {
+                continue;
+            }
+            if let Some(line) = member.line.take() {
+                line.end();
+            }
+            // One that is terminated gets its line when it is back.
+            if let Some(way) = way.filter(|_| !member.is_ended) {
+                member.line = Line::open(system, self, &member.id, way, member.unread > 0);
+            }
+        }
+        Ok(new)
+    }
+}

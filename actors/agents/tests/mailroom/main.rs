@@ -1,0 +1,20 @@
+//! The mailroom, in one process and on a store in memory: a module a promise.
+
+// What a mailroom and its callers are in these tests.
+mod kit;
+// The source document's bodies, texts and events, exactly.
+mod golden;
+// Who somebody is, and whom it sees.
+mod members;
+// Several nodes on one store.
+mod nodes;
+// Reading, receipts, threads, history, the log and events.
+mod reading;
+// Keys, limits, expiry, what can't be said.
+mod sending;
+// What shows as resources, and who is told of mail.
+mod resources;
+// What models read of the tools.
+mod tools;
+// Deliveries: order, failures, restarts, many at once.
+mod ways;

@@ -1,0 +1,118 @@
+//! Saying something.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::wire::mail_message;
+use super::{Priority, without_text};
+
+/// To all that the sender sees, or to a group.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BroadcastMessage {
+    /// What is said: short, and complete without anything else. At most 64 KiB.
+    pub message: String,
+    /// Your own id; may be left out; any other is refused.
+    pub sender_agent_id: Option<String>,
+    /// To this group only: `group:NAME`, `role:NAME` or `phase:NAME`, as list_groups shows them.
+    pub group: Option<String>,
+    /// What it belongs to, in at most 64 characters.
+    pub topic: Option<String>,
+    /// `urgent` goes before all else.
+    pub priority: Option<Priority>,
+    /// The id of a message that it goes on with.
+    pub reply_to: Option<String>,
+    /// The same key again is the same message: it isn't sent twice.
+    pub idempotency_key: Option<String>,
+    /// After so many seconds it is handed out no more (7 days, at most 30).
+    pub expires_in_s: Option<u64>,
+}
+
+/// To one agent, or to a list.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendMessage {
+    /// What is said. At most 64 KiB.
+    pub message: String,
+    /// Your own id; may be left out; any other is refused.
+    pub sender_agent_id: Option<String>,
+    /// Whom it is for, by the id that get_agent_status shows.
+    pub recipient_agent_id: Option<String>,
+    /// Or several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipient_agent_ids: Vec<String>,
+    /// What it belongs to, in at most 64 characters.
+    pub topic: Option<String>,
+    /// `urgent` goes before all else.
+    pub priority: Option<Priority>,
+    /// The id of a message that it goes on with.
+    pub reply_to: Option<String>,
+    /// The same key again is the same message: it isn't sent twice.
+    pub idempotency_key: Option<String>,
+    /// After so many seconds it is handed out no more (7 days, at most 30).
+    pub expires_in_s: Option<u64>,
+    /// The Guardian's alone: what its guidance is called.
+    pub guidance: Option<String>,
+}
+
+/// To the sender of a message, in its thread.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplyMessage {
+    /// Which message.
+    pub message_id: String,
+    /// What is said. At most 64 KiB.
+    pub message: String,
+    /// Your own id; may be left out; any other is refused.
+    pub sender_agent_id: Option<String>,
+    /// Its other recipients get it too.
+    #[serde(default)]
+    pub to_all: bool,
+    /// `urgent` goes before all else.
+    pub priority: Option<Priority>,
+    /// The same key again is the same message: it isn't sent twice.
+    pub idempotency_key: Option<String>,
+}
+
+/// What became of it. Kept for its recipients where it succeeded; whether they have it, receipts tell.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sent {
+    /// Whether it is kept.
+    pub success: bool,
+    /// For how many: of broadcasts, groups and lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient_count: Option<u64>,
+    /// For a person.
+    pub message: String,
+    /// Its id; none where nothing was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// The id of the message that its thread began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// Whose box is full: they don't get it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+}
+
+mail_message! {
+    BroadcastMessage = "broadcast_message" -> Sent,
+        "Tell all active agents something that concerns them all, or ask when you don't know whom. Not for one agent \
+         (send_message), routine status (save_memory) or replies (reply). Keep it short and self-contained; rarely.",
+        more: [];
+    SendMessage = "send_message" -> Sent,
+        "Write to one agent (or a list) about its work: ask it, help it, tell it what it needs. Check get_agent_status \
+         first. Say what it is about. Not for what all should know (broadcast_message) nor for agents that are terminated.",
+        more: [];
+    ReplyMessage = "reply" -> Sent,
+        "Answer a message: its sender gets it, in the same thread. Answer where it helps; nobody has to. Only to_all tells \
+         its other recipients too.",
+        more: [];
+}
+
+without_text! {
+    BroadcastMessage: message;
+    SendMessage: message;
+    ReplyMessage: message;
+}

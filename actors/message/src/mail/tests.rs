@@ -1,0 +1,99 @@
+use serde_json::json;
+
+use super::*;
+use crate::Message;
+
+/// Goal: an id is what the key rings take too, and no group's name is one. Method: rows, at the limit and over it.
+#[test]
+fn ids() {
+    let longest = "a".repeat(MailId::CHARS_MAX);
+    for id in ["a", "agent-123", "A.b_c-9", longest.as_str()] {
+        assert_eq!(MailId::parse(id).unwrap().as_str(), id);
+    }
+    let over = "a".repeat(MailId::CHARS_MAX + 1);
+    for text in ["", "role:x", "a b", "a/b", "é", "a\n", over.as_str()] {
+        assert_eq!(MailId::parse(text), Err(MailIdError), "{text}");
+    }
+}
+
+/// Goal: a word has one name, here and in JSON. Method: every word of every list.
+#[test]
+fn one_name() {
+    fn check<T: Serialize + Copy + PartialEq + fmt::Debug>(
+        all: &[T],
+        name: fn(T) -> &'static str,
+        parse: fn(&str) -> Option<T>,
+    ) {
+        for word in all {
+            assert_eq!(serde_json::to_value(word).unwrap(), name(*word));
+            assert_eq!(parse(name(*word)), Some(*word));
+        }
+        assert_eq!(parse("no such"), None);
+    }
+    check(Priority::ALL, Priority::as_str, Priority::parse);
+    check(LetterKind::ALL, LetterKind::as_str, LetterKind::parse);
+    check(EntryState::ALL, EntryState::as_str, EntryState::parse);
+    check(Direction::ALL, Direction::as_str, Direction::parse);
+    check(MemberState::ALL, MemberState::as_str, MemberState::parse);
+    check(MemberWay::ALL, MemberWay::as_str, MemberWay::parse);
+}
+
+fn read<M: Message>(json: serde_json::Value) -> Result<M, String> {
+    let raw = serde_json::value::to_raw_value(&json).unwrap();
+    (M::wire().unwrap().decode)(&raw).map_err(|e| e.to_string())
+}
+
+/// Goal: the seed's bodies are read, what is unknown is refused, what is left out may be. Method: a row each.
+#[test]
+fn bodies() {
+    let sent: SendMessage = read(json!({ "recipient_agent_id": "agent-456", "message": "hi" })).unwrap();
+    assert_eq!((sent.recipient_agent_id.as_deref(), sent.message.as_str()), (Some("agent-456"), "hi"));
+    read::<BroadcastMessage>(json!({ "message": "hi", "group": null })).unwrap();
+    read::<ListGroups>(json!({})).unwrap();
+    assert!(read::<BroadcastMessage>(json!({})).unwrap_err().contains("missing field `message`"));
+    assert!(
+        read::<BroadcastMessage>(json!({ "message": "hi", "to": "x" })).unwrap_err().contains("unknown field `to`")
+    );
+    assert!(read::<SendMessage>(json!({ "message": 7 })).is_err());
+}
+
+/// Goal: replies and events are the seed's, member by member and in its order. Method: the document's examples.
+#[test]
+fn replies() {
+    let said = |sent: &Sent| serde_json::to_string(sent).unwrap();
+    let told = Sent { success: true, message: "Message sent to agent agent-45".into(), ..Sent::default() };
+    assert_eq!(said(&told), r#"{"success":true,"message":"Message sent to agent agent-45"}"#);
+    let all = Sent { recipient_count: Some(3), message: "Message broadcast to 3 agent(s)".into(), ..told };
+    assert_eq!(said(&all), r#"{"success":true,"recipient_count":3,"message":"Message broadcast to 3 agent(s)"}"#);
+    let direct = MailEvent::AgentDirectMessage {
+        sender_agent_id: "agent-123".into(),
+        recipient_agent_id: "agent-456".into(),
+        message_preview: "secret".into(),
+    };
+    assert_eq!(
+        serde_json::to_string(&direct).unwrap(),
+        r#"{"type":"agent_direct_message","sender_agent_id":"agent-123","recipient_agent_id":"agent-456","message_preview":"secret"}"#
+    );
+    let read: MailEvent = serde_json::from_str(&serde_json::to_string(&direct).unwrap()).unwrap();
+    assert_eq!((read, format!("{direct:?}").contains("secret")), (direct, false));
+}
+
+/// Goal: what a model reads of a tool is short. Method: every tool's description, 300 characters at most.
+#[test]
+fn descriptions_are_short() {
+    fn check<M: Message>() {
+        let said = M::wire().unwrap().description;
+        assert!((1..=300).contains(&said.chars().count()), "{} has {}", M::NAME, said.chars().count());
+        assert!(!M::NAME.starts_with(crate::surface::RESERVED_PREFIX));
+    }
+    check::<BroadcastMessage>();
+    check::<SendMessage>();
+    check::<ReplyMessage>();
+    check::<CheckInbox>();
+    check::<ReadMessage>();
+    check::<MessageHistory>();
+    check::<GetAgentStatus>();
+    check::<ListGroups>();
+    check::<SaveMemory>();
+    check::<MailPreferences>();
+}

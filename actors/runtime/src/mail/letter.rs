@@ -1,0 +1,280 @@
+use std::fmt;
+use std::time::SystemTime;
+
+use callboard_message::DataClass;
+use callboard_message::mail::{
+    EntryState, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LOG_CHARS, MAIL_NAMED_MAX,
+    MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailId,
+};
+use sha2::{Digest, Sha256};
+
+use crate::audit::{AuditEntry, BodyMark, hex};
+use crate::journal::{JournalError, storable};
+
+/// A letter that comes in.
+#[derive(Clone, PartialEq)]
+pub struct NewLetter {
+    /// Its id: a UUID version 7.
+    pub id: String,
+    /// Who sent it.
+    pub sender: String,
+    /// How it was sent.
+    pub kind: LetterKind,
+    /// What the Guardian's guidance is called.
+    pub label: Option<String>,
+    /// Whom it was sent to, in a word: `one`, `list`, `all`, `group:x`.
+    pub audience: String,
+    /// Who gets it: by name, each once, at least one.
+    pub recipients: Vec<String>,
+    /// What it belongs to.
+    pub topic: Option<String>,
+    /// The id of the letter that its thread began with; `None`: its own.
+    pub thread: Option<String>,
+    /// The id of the letter that it answers.
+    pub reply_to: Option<String>,
+    /// It goes before what isn't urgent.
+    pub urgent: bool,
+    /// The same sender's same key is the same letter.
+    pub key: Option<String>,
+    /// What the body may hold. [`DataClass::Clinical`] is refused.
+    pub class: DataClass,
+    /// What is said.
+    pub body: String,
+    /// After that it is handed out no more.
+    pub expires: SystemTime,
+}
+
+impl NewLetter {
+    /// Refuses what no store takes.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`], [`JournalError::TooLarge`].
+    pub fn check(&self) -> Result<(), JournalError> {
+        let texts = [&self.id, &self.sender, &self.audience, &self.body];
+        let more = [&self.label, &self.topic, &self.thread, &self.reply_to, &self.key];
+        texts.into_iter().chain(more.into_iter().flatten()).try_for_each(|text| storable(text))?;
+        let is_id = |id: &str| MailId::parse(id).is_ok();
+        let has_key = |key: &String| (1..=MAIL_KEY_BYTES_MAX).contains(&key.len());
+        let why = if self.class == DataClass::Clinical {
+            "mail keeps no clinical bodies"
+        } else if self.recipients.is_empty() {
+            "a letter has no recipient"
+        } else if self.recipients.len() > MAIL_RECIPIENTS_MAX {
+            "a letter has too many recipients"
+        } else if !self.recipients.is_sorted_by(|one, next| one < next) {
+            "a letter's recipients aren't in order, each once"
+        } else if !is_id(&self.id) || !is_id(&self.sender) || !self.recipients.iter().all(|id| is_id(id)) {
+            "a letter's ids aren't ids"
+        } else if !self.key.iter().all(has_key) {
+            "a letter's key is empty or too long"
+        } else if self.topic.as_ref().is_some_and(|topic| topic.chars().count() > MAIL_TOPIC_CHARS_MAX) {
+            "a letter's topic is too long"
+        } else if self.body.len() > MAIL_BODY_BYTES_MAX {
+            return Err(JournalError::TooLarge { bytes: self.body.len(), bytes_max: MAIL_BODY_BYTES_MAX });
+        } else {
+            return Ok(());
+        };
+        Err(JournalError::Invalid(why))
+    }
+
+    /// The id of the letter that its thread began with.
+    pub fn thread(&self) -> &str {
+        self.thread.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Whether it is for `agent`.
+    pub fn is_for(&self, agent: &str) -> bool {
+        self.recipients.binary_search_by(|recipient| recipient.as_str().cmp(agent)).is_ok()
+    }
+
+    /// Whether it is to `agent` or from it: nobody else may know of it.
+    pub fn concerns(&self, agent: &str) -> bool {
+        self.sender == agent || self.is_for(agent)
+    }
+}
+
+// What is said, and what about, may be anybody's data.
+impl fmt::Debug for NewLetter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, sender, kind, recipients, body, .. } = self;
+        let (kind, n, bytes) = (kind.as_str(), recipients.len(), body.len());
+        write!(f, "NewLetter({id}, {kind} of {sender} for {n}, {bytes} bytes)")
+    }
+}
+
+/// A letter as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Letter {
+    /// Its place among all letters, from 1, without gaps.
+    pub number: u64,
+    /// What came in. Its body is empty once its retention is over.
+    pub new: NewLetter,
+    /// The size and hash of the body.
+    pub mark: BodyMark,
+    /// When it was accepted.
+    pub accepted: SystemTime,
+    /// How many of its recipients' copies are made, in their order.
+    pub spread: u32,
+    /// It was kept just now: `false` where its key was there.
+    pub is_new: bool,
+}
+
+impl Letter {
+    /// As it is when it has come in: `mark` stands for its body.
+    pub fn accepted(number: u64, new: NewLetter, mark: BodyMark, accepted: SystemTime) -> Self {
+        let spread = if new.recipients.len() <= super::COPIES_AT_ONCE_MAX { new.recipients.len() } else { 0 };
+        let spread = u32::try_from(spread).unwrap_or_default();
+        Self { number, new, mark, accepted, spread, is_new: true }
+    }
+
+    /// Whether all copies are made.
+    pub fn is_spread(&self) -> bool {
+        self.spread as usize >= self.new.recipients.len()
+    }
+
+    /// The copy of a recipient for whom none is made yet.
+    pub fn fresh_copy(&self, recipient: impl Into<String>) -> MailCopy {
+        MailCopy {
+            recipient: recipient.into(),
+            letter: self.number,
+            state: EntryState::Accepted,
+            accepted: self.accepted,
+            delivered: None,
+            read: None,
+            attempts: 0,
+        }
+    }
+
+    /// Its first characters, at most so many.
+    pub fn preview(&self, chars: usize) -> String {
+        self.new.body.chars().take(chars).collect()
+    }
+
+    /// What the log says of it, in a few words.
+    pub fn summary(&self) -> String {
+        let how = match self.new.kind {
+            LetterKind::Direct => "Direct message",
+            LetterKind::Broadcast => "Broadcast message",
+            LetterKind::Group => "Group message",
+            LetterKind::Guidance => "Guidance",
+        };
+        format!("{how} from agent {}", self.new.sender.chars().take(8).collect::<String>())
+    }
+
+    /// What the log shows of what it says.
+    pub fn logged(&self) -> String {
+        self.preview(MAIL_LOG_CHARS)
+    }
+
+    /// Its line in the audit: `agent_communication`.
+    pub fn audit_entry(&self) -> AuditEntry {
+        let new = &self.new;
+        let agent = match new.recipients.as_slice() {
+            [only] => only.clone(),
+            more => format!("{} agents", more.len()),
+        };
+        let named = AuditEntry::new("agent_communication").with_agent(agent).with_peer(&new.sender);
+        let marked = named.with_class(new.class).with_body(self.mark.clone()).with_outcome("accepted");
+        let mut names = Sha256::new();
+        for recipient in &new.recipients {
+            names.update(recipient);
+            names.update("\n");
+        }
+        let told = AuditEntry { at: self.accepted, ..marked }
+            .with("kind", new.kind.as_str())
+            .with("number", self.number)
+            .with("recipients", new.recipients.len())
+            .with("recipients_sha256", hex("", &names.finalize()));
+        match new.recipients.len() <= MAIL_NAMED_MAX {
+            true => told.with("names", new.recipients.clone()),
+            false => told,
+        }
+    }
+}
+
+/// How far a letter has come with one of its recipients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailCopy {
+    /// The recipient.
+    pub recipient: String,
+    /// The letter's number.
+    pub letter: u64,
+    /// How far.
+    pub state: EntryState,
+    /// When it was kept for it.
+    pub accepted: SystemTime,
+    /// When it first had it.
+    pub delivered: Option<SystemTime>,
+    /// When it had read it.
+    pub read: Option<SystemTime>,
+    /// How often its delivery was tried.
+    pub attempts: u32,
+}
+
+/// Which letters. What is `None` leaves all.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct LetterFilter {
+    /// Whose: letters to this agent or from it. `None`: anybody's.
+    pub of: Option<String>,
+    /// Of those, the ones that it sent (`Some(true)`) or got (`Some(false)`).
+    pub sent: Option<bool>,
+    /// Between it and this agent, both ways.
+    pub with: Option<String>,
+    /// From this sender.
+    pub sender: Option<String>,
+    /// Of this topic.
+    pub topic: Option<String>,
+    /// Of this thread.
+    pub thread: Option<String>,
+    /// With this in its body, whatever the case of ASCII letters. What has no body any more has nothing in it.
+    pub text: Option<String>,
+    /// Accepted then or later.
+    pub since: Option<SystemTime>,
+    /// Accepted before.
+    pub until: Option<SystemTime>,
+    /// Those that it got and that have come so far with it; what it sent never has.
+    pub state: Option<EntryState>,
+}
+
+impl LetterFilter {
+    /// Refuses what no store looks for.
+    ///
+    /// # Errors
+    /// [`JournalError::Invalid`]: a NUL, or too long a text.
+    pub fn check(&self) -> Result<(), JournalError> {
+        let texts = [&self.of, &self.with, &self.sender, &self.topic, &self.thread, &self.text];
+        texts.into_iter().flatten().try_for_each(|text| storable(text))?;
+        match self.text.as_ref().is_some_and(|text| text.chars().count() > MAIL_SEARCH_CHARS_MAX) {
+            true => Err(JournalError::Invalid("a text to look for is too long")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it leaves a letter whose copy for [`Self::of`] is `copy`.
+    pub fn leaves(&self, letter: &Letter, copy: Option<&MailCopy>) -> bool {
+        let new = &letter.new;
+        let is = |wanted: &Option<String>, has: Option<&str>| wanted.is_none() || wanted.as_deref() == has;
+        let of = |of: &str| {
+            let (sent, got) = (new.sender == of, new.is_for(of));
+            let with = |with: &str| (sent && new.is_for(with)) || (got && new.sender == with);
+            self.sent.map_or(sent || got, |wants_sent| if wants_sent { sent } else { got })
+                && self.with.as_deref().is_none_or(with)
+        };
+        let has = |text: &str| new.body.to_ascii_lowercase().contains(&text.to_ascii_lowercase());
+        self.of.as_deref().is_none_or(of)
+            && is(&self.sender, Some(&new.sender))
+            && is(&self.topic, new.topic.as_deref())
+            && is(&self.thread, Some(new.thread()))
+            && self.since.is_none_or(|since| letter.accepted >= since)
+            && self.until.is_none_or(|until| letter.accepted < until)
+            && self.state.is_none_or(|state| copy.is_some_and(|copy| copy.state == state))
+            && self.text.as_deref().is_none_or(has)
+    }
+}
+
+// What is looked for may be anybody's data.
+impl fmt::Debug for LetterFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LetterFilter")
+    }
+}

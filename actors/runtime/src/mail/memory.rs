@@ -1,0 +1,336 @@
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::ready;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use callboard_message::mail::{AgentLogRow, EntryState, LogDetails};
+use callboard_message::time::rfc3339;
+use futures::future::BoxFuture;
+
+use super::{
+    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy,
+    NewLetter, SPREAD_MAX, StoredEvent,
+};
+use crate::audit::Audit;
+use crate::inbox::Mark;
+use crate::journal::JournalError;
+use crate::sync::Mutex;
+
+/// Letters that [`MemoryMail`] holds, by default.
+pub const MEMORY_LETTERS_MAX_DEFAULT: usize = 100_000;
+/// Events that [`MemoryMail`] holds: the oldest go.
+const EVENTS_MAX: usize = 100_000;
+/// Numbers of rows of the log that a letter has: more than it can have recipients.
+const LOG_ROWS_A_LETTER: u64 = 16_384;
+
+/// Mail that lasts as long as the process.
+pub struct MemoryMail {
+    audit: Arc<dyn Audit>,
+    letters_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// By number, from 1.
+    letters: Vec<Arc<Letter>>,
+    by_id: HashMap<String, u64>,
+    by_key: HashMap<(String, String), u64>,
+    /// By recipient and letter: all, also those that count as not spread.
+    copies: HashMap<String, BTreeMap<u64, MailCopy>>,
+    events: VecDeque<Event>,
+    last_event: u64,
+}
+
+enum Event {
+    Posted(u64),
+    Marked { letter: u64, state: EntryState, recipients: Vec<String> },
+    Other(StoredEvent),
+}
+
+impl MemoryMail {
+    /// Mail whose letters are put on record in `audit`.
+    pub fn new(audit: Arc<dyn Audit>) -> Self {
+        Self::with_capacity(audit, MEMORY_LETTERS_MAX_DEFAULT)
+    }
+
+    /// The same for `letters_max` letters: then it answers [`JournalError::Full`].
+    pub fn with_capacity(audit: Arc<dyn Audit>, letters_max: usize) -> Self {
+        Self { audit, letters_max, kept: Mutex::default() }
+    }
+
+    fn keep(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        new.check()?;
+        let mut kept = self.kept.lock();
+        let key = new.key.clone().map(|key| (new.sender.clone(), key));
+        if let Some(first) = key.as_ref().and_then(|key| kept.by_key.get(key)).and_then(|number| kept.at(*number)) {
+            return Ok(first);
+        }
+        if kept.by_id.contains_key(&new.id) {
+            return Err(JournalError::Store("a letter of that id is there".to_owned()));
+        }
+        if kept.letters.len() >= self.letters_max {
+            return Err(JournalError::Full { records_max: self.letters_max });
+        }
+        let number = kept.letters.len() as u64 + 1;
+        let mark = self.audit.mark(new.class, new.body.as_bytes());
+        let letter = Letter::accepted(number, new, mark, SystemTime::now());
+        for recipient in &letter.new.recipients {
+            let copy = letter.fresh_copy(recipient);
+            kept.copies.entry(recipient.clone()).or_default().insert(number, copy);
+        }
+        kept.by_id.insert(letter.new.id.clone(), number);
+        kept.by_key.extend(key.map(|key| (key, number)));
+        kept.letters.push(Arc::new(Letter { is_new: false, ..letter.clone() }));
+        kept.tell(Event::Posted(number));
+        Ok(Arc::new(letter))
+    }
+}
+
+impl Kept {
+    fn at(&self, number: u64) -> Option<Arc<Letter>> {
+        self.letters.get(usize::try_from(number.checked_sub(1)?).ok()?).cloned()
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.last_event += 1;
+        self.events.push_back(event);
+        if self.events.len() > EVENTS_MAX {
+            self.events.pop_front();
+        }
+    }
+
+    /// Moves copies, tells of those that moved, letter by letter, and answers them.
+    fn mark(&mut self, marks: Vec<(String, u64)>, state: EntryState) -> Vec<(String, u64)> {
+        let now = SystemTime::now();
+        let mut by_letter: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        let mut moved = Vec::new();
+        for (recipient, letter) in marks {
+            let copy = self.copies.get_mut(&recipient).and_then(|copies| copies.get_mut(&letter));
+            let Some(copy) = copy.filter(|copy| copy.state < state) else { continue };
+            copy.state = state;
+            copy.delivered.get_or_insert(now);
+            copy.read = (state == EntryState::Read).then_some(now);
+            by_letter.entry(letter).or_default().push(recipient.clone());
+            moved.push((recipient, letter));
+        }
+        for (letter, mut recipients) in by_letter {
+            recipients.sort_unstable();
+            self.tell(Event::Marked { letter, state, recipients });
+        }
+        moved
+    }
+
+    fn spread(&mut self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        let there = self.at(letter).ok_or(JournalError::Invalid("there is no such letter"))?;
+        let to = to.min(u32::try_from(there.new.recipients.len()).unwrap_or(u32::MAX));
+        if to.saturating_sub(there.spread) as usize > SPREAD_MAX || delivered.len() > SPREAD_MAX {
+            return Err(JournalError::Invalid("too many copies at once"));
+        }
+        let to = to.max(there.spread);
+        let delivered = delivered.into_iter().map(|recipient| (recipient, letter)).collect();
+        drop(there);
+        if let Some(letter) = self.letters.get_mut(usize::try_from(letter).unwrap_or_default().saturating_sub(1)) {
+            Arc::make_mut(letter).spread = to;
+        }
+        self.mark(delivered, EntryState::Delivered);
+        Ok(())
+    }
+
+    fn stored(&self, event: &Event) -> Option<StoredEvent> {
+        Some(match event {
+            Event::Posted(letter) => StoredEvent::Posted(self.at(*letter)?),
+            Event::Marked { letter, state, recipients } => {
+                let (new, recipients) = (&self.at(*letter)?.new, recipients.clone());
+                let (id, sender) = (new.id.clone(), new.sender.clone());
+                StoredEvent::Marked { letter: *letter, id, sender, state: *state, recipients }
+            }
+            Event::Other(event) => event.clone(),
+        })
+    }
+
+    fn copy_of(&self, recipient: Option<&str>, letter: u64) -> Option<MailCopy> {
+        self.copies.get(recipient?)?.get(&letter).cloned()
+    }
+
+    fn rows(&self, agent: Option<&str>) -> impl Iterator<Item = AgentLogRow> {
+        self.letters.iter().flat_map(move |letter| {
+            let new = &letter.new;
+            let of = move |recipient: &&String| agent.is_none_or(|agent| agent == recipient.as_str());
+            (0..).zip(&new.recipients).filter(move |(_, recipient)| of(recipient)).map(|(nth, recipient)| AgentLogRow {
+                number: letter.number * LOG_ROWS_A_LETTER + nth,
+                log_type: "agent_communication".to_owned(),
+                agent_id: recipient.clone(),
+                message: letter.summary(),
+                details: LogDetails {
+                    sender_id: new.sender.clone(),
+                    recipient_id: recipient.clone(),
+                    message_type: new.kind,
+                    message_content: letter.logged(),
+                    timestamp: rfc3339(letter.accepted),
+                },
+            })
+        })
+    }
+}
+
+/// An answer that is there.
+fn done<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, Result<T, JournalError>> {
+    Box::pin(ready(Ok(answer)))
+}
+
+impl Mail for MemoryMail {
+    fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>> {
+        Box::pin(async move {
+            let letter = self.keep(new)?;
+            if letter.is_new {
+                self.audit.append(vec![letter.audit_entry()]).await?;
+            }
+            Ok(letter)
+        })
+    }
+
+    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(ready(self.kept.lock().spread(letter, to, delivered)))
+    }
+
+    fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>> {
+        let kept = self.kept.lock();
+        let unspread = kept.letters.iter().filter(|letter| !letter.is_spread());
+        done(unspread.take(letters_max.min(MAIL_PAGE_MAX)).cloned().collect())
+    }
+
+    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>> {
+        if marks.len() > MARKS_AT_ONCE_MAX {
+            return Box::pin(ready(Err(JournalError::Invalid("too many marks at once"))));
+        }
+        let state = match mark {
+            Mark::Delivered => EntryState::Delivered,
+            Mark::Read => EntryState::Read,
+        };
+        done(self.kept.lock().mark(marks, state))
+    }
+
+    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> BoxFuture<'a, Result<u32, JournalError>> {
+        let mut kept = self.kept.lock();
+        let copy = kept.copies.get_mut(recipient).and_then(|copies| copies.get_mut(&letter));
+        done(copy.map_or(0, |copy| {
+            copy.attempts += 1;
+            copy.attempts
+        }))
+    }
+
+    fn open<'a>(
+        &'a self,
+        recipient: &'a str,
+        after: Option<(bool, u64)>,
+        undelivered: bool,
+        letters_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
+        let now = SystemTime::now();
+        let kept = self.kept.lock();
+        let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
+        let copies = kept.copies.get(recipient).into_iter().flat_map(BTreeMap::values);
+        let waiting = copies.filter(|copy| copy.state < below).filter_map(|copy| Some((kept.at(copy.letter)?, copy)));
+        let place = |letter: &Letter| (!letter.new.urgent, letter.number);
+        let later = |letter: &Letter| after.is_none_or(|(urgent, number)| place(letter) > (!urgent, number));
+        let mut open: Vec<_> = waiting
+            .filter(|(letter, _)| letter.new.expires > now && later(letter))
+            .map(|(letter, copy)| (letter, copy.clone()))
+            .collect();
+        open.sort_by_key(|(letter, _)| place(letter));
+        open.truncate(letters_max.min(MAIL_PAGE_MAX));
+        done(open)
+    }
+
+    fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>> {
+        let now = SystemTime::now();
+        let kept = self.kept.lock();
+        let waits = |copy: &&MailCopy| {
+            copy.state < EntryState::Read && kept.at(copy.letter).is_some_and(|letter| letter.new.expires > now)
+        };
+        let waiting = kept.copies.iter().map(|(name, copies)| {
+            let waiting = copies.values().filter(waits).count() as u64;
+            (name.clone(), waiting)
+        });
+        done(waiting.filter(|(_, waiting)| *waiting > 0).collect())
+    }
+
+    fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>> {
+        let kept = self.kept.lock();
+        done(kept.by_id.get(id).and_then(|number| kept.at(*number)))
+    }
+
+    fn receipts<'a>(
+        &'a self,
+        letter: u64,
+        after: Option<&'a str>,
+        copies_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>> {
+        let kept = self.kept.lock();
+        let there = kept.at(letter);
+        let recipients = there.iter().flat_map(|letter| &letter.new.recipients);
+        let later = recipients.filter(|recipient| after.is_none_or(|after| recipient.as_str() > after));
+        let copies = later.filter_map(|recipient| kept.copy_of(Some(recipient), letter));
+        done(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
+    }
+
+    fn history(
+        &self,
+        filter: LetterFilter,
+        before: u64,
+        letters_max: usize,
+    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
+        if let Err(error) = filter.check() {
+            return Box::pin(ready(Err(error)));
+        }
+        let kept = self.kept.lock();
+        let of = filter.of.as_deref();
+        let below = |letter: &&Arc<Letter>| before == 0 || letter.number < before;
+        let concerned = |letter: &&Arc<Letter>| of.is_none_or(|of| letter.new.concerns(of));
+        let (mut found, mut looked) = (Vec::new(), 0);
+        for letter in kept.letters.iter().rev().filter(below).filter(concerned) {
+            if found.len() >= letters_max.min(MAIL_PAGE_MAX) || looked >= MAIL_LOOKED_MAX {
+                return done((found, Some(letter.number + 1)));
+            }
+            looked += 1;
+            let copy = kept.copy_of(of, letter.number);
+            if filter.leaves(letter, copy.as_ref()) {
+                found.push((Arc::clone(letter), copy));
+            }
+        }
+        done((found, None))
+    }
+
+    fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>> {
+        let kept = self.kept.lock();
+        let first = kept.last_event + 1 - kept.events.len() as u64;
+        let skip = usize::try_from(after.saturating_sub(first - 1)).unwrap_or(usize::MAX);
+        let events = (first..).zip(&kept.events).skip(skip).take(events_max.min(MAIL_PAGE_MAX));
+        done(events.filter_map(|(number, event)| Some((number, kept.stored(event)?))).collect())
+    }
+
+    fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>> {
+        done(self.kept.lock().last_event)
+    }
+
+    fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>> {
+        if let Err(error) = event.check_told() {
+            return Box::pin(ready(Err(error)));
+        }
+        let mut kept = self.kept.lock();
+        kept.tell(Event::Other(event));
+        done(kept.last_event)
+    }
+
+    fn logs<'a>(
+        &'a self,
+        agent: Option<&'a str>,
+        after: u64,
+        rows_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>> {
+        let kept = self.kept.lock();
+        let rows = kept.rows(agent).filter(|row| row.number > after).take(rows_max.min(MAIL_PAGE_MAX)).collect();
+        done(rows)
+    }
+}

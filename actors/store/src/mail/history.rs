@@ -1,0 +1,157 @@
+//! Letters that a filter leaves: first whose they are, by an index, then the rest.
+
+use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, LetterPage, MAIL_LOOKED_MAX};
+
+use super::SqlMail;
+use super::list::{each, has, numbers, read, written};
+use super::row::{copy_columns, letter_columns};
+use crate::clock::ms;
+use crate::error::journal_error;
+use crate::readers::Readers;
+use crate::sql::{Arg, Sql};
+
+/// One row with a list of the numbers that a query answers.
+macro_rules! listed {
+    (sqlite, $($query:expr),+) => {
+        concat!("SELECT json_group_array(number) FROM (", $($query),+, ")")
+    };
+    (postgres, $($query:expr),+) => {
+        concat!("SELECT CAST(coalesce(json_agg(number), '[]') AS TEXT) FROM (", $($query),+, ") AS found")
+    };
+}
+macro_rules! of_one {
+    ($database:ident) => {
+        listed!(
+            $database,
+            "SELECT number FROM (SELECT letter AS number FROM copy WHERE recipient = $1 AND letter < $2 \
+             ORDER BY letter DESC LIMIT $3) AS got UNION SELECT number FROM (SELECT number FROM letter \
+             WHERE sender = $1 AND number < $2 ORDER BY number DESC LIMIT $3) AS sent UNION SELECT number FROM \
+             (SELECT l.number FROM letter AS l WHERE l.spread < l.count AND l.number < $2 AND ",
+            has!($database, "l.recipients", "$1"),
+            " ORDER BY l.number DESC LIMIT $3) AS unmade ORDER BY number DESC LIMIT $3"
+        )
+    };
+}
+macro_rules! by_column {
+    ($wanted:literal) => {
+        each(
+            listed!(
+                sqlite,
+                "SELECT number FROM letter WHERE ",
+                $wanted,
+                " AND number < $2 ORDER BY number DESC LIMIT $3"
+            ),
+            listed!(
+                postgres,
+                "SELECT number FROM letter WHERE ",
+                $wanted,
+                " AND number < $2 ORDER BY number DESC LIMIT $3"
+            ),
+        )
+    };
+}
+const OF_ONE: Sql = each(of_one!(sqlite), of_one!(postgres));
+const OF_THREAD: Sql = by_column!("thread = $1");
+const OF_SENDER: Sql = by_column!("sender = $1");
+const OF_ALL: Sql = by_column!("CAST($1 AS TEXT) IS NULL");
+
+/// Whether `$2` got it.
+macro_rules! got {
+    ($database:ident) => {
+        concat!("(c.letter IS NOT NULL OR l.spread < l.count AND ", has!($database, "l.recipients", "$2"), ")")
+    };
+}
+macro_rules! wanted {
+    ($database:ident, $body_has:literal) => {
+        concat!(
+            "SELECT ",
+            letter_columns!(),
+            ", ",
+            copy_columns!(),
+            " FROM letter AS l LEFT JOIN copy AS c ON c.recipient = $2 AND c.letter = l.number WHERE l.number IN ",
+            numbers!($database, "$1"),
+            " AND (CAST($2 AS TEXT) IS NULL OR l.sender = $2 AND coalesce(CAST($3 AS BIGINT), 1) = 1 \
+             OR coalesce(CAST($3 AS BIGINT), 0) = 0 AND ",
+            got!($database),
+            ") AND (CAST($4 AS TEXT) IS NULL OR l.sender = $2 AND ",
+            has!($database, "l.recipients", "$4"),
+            " OR l.sender = $4 AND ",
+            got!($database),
+            ") AND (CAST($5 AS TEXT) IS NULL OR l.sender = $5) AND (CAST($6 AS TEXT) IS NULL OR l.topic = $6) \
+             AND (CAST($7 AS TEXT) IS NULL OR l.thread = $7) AND (CAST($8 AS BIGINT) IS NULL OR l.at_ms >= $8) \
+             AND (CAST($9 AS BIGINT) IS NULL OR l.at_ms < $9) AND (CAST($10 AS TEXT) IS NULL OR ",
+            $body_has,
+            ") AND (CAST($11 AS TEXT) IS NULL OR ",
+            got!($database),
+            " AND coalesce(c.state, 'accepted') = $11) ORDER BY l.number DESC LIMIT $12"
+        )
+    };
+}
+// Of letters' cases only ASCII's are looked past, by both.
+const WANTED: Sql = each(
+    wanted!(sqlite, "instr(lower(l.body), $10) > 0"),
+    wanted!(postgres, "position(CAST($10 AS TEXT) in lower(l.body COLLATE \"C\")) > 0"),
+);
+
+pub(super) async fn history(
+    mail: &SqlMail,
+    filter: &LetterFilter,
+    before: i64,
+    letters_max: i64,
+) -> Result<LetterPage, JournalError> {
+    let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
+    let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
+    let readers = mail.readers();
+    let looked = candidates(readers, filter, before, looked_max).await?;
+    let list = written(&looked);
+    let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
+    let of = filter.of.as_deref();
+    let args: [Arg<'_>; 12] = [
+        (&list).into(),
+        of.into(),
+        filter.sent.map(i64::from).into(),
+        filter.with.as_deref().into(),
+        filter.sender.as_deref().into(),
+        filter.topic.as_deref().into(),
+        filter.thread.as_deref().into(),
+        filter.since.map(ms).into(),
+        filter.until.map(ms).into(),
+        text.as_deref().into(),
+        filter.state.map(|state| state.as_str()).into(),
+        letters_max.into(),
+    ];
+    let rows = if looked.is_empty() { Vec::new() } else { readers.rows(WANTED, &args).await? };
+    let found: Result<Vec<LetterAndCopy>, _> = rows.iter().map(|row| mail.held.letter_and_copy(row, of)).collect();
+    let found = found.map_err(|e| journal_error(&e))?;
+    let is_all = (looked.len() as i64) < looked_max;
+    let last = looked.last().copied();
+    let next = match found.last() {
+        // A full page: there may be more of those that were looked at.
+        Some((letter, _)) if found.len() as i64 == letters_max => {
+            Some(letter.number).filter(|number| !is_all || last.is_some_and(|last| last < *number))
+        }
+        _ => last.filter(|_| !is_all),
+    };
+    Ok((found, next))
+}
+
+/// Numbers of letters to look at, newest first.
+async fn candidates(
+    readers: &Readers,
+    filter: &LetterFilter,
+    before: i64,
+    looked_max: i64,
+) -> Result<Vec<u64>, JournalError> {
+    let (sql, of) = match filter {
+        LetterFilter { thread: Some(thread), .. } => (OF_THREAD, Some(thread)),
+        LetterFilter { of: Some(of), .. } => (OF_ONE, Some(of)),
+        LetterFilter { sender: Some(sender), .. } => (OF_SENDER, Some(sender)),
+        _ => (OF_ALL, None),
+    };
+    let args = [of.map(String::as_str).into(), before.into(), looked_max.into()];
+    let rows = readers.rows(sql, &args).await?;
+    let Some(row) = rows.first() else { return Ok(Vec::new()) };
+    let mut numbers: Vec<u64> = row.text(0).and_then(read).map_err(|e| journal_error(&e))?;
+    numbers.sort_unstable_by(|one, next| next.cmp(one));
+    Ok(numbers)
+}

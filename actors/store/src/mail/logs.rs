@@ -1,0 +1,39 @@
+//! The log of who wrote to whom: the view `agent_log`.
+
+use callboard_message::mail::{AgentLogRow, LogDetails};
+use callboard_runtime::JournalError;
+
+use crate::error::journal_error;
+use crate::readers::Readers;
+use crate::sql::Row;
+
+/// Rows that the view has a letter, at most.
+const ROWS_A_LETTER: i64 = 16_384;
+
+// No index knows a row's number, which is made of the letter's: so many letters have as many rows at least, but that the
+// first may have been seen.
+const OF_ALL: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+     WHERE CAST($1 AS TEXT) IS NULL AND letter IN (SELECT number FROM letter WHERE number >= $2 ORDER BY number LIMIT $4 + 1) \
+     AND number > $3 ORDER BY number LIMIT $4";
+const OF_ONE: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+     WHERE agent_id = $1 AND letter IN (SELECT letter FROM (SELECT letter FROM copy WHERE recipient = $1 AND letter >= $2 \
+     ORDER BY letter LIMIT $4 + 1) AS made UNION SELECT number FROM letter WHERE spread < count) \
+     AND number > $3 ORDER BY number LIMIT $4";
+
+pub(super) async fn read(
+    readers: &Readers,
+    agent: Option<&str>,
+    after: i64,
+    rows_max: i64,
+) -> Result<Vec<AgentLogRow>, JournalError> {
+    let args = [agent.into(), (after / ROWS_A_LETTER).into(), after.into(), rows_max.into()];
+    let sql = if agent.is_some() { OF_ONE } else { OF_ALL };
+    let rows = readers.rows(sql, &args).await?;
+    rows.iter().map(row).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
+}
+
+fn row(row: &Row) -> Result<AgentLogRow, sqlx::Error> {
+    let details: LogDetails = serde_json::from_str(row.text(4)?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+    let text = |column| Ok::<_, sqlx::Error>(row.text(column)?.to_owned());
+    Ok(AgentLogRow { number: row.count(0)?, log_type: text(1)?, agent_id: text(2)?, message: text(3)?, details })
+}

@@ -1,0 +1,121 @@
+//! A mailroom on SQLite, and agents of its process that have mail in it.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use callboard::agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
+use callboard::message::mail::Deliver;
+use callboard::store::{Retention, SqlStore, StoreOptions};
+use callboard::{Agent, Cx, Failure, Handlers, Store, SyncHandler, System};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::Outcome;
+use crate::stamps::Stamps;
+
+/// So that no bound of a sender is what is measured.
+const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
+/// What may have come in and not been looked at: all of an open loop of a minute and more.
+const GOT_MAX: usize = 1 << 17;
+/// How long what runs may take to end.
+const END: Duration = Duration::from_secs(10);
+
+/// Who got what, and when its handler ran.
+pub type Got = (String, String, Instant);
+
+/// Takes what comes for one agent.
+struct Receiver {
+    got: mpsc::Sender<Got>,
+}
+
+impl Agent for Receiver {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Deliver>();
+    }
+}
+
+impl SyncHandler<Deliver> for Receiver {
+    fn handle(&mut self, letter: Deliver, _: &mut Cx) -> Result<(), Failure> {
+        let now = Instant::now();
+        self.got.try_send((letter.message_id, letter.to, now)).map_err(|_| Failure::unavailable("nobody takes it"))
+    }
+}
+
+/// The mailroom, and all that is needed to take it away again.
+pub struct Room {
+    pub system: System,
+    pub mailroom: Mailroom,
+    agent: callboard::AgentRef,
+    pub stamps: Arc<Stamps>,
+    /// What comes in, of all.
+    pub got: mpsc::Receiver<Got>,
+    store: SqlStore,
+    /// The file, until the end.
+    _folder: TempDir,
+}
+
+impl Room {
+    /// With so many agents, `r0` and on, that take mail; what has ended is taken away each second where `forgets`.
+    pub async fn open(receivers: usize, forgets: bool) -> Outcome<Self> {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let options = StoreOptions::sqlite(folder.path().join("mail.sqlite"));
+        let nothing = Some(Duration::ZERO);
+        let options = match forgets {
+            true => options
+                .retention(Retention { tasks: nothing, inbox: nothing, audit: nothing, streams: nothing })
+                .clean_every(Some(Duration::from_secs(1))),
+            false => options.clean_every(None),
+        };
+        let store = SqlStore::open(&options).await?;
+        let system = System::start(1)?;
+        let parts = store.store();
+        let stamps = Stamps::new(parts.mail.clone());
+        system.keep_in(Store { mail: stamps.clone(), ..parts })?;
+        let (sender, got) = mpsc::channel(GOT_MAX);
+        let mut members = Vec::new();
+        for nth in 0..receivers {
+            let (id, got) = (format!("r{nth}"), sender.clone());
+            let agent = system.prepare_with(move || Receiver { got: got.clone() }).label(id.as_str()).spawn();
+            system.directory().register(id.as_str(), &agent)?;
+            members.push(Declared::new(&*id).with_way(&*id));
+        }
+        let options = MailroomOptions {
+            members,
+            messages_a_second: RATE,
+            broadcasts_a_minute: RATE,
+            ..MailroomOptions::default()
+        };
+        let mailroom = Mailroom::open(&system, options).await?;
+        let kept = mailroom.clone();
+        let agent = system.prepare_with(move || kept.clone()).label("mailroom").spawn();
+        Ok(Self { system, mailroom, agent, stamps, got, store, _folder: folder })
+    }
+
+    /// The mailbox of an agent, which has said its first word.
+    pub async fn mailbox(&self, id: &str) -> Outcome<Mailbox> {
+        let mailbox = self.mailroom.mailbox(&self.agent, id)?;
+        mailbox.check().await?;
+        Ok(mailbox)
+    }
+
+    /// Ends it, and takes its file away.
+    pub async fn close(self) {
+        self.system.shutdown(END).await;
+        self.store.close().await;
+    }
+}
+
+/// What senders noted, each by itself.
+#[derive(Clone, Default)]
+pub struct Noted(Arc<Mutex<Vec<Duration>>>);
+
+impl Noted {
+    pub fn add(&self, took: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+    }
+
+    pub fn take(&self) -> Vec<Duration> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages that refer to tasks.
+
+use super::kit::{made, paused, says, says_to, sent, somebody, talker};
+use crate::wire::{Message, SendMessageRequest};
+
+fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
+    let request = says(text);
+    let reference_task_ids = tasks.iter().map(|id| (*id).to_owned()).collect();
+    SendMessageRequest {
+        message: Message { message_id: "m9".into(), reference_task_ids, ..request.message },
+        ..request
+    }
+}
+
+/// Goal: an agent that converses hears what was said and made in the tasks that a message refers to, in their order, and of nobody
+/// else's; without any there is no history. Method: a task that asked, one that failed, another's, one that never was.
+#[test]
+fn it_hears_of_what_is_referred_to() {
+    paused(async |system| {
+        let (calls, ann, eve) = (talker(system), somebody("ann"), somebody("eve"));
+        let asked = sent(&calls, &ann, says("ask name")).await;
+        let asked = sent(&calls, &ann, says_to(&asked, "m2", "Ann")).await;
+        let failed = sent(&calls, &ann, says("fail")).await;
+        let other = sent(&calls, &eve, says("a secret")).await;
+        let ids = [&*failed.id, &*other.id, "never-was", &*asked.id];
+        let told = sent(&calls, &ann, about("recall", &ids)).await;
+        let answered = &made(&asked)[0].1;
+        let expected = [
+            "user: fail",
+            "assistant: no luck",
+            "user: ask name",
+            "assistant: Which name?",
+            "user: Ann",
+            &format!("assistant: {answered}"),
+        ];
+        // A question is also told as data, behind its words.
+        let told: Vec<_> = made(&told)[0].1.lines().map(|line| line.split("|{").next().unwrap().to_owned()).collect();
+        assert_eq!(told, expected);
+        let nothing = sent(&calls, &ann, about("recall", &[])).await;
+        assert_eq!(made(&nothing)[0].1, "");
+    });
+}
+
+/// Goal: what is told is bounded: what no longer fits isn't there, and the call goes on. Method: tasks of 100 KiB; the third's
+/// words are too many.
+#[test]
+fn what_is_told_is_bounded() {
+    paused(async |system| {
+        let (calls, ann) = (talker(system), somebody("ann"));
+        let mut ids = Vec::new();
+        for name in ["a", "b", "c"] {
+            let text = format!("reject {}", name.repeat(100 * 1024));
+            ids.push(sent(&calls, &ann, says(&text)).await.id);
+        }
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let told = sent(&calls, &ann, about("recall", &ids)).await;
+        let told = made(&told)[0].1.lines().map(|line| line.len()).collect::<Vec<_>>();
+        let whole = "user: reject ".len() + 100 * 1024;
+        let won_t = "assistant: I won't".len();
+        assert_eq!(told, [whole, won_t, whole, won_t]);
+    });
+}

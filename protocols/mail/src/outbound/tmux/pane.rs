@@ -1,0 +1,245 @@
+//! Which pane is meant, and what is in it now.
+
+use std::fmt;
+use std::str::FromStr;
+
+use callboard_message::Failure;
+
+use super::command::Tmux;
+
+/// Programs that run what they are told, or hand it to one that does.
+const SHELLS: &str = "sh bash dash zsh fish ksh mksh csh tcsh ash busybox nu pwsh elvish xonsh yash \
+    ssh mosh-client telnet su sudo doas login screen tmux";
+/// Programs that take what is typed for commands, some of which run others. Those that wrap an agent are named where they
+/// are meant.
+const COMMANDED: &str = "less more most man vi vim view nvim ex ed emacs gdb lldb python ipython ruby irb perl lua php ghci r \
+    julia psql mysql sqlite redis-cli mongosh ftp sftp bc";
+
+/// A pane, as `session:window.pane`: the window by its number or its name, the pane by its number.
+///
+/// A name is compared as a whole: `agent` is never `agent-1`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PaneTarget {
+    session: String,
+    window: String,
+    pane: u32,
+}
+
+/// Name a pane as `session:window.pane`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a pane is named as session:window.pane, for example builder:0.0; names have letters, digits, `_` and `-`")]
+pub struct PaneTargetError;
+
+impl FromStr for PaneTarget {
+    type Err = PaneTargetError;
+
+    fn from_str(text: &str) -> Result<Self, PaneTargetError> {
+        let (session, rest) = text.split_once(':').ok_or(PaneTargetError)?;
+        let (window, pane) = rest.rsplit_once('.').ok_or(PaneTargetError)?;
+        // These stand in formats, where others would mean something.
+        let is_name =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        let is_number = |number: &str| number.bytes().all(|b| b.is_ascii_digit());
+        if !is_name(session) || !is_name(window) || !is_number(pane) {
+            return Err(PaneTargetError);
+        }
+        let pane = pane.parse().map_err(|_| PaneTargetError)?;
+        Ok(Self { session: session.to_owned(), window: window.to_owned(), pane })
+    }
+}
+
+impl fmt::Display for PaneTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}.{}", self.session, self.window, self.pane)
+    }
+}
+
+/// A pane that is there, with a program in front that may be written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pane {
+    /// tmux' own name of it, `%5`: no other pane of the server has or had it.
+    pub(super) id: String,
+    /// What is in front.
+    program: String,
+}
+
+impl Pane {
+    /// The pane that is meant, if it may be written to now. `programs`: those that may be in front; where there are none, any
+    /// but a shell and what takes text for commands.
+    ///
+    /// # Errors
+    /// `Unavailable`, with what is in the way.
+    pub(super) async fn find(tmux: &Tmux, target: &PaneTarget, programs: &[String]) -> Result<Self, Failure> {
+        // Compared by tmux, and here as a whole: where it resolves a name itself, it takes one that only begins like it, and
+        // another pane of the session for one that isn't there.
+        let format = format!(
+            "#{{pane_id}} #{{pane_index}} #{{window_index}} #{{==:#{{window_name}},{}}} #{{==:#{{session_name}},{}}}",
+            target.window, target.session
+        );
+        let panes = tmux.run(&["list-panes", "-a", "-F", &format], None).await?;
+        let id = only(&panes, target)?;
+        // One of these may hold what its program likes: it comes last, alone.
+        let format = "#{pane_dead} #{pane_in_mode} #{pane_synchronized} #{pane_current_command}";
+        let state = tmux.run(&["display-message", "-p", "-t", &id, format], None).await?;
+        let program = free(state.trim_end_matches('\n'), programs)?;
+        Ok(Self { id, program })
+    }
+
+    /// Runs a command of tmux if the same program is still in front and nobody reads back. `false` if not. tmux judges and
+    /// runs it in one step.
+    pub(super) async fn if_still(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
+        let same = format!("#{{==:#{{pane_current_command}},{}}}", self.program);
+        let free = "#{==:#{pane_dead}#{pane_in_mode}#{pane_synchronized},000}";
+        let condition = format!("#{{&&:{free},{same}}}");
+        let otherwise = "display-message -p no";
+        tmux.run(&["if-shell", "-F", "-t", &self.id, &condition, command, otherwise], None)
+            .await
+            .map(|said| said.is_empty())
+    }
+}
+
+/// The id of the one pane of a list that is meant.
+fn only(panes: &str, target: &PaneTarget) -> Result<String, Failure> {
+    let is_meant = |line: &&str| {
+        let fields: Vec<_> = line.split(' ').collect();
+        let [_, pane, window, window_is_named, session_is] = fields[..] else { return false };
+        let is_number = target.window.bytes().all(|b| b.is_ascii_digit());
+        let window_is = if is_number { window == target.window } else { window_is_named == "1" };
+        pane.parse() == Ok(target.pane) && session_is == "1" && window_is
+    };
+    let mut meant: Vec<_> = panes.lines().filter(is_meant).filter_map(|line| line.split(' ').next()).collect();
+    meant.dedup();
+    match meant[..] {
+        [id] if is_pane_id(id) => Ok(id.to_owned()),
+        [] | [_] => Err(Failure::unavailable("no such pane")),
+        _ => Err(Failure::unavailable("more than one such pane")),
+    }
+}
+
+fn is_pane_id(id: &str) -> bool {
+    id.strip_prefix('%').is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The program in front of a pane, from its state: whether it is dead, read back in and synchronized, and the program.
+fn free(state: &str, programs: &[String]) -> Result<String, Failure> {
+    let fields: Vec<_> = state.splitn(4, ' ').collect();
+    let [dead, read_back, synchronized, program] = fields[..] else { return Err(Failure::unavailable("no such pane")) };
+    for (flag, why) in [
+        (dead, "the pane's program has ended"),
+        (read_back, "somebody reads back in the pane"),
+        (synchronized, "what is typed into the pane goes to others too"),
+    ] {
+        if flag != "0" {
+            return Err(Failure::unavailable(why));
+        }
+    }
+    let named = program.trim_start_matches('-').to_lowercase();
+    // `python3.11` is one like `python`.
+    let kind = named.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let is_among = |all: &str| all.split_ascii_whitespace().any(|one| one == named || one == kind);
+    if is_among(SHELLS) {
+        return Err(Failure::unavailable("a shell is in front"));
+    }
+    if programs.is_empty() && is_among(COMMANDED) {
+        return Err(Failure::unavailable("what is in front takes text for commands; name it, if it is meant"));
+    }
+    // Others would mean something in a format.
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | ' ' | '/' | '@');
+    if program.is_empty() || !program.chars().all(is_plain) {
+        return Err(Failure::unavailable("the program in front isn't known"));
+    }
+    if !programs.is_empty() && !programs.iter().any(|one| one == program) {
+        return Err(Failure::unavailable("another program is in front"));
+    }
+    Ok(program.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a target names one pane, and nothing that tmux would take for something else. Method: rows.
+    #[test]
+    fn targets() {
+        for text in ["builder:0.0", "a_b-c:main.12", "é:1.0"] {
+            assert_eq!(text.parse::<PaneTarget>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "a",
+            "a:0",
+            "a.0",
+            "a:.0",
+            ":0.0",
+            "a:0.",
+            "a:0.x",
+            "a:0.-1",
+            "a:0.+1",
+            "=a:0.0",
+            "%1",
+            "$1:0.0",
+            "a:@1.0",
+            "a:{last}.0",
+            "a:!.0",
+            "a b:0.0",
+            "a,b:0.0",
+            "a}:0.0",
+            "a#:0.0",
+            "a:0.4294967296",
+            "a\n:0.0",
+        ] {
+            assert_eq!(text.parse::<PaneTarget>(), Err(PaneTargetError), "{text}");
+        }
+    }
+
+    /// Goal: one pane is meant or none is written to. Method: lists as tmux prints them.
+    #[test]
+    fn only_one_is_meant() {
+        let (several, no) = (Err("more than one such pane"), Err("no such pane"));
+        for (list, target, expected) in [
+            ("%0 0 0 0 1\n%1 1 0 0 1\n%2 0 0 0 0\n", "a:0.0", Ok("%0")),
+            ("%0 0 0 0 1\n%1 1 0 0 1\n%2 0 0 0 0\n", "a:0.1", Ok("%1")),
+            ("%0 0 0 0 1\n%1 1 0 0 1\n%2 0 0 0 0\n", "a:0.2", no),
+            ("%0 0 0 0 0\n", "a:0.0", no),
+            ("%0 0 3 1 1\n", "a:main.0", Ok("%0")),
+            ("%0 0 3 1 1\n%1 0 4 1 1\n", "a:main.0", several),
+            // A window that is called by another's number.
+            ("%0 0 3 1 1\n%1 0 4 0 1\n", "a:4.0", Ok("%1")),
+            ("x 0 0 0 1\n", "a:0.0", no),
+            ("%0 0 0 0 1 1\n", "a:0.0", no),
+            ("", "a:0.0", no),
+        ] {
+            let found = only(list, &target.parse().unwrap()).map_err(|failure| failure.message);
+            assert_eq!(found.as_deref().map_err(|why| &**why), expected, "{list} {target}");
+        }
+    }
+
+    /// Goal: only what reads, and runs nothing, is written to. Method: states.
+    #[test]
+    fn who_is_in_front() {
+        let claude = ["claude".to_owned(), "bash".to_owned()];
+        let python = ["python3.11".to_owned()];
+        for (state, programs, expected) in [
+            ("0 0 0 cat", &[][..], Ok("cat")),
+            ("0 0 0 claude", &claude, Ok("claude")),
+            ("0 0 0 node", &claude, Err("another program is in front")),
+            ("0 0 0 bash", &[], Err("a shell is in front")),
+            ("0 0 0 bash", &claude, Err("a shell is in front")),
+            ("0 0 0 -ZSH", &[], Err("a shell is in front")),
+            ("0 0 0 ssh", &[], Err("a shell is in front")),
+            ("0 0 0 less", &[], Err("what is in front takes text for commands; name it, if it is meant")),
+            ("0 0 0 python3.11", &[], Err("what is in front takes text for commands; name it, if it is meant")),
+            ("0 0 0 python3.11", &python, Ok("python3.11")),
+            ("0 0 0 ", &[], Err("the program in front isn't known")),
+            ("0 0 0 a,b", &[], Err("the program in front isn't known")),
+            ("0 0 0 a\n0", &[], Err("the program in front isn't known")),
+            ("1 0 0 cat", &[], Err("the pane's program has ended")),
+            ("0 1 0 cat", &[], Err("somebody reads back in the pane")),
+            ("0 0 1 cat", &[], Err("what is typed into the pane goes to others too")),
+            ("", &[], Err("no such pane")),
+        ] {
+            let found = free(state, programs).map_err(|failure| failure.message);
+            assert_eq!(found.as_deref().map_err(|why| &**why), expected, "{state}");
+        }
+    }
+}

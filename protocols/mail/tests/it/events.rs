@@ -1,0 +1,229 @@
+//! Event sockets: what is told to whom, and when they end.
+
+use std::time::Duration;
+
+use callboard_message::mail::{MailEvent, MemberWay, Priority};
+use serde_json::json;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::kit::{Served, Told, soon};
+
+/// What a letter to several gives rise to.
+pub fn broadcast(sender: &str) -> [MailEvent; 2] {
+    let accepted = MailEvent::MessageAccepted {
+        message_id: "m-1".into(),
+        thread: "m-1".into(),
+        sender_agent_id: sender.into(),
+        recipient_count: 3,
+        priority: Priority::Normal,
+        topic: None,
+    };
+    let (sender_agent_id, message_preview) = (sender.into(), "First 100 chars...".into());
+    [accepted, MailEvent::AgentBroadcast { sender_agent_id, recipient_count: 3, message_preview }]
+}
+
+/// What a letter to one gives rise to.
+pub fn direct(sender: &str, recipient: &str) -> [MailEvent; 2] {
+    let accepted = MailEvent::MessageAccepted {
+        message_id: "m-2".into(),
+        thread: "m-1".into(),
+        sender_agent_id: sender.into(),
+        recipient_count: 1,
+        priority: Priority::Urgent,
+        topic: Some("builds".into()),
+    };
+    let (sender_agent_id, recipient_agent_id) = (sender.into(), recipient.into());
+    let message_preview = "First 100 chars...".into();
+    [accepted, MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id, message_preview }]
+}
+
+fn frame(text: &str) -> Told {
+    Told::Frame(text.to_owned())
+}
+
+/// Goal: each event is exactly the frame that is agreed, live, in order (T-P6). Method: one of each type; bytes.
+#[tokio::test]
+async fn exact_frames() {
+    let served = Served::start().await;
+    served.happen(broadcast("before"));
+    let mut ears = served.agent("watcher").listen("").await.unwrap();
+    served.happen(broadcast("agent-123"));
+    served.happen(direct("agent-123", "agent-456"));
+    let recipient_agent_ids = vec!["agent-456".to_owned()];
+    let (message_id, sender_agent_id) = ("m-2".to_owned(), "agent-123".to_owned());
+    let ids = (message_id.clone(), sender_agent_id.clone(), recipient_agent_ids.clone());
+    served.happen([MailEvent::MessageDelivered { message_id, sender_agent_id, recipient_agent_ids }]);
+    let (message_id, sender_agent_id, recipient_agent_ids) = ids;
+    served.happen([MailEvent::MessageRead { message_id, sender_agent_id, recipient_agent_ids }]);
+    served.happen([MailEvent::AgentJoined { agent_id: "agent-9".into(), way: MemberWay::Tmux }]);
+    served.happen([MailEvent::AgentLeft { agent_id: "agent-9".into(), reason: "ended".into() }]);
+    for text in [
+        r#"{"type":"message_accepted","message_id":"m-1","thread":"m-1","sender_agent_id":"agent-123","recipient_count":3,"priority":"normal"}"#,
+        r#"{"type":"agent_broadcast","sender_agent_id":"agent-123","recipient_count":3,"message_preview":"First 100 chars..."}"#,
+        r#"{"type":"message_accepted","message_id":"m-2","thread":"m-1","sender_agent_id":"agent-123","recipient_count":1,"priority":"urgent","topic":"builds"}"#,
+        r#"{"type":"agent_direct_message","sender_agent_id":"agent-123","recipient_agent_id":"agent-456","message_preview":"First 100 chars..."}"#,
+        r#"{"type":"message_delivered","message_id":"m-2","sender_agent_id":"agent-123","recipient_agent_ids":["agent-456"]}"#,
+        r#"{"type":"message_read","message_id":"m-2","sender_agent_id":"agent-123","recipient_agent_ids":["agent-456"]}"#,
+        r#"{"type":"agent_joined","agent_id":"agent-9","way":"tmux"}"#,
+        r#"{"type":"agent_left","agent_id":"agent-9","reason":"ended"}"#,
+    ] {
+        assert_eq!(ears.next().await, frame(text));
+    }
+    served.stop().await;
+}
+
+/// Goal: whoever names a place gets what came after it, numbered, then what comes; a place that doesn't exist is 400. Method:
+/// 0, a number, `now`, the newest number and one above it, with and without types.
+#[tokio::test]
+async fn places() {
+    let served = Served::start().await;
+    for n in 1..=200 {
+        assert_eq!(served.happen(broadcast(&format!("agent-{n}"))), n);
+    }
+    let watcher = served.agent("watcher");
+    let mut from_0 = watcher.listen("?after=0").await.unwrap();
+    let mut from_150 = watcher.listen("?after=150&types=agent_broadcast").await.unwrap();
+    let mut from_now = watcher.listen("?after=now").await.unwrap();
+    let mut from_last = watcher.listen("?after=200").await.unwrap();
+    for after in ["201", "9007199254740991"] {
+        assert_eq!(watcher.listen(&format!("?after={after}")).await.err(), Some(400));
+    }
+    served.happen(broadcast("agent-201"));
+    for n in 1..=201 {
+        for kind in ["message_accepted", "agent_broadcast"] {
+            let event = from_0.json().await;
+            let told = (&event["sequence"], &event["event"]["type"], &event["event"]["sender_agent_id"]);
+            assert_eq!(told, (&json!(n), &json!(kind), &json!(format!("agent-{n}"))));
+        }
+        if n > 150 {
+            let event = from_150.json().await;
+            assert_eq!((&event["sequence"], &event["event"]["type"]), (&json!(n), &json!("agent_broadcast")));
+        }
+    }
+    for ears in [&mut from_now, &mut from_last] {
+        assert_eq!(ears.json().await["sequence"], 201);
+    }
+    served.stop().await;
+}
+
+/// Goal: whoever watches sees everything, and everybody else what the mailroom shows them; those who see the same read it once.
+/// Method: two agents and eight watchers.
+#[tokio::test]
+async fn who_sees_what() {
+    let served = Served::start().await;
+    let mut alice = served.agent("alice").listen("?after=0").await.unwrap();
+    let mut bob = served.agent("bob").listen("?after=0").await.unwrap();
+    let mut watchers = Vec::new();
+    for _ in 0..8 {
+        watchers.push(served.agent("watcher").listen("?after=0").await.unwrap());
+    }
+    for watcher in &mut watchers {
+        // Each has read what there was before anything happens.
+        watcher.say(Message::Ping(Default::default())).await;
+    }
+    for n in 0..20 {
+        served.happen(direct(if n % 2 == 0 { "alice" } else { "bob" }, "carol"));
+    }
+    for n in 0..20_u64 {
+        let (mine, sender) = if n % 2 == 0 { (&mut alice, "alice") } else { (&mut bob, "bob") };
+        for _ in 0..2 {
+            for ears in [&mut *mine].into_iter().chain(&mut watchers) {
+                let event = ears.json().await;
+                assert_eq!((&event["sequence"], &event["event"]["sender_agent_id"]), (&json!(n + 1), &json!(sender)));
+            }
+        }
+    }
+    // A handshake and a first look each; then once for each event and view, where each socket alone would need 200. On a busy
+    // machine some look once more.
+    assert!(served.room.reads() <= 10 + 10 + 3 * 20 + 50, "{}", served.room.reads());
+    served.stop().await;
+}
+
+/// Goal: a socket is for listening: what is said there is bounded, by frame and by number. Method: at each limit, and one over.
+#[tokio::test]
+async fn what_clients_say() {
+    let served = Served::start().await;
+    let alice = served.agent("alice");
+    let mut talks = alice.listen("?after=0").await.unwrap();
+    for _ in 0..63 {
+        talks.say(Message::text("x".repeat(1_024))).await;
+    }
+    served.happen(broadcast("alice"));
+    assert_eq!(talks.json().await["sequence"], 1);
+    talks.json().await;
+    talks.say(Message::text("x")).await;
+    assert_eq!(talks.next().await, Told::Closed(1008, "nothing that is sent here is read".into()));
+    for large in [Message::text("x".repeat(1_025)), Message::binary(vec![0; 1_025])] {
+        let mut shouts = alice.listen("").await.unwrap();
+        shouts.say(large).await;
+        assert_eq!(shouts.next().await, Told::Closed(1009, "the frame is too large".into()));
+    }
+    let mut leaves = alice.listen("").await.unwrap();
+    leaves.say(Message::Close(None)).await;
+    assert!(matches!(leaves.next().await, Told::Gone | Told::Closed(..)));
+    served.stop().await;
+}
+
+/// Goal: there are no more sockets than there may be, and one that ends makes room. Method: the limit, one more, one less.
+#[tokio::test]
+async fn sockets_are_bounded() {
+    let served = Served::with(|options| options.sockets_max = 2).await;
+    let alice = served.agent("alice");
+    let (mut first, _second) = (alice.listen("").await.unwrap(), alice.listen("").await.unwrap());
+    assert_eq!(alice.listen("").await.err(), Some(503));
+    assert_eq!(alice.get("/api/agents").await.status, 200, "requests go on");
+    first.say(Message::Close(None)).await;
+    while first.next().await != Told::Gone {}
+    let again = async {
+        loop {
+            match alice.listen("").await {
+                Ok(ears) => return ears,
+                Err(status) => assert_eq!(status, 503),
+            }
+        }
+    };
+    soon(again).await;
+    let plain = alice.get("/api/events").await;
+    assert_eq!((plain.status, plain.detail().is_empty()), (400, false));
+    served.stop().await;
+}
+
+/// Goal: a socket ends when its client is gone, its key counts no more, its agent is terminated or the server stops, and says
+/// so. Method: each.
+#[tokio::test]
+async fn how_sockets_end() {
+    let served = Served::with(|options| options.ping_every = Duration::from_millis(50)).await;
+    let mut revoked = served.agent("bob").listen("").await.unwrap();
+    served.names.revoke("bob");
+    assert_eq!(revoked.next().await, Told::Closed(1008, "the key counts no more".into()));
+    assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
+    // Who answers pings stays; who doesn't read them is gone after two silent periods.
+    let mut stays = served.agent("alice").listen("").await.unwrap();
+    let silent = served.agent("alice").listen("").await.unwrap();
+    let (mut answering, mut watching) = (std::pin::pin!(stays.next()), std::pin::pin!(ends(&silent)));
+    tokio::select! {
+        told = &mut answering => panic!("{told:?}"),
+        () = &mut watching => {}
+    }
+    served.server.stop().await;
+    assert_eq!(answering.await, Told::Closed(1001, "the server stops".into()));
+    assert_eq!(served.agent("alice").listen("").await.err(), Some(503));
+    served.stop().await;
+}
+
+/// The end of what the server sends, without reading it as a client.
+async fn ends(ears: &crate::kit::Ears) {
+    let mut seen = vec![0; 4_096];
+    let mut last = None;
+    loop {
+        soon(ears.stream().readable()).await.unwrap();
+        // A peek takes nothing: the same bytes again, and no more, are the end.
+        let found = ears.stream().peek(&mut seen).await.unwrap();
+        let closing = seen[..found].windows(2).any(|bytes| bytes[0] == 0x88);
+        if closing || last == Some(0) {
+            return;
+        }
+        last = Some(found);
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,111 @@
+//! `callboard msg history`.
+
+use std::io::{IsTerminal, stdout};
+use std::time::SystemTime;
+
+use callboard_message::mail::{AgentLogs, Direction, MessageHistory};
+use callboard_message::time::rfc3339;
+
+use super::super::clock::span;
+use super::inbox::{LIMIT_DEFAULT, Wanted, pages};
+use super::{DONE, MailArguments, MailFailure, words};
+use crate::cli::show;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct HistoryArguments {
+    /// Between you and this agent, both ways.
+    #[arg(long, value_name = "ID")]
+    with: Option<String>,
+    /// From this agent only.
+    #[arg(long, value_name = "ID")]
+    from: Option<String>,
+    /// Of this topic only.
+    #[arg(long)]
+    topic: Option<String>,
+    /// Of this thread only.
+    #[arg(long, value_name = "ID")]
+    thread: Option<String>,
+    /// With these words in it, in any case.
+    #[arg(long)]
+    text: Option<String>,
+    /// Not before this time: RFC 3339, or so long ago, for example 2h or 7d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<String>,
+    /// Before this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<String>,
+    /// The log of who wrote to whom, oldest first, in place of the messages.
+    #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until"])]
+    agent_log: bool,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
+    limit: usize,
+    /// Go on where a list ended.
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
+    #[command(flatten)]
+    mail: MailArguments,
+}
+
+/// A time as it is sent.
+fn time(written: &str) -> Result<String, String> {
+    match span(written) {
+        Ok(ago) => {
+            let at = SystemTime::now().checked_sub(ago);
+            at.map(rfc3339).ok_or_else(|| "that is before all time".to_owned())
+        }
+        // The listener reads it exactly.
+        Err(_) if written.contains('T') => Ok(written.to_owned()),
+        Err(why) => Err(format!("{why}, or a time like 2026-01-31T12:00:00Z")),
+    }
+}
+
+pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
+    if arguments.agent_log {
+        return log(arguments).await;
+    }
+    let filter = MessageHistory {
+        with: arguments.with.clone(),
+        from: arguments.from.clone(),
+        topic: arguments.topic.clone(),
+        thread: arguments.thread.clone(),
+        text: arguments.text.clone(),
+        since: arguments.since.clone(),
+        until: arguments.until.clone(),
+        direction: Some(Direction::All),
+        after: arguments.after,
+        ..MessageHistory::default()
+    };
+    pages(Wanted { filter, limit: arguments.limit, unread: false, read: false }, &arguments.mail).await
+}
+
+async fn log(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
+    let limit = u32::try_from(arguments.limit).ok();
+    let asked = AgentLogs { after: arguments.after, limit, ..AgentLogs::default() };
+    let logs = arguments.mail.client()?.agent_logs(&asked).await?.logs;
+    if stdout().is_terminal() && !arguments.mail.json {
+        show::heading(words::LOG_COLUMNS)?;
+    }
+    for row in &logs {
+        show::line(&if arguments.mail.json { words::as_json(row)? } else { words::log_row(row) })?;
+    }
+    if let Some(last) = logs.last().filter(|_| logs.len() >= arguments.limit) {
+        show::aside(&format!("more: --after {}", last.number));
+    }
+    DONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    /// Goal: a time is a time or a span back from now, and nothing else. Method: rows.
+    #[test]
+    fn times() {
+        assert_eq!(time("2026-01-31T12:00:00Z").as_deref(), Ok("2026-01-31T12:00:00Z"));
+        assert!(time("2h").is_ok_and(|at| at.ends_with('Z') && at.contains('T')));
+        for wrong in ["yesterday", "", "2", "999999999999999d"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

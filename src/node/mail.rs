@@ -1,0 +1,109 @@
+//! Agent mail on a node: its mailrooms, their ways out, and who is served at a listener of mail.
+
+use std::time::Duration;
+
+use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomOptions};
+use callboard_mail::inbound::MailServerOptions;
+use callboard_mail::outbound::tmux::{TmuxAgent, TmuxOptions};
+use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
+use callboard_message::mail::MemberWay;
+use callboard_runtime::{AgentRef, System};
+use secrecy::SecretString;
+
+use super::NodeError;
+use super::listen::{Entrance, entrance};
+use crate::config::{
+    AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, SECONDS_A_DAY, TmuxDeclaration, Topology,
+    WebhookDeclaration,
+};
+
+/// How a mailroom is set up, as a topology declares it.
+///
+/// # Errors
+/// It can't be.
+pub(super) fn options(declared: &MailroomDeclaration, topology: &Topology) -> Result<MailroomOptions, NodeError> {
+    let default = MailroomOptions::default();
+    let options = MailroomOptions {
+        members: declared.members.iter().map(|member| member_of(member, topology)).collect(),
+        messages_a_second: declared.messages_a_second.unwrap_or(default.messages_a_second),
+        broadcasts_a_minute: declared.broadcasts_a_minute.unwrap_or(default.broadcasts_a_minute),
+        expires: declared.expires_days.map_or(default.expires, |days| Duration::from_secs(days.get() * SECONDS_A_DAY)),
+        class: declared.class,
+        example_ids: declared.example_ids,
+    };
+    options.check().map_err(|source| NodeError::Mailroom { id: declared.id.clone(), source })?;
+    Ok(options)
+}
+
+fn member_of(declared: &MemberDeclaration, topology: &Topology) -> Declared {
+    let MemberDeclaration { id, role, phase, groups, apart } = declared.clone();
+    let agent = topology.agents.iter().find(|agent| agent.id() == id);
+    let via = match agent {
+        Some(AgentDeclaration::Tmux(_)) => MemberWay::Tmux,
+        Some(AgentDeclaration::Webhook(_)) => MemberWay::Webhook,
+        Some(AgentDeclaration::A2a(_)) => MemberWay::A2a,
+        _ => MemberWay::Agent,
+    };
+    Declared { way: Some(id.clone()), via: Some(via), id, role, phase, groups, apart }
+}
+
+/// Starts a mailroom, with the mail that the store has.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn open(system: &System, id: &str, options: MailroomOptions) -> Result<AgentRef, NodeError> {
+    let mailroom = Mailroom::open(system, options).await;
+    let mailroom = mailroom.map_err(|source| NodeError::Mailroom { id: id.to_owned(), source })?;
+    Ok(system.prepare_with(move || mailroom.clone()).label(id).spawn())
+}
+
+/// Tells a mailroom how it is set up from now on. What it has goes on.
+pub(super) async fn declare(mailroom: &AgentRef, options: MailroomOptions) {
+    match mailroom.ask(Declare { options }).await {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => tracing::error!(%failure, "a mailroom doesn't take what is declared of it"),
+        Err(error) => tracing::error!(%error, "a mailroom isn't there to take what is declared of it"),
+    }
+}
+
+/// Starts the agent that stands for a pane.
+pub(super) fn tmux(system: &System, declared: &TmuxDeclaration) -> AgentRef {
+    let options = TmuxOptions {
+        socket: declared.socket.clone(),
+        submit: declared.submit,
+        command: declared.command.clone(),
+        ..TmuxOptions::new(declared.target.target().clone())
+    };
+    system.prepare_with(move || TmuxAgent::new(options.clone())).label(declared.id.as_str()).spawn()
+}
+
+/// Starts the agent that stands for a receiver elsewhere.
+///
+/// # Errors
+/// Its address is refused, or its secret isn't there.
+pub(super) fn webhook(system: &System, declared: &WebhookDeclaration) -> Result<AgentRef, NodeError> {
+    let wrong = |why: String| NodeError::Remote { id: declared.id.clone(), why };
+    let secret = declared.secret_env.as_ref().map(|name| {
+        std::env::var(name).map(SecretString::from).map_err(|_| wrong(format!("there is no variable {name}")))
+    });
+    let options = WebhookOptions {
+        secret: secret.transpose()?,
+        allow: declared.allow.iter().map(|range| range.network()).collect(),
+        ..WebhookOptions::new(declared.url.url().clone())
+    };
+    let agent = WebhookAgent::new(options).map_err(|error| wrong(error.to_string()))?;
+    Ok(system.prepare(agent).label(declared.id.as_str()).spawn())
+}
+
+/// How a listener serves its mailroom.
+pub(super) fn server_options(listener: &Listener) -> Result<MailServerOptions, NodeError> {
+    let Entrance { access, hosts, origins } = entrance(listener)?;
+    let mut options = MailServerOptions { access, hosts, origins, ..MailServerOptions::default() };
+    if let Some(bytes) = listener.body_bytes_max {
+        options.limits.body_bytes_max = bytes.get();
+    }
+    if let Some(seconds) = listener.call_deadline_s {
+        options.call_deadline = Duration::from_secs(seconds.get());
+    }
+    Ok(options)
+}

@@ -1,0 +1,109 @@
+//! A node with a mailroom, and those who write to each other through it.
+
+use std::collections::HashMap;
+
+use callboard::mail::client::Client;
+use callboard::message::mail::MailId;
+use callboard::rpc::KeyStore;
+use reqwest::{Method, RequestBuilder};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+
+use super::{Home, Running, mcp, soon};
+
+/// `callboard serve` with a mailroom behind a mail listener and an MCP listener; killed when this is dropped.
+pub struct Office {
+    pub home: Home,
+    process: Option<Running>,
+    file: String,
+    keys: HashMap<String, SecretString>,
+    /// Where mail is spoken.
+    pub mail: String,
+    /// Where MCP is.
+    pub mcp: String,
+    /// Where the listeners of `agents` are.
+    pub more: Vec<String>,
+}
+
+const NODE: &str = "[node]\nname = \"office\"\n[[listener]]\nprotocol = \"mail\"\nbind = \"127.0.0.1:0\"\n\
+    agent = \"mailroom\"\nkeys = \"keys.toml\"\n[[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\n\
+    bind = \"127.0.0.1:0\"\nagent = \"mailroom\"\nkeys = \"keys.toml\"\n";
+
+impl Office {
+    /// `agents`: what else is in the file, the mailroom first of all. A key for each member, with its scopes.
+    pub async fn open(agents: &str, members: &[(&str, &[&str])]) -> Self {
+        let home = Home::new();
+        let file = home.write("office.toml", &format!("{NODE}{agents}"));
+        let mut store = KeyStore::load_or_new(home.path("keys.toml")).unwrap();
+        let keys = members.iter().map(|(name, scopes)| {
+            let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+            ((*name).to_owned(), store.add(name, scopes).unwrap())
+        });
+        let keys = keys.collect();
+        let mut office =
+            Self { home, process: None, file, keys, mail: String::new(), mcp: String::new(), more: Vec::new() };
+        office.start().await;
+        office
+    }
+
+    /// Starts the node, with what it had before.
+    pub async fn start(&mut self) {
+        let mut process = self.home.start(&["serve", &self.file]);
+        let mut urls = Vec::new();
+        loop {
+            let line = process.line_with("").await;
+            match line.strip_prefix("listening ") {
+                Some(told) => urls.push(told.rsplit(' ').next().unwrap().to_owned()),
+                None => break assert_eq!(line, "ready"),
+            }
+        }
+        let mut urls = urls.into_iter();
+        (self.mail, self.mcp) = (urls.next().unwrap(), urls.next().unwrap());
+        self.more = urls.collect();
+        self.process = Some(process);
+    }
+
+    /// Kills the node (SIGKILL) and waits for its end.
+    pub async fn kill(&mut self) {
+        let process = self.process.take().unwrap();
+        process.signal("KILL").await;
+        assert_eq!(process.finished().await.code, None);
+    }
+
+    /// Ends it in order.
+    pub async fn close(mut self) {
+        let process = self.process.take().unwrap();
+        process.signal("INT").await;
+        let ended = process.finished().await;
+        assert_eq!((ended.code, &*ended.err), (Some(0), ""));
+    }
+
+    pub fn key(&self, id: &str) -> &SecretString {
+        &self.keys[id]
+    }
+
+    /// Mail as that member.
+    pub fn client(&self, id: &str) -> Client {
+        Client::new(self.mail.parse().unwrap(), self.keys[id].clone(), &MailId::parse(id).unwrap()).unwrap()
+    }
+
+    /// A request of mail as that member.
+    pub fn request(&self, id: &str, method: Method, path: &str) -> RequestBuilder {
+        let request = reqwest::Client::new().request(method, format!("{}{path}", self.mail));
+        request.bearer_auth(self.keys[id].expose_secret()).header("X-Agent-ID", id)
+    }
+
+    /// An MCP call as that member: the whole response.
+    pub async fn call(&self, id: &str, tool: &str, arguments: &Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let request = mcp::request(&self.mcp, &json!({}), "tools/call", params);
+        mcp::response(request.bearer_auth(self.keys[id].expose_secret())).await
+    }
+}
+
+/// The status and the body of a response.
+pub async fn answered(request: RequestBuilder) -> (u16, String) {
+    let response = soon("a response", request.send()).await.unwrap();
+    let status = response.status().as_u16();
+    (status, soon("a body", response.text()).await.unwrap())
+}

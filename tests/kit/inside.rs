@@ -1,0 +1,30 @@
+//! For whoever posts where somebody else says: places that none of them may reach.
+
+/// Spellings of this machine, and of networks like this one's own, in a URL.
+pub const INSIDE: [&str; 25] = [
+    "127.0.0.1",
+    "127.1",
+    "0x7f.1",
+    "0x7f000001",
+    "2130706433",
+    "0177.0.0.1",
+    "localhost",
+    "localhost.",
+    "a.localhost",
+    "0.0.0.0",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:10.0.0.1]",
+    "[::ffff:a9fe:a9fe]",
+    "169.254.169.254",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.0.1",
+    "100.64.0.1",
+    "[fc00::1]",
+    "[fe80::1]",
+    "[64:ff9b::7f00:1]",
+    "public.example@127.0.0.1",
+    "public.example:x@127.0.0.1",
+];
