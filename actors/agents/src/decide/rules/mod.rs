@@ -1,7 +1,8 @@
 //! Rules that decide without a model and without a key: English and Portuguese, the same answer to the same question.
 //!
-//! Requests are matched with what tools and agents say of themselves, and with everyday words (`lexicon.toml`); what nobody here
-//! does is in `refusals.toml`. No rule reads text that is only quoted, but to know that there is something to work on.
+//! A request is read by everyday words (`lexicon.toml`), by what tools take, and by what nobody here does (`refusals.toml`); a model
+//! fitted on all that (`kinds/`) says of what kind it is, and that is matched with what tools and agents say of themselves (`aim.rs`).
+//! No rule reads text that is only quoted, but to know that there is something to work on.
 
 mod aim;
 mod clauses;
