@@ -69,9 +69,12 @@ fn other(reading: &Reading, index: &Index, found: &[Found], least: f32) -> Optio
     let all = reading.all();
     let is_words = composes(reading, &all) || explains(reading, &all);
     let share = if is_words { ONLY_SUBJECT } else { 1.0 };
-    let other = found.iter().find(|found| !index.is_of_a_kind(&found.target.id))?;
-    let evidence = other.evidence * share;
-    (evidence >= least).then(|| Found { target: other.target.clone(), evidence })
+    let others = found.iter().filter(|found| !index.is_of_a_kind(&found.target.id));
+    let mut enough = others.filter(|found| found.evidence * share >= least);
+    let first = enough.next()?;
+    let up = if first.target.is_up { None } else { enough.find(|found| found.target.is_up) };
+    let other = up.unwrap_or(first);
+    Some(Found { target: other.target.clone(), evidence: other.evidence * share })
 }
 
 /// The one of the world for a kind: our tool of that name, or of the agents of that field whom most speaks for, the first that is up.

@@ -83,8 +83,13 @@ impl Likely {
 
     /// How likely a kind is where these others aren't the question.
     pub(super) fn share_but(&self, kind: &str, but: &[&str]) -> f32 {
-        let rest = 1.0 - but.iter().map(|kind| self.share(kind)).sum::<f32>();
-        (self.share(kind) / rest.max(f32::MIN_POSITIVE)).clamp(0.0, 1.0)
+        self.share(kind) / self.rest(but)
+    }
+
+    /// What is left for all kinds but these. Summed up, for what is left of a share of nearly 1 is lost in the difference.
+    fn rest(&self, but: &[&str]) -> f32 {
+        let shares = kinds().names.iter().zip(&self.shares).filter(|(name, _)| !but.contains(&name.as_str()));
+        shares.map(|(_, share)| share).sum::<f32>().max(f32::MIN_POSITIVE)
     }
 
     /// The likeliest kind.
@@ -96,8 +101,8 @@ impl Likely {
     /// All kinds but these, the likeliest first, their shares of the rest.
     pub(super) fn ranked_but(&self, but: &[&str]) -> Vec<(&'static str, f32)> {
         let names = kinds().names.iter().map(String::as_str);
-        let rest = 1.0 - but.iter().map(|kind| self.share(kind)).sum::<f32>();
-        let share = |share: f32| share / rest.max(f32::MIN_POSITIVE);
+        let rest = self.rest(but);
+        let share = |share: f32| share / rest;
         let mut ranked: Vec<(&'static str, f32)> =
             names.zip(self.shares.iter().copied().map(share)).filter(|(name, _)| !but.contains(name)).collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));

@@ -77,3 +77,18 @@ fn what_carries_on() {
     assert_eq!(after("run ls -a"), "execute_command");
     assert_eq!(after("book me a flight from Naples to Rome on Sunday morning please"), "travel");
 }
+
+/// Goal: where one kind is nearly all there is, the others' shares of the rest are still shares. Method: one of 1 and others that are
+/// lost beside it, and none at all.
+#[test]
+fn a_rest_that_is_nearly_nothing() {
+    let at = |name: &str| kinds().names.iter().position(|kind| kind == name).unwrap();
+    let mut shares = vec![0.0; kinds().names.len()];
+    (shares[at(SEVERAL)], shares[at(REJECT)], shares[at("weather")]) = (1.0, 1e-10, 3e-10);
+    let likely = Likely { shares };
+    assert!((likely.share_but(REJECT, &[SEVERAL]) - 0.25).abs() < 1e-3);
+    assert!((likely.ranked_but(&[SEVERAL])[0].1 - 0.75).abs() < 1e-3);
+    let mut shares = vec![0.0; kinds().names.len()];
+    shares[at(SEVERAL)] = 1.0;
+    assert!(Likely { shares }.share_but(REJECT, &[SEVERAL]) == 0.0);
+}

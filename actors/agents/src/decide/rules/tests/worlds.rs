@@ -61,3 +61,15 @@ fn parts_depend_on_who_is_there() {
         world_of(vec![agent("trips", "All in One", &[("Trips", "Hotels and forecasts", &["hotel", "weather"])])]);
     assert_eq!(Rules::default().split(request, &[], &both).outcome, Some(Split::No));
 }
+
+/// Goal: of two of an unknown field the one that is up, even where more speaks for the other. Method: the better one up, then down.
+#[test]
+fn who_is_up() {
+    let mut better =
+        agent("songs", "Songs", &[("Playlists", "Plays samba songs and albums", &["playlist", "samba", "songs"])]);
+    let other = agent("tunes", "Jukebox", &[("Playlists", "Plays playlists and songs", &["playlist", "songs"])]);
+    let request = "put on a playlist with old samba songs";
+    assert_eq!(route(request, &world_of(vec![better.clone(), other.clone()])), "songs");
+    better.is_up = false;
+    assert_eq!(route(request, &world_of(vec![better, other])), "tunes");
+}
