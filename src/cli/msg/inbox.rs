@@ -104,6 +104,10 @@ pub(super) async fn show(arguments: &ShowArguments) -> Result<u8, MailFailure> {
         show::line(&line)?;
     }
     show::line("")?;
-    show::line(&printable(message.message.as_deref().unwrap_or(&message.text)))?;
+    // With whose it is before it, as every recipient has it; the body as it was sent is for programs (`--json`).
+    show::line(&printable(&message.text))?;
+    if message.cut {
+        show::aside("it is longer: --json has all of it");
+    }
     DONE
 }

@@ -29,10 +29,12 @@ impl Limit {
     /// # Errors
     /// `Overloaded`, with the seconds to wait under [`RETRY_AFTER`].
     pub(super) fn take(&self, is_broadcast: bool) -> Result<(), Failure> {
+        // First what is there again soonest: whoever is refused by it loses none of the other.
+        take(&self.messages, "messages")?;
         if is_broadcast {
             take(&self.broadcasts, "broadcasts")?;
         }
-        take(&self.messages, "messages")
+        Ok(())
     }
 }
 
@@ -60,5 +62,20 @@ mod tests {
         assert_eq!(refused.kind, FailureKind::Overloaded);
         assert!((1..=30).contains(&refused.data.unwrap()[RETRY_AFTER].as_u64().unwrap()));
         limit.take(false).unwrap();
+    }
+
+    /// Goal: a broadcast that is refused as a message uses up none of the broadcasts. Method: one message an hour, taken; then
+    /// broadcasts are refused, each as a message, and there is still one.
+    #[test]
+    fn refused_once() {
+        let one = NonZeroU32::new(1).unwrap();
+        let an_hour = || RateLimiter::direct(Quota::per_hour(one));
+        let limit = Limit { messages: an_hour(), broadcasts: an_hour() };
+        limit.take(false).unwrap();
+        for _ in 0..3 {
+            let refused = limit.take(true).unwrap_err();
+            assert!(refused.message.contains("messages"), "{}", refused.message);
+        }
+        assert!(limit.broadcasts.check().is_ok());
     }
 }

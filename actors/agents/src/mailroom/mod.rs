@@ -9,6 +9,7 @@ mod carrier;
 mod converse;
 mod elsewhere;
 mod events;
+mod forged;
 mod groups;
 mod hand_out;
 mod history;
@@ -57,6 +58,7 @@ pub use members::{SEEN_FOR, SESSIONS_MAX};
 pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
 pub use sessions::ASK_WITHIN;
 pub use setup::Declare;
+pub use text::neutral;
 pub use view::SHOWN_CHARS_MAX;
 
 /// Messages of each kind that a mailroom works on at once.
