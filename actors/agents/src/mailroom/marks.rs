@@ -185,7 +185,10 @@ impl Marker {
             tracing::warn!(%error, "copies of a broadcast aren't made yet");
         } else {
             tracing::error!(%error, letter, "copies of a broadcast can't be made");
-            self.spreading.remove(&letter);
+            if let Some(spreading) = self.spreading.remove(&letter) {
+                // Who has it already is kept one by one.
+                self.waiting.extend(spreading.have_it.into_iter().map(|recipient| (recipient.to_string(), letter)));
+            }
         }
         false
     }
