@@ -164,8 +164,9 @@ impl Cast {
         // It stays, with what is on its way, whoever its members are.
         let same = self.running.get(&declared.id).filter(|running| running.mail.is_some());
         let Some(same) = same.cloned() else {
-            let agent = mail::open(&self.system, &declared.id, MailroomOptions::clone(&options)).await?;
-            planned.add(&declared.id, Running { is_bundle: false, mail: Some(options), ..Running::bundle(agent) });
+            let (agent, mailroom) = mail::open(&self.system, &declared.id, MailroomOptions::clone(&options)).await?;
+            let (farewell, mail) = (Some(Farewell::Mailroom(mailroom)), Some(options));
+            planned.add(&declared.id, Running { is_bundle: false, farewell, mail, ..Running::bundle(agent) });
             return Ok(());
         };
         if same.mail.as_ref() != Some(&options) {

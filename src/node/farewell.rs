@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use callboard_a2a::outbound::RemoteA2a;
 use callboard_agents::known::KnownAgents;
+use callboard_agents::mailroom::Mailroom;
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::AgentRef;
 
@@ -17,6 +18,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 pub(super) enum Farewell {
     Bridge(Bridge),
     A2a(RemoteA2a),
+    /// With the deliveries of its mail.
+    Mailroom(Mailroom),
     /// Agents that are there for it alone, and those elsewhere that it opened.
     Helpers(Vec<AgentRef>, KnownAgents),
 }
@@ -42,6 +45,7 @@ async fn goodbye(elsewhere: Option<Farewell>) {
             None => {}
             Some(Farewell::Bridge(bridge)) => bridge.said_goodbye().await,
             Some(Farewell::A2a(remote)) => remote.said_goodbye().await,
+            Some(Farewell::Mailroom(mailroom)) => mailroom.end().await,
             Some(Farewell::Helpers(helpers, known)) => {
                 helpers.iter().for_each(AgentRef::stop);
                 futures::future::join_all(helpers.iter().map(AgentRef::ended)).await;

@@ -51,10 +51,15 @@ fn member_of(declared: &MemberDeclaration, topology: &Topology) -> Declared {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn open(system: &System, id: &str, options: MailroomOptions) -> Result<AgentRef, NodeError> {
+pub(super) async fn open(
+    system: &System,
+    id: &str,
+    options: MailroomOptions,
+) -> Result<(AgentRef, Mailroom), NodeError> {
     let mailroom = Mailroom::open(system, options).await;
     let mailroom = mailroom.map_err(|source| NodeError::Mailroom { id: id.to_owned(), source })?;
-    Ok(system.prepare_with(move || mailroom.clone()).label(id).spawn())
+    let handle = mailroom.clone();
+    Ok((system.prepare_with(move || mailroom.clone()).label(id).spawn(), handle))
 }
 
 /// Tells a mailroom how it is set up from now on. What it has goes on.

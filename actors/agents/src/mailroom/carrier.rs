@@ -97,6 +97,7 @@ impl Carrier {
                         self.left.clear();
                     }
                     self.left.insert(number);
+                    self.tried.remove(&number);
                     self.room.mail.tried(&self.id, number).await?;
                 }
                 Ended::Later(kind) => {
@@ -127,7 +128,8 @@ impl Carrier {
         self.queue.fails.store(true, Relaxed);
         self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
-        cx.tell_after(pause, Wake { again: true });
+        // No sooner than that: each try from outside leaves a timer, and all but the last find it too early.
+        cx.tell_after(pause, Wake { again: false });
     }
 
     /// The next letter, from the line or, where it is behind, from the store.
@@ -144,9 +146,11 @@ impl Carrier {
                     if !self.recent.contains(&number) && handed.letter.new.expires > SystemTime::now() {
                         return Ok(Some(handed));
                     }
+                    self.tried.remove(&number);
                 }
                 if !waiting.is_behind {
                     waiting.count = 0;
+                    self.tried.clear();
                     return Ok(None);
                 }
                 if std::mem::take(&mut waiting.anew) {
@@ -196,7 +200,10 @@ impl Carrier {
             let answer = agent.ask(deliver).within_call(Some(Arc::new(call))).await;
             answer.map_err(Failure::from).and_then(|reply| reply)
         } else if converses {
-            super::converse::deliver(&self.room, &agent, handed, &self.id, call).await
+            match self.queue.talks.begin().await {
+                Ok(turn) => super::converse::deliver(&self.room, &agent, handed, &self.id, call, turn).await,
+                Err(busy) => Err(busy),
+            }
         } else {
             Err(Failure::new(FailureKind::Rejected, "the agent takes no mail"))
         };
@@ -260,9 +267,10 @@ impl Handler<Wake> for Carrier {
 
 impl SyncHandler<Changed> for Carrier {
     fn handle(&mut self, changed: Changed, cx: &mut Cx) {
-        let is_tools = matches!(changed.change, Change::Tools);
-        if is_tools && self.queue.fails.load(Relaxed) {
-            let _ = cx.me().try_tell(Wake { again: true });
+        let again = matches!(changed.change, Change::Tools) && self.queue.fails.load(Relaxed);
+        // Whatever has changed: this one may have been in the place of a wake.
+        if again || self.queue.waiting().has_some() {
+            let _ = cx.me().try_tell(Wake { again });
         }
     }
 }

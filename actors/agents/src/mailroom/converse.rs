@@ -10,7 +10,7 @@ use callboard_message::surface::Converse;
 use callboard_message::{Answer, Artifact, Content, Failure, FailureKind, Log, Progress, Question, ToolResult};
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Shared;
 use super::carrier::DELIVER_WITHIN;
@@ -20,6 +20,30 @@ use super::hand_out::Handed;
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(600);
 /// How the key of an answer begins; the id of what it answers follows.
 pub(super) const ANSWER_KEY: &str = "a2a:";
+
+/// Letters of one line that are being answered at once: the next is said when an answer is there.
+pub const TALKS_AT_ONCE_MAX: usize = 64;
+
+/// The talks of a line.
+pub(super) struct Talks(Arc<Semaphore>);
+
+impl Default for Talks {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(TALKS_AT_ONCE_MAX)))
+    }
+}
+
+impl Talks {
+    /// Waits until one more may begin.
+    ///
+    /// # Errors
+    /// `Overloaded` where none ended within [`DELIVER_WITHIN`].
+    pub(super) async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let turn = tokio::time::timeout(DELIVER_WITHIN, self.0.clone().acquire_owned()).await;
+        let turn = turn.ok().and_then(Result::ok);
+        turn.ok_or_else(|| Failure::new(FailureKind::Overloaded, "the agent answers too many messages at once"))
+    }
+}
 
 /// Notes any sign of life. Nobody is there to answer a question: its message is delivered all the same.
 struct Sign(watch::Sender<bool>);
@@ -50,7 +74,7 @@ impl Caller for Sign {
     }
 }
 
-/// Says a letter to an agent. Ends when the agent has it; what it answers is waited for beside that.
+/// Says a letter to an agent. Ends when the agent has it; what it answers is waited for beside that, and its `turn` with it.
 ///
 /// # Errors
 /// The agent's own, or `TimedOut` where it gave no sign within [`DELIVER_WITHIN`].
@@ -60,6 +84,7 @@ pub(super) async fn deliver(
     handed: &Arc<Handed>,
     id: &Arc<str>,
     call: CallMeta,
+    turn: OwnedSemaphorePermit,
 ) -> Result<(), Failure> {
     let new = &handed.letter.new;
     let Converse(said) = Converse::of([Content::text(room.text(handed, id))]);
@@ -70,6 +95,7 @@ pub(super) async fn deliver(
     let (room, agent, handed, id) = (room.clone(), agent.clone(), handed.clone(), id.clone());
     let mut talk = tokio::spawn(async move {
         let answer = agent.ask(said).within_call(Some(call)).within(ANSWER_WITHIN).await;
+        let _turn = turn;
         answered(&room, &handed, &id, answer.map_err(Failure::from).and_then(|reply| reply)?).await
     });
     tokio::select! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use callboard_message::Failure;
 use callboard_message::mail::{
     CheckInbox, Done, EntryState, FetchMail, Fetched, Inbox, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX,
-    MailId, MailView, MarkRead, ReadMessage,
+    MAIL_MEMBERS_MAX, MailId, MailView, MarkRead, ReadMessage,
 };
 use callboard_runtime::{Cx, Letter, MARKS_AT_ONCE_MAX, MailCopy, Mark};
 
@@ -16,6 +16,9 @@ use super::who::Who;
 const PAGE: usize = 256;
 /// Letters that one look for some of them goes through.
 const LOOKED_MAX: usize = 10_000;
+
+/// Receipts that one answer shows: as many as a message has recipients at most.
+pub const RECEIPTS_MAX: usize = MAIL_MEMBERS_MAX;
 
 /// What a look into an inbox found.
 struct Found {
@@ -130,6 +133,11 @@ impl Shared {
             {
                 letters.push(letter);
             }
+        }
+        let own = letters.iter().filter(|letter| message.receipts && letter.new.sender == *who.id);
+        if own.map(|letter| letter.new.recipients.len()).sum::<usize>() > RECEIPTS_MAX {
+            let why = format!("these have more than {RECEIPTS_MAX} receipts: fetch fewer messages at once");
+            return Err(Failure::invalid(why));
         }
         let mine = letters.iter().filter(|letter| letter.new.is_for(&who.id));
         let numbers: Vec<u64> = mine.map(|letter| letter.number).collect();

@@ -10,6 +10,7 @@ use callboard_runtime::{AgentRef, Recipient, System};
 
 use super::Shared;
 use super::carrier::Carrier;
+use super::converse::Talks;
 use super::hand_out::Handed;
 
 /// Letters that a member's line holds; what is more waits in the store.
@@ -43,6 +44,7 @@ pub(super) struct Queue {
     /// Nobody there takes mail.
     pub(super) nowhere: AtomicBool,
     pub(super) is_over: AtomicBool,
+    pub(super) talks: Talks,
 }
 
 #[derive(Default)]
@@ -141,6 +143,11 @@ impl Line {
         self.queue.waiting().letters.clear();
         self.carrier.stop();
     }
+
+    /// Whoever delivers. It ends after its last delivery.
+    pub(super) fn carrier(&self) -> AgentRef {
+        self.carrier.clone()
+    }
 }
 
 impl Queue {
@@ -158,6 +165,11 @@ impl Waiting {
         } else {
             self.put(handed.clone());
         }
+    }
+
+    /// There is something to deliver, as far as it is known.
+    pub(super) fn has_some(&self) -> bool {
+        self.is_behind || !self.letters.is_empty()
     }
 
     pub(super) fn put(&mut self, handed: Arc<Handed>) {

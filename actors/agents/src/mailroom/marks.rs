@@ -10,15 +10,15 @@ use callboard_message::Message;
 use callboard_message::mail::{MAIL_TOPIC, MailHappened};
 use callboard_runtime::{
     Agent, AgentRef, Cx, Handler, Handlers, JournalError, Letter, MARKS_AT_ONCE_MAX, Mark, Profile, SPREAD_MAX,
-    SyncHandler, System,
+    SyncHandler, System, Timer,
 };
 
 use super::Shared;
 
 /// How long copies wait for their recipients to have them: so a copy is written once.
 const SPREAD_AFTER: Duration = Duration::from_millis(20);
-/// How long until a write is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How often what is left to write is looked for: what failed, and what had no room in the mailbox.
+const REST_EVERY: Duration = Duration::from_secs(1);
 /// What may wait for the store; whoever delivers more waits.
 const WAITING_MAX: u32 = 8_192;
 
@@ -34,6 +34,9 @@ struct SpreadNext(u64);
 
 /// Writes what there is.
 struct Flush;
+
+/// Does whatever is left to do.
+struct Rest;
 
 /// Ends when all that was delivered before is kept.
 struct Settle;
@@ -55,6 +58,7 @@ without_reply! {
     Spread = "spread";
     SpreadNext = "spread_next";
     Flush = "flush";
+    Rest = "rest";
     Settle = "settle";
     Happened = "happened";
 }
@@ -93,6 +97,13 @@ impl Marks {
         let _ = self.agent.ask(Settle).await;
     }
 
+    /// Ends once what it was told is kept.
+    pub(super) async fn end(&self) {
+        self.settled().await;
+        self.agent.stop();
+        self.agent.ended().await;
+    }
+
     /// Tells whoever follows the events that there are new ones.
     pub(super) fn happened(&self) {
         if !self.told.swap(true, SeqCst) && self.agent.try_tell(Happened).is_err() {
@@ -119,43 +130,70 @@ struct Marker {
     room: Weak<Shared>,
     told: Arc<AtomicBool>,
     waiting: Vec<(String, u64)>,
+    /// A write of what waits is on its way: in the mailbox or, where the last one failed, by the clock.
     is_flushing: bool,
     spreading: BTreeMap<u64, Spreading>,
+    clock: Option<Timer>,
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        // The agent may go on with another, which has its own.
+        if let Some(clock) = self.clock.take() {
+            clock.cancel();
+        }
+    }
 }
 
 impl Marker {
     fn new(room: Weak<Shared>, told: Arc<AtomicBool>) -> Self {
         told.store(false, SeqCst);
-        Self { room, told, waiting: Vec::new(), is_flushing: false, spreading: BTreeMap::new() }
+        Self { room, told, waiting: Vec::new(), is_flushing: false, spreading: BTreeMap::new(), clock: None }
     }
 
-    /// Keeps all that waits.
+    /// Keeps all that waits. What the store won't ever keep is let go of, with no more than was in the same write.
     async fn flush(&mut self) -> Result<(), JournalError> {
         let Some(room) = self.room.upgrade() else { return Ok(()) };
         while !self.waiting.is_empty() {
             let now = self.waiting.len().min(MARKS_AT_ONCE_MAX);
             let marks: Vec<_> = self.waiting.iter().take(now).cloned().collect();
-            room.mail.mark(marks, Mark::Delivered).await?;
+            match room.mail.mark(marks, Mark::Delivered).await {
+                Ok(_) => room.happened(),
+                Err(error) if error.may_pass() => return Err(error),
+                Err(error) => tracing::error!(%error, letters = now, "what was delivered can't be kept"),
+            }
             self.waiting.drain(..now);
-            room.happened();
         }
         Ok(())
     }
 
-    async fn flush_or_later(&mut self, cx: &mut Cx) {
-        let Err(error) = self.flush().await else {
-            self.is_flushing = false;
-            return;
-        };
-        tracing::warn!(%error, "what was delivered isn't kept yet");
-        if !error.may_pass() {
-            self.waiting.clear();
+    async fn flush_or_later(&mut self) {
+        let flushed = self.flush().await;
+        self.is_flushing = flushed.is_err();
+        if let Err(error) = flushed {
+            tracing::warn!(%error, "what was delivered isn't kept yet");
         }
-        self.is_flushing = true;
-        cx.tell_after(RETRY_AFTER, Flush);
     }
 
-    /// Makes the next copies of a letter; `true` where there are more to make.
+    /// Makes the next copies of a letter; `true` where more can be made now. What failed is made by the clock, or never.
+    async fn spread_or_later(&mut self, letter: u64) -> bool {
+        let error = match self.spread_next(letter).await {
+            Ok(more) => return more,
+            Err(error) => error,
+        };
+        if error.may_pass() {
+            tracing::warn!(%error, "copies of a broadcast aren't made yet");
+        } else {
+            tracing::error!(%error, letter, "copies of a broadcast can't be made");
+            if let Some(spreading) = self.spreading.remove(&letter) {
+                // Who has it already is kept one by one.
+                self.waiting.extend(spreading.have_it.into_iter().map(|recipient| (recipient.to_string(), letter)));
+            }
+        }
+        false
+    }
+
+    /// `true` where there are more to make.
     async fn spread_next(&mut self, letter: u64) -> Result<bool, JournalError> {
         let Some(room) = self.room.upgrade() else { return Ok(false) };
         let Some(spreading) = self.spreading.get_mut(&letter) else { return Ok(false) };
@@ -180,11 +218,15 @@ impl Marker {
 impl Agent for Marker {
     fn handlers(on: &mut Handlers<Self>) {
         on.sync::<Delivered>().sync::<Spread>().exclusive::<Flush>().exclusive::<Settle>();
-        on.exclusive::<SpreadNext>().exclusive::<Happened>();
+        on.exclusive::<SpreadNext>().exclusive::<Rest>().exclusive::<Happened>();
     }
 
     fn profile() -> Profile {
         Profile::default().mailbox_capacity(WAITING_MAX).pinned()
+    }
+
+    fn started(&mut self, cx: &mut Cx) {
+        self.clock = Some(cx.tell_every(REST_EVERY, || Rest));
     }
 }
 
@@ -218,32 +260,35 @@ impl SyncHandler<Spread> for Marker {
 
 impl Handler<SpreadNext> for Marker {
     async fn handle(&mut self, SpreadNext(letter): SpreadNext, cx: &mut Cx) {
-        match self.spread_next(letter).await {
-            Ok(false) => {}
-            // At the end of the line: others have their turn.
-            Ok(true) => {
-                if cx.me().try_tell(SpreadNext(letter)).is_err() {
-                    cx.tell_after(SPREAD_AFTER, SpreadNext(letter));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "copies of a broadcast aren't made yet");
-                cx.tell_after(RETRY_AFTER, SpreadNext(letter));
-            }
+        if self.spread_or_later(letter).await {
+            // At the end of the line: others have their turn. Without room there, by the clock.
+            let _ = cx.me().try_tell(SpreadNext(letter));
         }
     }
 }
 
 impl Handler<Flush> for Marker {
-    async fn handle(&mut self, _: Flush, cx: &mut Cx) {
-        self.flush_or_later(cx).await;
+    async fn handle(&mut self, _: Flush, _: &mut Cx) {
+        self.flush_or_later().await;
+    }
+}
+
+impl Handler<Rest> for Marker {
+    async fn handle(&mut self, _: Rest, _: &mut Cx) {
+        if !self.waiting.is_empty() {
+            self.flush_or_later().await;
+        }
+        let letters: Vec<u64> = self.spreading.keys().copied().collect();
+        for letter in letters {
+            self.spread_or_later(letter).await;
+        }
     }
 }
 
 impl Handler<Settle> for Marker {
-    async fn handle(&mut self, _: Settle, cx: &mut Cx) {
+    async fn handle(&mut self, _: Settle, _: &mut Cx) {
         if !self.waiting.is_empty() {
-            self.flush_or_later(cx).await;
+            self.flush_or_later().await;
         }
     }
 }

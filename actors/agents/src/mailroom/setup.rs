@@ -59,6 +59,25 @@ impl Mailroom {
         shared.declare_all(system, &options).await?;
         Ok(Self { shared })
     }
+
+    /// Ends what it has running, once its agent has ended: another mailroom on the same store may deliver then. It ends when
+    /// the deliveries that are under way have ended (each within [`DELIVER_WITHIN`](super::DELIVER_WITHIN)) and are kept, and
+    /// that goes on where nobody waits for it.
+    pub async fn end(&self) {
+        let room = self.shared.clone();
+        let ending = tokio::spawn(async move {
+            let lines: Vec<Line> = room.members().all_mut().filter_map(|member| member.line.take()).collect();
+            lines.iter().for_each(Line::end);
+            for line in lines {
+                line.carrier().ended().await;
+            }
+            if let Some(marks) = room.marks.get() {
+                marks.end().await;
+            }
+        });
+        // It can't be cancelled by anyone else.
+        let _ = ending.await;
+    }
 }
 
 impl Shared {
@@ -82,7 +101,6 @@ impl Shared {
 
     pub(super) async fn declare(self: &Arc<Self>, Declare { options }: Declare, cx: &Cx) -> Result<(), Failure> {
         options.check().map_err(|error| Failure::invalid(error.to_string()))?;
-        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options.clone());
         self.declare_all(cx.system(), &options).await.map_err(|error| match error {
             MailroomError::Store(error) => error.into(),
             other => Failure::new(FailureKind::Rejected, other.to_string()),
@@ -91,6 +109,8 @@ impl Shared {
 
     async fn declare_all(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
         let new = self.take_declared(system, options)?;
+        // What is refused changes nothing.
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options.clone());
         let kept = stream::iter(new).map(|id| async move { self.keep_declared(&id).await });
         let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
         kept.map(drop).map_err(|failure| callboard_runtime::JournalError::Store(failure.message).into())

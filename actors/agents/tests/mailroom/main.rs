@@ -2,6 +2,8 @@
 
 // What a mailroom and its callers are in these tests.
 mod kit;
+// What is never lost, never doubled, and never without a limit.
+mod core;
 // The source document's bodies, texts and events, exactly.
 mod golden;
 // Who somebody is, and whom it sees.

@@ -157,6 +157,8 @@ impl Write for Tried {
         const COUNT: &str =
             "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
         Box::pin(async move {
+            // It locks copies as those do who write events, and before them.
+            events::lock(tx).await?;
             let args = [(&self.recipient).into(), self.letter.into()];
             let mut attempts = tx.db().number(COUNT, &args).await?;
             let list = written(&[(&self.recipient, self.letter)]);
