@@ -1,15 +1,20 @@
+use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use callboard_agents::mailroom::{Declared, MailroomOptions};
+use callboard_agents::mailroom::{Declared, LOOK_EVERY, MailroomOptions};
 use callboard_message::mail::{
     BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, MailPreferences, MemberState, ReplyMessage,
     SendMessage, Sent,
 };
 use callboard_message::surface::Converse;
-use callboard_message::{Failure, FailureKind, Principal, ToolResult};
+use callboard_message::{Failure, FailureKind, Principal, RawObject, ToolResult};
 use callboard_runtime::testkit::paused;
-use callboard_runtime::{Agent, Cx, Handler, Handlers, MemoryMail, Store, System};
+use callboard_runtime::{
+    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System,
+};
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -40,11 +45,53 @@ fn ending(id: &str, back: bool) -> EndAgent {
     EndAgent { agent_id: id.into(), back }
 }
 
-/// A store of several nodes.
-fn shared(system: &System) {
+/// A store of several nodes, in which so many notes can't be read once it says so.
+fn shared(system: &System) -> Arc<AtomicUsize> {
     let memory = Store::in_memory();
     let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
-    system.keep_in(Store { mail, ..memory }).unwrap();
+    let fails = Arc::new(AtomicUsize::new(0));
+    let notes = Arc::new(Flaky(memory.notes.clone(), fails.clone()));
+    system.keep_in(Store { mail, notes, ..memory }).unwrap();
+    fails
+}
+
+/// Notes that can't be read for a while.
+struct Flaky(Arc<dyn Notes>, Arc<AtomicUsize>);
+
+impl Notes for Flaky {
+    fn get<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Note>, JournalError>> {
+        match self.1.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Box::pin(ready(Err(JournalError::Store("down".into())))),
+            Err(_) => self.0.get(space, key),
+        }
+    }
+
+    fn put<'a>(
+        &'a self,
+        space: &'a str,
+        key: &'a str,
+        body: RawObject,
+        expected: Option<u64>,
+    ) -> BoxFuture<'a, Result<u64, NoteError>> {
+        self.0.put(space, key, body, expected)
+    }
+
+    fn remove<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<bool, JournalError>> {
+        self.0.remove(space, key)
+    }
+
+    fn list<'a>(
+        &'a self,
+        space: &'a str,
+        after: Option<&'a str>,
+        notes_max: usize,
+    ) -> BoxFuture<'a, Result<Vec<Note>, JournalError>> {
+        self.0.list(space, after, notes_max)
+    }
+
+    fn clear<'a>(&'a self, space: &'a str) -> BoxFuture<'a, Result<u64, JournalError>> {
+        self.0.clear(space)
+    }
 }
 
 /// Goal: no agent shows as the operator or the Guardian. Method: keys whose names begin so, and what their messages say.
@@ -95,6 +142,30 @@ fn an_end_lasts_on_all_nodes() {
         sleep(Duration::from_secs(1)).await;
         here.mailbox("sender").send("worker", "hello").await.unwrap();
         assert_eq!(next(&mut seen).await.message, "hello");
+        end(system).await;
+    });
+}
+
+/// Goal: a letter that came by another node counts once, though the store fails in the middle of a look. Method: a letter, then
+/// somebody new; that one's note can't be read three times.
+#[test]
+fn a_look_that_fails_counts_nothing_twice() {
+    paused(async |system| {
+        let fails = shared(system);
+        let here = Room::of(system, &["sender", "worker"]).await;
+        let there = Room::of(system, &["sender", "worker"]).await;
+        // Between two looks: both events come in one page.
+        sleep(LOOK_EVERY * 5 / 2).await;
+        fails.store(3, SeqCst);
+        here.mailbox("sender").send("worker", "x").await.unwrap();
+        here.ask(&key("ann", &[]), Join {}).await.unwrap();
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(fails.load(SeqCst), 0);
+        for room in [&here, &there] {
+            let status = room.ask(&Principal::local_operator(), GetAgentStatus::default()).await.unwrap();
+            let unread: Vec<_> = status.agents.iter().map(|agent| (agent.agent_id.as_str(), agent.unread)).collect();
+            assert_eq!(unread, [("ann", Some(0)), ("sender", Some(0)), ("worker", Some(1))]);
+        }
         end(system).await;
     });
 }
