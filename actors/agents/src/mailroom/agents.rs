@@ -13,7 +13,6 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::Shared;
-use super::line::Line;
 use super::members::{Member, Members};
 use super::resources::AGENTS_URI;
 use super::who::{Who, denied};
@@ -80,11 +79,14 @@ impl Shared {
         if mute_senders.is_some() || mute_topics.is_some() || topics.is_some() || ask_urgent.is_some() {
             self.change(&who.id, |kept| {
                 let wants = &mut kept.wants;
-                let put =
-                    |place: &mut Vec<String>, said: Option<Vec<String>>| *place = said.unwrap_or(std::mem::take(place));
-                put(&mut wants.mute_senders, mute_senders);
-                put(&mut wants.mute_topics, mute_topics);
-                put(&mut wants.topics, topics);
+                let put = |place: &mut Vec<String>, said: &Option<Vec<String>>| {
+                    if let Some(said) = said {
+                        place.clone_from(said);
+                    }
+                };
+                put(&mut wants.mute_senders, &mute_senders);
+                put(&mut wants.mute_topics, &mute_topics);
+                put(&mut wants.topics, &topics);
                 wants.ask_urgent = ask_urgent.unwrap_or(wants.ask_urgent);
             })
             .await?;
@@ -107,13 +109,10 @@ impl Shared {
         let way = {
             let mut members = self.members();
             let Some(member) = members.get_mut(&id) else { return Ok(Done { success: true }) };
-            match &member.takes {
-                Some(way) if back => member.line = Line::open(cx.system(), self, &member.id, way, true),
-                _ => {
-                    if let Some(line) = member.line.take() {
-                        line.end();
-                    }
-                }
+            if back {
+                self.open_line(cx.system(), member);
+            } else if let Some(line) = member.line.take() {
+                line.end();
             }
             if !back {
                 member.leave();

@@ -68,7 +68,7 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) async fn look_elsewhere(self: &Arc<Self>, _: Look, _: &Cx) -> Result<(), Failure> {
+    pub(super) async fn look_elsewhere(self: &Arc<Self>, _: Look, cx: &Cx) -> Result<(), Failure> {
         // One that finds another looking isn't needed.
         let Ok(mut looked) = self.elsewhere.looked.try_lock() else { return Ok(()) };
         let Some(mut after) = *looked else { return Ok(()) };
@@ -76,16 +76,23 @@ impl Shared {
             let page = self.mail.events(after, MAIL_PAGE_MAX).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = *last;
-            for (_, event) in page {
+            for (number, event) in page {
                 match event {
                     StoredEvent::Posted(letter) if !self.elsewhere.own().remove(&letter.new.id) => {
                         self.came_elsewhere(&letter);
                     }
-                    StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => self.recall_one(&id).await?,
+                    StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => {
+                        self.recall_one(&id).await?;
+                        // It may be back.
+                        if let Some(member) = self.members().get_mut(&id) {
+                            self.open_line(cx.system(), member);
+                        }
+                    }
                     StoredEvent::Posted(_) | StoredEvent::Marked { .. } => {}
                 }
+                // At each: what is done isn't done again where the next can't be.
+                *looked = Some(number);
             }
-            *looked = Some(after);
             self.happened();
         }
     }
@@ -101,8 +108,10 @@ impl Shared {
         let waiting = self.mail.waiting().await?;
         for (id, before) in before {
             let now = waiting.get(&*id).map_or(0, |now| i64::try_from(*now).unwrap_or(i64::MAX));
-            // What came and was read meanwhile is counted already.
-            self.unread_by(&id, now - before);
+            // Where some came or were read meanwhile, they may be in both counts: the next time will do.
+            if let Some(member) = self.members().get_mut(&id).filter(|member| member.unread == before) {
+                member.unread = now;
+            }
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
 //! From a draft to a letter that is kept, and on to those whom it is for.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
 use callboard_message::time::rfc3339;
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::{Letter, NewLetter};
+use callboard_runtime::{Letter, LetterFilter, NewLetter};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -18,6 +19,9 @@ use super::post::Draft;
 use super::sessions::Told;
 use super::text::{neutral, prefix};
 use super::who::Who;
+
+/// Of a sender's newest letters, how many are gone through for one that was sent before.
+const RETRIED_AMONG_MAX: usize = 256;
 
 /// A letter on its way to its recipients, with what is made of its body once for all of them.
 pub(super) struct Handed {
@@ -36,10 +40,44 @@ impl Handed {
     }
 }
 
+/// A message under a key, as it is compared with the first under that.
+struct Again {
+    kind: LetterKind,
+    audience: String,
+    reply_to: Option<String>,
+    body: String,
+    asked: BTreeSet<String>,
+    /// Those that were named and that it would go to now, or whose box is full.
+    reached: BTreeSet<String>,
+}
+
+impl Again {
+    fn of(draft: &Draft) -> Self {
+        let Draft { kind, audience, asked, recipients, refused, said, .. } = draft;
+        let reached = recipients.iter().chain(refused).filter(|id| asked.contains(*id)).cloned().collect();
+        let (reply_to, body) = (said.reply_to.clone(), said.body.clone());
+        Self { kind: *kind, audience: audience.clone(), reply_to, body, asked: asked.clone(), reached }
+    }
+
+    /// Whether it is the first one. Who of those that it is for could be reached was decided then.
+    fn is_same(&self, letter: &Letter) -> bool {
+        let first = &letter.new;
+        let is_named = |audience: &str| matches!(audience, "one" | "list");
+        let is_audience = match is_named(&self.audience) && is_named(&first.audience) {
+            true => first.recipients.iter().all(|id| self.asked.contains(id)),
+            false => first.audience == self.audience,
+        };
+        // Its retention may be over.
+        let is_body = first.body == self.body || (first.body.is_empty() && letter.mark.bytes == self.body.len() as u64);
+        is_body && is_audience && first.kind == self.kind && first.reply_to == self.reply_to
+    }
+}
+
 impl Shared {
     /// Keeps a letter, and hands it out once it is kept.
     pub(super) async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
-        let Draft { kind, label, audience, recipients, refused, said } = draft;
+        let again = draft.said.key.is_some().then(|| Again::of(&draft));
+        let Draft { kind, label, audience, recipients, refused, said, .. } = draft;
         let new = NewLetter {
             id: Uuid::now_v7().to_string(),
             sender: who.id.to_string(),
@@ -56,7 +94,6 @@ impl Shared {
             body: said.body,
             expires: SystemTime::now() + said.expires,
         };
-        let said_twice = new.key.is_some().then(|| new.clone());
         self.takes(&new.id);
         let room = self.clone();
         let (answer, posted) = oneshot::channel();
@@ -72,10 +109,30 @@ impl Shared {
             }
         });
         let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
-        if !letter.is_new && said_twice.is_some_and(|again| !is_same(&letter, &again)) {
+        match again.filter(|_| !letter.is_new) {
+            Some(again) => self.sent_again(&letter, again),
+            None => Ok(self.sent(&letter, refused)),
+        }
+    }
+
+    /// What was answered to a message that now is for nobody, where its sender sent it before, under the same key.
+    ///
+    /// # Errors
+    /// `Rejected` where that was another message; the store's.
+    pub(super) async fn sent_before(&self, who: &Who, draft: Draft) -> Result<Option<Sent>, Failure> {
+        let Some(key) = &draft.said.key else { return Ok(None) };
+        let filter = LetterFilter { of: Some(who.id.to_string()), sent: Some(true), ..LetterFilter::default() };
+        let (letters, _) = self.mail.history(filter, 0, RETRIED_AMONG_MAX).await?;
+        let first = letters.into_iter().map(|(letter, _)| letter).find(|letter| letter.new.key.as_ref() == Some(key));
+        first.map(|letter| self.sent_again(&letter, Again::of(&draft))).transpose()
+    }
+
+    fn sent_again(&self, first: &Letter, again: Again) -> Result<Sent, Failure> {
+        if !again.is_same(first) {
             return Err(Failure::new(FailureKind::Rejected, "this key was used for another message"));
         }
-        Ok(self.sent(&letter, refused))
+        let refused = again.reached.into_iter().filter(|id| !first.new.is_for(id)).collect();
+        Ok(self.sent(first, refused))
     }
 
     /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
@@ -171,17 +228,4 @@ impl Shared {
 
 pub(super) fn told_all(count: usize) -> String {
     format!("Message broadcast to {count} agent(s)")
-}
-
-/// Whether a message under a used key is the one that was kept. To whom a broadcast goes was decided then.
-fn is_same(letter: &Letter, again: &NewLetter) -> bool {
-    let first = &letter.new;
-    let is_addressed = matches!(again.audience.as_str(), "one" | "list");
-    // Its retention may be over.
-    let is_body = first.body == again.body || (first.body.is_empty() && letter.mark.bytes == again.body.len() as u64);
-    is_body
-        && first.kind == again.kind
-        && first.audience == again.audience
-        && first.reply_to == again.reply_to
-        && (!is_addressed || first.recipients == again.recipients)
 }

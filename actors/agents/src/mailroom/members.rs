@@ -25,9 +25,12 @@ pub const SEEN_FOR: Duration = Duration::from_secs(60);
 /// Live sessions of a member that are told of mail: the newest.
 pub const SESSIONS_MAX: usize = 8;
 
+/// Ids of those who are no agents.
+pub(super) const OFFICES: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
+
 /// Whether an id stands for somebody who is no agent.
 pub(super) fn is_reserved(id: &str) -> bool {
-    [GUARDIAN, OPERATOR, SYSTEM].contains(&id)
+    OFFICES.contains(&id)
 }
 
 /// Somebody who has mail.
@@ -45,6 +48,8 @@ pub(super) struct Member {
     pub(super) via: Option<MemberWay>,
     pub(super) line: Option<Line>,
     pub(super) is_ended: bool,
+    /// Which version of what is kept of it this is; 0: nothing is kept.
+    pub(super) version: u64,
     /// It said that it goes, and hasn't been heard of since.
     pub(super) has_left: bool,
     pub(super) seen: Option<(Instant, SystemTime)>,
@@ -71,6 +76,7 @@ impl Member {
             via: None,
             line: None,
             is_ended: false,
+            version: 0,
             has_left: false,
             seen: None,
             unread: 0,

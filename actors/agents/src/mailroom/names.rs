@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use super::members::OFFICES;
+
 /// Characters of an id that are shown at least, where it has so many.
 pub const DISPLAY_CHARS_MIN: usize = 8;
 /// What the ids of examples begin with, and their names don't.
@@ -16,9 +18,9 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// No ids yet. With `example_ids` an id `agent-456` is shown as `456`, where no other is called that.
+    /// No ids yet but those of the offices: no agent is shown as one of them. With `example_ids` an id `agent-456` is shown as `456`, where no other is called that.
     pub(crate) fn new(example_ids: bool) -> Self {
-        Self { ids: BTreeSet::new(), example_ids }
+        Self { ids: OFFICES.map(str::to_owned).into(), example_ids }
     }
 
     /// Takes an id in. `false` where it was there.
@@ -27,11 +29,13 @@ impl Names {
     }
 
     /// The shortest beginning of an id, of [`DISPLAY_CHARS_MIN`] characters at least, that no other id has; the whole id
-    /// where there is none. Of an id that isn't among them, its first [`DISPLAY_CHARS_MIN`] characters.
+    /// where there is none. Of an id that isn't among them, its first [`DISPLAY_CHARS_MIN`] characters, where that is
+    /// nobody's id.
     pub(crate) fn display<'a>(&self, id: &'a str) -> &'a str {
         let name = self.without_start(id);
         if !self.ids.contains(id) {
-            return first(name, DISPLAY_CHARS_MIN);
+            let start = first(name, DISPLAY_CHARS_MIN);
+            return if self.ids.contains(start) { id } else { start };
         }
         if !self.example_ids {
             return first(id, self.shared(id, id, "") + 1);
@@ -126,18 +130,38 @@ mod tests {
         }
     }
 
+    /// Goal: no agent is shown as one of the offices, member or not. Method: rows.
+    #[test]
+    fn offices_are_told_apart() {
+        for (example_ids, id, shown) in [
+            (false, "operator", "operator"),
+            (false, "guardian", "guardian"),
+            (false, "operator-x", "operator-"),
+            (false, "guardian-x", "guardian-"),
+            (false, "system-x", "system-x"),
+            (true, "agent-operator", "agent-operator"),
+            (true, "agent-guardian-x", "guardian-"),
+        ] {
+            let mut names = Names::new(example_ids);
+            names.insert(id);
+            assert_eq!(names.display(id), shown, "{id}");
+        }
+        assert_eq!(Names::new(false).display("operator-x"), "operator-x");
+    }
+
     proptest! {
-        /// Goal: no two of the members are shown alike, and none is shown as what isn't part of it. Method: ids that have
-        /// much in common.
+        /// Goal: no two of the members and the offices are shown alike, and none is shown as what isn't part of it. Method:
+        /// ids that have much in common with each other and with the offices.
         #[test]
         fn no_two_are_shown_alike(
-            ids in proptest::collection::btree_set("(agent-)?[01]{1,12}", 1..40),
+            ids in proptest::collection::btree_set("(agent-)?(operator|guardian|system)?-?[01]{1,12}", 1..40),
             example_ids in any::<bool>(),
         ) {
             let mut names = Names::new(example_ids);
             ids.iter().for_each(|id| { names.insert(id); });
-            let shown: BTreeSet<_> = ids.iter().map(|id| names.display(id)).collect();
-            prop_assert_eq!(shown.len(), ids.len());
+            let all = ids.iter().map(String::as_str).chain(OFFICES);
+            let shown: BTreeSet<_> = all.map(|id| names.display(id)).collect();
+            prop_assert_eq!(shown.len(), ids.len() + OFFICES.len());
             for id in &ids {
                 let shown = names.display(id);
                 prop_assert!(id.starts_with(shown) || (example_ids && id.strip_prefix("agent-").unwrap().starts_with(shown)));

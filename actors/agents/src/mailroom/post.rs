@@ -18,7 +18,7 @@ use super::hand_out::told_all;
 use super::members::{Member, Members};
 use super::names::DISPLAY_CHARS_MIN;
 use super::text::is_label;
-use super::who::Who;
+use super::who::{Who, denied};
 use crate::decide::limits::{cut_bytes, cut_chars};
 
 /// What is to become a letter.
@@ -26,10 +26,22 @@ pub(super) struct Draft {
     pub(super) kind: LetterKind,
     pub(super) label: Option<String>,
     pub(super) audience: String,
+    /// Whom its sender named, where it did: the same message is for them again.
+    pub(super) asked: BTreeSet<String>,
+    /// Those of them, or of all, that it goes to.
     pub(super) recipients: BTreeSet<String>,
     /// Whose box is full.
     pub(super) refused: Vec<String>,
     pub(super) said: Said,
+}
+
+impl Draft {
+    /// For those that its sender named, and to none of them yet.
+    fn named(who: &Who, label: Option<String>, audience: &str, asked: BTreeSet<String>, said: Said) -> Self {
+        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
+        let (recipients, refused) = (BTreeSet::new(), Vec::new());
+        Self { kind, label, audience: audience.to_owned(), asked, recipients, refused, said }
+    }
 }
 
 /// What is said, checked, whoever it is for.
@@ -77,6 +89,9 @@ impl Said {
         match &self.key {
             Some(key) if key.is_empty() => Err(Failure::invalid("`idempotency_key` is empty")),
             Some(key) if key.len() > MAIL_KEY_BYTES_MAX => too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes"),
+            Some(key) if key.starts_with(ANSWER_KEY) => {
+                Err(Failure::invalid(format!("`idempotency_key` may not begin with {ANSWER_KEY}")))
+            }
             _ => Ok(()),
         }
     }
@@ -126,11 +141,11 @@ impl Shared {
             None => LetterKind::Broadcast,
         };
         let audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
-        let draft = Draft { kind, label: None, audience, recipients, refused, said };
+        let draft = Draft { kind, label: None, audience, asked: BTreeSet::new(), recipients, refused, said };
         if draft.recipients.is_empty() {
-            let (count, message) = (Some(0), told_all(0));
-            let refused = draft.refused;
-            return Ok(Sent { success: true, recipient_count: count, message, refused, ..Sent::default() });
+            let (count, message, refused) = (Some(0), told_all(0), draft.refused.clone());
+            let none = Sent { success: true, recipient_count: count, message, refused, ..Sent::default() };
+            return Ok(self.sent_before(&who, draft).await?.unwrap_or(none));
         }
         self.post(&who, draft).await
     }
@@ -156,16 +171,25 @@ impl Shared {
             message;
         let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
         self.may_say(&who, false)?;
-        let (recipients, refused) = {
+        let asked = to.iter().cloned().collect();
+        let found = {
             let members = self.members();
-            match reachable(&members, &who, to, |id| members.sees(&who.id, id)) {
-                Ok(found) => found,
-                Err(nobody) => return Ok(nobody.sent()),
-            }
+            reachable(&members, &who, to, |id| members.sees(&who.id, id))
         };
-        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
-        let draft = Draft { kind, label, audience: audience.to_owned(), recipients, refused, said };
-        self.post(&who, draft).await
+        self.post_to(&who, found, Draft::named(&who, label, audience, asked, said)).await
+    }
+
+    /// Posts a message to those that were `found`. Where nobody was, the answer is what it was the first time, if there was one.
+    async fn post_to(
+        self: &Arc<Self>,
+        who: &Who,
+        found: Result<(BTreeSet<String>, Vec<String>), Nobody>,
+        draft: Draft,
+    ) -> Result<Sent, Failure> {
+        match found {
+            Ok((recipients, refused)) => self.post(who, Draft { recipients, refused, ..draft }).await,
+            Err(nobody) => Ok(self.sent_before(who, draft).await?.unwrap_or_else(|| nobody.sent())),
+        }
     }
 
     pub(super) async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
@@ -175,6 +199,9 @@ impl Shared {
 
     /// What `who` answers to a message.
     pub(super) async fn reply_by(self: &Arc<Self>, who: &Who, message: ReplyMessage) -> Result<Sent, Failure> {
+        if self.is_ended(who) {
+            return Err(denied("this agent is terminated: it can neither send nor receive messages"));
+        }
         let letter = self.letter_of(who, &message.message_id).await?;
         let said = Said {
             body: message.message,
@@ -188,16 +215,18 @@ impl Shared {
         said.check()?;
         self.may_say(who, false)?;
         let is_own = letter.new.sender == *who.id;
-        let mut to: Vec<String> = Vec::new();
+        let (mut to, mut asked) = (Vec::new(), BTreeSet::new());
         let found = {
             let members = self.members();
             if message.to_all || is_own {
+                asked.extend(letter.new.recipients.iter().cloned());
                 let there = |id: &&String| {
                     **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(|m| !m.is_ended)
                 };
                 to.extend(letter.new.recipients.iter().filter(there).cloned());
             }
             if !is_own {
+                asked.insert(letter.new.sender.clone());
                 to.push(letter.new.sender.clone());
             }
             // Whoever wrote may be answered, seen or not.
@@ -207,21 +236,21 @@ impl Shared {
                 false => reachable(&members, who, to, sees),
             }
         };
-        let (recipients, refused) = match found {
-            Ok(found) => found,
-            Err(nobody) => return Ok(nobody.sent()),
-        };
-        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
-        let audience = if recipients.len() + refused.len() == 1 { "one" } else { "list" };
-        let draft = Draft { kind, label: None, audience: audience.to_owned(), recipients, refused, said };
-        self.post(who, draft).await
+        let count = found.as_ref().map_or(0, |(open, full)| open.len() + full.len());
+        let audience = if count == 1 { "one" } else { "list" };
+        self.post_to(who, found, Draft::named(who, None, audience, asked, said)).await
+    }
+
+    fn is_ended(&self, who: &Who) -> bool {
+        self.members().get(&who.id).is_some_and(|member| member.is_ended)
     }
 
     /// Keeps what a member answers where it can't say so itself: once for each letter.
     pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
         let there = |member: &Member| !member.is_ended && !member.is_full();
         let to = &letter.new.sender;
-        if text.trim().is_empty() || !self.members().get(to).is_some_and(there) {
+        let who = Who::member(id);
+        if text.trim().is_empty() || self.is_ended(&who) || !self.members().get(to).is_some_and(there) {
             return Ok(());
         }
         let said = Said {
@@ -233,9 +262,9 @@ impl Shared {
             key: Some(format!("{ANSWER_KEY}{}", letter.new.id)),
             expires: self.options().expires,
         };
-        let (recipients, audience) = (BTreeSet::from([to.clone()]), "one".to_owned());
-        let draft = Draft { kind: LetterKind::Direct, label: None, audience, recipients, refused: Vec::new(), said };
-        self.post(&Who::member(id), draft).await.map(drop)
+        let to = BTreeSet::from([to.clone()]);
+        let draft = Draft { recipients: to.clone(), ..Draft::named(&who, None, "one", to, said) };
+        self.post(&who, draft).await.map(drop)
     }
 
     /// What is said, checked, in the thread of what it goes on with.

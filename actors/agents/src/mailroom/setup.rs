@@ -157,7 +157,7 @@ impl Shared {
             }
             // One that is terminated gets its line when it is back.
             if let Some(way) = way.filter(|_| !member.is_ended) {
-                member.line = Line::open(system, self, &member.id, way, member.unread > 0);
+                member.line = Line::open(system, self, &member.id, way, true);
             }
         }
         Ok(new)

@@ -1,15 +1,17 @@
 //! Who asks: from its credential, never from what it says.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, Preferences};
 use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
-use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent};
+use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
 use serde_json::value::to_raw_value;
 
 use super::Shared;
 use super::groups::Place;
+use super::line::Line;
 use super::members::{Member, OPERATOR, is_reserved};
 use super::resources::AGENTS_URI;
 
@@ -18,6 +20,8 @@ pub(super) const SPACE: &str = "mail/agents";
 pub(super) const GUARDIAN_SCOPE: &str = "mail.guardian";
 const WATCH_SCOPE: &str = "mail.watch";
 const ADMIN_SCOPE: &str = "mail.admin";
+/// How often it is tried to keep a member that other nodes keep too.
+const KEPT_TRIES_MAX: usize = 8;
 
 /// Whoever asks.
 #[derive(Debug, Clone)]
@@ -140,24 +144,24 @@ impl Shared {
         if self.hear(who, principal, session)? {
             return Ok(());
         }
-        let (kept, is_first) = {
-            let mut members = self.members();
-            if members.get(&who.id).is_none() && members.len() >= MAIL_MEMBERS_MAX {
-                let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
-                return Err(Failure::new(FailureKind::Overloaded, why));
+        // Whoever was declared has been told of.
+        let is_first = self.members().get(&who.id).is_none_or(|member| member.has_left);
+        let mut tries = 0..KEPT_TRIES_MAX;
+        let (kept, version) = loop {
+            let kept = self.joined(who, principal)?;
+            if let Some(version) = self.keep(&who.id, &kept, &mut tries).await? {
+                break (kept, version);
             }
-            let known = members.get(&who.id).map(Kept::of);
-            // Whoever was declared has been told of.
-            let is_first = members.get_mut(&who.id).is_none_or(|member| member.has_left);
-            let place = Place::of_scopes(&principal.scopes);
-            let wants = known.map(|kept| kept.wants).unwrap_or_default();
-            (Kept { kind: Some(principal.kind), ended: false, place, wants }, is_first)
+            // Another node may have ended it, or let in somebody else under its id.
+            if self.hear(who, principal, session)? {
+                return Ok(());
+            }
         };
-        self.keep(&who.id, &kept).await?;
         let way = {
             let mut members = self.members();
             let options = self.options();
             let member = members.entry(&who.id, &options);
+            member.version = member.version.max(version);
             member.kind = kept.kind;
             member.scope(kept.place);
             member.heard(session);
@@ -172,6 +176,19 @@ impl Shared {
         Ok(())
     }
 
+    /// What is to be kept of whoever joins.
+    fn joined(&self, who: &Who, principal: &Principal) -> Result<Kept, Failure> {
+        let members = self.members();
+        let known = members.get(&who.id);
+        if known.is_none() && members.len() >= MAIL_MEMBERS_MAX {
+            let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
+            return Err(Failure::new(FailureKind::Overloaded, why));
+        }
+        let place = Place::of_scopes(&principal.scopes);
+        let wants = known.map(|member| Preferences::clone(&member.wants)).unwrap_or_default();
+        Ok(Kept { kind: Some(principal.kind), ended: false, place, wants })
+    }
+
     pub(super) async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
         self.mail.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await?;
         self.changed(Change::Resource(AGENTS_URI.to_owned()));
@@ -179,33 +196,50 @@ impl Shared {
         Ok(())
     }
 
-    async fn keep(&self, id: &str, kept: &Kept) -> Result<(), Failure> {
-        match self.notes.put(SPACE, id, kept.to_raw(), None).await {
-            Ok(_) => Ok(()),
+    /// Keeps a member, and answers the version. `None` where another node kept it meanwhile, which is taken in now.
+    ///
+    /// # Errors
+    /// The store's; `Unavailable` where there are no `tries` left.
+    async fn keep(&self, id: &str, kept: &Kept, tries: &mut Range<usize>) -> Result<Option<u64>, Failure> {
+        let known = self.members().get(id).map_or(0, |member| member.version);
+        match self.notes.put(SPACE, id, kept.to_raw(), Some(known)).await {
+            Ok(version) => Ok(Some(version)),
+            Err(NoteError::Changed { .. }) if tries.next().is_some() => {
+                self.recall_one(id).await?;
+                Ok(None)
+            }
             Err(NoteError::Journal(error)) => Err(error.into()),
-            // Nothing was expected.
-            Err(changed) => Err(Failure::internal(changed.to_string())),
+            Err(_) => Err(Failure::unavailable("other nodes keep changing this agent: try again")),
         }
     }
 
     /// Keeps a member as it is now, with `change`d, and changes it once that is kept.
-    pub(super) async fn change(&self, id: &str, change: impl FnOnce(&mut Kept)) -> Result<(), Failure> {
+    pub(super) async fn change(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
         let _turn = self.joining.lock().await;
-        let kept = {
-            let members = self.members();
-            let Some(member) = members.get(id) else { return Ok(()) };
-            let mut kept = Kept::of(member);
+        self.keep_with(id, change).await
+    }
+
+    async fn keep_with(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
+        let mut tries = 0..KEPT_TRIES_MAX;
+        loop {
+            let (mut kept, version) = match self.members().get(id) {
+                Some(member) => (Kept::of(member), member.version),
+                None => return Ok(()),
+            };
             change(&mut kept);
-            kept
-        };
-        if !is_reserved(id) {
-            self.keep(id, &kept).await?;
+            let version = match is_reserved(id) {
+                true => Some(version),
+                false => self.keep(id, &kept, &mut tries).await?,
+            };
+            let Some(version) = version else { continue };
+            // Unless a newer one was taken in meanwhile.
+            if let Some(member) = self.members().get_mut(id).filter(|member| member.version <= version) {
+                member.version = version;
+                member.is_ended = kept.ended;
+                member.wants = Arc::new(kept.wants);
+            }
+            return Ok(());
         }
-        if let Some(member) = self.members().get_mut(id) {
-            member.is_ended = kept.ended;
-            member.wants = Arc::new(kept.wants);
-        }
-        Ok(())
     }
 
     /// Takes in who had mail before this process began.
@@ -243,6 +277,11 @@ impl Shared {
         let options = self.options();
         let mut members = self.members();
         let member = members.entry(&note.key, &options);
+        if note.version < member.version {
+            // This node kept a newer one while this was on its way.
+            return;
+        }
+        member.version = note.version;
         member.kind = kept.kind.or(member.kind);
         member.is_ended = kept.ended;
         member.wants = Arc::new(kept.wants);
@@ -256,12 +295,22 @@ impl Shared {
 
     /// Keeps a member that was declared just now, and tells of it.
     pub(super) async fn keep_declared(&self, id: &str) -> Result<(), Failure> {
-        let (kept, way) = {
-            let members = self.members();
-            let Some(member) = members.get(id) else { return Ok(()) };
-            (Kept::of(member), member.way())
+        // Many are kept at once: they don't take turns.
+        self.keep_with(id, |_| {}).await?;
+        let way = match self.members().get(id) {
+            Some(member) => member.way(),
+            None => return Ok(()),
         };
-        self.keep(id, &kept).await?;
         self.tell_joined(id, way).await
+    }
+
+    /// Begins the line of a member that has a way and none yet, unless it is terminated.
+    pub(super) fn open_line(self: &Arc<Self>, system: &System, member: &mut Member) {
+        if !member.is_ended
+            && member.line.is_none()
+            && let Some(way) = &member.takes
+        {
+            member.line = Line::open(system, self, &member.id, way, true);
+        }
     }
 }

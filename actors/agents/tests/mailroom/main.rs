@@ -10,6 +10,8 @@ mod golden;
 mod members;
 // Several nodes on one store.
 mod nodes;
+// Names that pose as others, the terminated and keys, over time and nodes.
+mod posing;
 // Reading, receipts, threads, history, the log and events.
 mod reading;
 // Keys, limits, expiry, what can't be said.

@@ -16,7 +16,7 @@ use crate::kit::{Room, end, key, next, way};
 type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
 
 /// Mail in memory that says that others write there too.
-struct Shared(MemoryMail);
+pub struct Shared(pub MemoryMail);
 
 impl Mail for Shared {
     fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
