@@ -42,7 +42,7 @@ fn frame(text: &str) -> Told {
     Told::Frame(text.to_owned())
 }
 
-/// Goal: each event is exactly the frame that is agreed, live, in order (T-P6). Method: one of each type; bytes.
+/// Goal: each event is exactly the frame that is agreed, live, in order. Method: one of each type; bytes.
 #[tokio::test]
 async fn exact_frames() {
     let served = Served::start().await;
