@@ -7,14 +7,16 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use callboard_mail::outbound::tmux::{PaneTarget, PaneTargetError};
 use callboard_message::DataClass;
-use callboard_message::mail::{GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId};
+use callboard_message::mail::{
+    GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, OPERATOR, SYSTEM,
+};
 use serde::Deserialize;
 
 use super::a2a::{Range, WebUrl};
 pub(super) use check::{check, led_to};
 
 /// Ids that are somebody already: the Guardian, whoever sits at this machine, the node itself.
-const TAKEN: [&str; 3] = [GUARDIAN, "operator", "system"];
+const TAKEN: [&str; 3] = [GUARDIAN, OPERATOR, SYSTEM];
 
 /// A day.
 pub(crate) const SECONDS_A_DAY: u64 = 24 * 60 * 60;

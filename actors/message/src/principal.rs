@@ -51,7 +51,7 @@ impl Principal {
 
     /// Whoever started this process, as its own user.
     pub fn local_operator() -> Self {
-        Self { id: "operator".into(), kind: PrincipalKind::LocalOperator, scopes: Vec::new(), purpose: None }
+        Self { id: crate::mail::OPERATOR.into(), kind: PrincipalKind::LocalOperator, scopes: Vec::new(), purpose: None }
     }
 
     /// An agent of this system.

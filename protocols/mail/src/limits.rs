@@ -12,7 +12,8 @@ pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
 pub const SOCKETS_MAX_DEFAULT: usize = 256;
 /// How long an event socket may take for a frame, by default; one that takes longer is closed.
 pub const FRAME_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How often an event socket is asked whether it is there, by default; after two silent periods it is closed.
+/// How often an event socket is asked whether it is there, by default; one that is asked three times in a row
+/// without a word is closed.
 pub const PING_EVERY_DEFAULT: Duration = Duration::from_secs(15);
 /// Most bytes of a frame that a client sends to an event socket.
 pub const INCOMING_FRAME_BYTES_MAX: usize = 1_024;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use callboard_mail::ClientError;
 use callboard_mail::client::Client;
-use callboard_message::mail::{MAIL_BODY_BYTES_MAX, MailId};
+use callboard_message::mail::{MAIL_BODY_BYTES_MAX, MailId, OPERATOR};
 use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
@@ -19,8 +19,6 @@ use url::Url;
 use super::{EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_USAGE, printable, show};
 use crate::config::{ConfigError, Speaks, Topology};
 
-/// The id of whoever has no key and sits at this machine.
-const OPERATOR: &str = "operator";
 /// Statuses of a listener that refuses whoever asks, or what it asks just now.
 const REFUSED: [u16; 4] = [401, 403, 422, 429];
 

@@ -13,7 +13,7 @@ fn said(sent: &Sent) -> Value {
     json!({ "success": sent.success, "recipient_count": sent.recipient_count, "message": sent.message })
 }
 
-/// Goal: a broadcast goes to all active agents but its sender, and says so in the document's words (T-P1, T-P2). Method: four
+/// Goal: a broadcast goes to all active agents but its sender, and says so in the agreed words. Method: four
 /// active agents and one that is terminated.
 #[test]
 fn broadcast() {
@@ -33,7 +33,7 @@ fn broadcast() {
     });
 }
 
-/// Goal: a direct message arrives under both ids (T-P3), and whoever isn't there is told as the document tells it (T-P4).
+/// Goal: a direct message arrives under both ids, and whoever isn't there is told so in the agreed words.
 /// Method: one that is there, one that is unknown, one that is terminated, oneself, and no id at all.
 #[test]
 fn direct() {
@@ -63,7 +63,7 @@ fn direct() {
     });
 }
 
-/// Goal: ids are shown by the rule, and by the examples where that is wanted (T-P5). Method: the document's ids, either way.
+/// Goal: ids are shown by the rule, and by the examples where that is wanted. Method: the agreed ids, either way.
 #[test]
 fn ids_as_they_are_shown() {
     paused(async |system| {
@@ -83,7 +83,7 @@ fn ids_as_they_are_shown() {
     });
 }
 
-/// Goal: the two events, member by member, with the first 100 characters (T-P6). Method: one of each, with a longer body.
+/// Goal: the two events, member by member, with the first 100 characters. Method: one of each, with a longer body.
 #[test]
 fn events() {
     paused(async |system| {
@@ -93,14 +93,14 @@ fn events() {
         sender.broadcast(&body).await.unwrap();
         sender.send("agent-456", "short").await.unwrap();
         let events = room.events().await;
-        let seed: Vec<Value> = events
+        let agreed: Vec<Value> = events
             .iter()
             .filter(|event| matches!(event, MailEvent::AgentBroadcast { .. } | MailEvent::AgentDirectMessage { .. }))
             .map(|event| serde_json::to_value(event).unwrap())
             .collect();
         let preview = "é".repeat(100);
         assert_eq!(
-            seed,
+            agreed,
             [
                 json!({ "type": "agent_broadcast", "sender_agent_id": "agent-123", "recipient_count": 3,
                     "message_preview": preview }),
@@ -112,7 +112,7 @@ fn events() {
     });
 }
 
-/// Goal: the log has the document's rows (T-P7). Method: a body of 250 characters, read as its recipient.
+/// Goal: the log has the agreed rows. Method: a body of 250 characters, read as its recipient.
 #[test]
 fn log() {
     paused(async |system| {
@@ -134,7 +134,7 @@ fn log() {
     });
 }
 
-/// Goal: whoever isn't anybody sends nothing (T-P8). Method: no credential, no mailbox, another's id, a terminated one.
+/// Goal: whoever isn't anybody sends nothing. Method: no credential, no mailbox, another's id, a terminated one.
 #[test]
 fn nobody_poses() {
     paused(async |system| {
@@ -155,7 +155,7 @@ fn nobody_poses() {
     });
 }
 
-/// Goal: an agent's message never reads like the Guardian's, and the Guardian's reads as the document has it (T-P9). Method:
+/// Goal: an agent's message never reads like the Guardian's, and the Guardian's reads as agreed. Method:
 /// both, and an agent that asks for the prefix.
 #[test]
 fn the_guardian() {

@@ -4,7 +4,7 @@ use callboard_runtime::testkit::paused;
 
 use crate::kit::{Room, end};
 
-/// Goal: the tools are the document's and those beside them, and say when to use them, and when not, in few words. Method:
+/// Goal: the tools are those that are agreed and some beside them, and say when to use them, and when not, in few words. Method:
 /// names, arguments and descriptions of all that isn't reserved.
 #[test]
 fn descriptions() {

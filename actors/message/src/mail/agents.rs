@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{without_text, words};
+use super::{only_named, without_text, words};
 
 /// Who is here?
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -132,7 +132,7 @@ pub struct Saved {
 }
 
 /// What I want to hear. What is left out stays as it was.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MailPreferences {
     /// Broadcasts of these agents don't reach you.
@@ -146,7 +146,7 @@ pub struct MailPreferences {
 }
 
 /// What an agent wants to hear.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preferences {
     /// Whose broadcasts it doesn't get.
@@ -212,3 +212,4 @@ mail_message! {
 without_text! {
     SaveMemory: content;
 }
+only_named!(MailPreferences Preferences);

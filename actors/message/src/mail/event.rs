@@ -90,6 +90,18 @@ pub enum MailEvent {
 }
 
 impl MailEvent {
+    /// Every `type` there is.
+    pub const KINDS: [&str; 8] = [
+        "agent_broadcast",
+        "agent_direct_message",
+        "message_accepted",
+        "message_delivered",
+        "message_read",
+        "agent_joined",
+        "agent_left",
+        "missed",
+    ];
+
     /// Its `type`.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -74,6 +74,18 @@ pub const MAIL_MEMORY_BYTES_MAX: usize = 16 * 1024;
 pub const MAIL_TOPIC: &str = "mail";
 /// The id of whoever guides the agents.
 pub const GUARDIAN: &str = "guardian";
+/// The id of whoever sits at the machine and has no key.
+pub const OPERATOR: &str = "operator";
+/// The id of the node itself.
+pub const SYSTEM: &str = "system";
+/// The scope of whoever speaks as the Guardian.
+pub const GUARDIAN_SCOPE: &str = "mail.guardian";
+/// The scope of whoever sees every event.
+pub const WATCH_SCOPE: &str = "mail.watch";
+/// The header, in lower case, of the id that a request claims to come from. It is no credential.
+pub const AGENT_ID_HEADER: &str = "x-agent-id";
+/// Member of a failure's data: after how many seconds the same may pass.
+pub const RETRY_AFTER_S: &str = "retry_after_s";
 
 /// The id of an agent that has mail: 1 to 64 characters of `A-Za-z0-9._-`. What names a group has a `:`, and so is none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -205,6 +217,18 @@ macro_rules! without_text {
     )*};
 }
 pub(crate) use without_text;
+
+/// Says nothing of its members: some are somebody's words.
+macro_rules! only_named {
+    ($($name:ident)*) => {$(
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+    )*};
+}
+pub(crate) use only_named;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{EntryState, LetterKind, Priority, without_text, words};
+use super::{EntryState, LetterKind, Priority, only_named, without_text, words};
 
 /// What have I not read? What is shown whole is read by that.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckInbox {
     /// Your own id; may be left out; any other is refused.
@@ -252,9 +252,4 @@ without_text! {
     MailView: text;
     LogDetails: message_content;
 }
-
-impl std::fmt::Debug for MessageHistory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("MessageHistory")
-    }
-}
+only_named!(CheckInbox MessageHistory);

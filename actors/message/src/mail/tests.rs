@@ -43,7 +43,7 @@ fn read<M: Message>(json: serde_json::Value) -> Result<M, String> {
     (M::wire().unwrap().decode)(&raw).map_err(|e| e.to_string())
 }
 
-/// Goal: the seed's bodies are read, what is unknown is refused, what is left out may be. Method: a row each.
+/// Goal: the agreed bodies are read, what is unknown is refused, what is left out may be. Method: a row each.
 #[test]
 fn bodies() {
     let sent: SendMessage = read(json!({ "recipient_agent_id": "agent-456", "message": "hi" })).unwrap();
@@ -57,7 +57,7 @@ fn bodies() {
     assert!(read::<SendMessage>(json!({ "message": 7 })).is_err());
 }
 
-/// Goal: replies and events are the seed's, member by member and in its order. Method: the document's examples.
+/// Goal: replies and events are as agreed, member by member and in order. Method: the agreed examples.
 #[test]
 fn replies() {
     let said = |sent: &Sent| serde_json::to_string(sent).unwrap();
@@ -76,6 +76,28 @@ fn replies() {
     );
     let read: MailEvent = serde_json::from_str(&serde_json::to_string(&direct).unwrap()).unwrap();
     assert_eq!((read, format!("{direct:?}").contains("secret")), (direct, false));
+}
+
+/// Goal: every type of event is listed, in order. Method: the types that the schema has.
+#[test]
+fn kinds_of_events() {
+    let schema = serde_json::to_value(schemars::schema_for!(MailEvent)).unwrap();
+    let kinds = schema["oneOf"].as_array().unwrap().iter().map(|one| &one["properties"]["type"]["const"]);
+    assert!(kinds.eq(MailEvent::KINDS.iter()), "{schema}");
+}
+
+/// Goal: what somebody wrote as a topic or a text to look for is shown by no Debug. Method: each that has one.
+#[test]
+fn topics_are_not_shown() {
+    let (topic, topics) = (Some("secret".to_owned()), vec!["secret".to_owned()]);
+    let muted = || Some(topics.clone());
+    let shown = [
+        format!("{:?}", CheckInbox { topic: topic.clone(), ..CheckInbox::default() }),
+        format!("{:?}", MessageHistory { topic: topic.clone(), text: topic, ..MessageHistory::default() }),
+        format!("{:?}", MailPreferences { mute_topics: muted(), topics: muted(), ..MailPreferences::default() }),
+        format!("{:?}", Preferences { mute_topics: topics.clone(), topics: topics.clone(), ..Preferences::default() }),
+    ];
+    assert_eq!(shown, ["CheckInbox", "MessageHistory", "MailPreferences", "Preferences"]);
 }
 
 /// Goal: what a model reads of a tool is short. Method: every tool's description, 300 characters at most.

@@ -107,7 +107,7 @@ impl fmt::Debug for NewLetter {
 pub struct Letter {
     /// Its place among all letters, from 1, without gaps.
     pub number: u64,
-    /// What came in. Its body is empty once its retention is over.
+    /// What came in. Its body is empty once its retention is over, in a store that has one.
     pub new: NewLetter,
     /// The size and hash of the body.
     pub mark: BodyMark,

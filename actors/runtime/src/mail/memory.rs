@@ -23,7 +23,7 @@ const EVENTS_MAX: usize = 100_000;
 /// Numbers of rows of the log that a letter has: more than it can have recipients.
 const LOG_ROWS_A_LETTER: u64 = 16_384;
 
-/// Mail that lasts as long as the process.
+/// Mail that lasts as long as the process, and its bodies with it: they have no retention here.
 pub struct MemoryMail {
     audit: Arc<dyn Audit>,
     letters_max: usize,

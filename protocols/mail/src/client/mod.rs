@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_message::RawObject;
-use callboard_message::mail::{AgentLogs, Direction, MemberState};
 use callboard_message::mail::{
-    AgentStatus, AgentView, BroadcastMessage, Done, EntryState, History, Logs, MailId, MailView, MessageHistory,
-    SendMessage, Sent,
+    AGENT_ID_HEADER, AgentStatus, AgentView, BroadcastMessage, Done, EntryState, History, Logs, MailId, MailView,
+    MessageHistory, SendMessage, Sent,
 };
+use callboard_message::mail::{AgentLogs, Direction, MemberState};
 use callboard_rpc::http1::{self, BodyError, Connector, NetError, Response, Target};
 use reqwest::Method;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -28,8 +28,7 @@ use crate::limits::ANSWER_BYTES_MAX;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take: longer than the server gives the mailroom.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// The header of the id that a request claims.
-const AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
+const AGENT_ID: HeaderName = HeaderName::from_static(AGENT_ID_HEADER);
 
 /// An agent at a mail listener: its key, and the id that goes with it. Its clones share their connections.
 #[derive(Clone)]

@@ -5,18 +5,15 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName};
-use callboard_message::mail::GUARDIAN;
+use callboard_message::mail::{AGENT_ID_HEADER, GUARDIAN, GUARDIAN_SCOPE};
 use callboard_message::{Principal, PrincipalKind, TraceContext};
 use callboard_rpc::serve::guard::{self, Refused, refused};
 
 use super::options::MailServerOptions;
 
-/// Whose id a request claims to come from. It is no credential.
-pub(super) static AGENT_ID: HeaderName = HeaderName::from_static("x-agent-id");
+static AGENT_ID: HeaderName = HeaderName::from_static(AGENT_ID_HEADER);
 /// The caller's place in a trace (W3C Trace Context).
 static TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The scope of whoever speaks as the Guardian.
-const GUARDIAN_SCOPE: &str = "mail.guardian";
 
 /// Who calls.
 #[derive(Debug)]

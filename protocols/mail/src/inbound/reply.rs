@@ -5,14 +5,13 @@ use std::borrow::Cow;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use callboard_message::mail::RETRY_AFTER_S;
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::serve::guard::{JSON, Refused};
 use serde::Serialize;
 
 /// How long who was turned away for want of room should wait, where nobody knows better.
 const RETRY_AFTER_S_DEFAULT: u64 = 5;
-/// Member of a failure's data: after how many seconds the same may pass.
-pub(super) const RETRY_AFTER_S: &str = "retry_after_s";
 
 /// Why a request has no other answer: `{"detail": "…"}`.
 #[derive(Debug, PartialEq)]

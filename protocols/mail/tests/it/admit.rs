@@ -20,8 +20,8 @@ fn is_refused(reply: &Reply, status: u16) {
     assert_eq!(reply.header("cache-control"), Some("no-store"));
 }
 
-/// Goal: nobody sends or reads without a key and the id that goes with it, and which ids exist is never told (T-P8, X-20,
-/// X-25, C1). Method: rows of headers, over each route; the mailroom is asked for none of them.
+/// Goal: nobody sends or reads without a key and the id that goes with it, and which ids exist is never told.
+/// Method: rows of headers, over each route; the mailroom is asked for none of them.
 #[tokio::test]
 async fn keys_and_claims() {
     let served = Served::start().await;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use callboard_mail::limits::INCOMING_MESSAGES_MAX;
 use callboard_message::mail::{MailEvent, MemberWay, Priority};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -41,7 +42,7 @@ fn frame(text: &str) -> Told {
     Told::Frame(text.to_owned())
 }
 
-/// Goal: each event is exactly the frame that is agreed, live, in order (T-P6). Method: one of each type; bytes.
+/// Goal: each event is exactly the frame that is agreed, live, in order. Method: one of each type; bytes.
 #[tokio::test]
 async fn exact_frames() {
     let served = Served::start().await;
@@ -145,7 +146,7 @@ async fn what_clients_say() {
     let served = Served::start().await;
     let alice = served.agent("alice");
     let mut talks = alice.listen("?after=0").await.unwrap();
-    for _ in 0..63 {
+    for _ in 0..INCOMING_MESSAGES_MAX {
         talks.say(Message::text("x".repeat(1_024))).await;
     }
     served.happen(broadcast("alice"));
@@ -197,7 +198,7 @@ async fn how_sockets_end() {
     served.names.revoke("bob");
     assert_eq!(revoked.next().await, Told::Closed(1008, "the key counts no more".into()));
     assert_eq!(served.agent("gone").listen("").await.err(), Some(403));
-    // Who answers pings stays; who doesn't read them is gone after two silent periods.
+    // Who answers pings stays; who doesn't read them is gone after three.
     let mut stays = served.agent("alice").listen("").await.unwrap();
     let silent = served.agent("alice").listen("").await.unwrap();
     let (mut answering, mut watching) = (std::pin::pin!(stays.next()), std::pin::pin!(ends(&silent)));

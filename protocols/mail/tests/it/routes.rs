@@ -19,8 +19,7 @@ fn asked(room: &Room) -> Vec<(&'static str, Value)> {
     room.asked().into_iter().map(|(name, body, _)| (name, set(body))).collect()
 }
 
-/// Goal: the two ways to write answer exactly what the source document says, and nothing more (T-P1, T-P4, T-P5). Method:
-/// bytes.
+/// Goal: the two ways to write answer exactly what is agreed, and nothing more. Method: bytes.
 #[tokio::test]
 async fn exact_answers() {
     let served = Served::start().await;
@@ -163,7 +162,7 @@ async fn idempotency_keys() {
 }
 
 /// Goal: what the mailroom refuses is told by the status that says what to do, and by its own sentence without what is the
-/// node's affair (P-14). Method: each kind of failure; a store that is away.
+/// node's affair. Method: each kind of failure; a store that is away.
 #[tokio::test]
 async fn failures() {
     let served = Served::start().await;

@@ -274,6 +274,32 @@ async fn seen_late() {
     assert_eq!(std::fs::read_to_string(&got).unwrap(), once);
 }
 
+/// Goal: what the pane's user pastes between two tries is not taken for the message, and what is folded as it is pasted is.
+/// Method: a pane that shows what it is told to, and one that folds what it gets.
+#[tokio::test]
+async fn folded_pastes() {
+    let Some(tmux) = Tmux::start().await else { return };
+    let (got, shown) = (tmux.file("got"), tmux.file("shown"));
+    std::fs::write(&shown, "").unwrap();
+    let command = format!("stty -echo; tail -f {} & exec cat > {}", shown.display(), got.display());
+    tmux.session("used", &command, "cat").await;
+    let seen_within = Duration::from_millis(300);
+    let agent = tmux.agent(TmuxOptions { seen_within, submit: true, ..tmux.options("used:0.0") });
+    let letter = letter("1", "hello");
+    assert_eq!(in_the_way(&agent, letter.clone()).await, "not seen in the pane");
+    std::fs::write(&shown, "> [Pasted text #1 +12 lines]\n").unwrap();
+    eventually(|| {
+        let shown = tmux.shown("used");
+        shown.contains("Pasted").then_some(()).ok_or(shown)
+    })
+    .await;
+    assert_eq!(in_the_way(&agent, letter.clone()).await, "not seen in the pane");
+    // No Enter came with either.
+    holds(&got, &format!("\n{}\n", letter.text).repeat(2)).await;
+    tmux.session("folds", "stty -echo; exec sed -u 's/.*AGENT.*/[Pasted text #1]/'", "sed").await;
+    send(&tmux.pane("folds"), letter).await.unwrap();
+}
+
 /// Goal: nothing that a terminal obeys is pasted, whoever sends it. Method: texts that were never neutralised.
 #[tokio::test]
 async fn control_characters_are_refused() {

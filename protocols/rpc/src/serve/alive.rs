@@ -2,15 +2,16 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Whether the other end of a socket shows that it is there: it is asked in each period, and is gone after two without a
-/// word.
+/// Whether the other end of a socket shows that it is there: it is asked at once and after each period, and is gone once
+/// three in a row brought no word by the end of their period.
 pub struct Alive {
     ticks: Interval,
+    /// How often it was asked since it said something.
     silent: u32,
 }
 
 impl Alive {
-    const SILENT_MAX: u32 = 2;
+    const SILENT_MAX: u32 = 3;
 
     /// Begins now.
     pub fn new(period: Duration) -> Self {
@@ -32,6 +33,6 @@ impl Alive {
 
     /// Whether it is gone.
     pub fn is_over(&self) -> bool {
-        self.silent > Self::SILENT_MAX + 1
+        self.silent > Self::SILENT_MAX
     }
 }

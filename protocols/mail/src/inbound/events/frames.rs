@@ -6,18 +6,6 @@ use callboard_message::mail::{MailEvent, Numbered};
 
 use crate::inbound::reply::Problem;
 
-/// Every type of event, as `types` names them.
-pub(crate) const TYPES: [&str; 8] = [
-    "agent_broadcast",
-    "agent_direct_message",
-    "message_accepted",
-    "message_delivered",
-    "message_read",
-    "agent_joined",
-    "agent_left",
-    "missed",
-];
-
 /// What one thing gave rise to: all that has the same number.
 pub(super) struct Record {
     pub(super) sequence: u64,
@@ -63,7 +51,7 @@ pub(super) struct Types(Option<Vec<&'static str>>);
 impl Types {
     /// Those of a list with commas; all where there is none.
     pub(super) fn read(list: Option<&str>) -> Result<Self, Problem> {
-        let known = |name: &str| TYPES.into_iter().find(|known| *known == name.trim());
+        let known = |name: &str| MailEvent::KINDS.into_iter().find(|known| *known == name.trim());
         let Some(list) = list else { return Ok(Self(None)) };
         let named: Option<Vec<_>> = list.split(',').map(known).collect();
         named.map(|named| Self(Some(named))).ok_or_else(|| {
@@ -88,7 +76,7 @@ mod tests {
     #[test]
     fn types() {
         let joined = MailEvent::AgentJoined { agent_id: "a".into(), way: MemberWay::Mcp };
-        assert!(TYPES.contains(&joined.kind()));
+        assert!(MailEvent::KINDS.contains(&joined.kind()));
         assert!(Types::read(None).unwrap().has("agent_left"));
         let some = Types::read(Some("agent_left, message_read")).unwrap();
         assert!(some.has("agent_left") && some.has("message_read") && some.has("missed") && !some.has("agent_joined"));

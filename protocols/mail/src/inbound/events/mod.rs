@@ -17,7 +17,7 @@ use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
-use callboard_message::mail::{Events as Found, MAIL_TOPIC, MailHappened, ReadEvents};
+use callboard_message::mail::{Events as Found, MAIL_TOPIC, MailHappened, ReadEvents, WATCH_SCOPE};
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::{Permit, accept};
 use callboard_runtime::{Agent, AgentRef, Cx, Handlers, SyncHandler, System};
@@ -38,8 +38,6 @@ use crate::limits::{INCOMING_FRAME_BYTES_MAX, OWN_RECORDS_KEPT, RECORDS_KEPT};
 
 /// How long sockets may take to hear that the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// The scope of whoever sees every event.
-const WATCH_SCOPE: &str = "mail.watch";
 
 /// The event sockets of a server.
 pub(super) struct Events {

@@ -82,7 +82,7 @@ impl Socket {
                         match message {
                             Some(Ok(AggregatedMessage::Text(_) | AggregatedMessage::Binary(_))) => {
                                 heard += 1;
-                                if heard >= INCOMING_MESSAGES_MAX {
+                                if heard > INCOMING_MESSAGES_MAX {
                                     break closing(CloseCode::Policy, "nothing that is sent here is read");
                                 }
                             }

@@ -36,9 +36,9 @@ pub(super) struct Unseen(VecDeque<Pasted>);
 #[derive(Debug)]
 struct Pasted {
     message_id: String,
-    /// Where the last was pasted, and how often the text was to be seen there before the first.
+    /// Where the last was pasted, and how often the whole text was to be seen there before the first.
     pane: String,
-    before: Sight,
+    whole: usize,
     times: u32,
 }
 
@@ -51,20 +51,20 @@ impl Unseen {
         self.0.retain(|pasted| pasted.message_id != message_id);
     }
 
-    /// Counts one more, and what was to be seen before the first in this pane.
-    fn count(&mut self, message_id: &str, pane: &str, before: Sight) -> Sight {
+    /// Counts one more, and how often it was to be seen before the first in this pane.
+    fn count(&mut self, message_id: &str, pane: &str, whole: usize) -> usize {
         if let Some(pasted) = self.0.iter_mut().find(|pasted| pasted.message_id == message_id) {
             pasted.times += 1;
             if pasted.pane != pane {
-                (pasted.pane, pasted.before) = (pane.to_owned(), before);
+                (pasted.pane, pasted.whole) = (pane.to_owned(), whole);
             }
-            return pasted.before;
+            return pasted.whole;
         }
         if self.0.len() == UNSEEN_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Pasted { message_id: message_id.to_owned(), pane: pane.to_owned(), before, times: 1 });
-        before
+        self.0.push_back(Pasted { message_id: message_id.to_owned(), pane: pane.to_owned(), whole, times: 1 });
+        whole
     }
 }
 
@@ -84,16 +84,17 @@ impl Paste<'_> {
         let text = shown(&letter.text, id)?;
         let mark = Mark::of(&text);
         let now = self.look(&mark).await?;
-        let is_late = |pasted: &Pasted| pasted.pane == pane.id && now.is_more_than(pasted.before);
+        // By the whole text alone: what is folded since may be what the pane's user has pasted.
+        let is_late = |pasted: &Pasted| pasted.pane == pane.id && now.whole > pasted.whole;
         if !unseen.get(id).is_some_and(is_late) {
             if unseen.get(id).is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX) {
                 unseen.forget(id);
                 return Err(Failure::new(FailureKind::Rejected, "pasted, and never seen in the pane"));
             }
             // Counted first: who drops this in the middle may have pasted it.
-            let before = unseen.count(id, &pane.id, now);
+            let whole = unseen.count(id, &pane.id, now.whole);
             self.paste(&text).await?;
-            self.see(&mark, before).await?;
+            self.see(&mark, Sight { whole, ..now }).await?;
         }
         if self.submit && !pane.if_still(self.tmux, &format!("send-keys -t {} Enter", pane.id)).await? {
             return Err(Failure::unavailable("seen in the pane, and not submitted"));
@@ -171,9 +172,9 @@ mod tests {
     fn unseen_is_bounded() {
         let mut unseen = Unseen::default();
         for n in 0..=UNSEEN_MAX {
-            unseen.count(&n.to_string(), "%0", Sight::default());
+            unseen.count(&n.to_string(), "%0", 0);
         }
-        unseen.count("1", "%0", Sight::default());
+        unseen.count("1", "%0", 0);
         assert!(unseen.get("0").is_none() && unseen.0.len() == UNSEEN_MAX);
         assert_eq!(unseen.get("1").unwrap().times, 2);
         unseen.forget("1");

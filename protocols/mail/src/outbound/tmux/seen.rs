@@ -42,13 +42,13 @@ fn after<'a>(text: &'a str, part: &str) -> Option<&'a str> {
 /// How often a pane shows a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sight {
-    whole: usize,
-    /// Pastes of which it shows only that there are some.
-    folded: usize,
+    pub(super) whole: usize,
+    /// Pastes, whosever, of which it shows only that there are some.
+    pub(super) folded: usize,
 }
 
 impl Sight {
-    /// Whether it came to be shown since.
+    /// Whether it came to be shown since: that more is folded says so only of what was pasted just before.
     pub(super) fn is_more_than(self, before: Self) -> bool {
         self.whole > before.whole || self.folded > before.folded
     }

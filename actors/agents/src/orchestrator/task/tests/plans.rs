@@ -56,7 +56,7 @@ fn steps_in_order() {
     );
 }
 
-/// Goal: a parent ends as its parts do: some completed, all refused, all failed. Method: rows of peers.
+/// Goal: a parent ends as its parts do: some completed, all refused, all failed. Method: rows of peers.
 #[test]
 fn roll_up() {
     let no = |kind| Act::Fail(Failure::new(kind, "no"));
