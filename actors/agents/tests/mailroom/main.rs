@@ -4,7 +4,7 @@
 mod kit;
 // What is never lost, never doubled, and never without a limit.
 mod core;
-// The source document's bodies, texts and events, exactly.
+// The document's bodies, texts and events, exactly.
 mod golden;
 // Who somebody is, and whom it sees.
 mod members;
