@@ -48,7 +48,7 @@ async fn people_write_to_each_other() {
 
     let inbox = run(&office, "bob", "", &["msg", "inbox", "--unread"]).await;
     let cells: Vec<_> = inbox.out.trim_end().split('\t').collect();
-    assert_eq!((cells[0], cells[1], cells[4]), (id, "ann", "Is it[31m green? Really?"), "{inbox:?}");
+    assert_eq!((cells[0], cells[1], cells[4]), (id, "ann", "Is it␛[31m green? Really?"), "{inbox:?}");
     assert_eq!((inbox.out.lines().count(), cells.len(), &*inbox.err), (1, 5, ""));
 
     let reply = run(&office, "bob", "It is.\n", &["msg", "send", "ann", "-", "--reply-to", id, "--urgent"]).await;
