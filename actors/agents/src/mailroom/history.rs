@@ -41,6 +41,9 @@ impl Shared {
         let (letters, next) = self.mail.history(filter, message.after.unwrap_or(0), limit as usize).await?;
         let mut messages = Vec::new();
         for (letter, copy) in letters {
+            if self.is_past(&who, &letter).await? {
+                continue;
+            }
             let state = match copy {
                 Some(copy) => copy.state,
                 None => self.least(&letter).await?,

@@ -1,6 +1,7 @@
 //! Reading: what is new, one message, and what programs fetch.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::{
@@ -130,6 +131,7 @@ impl Shared {
             if MailId::parse(id.as_str()).is_ok()
                 && let Some(letter) = self.mail.letter(id).await?
                 && letter.new.concerns(&who.id)
+                && !self.is_past(&who, &letter).await?
             {
                 letters.push(letter);
             }
@@ -196,6 +198,14 @@ impl Shared {
         let before = before(&who.id);
         let copies = self.mail.receipts(letter.number, before.as_deref(), 1).await?;
         Ok(copies.first().filter(|copy| copy.recipient == *who.id).map_or(EntryState::Accepted, |copy| copy.state))
+    }
+
+    /// Whether a letter expired before `who`, whom it is for, had read it: then it is handed out no more, and counts as nothing.
+    pub(super) async fn is_past(&self, who: &Who, letter: &Letter) -> Result<bool, Failure> {
+        if letter.new.expires > SystemTime::now() || !letter.new.is_for(&who.id) {
+            return Ok(false);
+        }
+        Ok(self.state_of(who, letter).await? != EntryState::Read)
     }
 
     fn unread(&self, id: &str) -> i64 {

@@ -308,8 +308,8 @@ impl Shared {
         if MailId::parse(id).is_err() {
             return Err(unknown());
         }
-        let letter = self.mail.letter(id).await?;
-        letter.filter(|letter| letter.new.concerns(&who.id)).ok_or_else(unknown)
+        let letter = self.mail.letter(id).await?.filter(|letter| letter.new.concerns(&who.id)).ok_or_else(unknown)?;
+        if self.is_past(who, &letter).await? { Err(unknown()) } else { Ok(letter) }
     }
 }
 

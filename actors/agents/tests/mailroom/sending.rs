@@ -3,8 +3,8 @@ use std::time::Duration;
 use callboard_agents::mailroom::{Declared, MailroomOptions, RETRY_AFTER};
 use callboard_message::FailureKind;
 use callboard_message::mail::{
-    BroadcastMessage, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX,
-    ReplyMessage, SendMessage,
+    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
+    MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, ReplyMessage, SendMessage,
 };
 use callboard_runtime::testkit::{paused, real};
 
@@ -164,18 +164,34 @@ fn boxes_of_ways() {
     });
 }
 
-/// Goal: what has expired is handed out no more, and takes no room. Method: a message of one second, looked for after two.
+/// Goal: what has expired unread is handed out no more in any way, takes no room, and counts neither as delivered nor as read; what
+/// was read before stays. Method: two messages of two seconds, one of them read at once; looked for afterwards.
 #[test]
 fn expiry() {
     real(async |system| {
         let room = Room::of(system, &["a", "b"]).await;
-        let soon = SendMessage { expires_in_s: Some(1), ..to("b", "gone") };
-        room.mailbox("a").ask(soon).await.unwrap();
+        let soon = |text| SendMessage { expires_in_s: Some(2), ..to("b", text) };
+        let (a, b) = (room.mailbox("a"), room.mailbox("b"));
+        let read = a.ask(soon("read")).await.unwrap().message_id.unwrap();
+        b.read(&read).await.unwrap();
+        let gone = a.ask(soon("gone")).await.unwrap().message_id.unwrap();
         room.mailbox("a").send("b", "stays").await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        tokio::time::sleep(Duration::from_millis(2_100)).await;
         let inbox = room.mailbox("b").check().await.unwrap();
         assert_eq!((inbox.messages.len(), inbox.unread), (1, 0));
         assert!(inbox.messages[0].text.ends_with("stays"));
+        assert_eq!(b.read(&gone).await.unwrap_err().kind, FailureKind::NotFound);
+        let mark = MarkRead { message_id: gone.clone(), state: None };
+        assert_eq!(b.ask(mark).await.unwrap_err().kind, FailureKind::NotFound);
+        let both = || FetchMail { message_ids: vec![gone.clone(), read.clone()], receipts: true };
+        let fetched = b.ask(both()).await.unwrap().messages;
+        assert_eq!(fetched.iter().map(|message| &*message.message_id).collect::<Vec<_>>(), [&*read]);
+        assert_eq!(b.ask(MessageHistory::default()).await.unwrap().messages.len(), 2);
+        let sent = a.ask(both()).await.unwrap().messages;
+        assert_eq!(
+            sent.iter().map(|message| message.state).collect::<Vec<_>>(),
+            [EntryState::Accepted, EntryState::Read]
+        );
         end(system).await;
     });
 }
