@@ -10,6 +10,7 @@ use callboard_message::DataClass;
 use callboard_message::mail::{
     GUARDIAN, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, OPERATOR, SYSTEM,
 };
+use callboard_rpc::Egress;
 use serde::Deserialize;
 
 use super::a2a::{Range, WebUrl};
@@ -193,14 +194,17 @@ impl TryFrom<String> for Pane {
 
 impl WebhookDeclaration {
     pub(super) fn mistakes(&self) -> Vec<(&'static str, String)> {
-        match self.url.url().scheme() {
+        let url = self.url.url();
+        let begin = match url.scheme() {
             "http" if self.allow.is_empty() => {
-                vec![(
-                    "url",
-                    "write https, or its network in `allow`: plain http stays on networks of your own".to_owned(),
-                )]
+                let why = "write https, or its network in `allow`: plain http stays on networks of your own";
+                return vec![("url", why.to_owned())];
             }
-            _ => Vec::new(),
-        }
+            "http" => Egress::nowhere(),
+            _ => Egress::public(),
+        };
+        // As far as the address itself says; where a name leads is judged at each post.
+        let egress = self.allow.iter().fold(begin, |egress, range| egress.with_network(range.network()));
+        egress.check(url).err().map(|error| ("url", error.to_string())).into_iter().collect()
     }
 }

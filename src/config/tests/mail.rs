@@ -83,6 +83,8 @@ fn ways_out_that_cannot_be() {
             "http://p",
             "agent pager: `url`: write https, or its network in `allow`: plain http stays on networks of your own",
         ),
+        ("https://p.example", "https://127.0.0.1", "agent pager: `url`: connections to this machine are not allowed"),
+        ("https://p.example", "https://[::ffff:127.0.0.1]", "connections to this machine are not allowed"),
     ] {
         let told = told(&with(ALL).replace(was, is), false);
         assert!(matches!(told.as_slice(), [told] if told.ends_with(expect)), "{told:?}");
