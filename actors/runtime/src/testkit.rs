@@ -2,6 +2,8 @@
 //!
 //! A test that leaves agents running fails: call [`System::shutdown`].
 
+mod mail;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use crate::agent::{Agent, ConcurrentHandler, Handlers, SyncHandler};
 use crate::agent_ref::AgentRef;
 use crate::cx::Cx;
 use crate::system::System;
+
+pub use mail::MailLayer;
 
 /// Runs `test` on one arbiter with its own system and time paused: it jumps to the next timer when all wait.
 pub fn paused<R>(test: impl AsyncFnOnce(&System) -> R) -> R {

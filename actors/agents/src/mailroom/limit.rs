@@ -1,14 +1,12 @@
 //! How often a member may say something.
 
+use callboard_message::mail::RETRY_AFTER_S;
 use callboard_message::{Failure, FailureKind};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde_json::json;
 
 use super::options::MailroomOptions;
-
-/// Member of a failure's data: after so many seconds the same may pass.
-pub const RETRY_AFTER: &str = "retry_after_s";
 
 /// What one member may still say.
 pub(super) struct Limit {
@@ -27,7 +25,7 @@ impl Limit {
     /// One message more, to all or to a group where `is_broadcast`.
     ///
     /// # Errors
-    /// `Overloaded`, with the seconds to wait under [`RETRY_AFTER`].
+    /// `Overloaded`, with the seconds to wait under [`RETRY_AFTER_S`].
     pub(super) fn take(&self, is_broadcast: bool) -> Result<(), Failure> {
         // First what is there again soonest: whoever is refused by it loses none of the other.
         take(&self.messages, "messages")?;
@@ -42,7 +40,7 @@ fn take(limiter: &DefaultDirectRateLimiter, what: &str) -> Result<(), Failure> {
     let Err(not_until) = limiter.check() else { return Ok(()) };
     let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
     let why = format!("you sent too many {what}: try again in {seconds} s");
-    Err(Failure::new(FailureKind::Overloaded, why).with_data(json!({ RETRY_AFTER: seconds })))
+    Err(Failure::new(FailureKind::Overloaded, why).with_data(json!({ RETRY_AFTER_S: seconds })))
 }
 
 #[cfg(test)]
@@ -60,7 +58,7 @@ mod tests {
         assert!((0..2).all(|_| limit.take(true).is_ok()));
         let refused = limit.take(true).unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        assert!((1..=30).contains(&refused.data.unwrap()[RETRY_AFTER].as_u64().unwrap()));
+        assert!((1..=30).contains(&refused.data.unwrap()[RETRY_AFTER_S].as_u64().unwrap()));
         limit.take(false).unwrap();
     }
 

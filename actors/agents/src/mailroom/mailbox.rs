@@ -4,15 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, GUARDIAN, Inbox, MAIL_MEMBERS_MAX, MailView, ReadMessage, ReplyMessage, SendMessage,
-    Sent,
+    BroadcastMessage, CheckInbox, GUARDIAN, GUARDIAN_SCOPE, Inbox, MAIL_MEMBERS_MAX, MailView, ReadMessage,
+    ReplyMessage, SendMessage, Sent,
 };
 use callboard_message::{Failure, Message, Principal, PrincipalKind};
 use callboard_runtime::{AgentRef, CallMeta};
 
 use super::Mailroom;
 use super::options::{MailroomError, check_id};
-use super::who::GUARDIAN_SCOPE;
 
 /// What one member asks of a mailroom. Whoever has it is that member: hand it to nobody else.
 #[derive(Clone)]

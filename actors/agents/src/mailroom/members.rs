@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
-use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, Preferences};
+use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences, SYSTEM};
 use callboard_runtime::PeerSession;
 use tokio::time::Instant;
 
@@ -16,10 +16,6 @@ use super::line::Line;
 use super::names::Names;
 use super::options::MailroomOptions;
 
-/// The id of whoever started the process.
-pub(super) const OPERATOR: &str = "operator";
-/// Who a message of this process is from that nobody says who it is from.
-const SYSTEM: &str = "system";
 /// How long somebody counts as here who was heard of.
 pub const SEEN_FOR: Duration = Duration::from_secs(60);
 /// Live sessions of a member that are told of mail: the newest.

@@ -52,7 +52,6 @@ pub use carrier::DELIVER_WITHIN;
 pub use converse::{ANSWER_WITHIN, TALKS_AT_ONCE_MAX};
 pub use elsewhere::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
 pub use inbox::RECEIPTS_MAX;
-pub use limit::RETRY_AFTER;
 pub use line::LINE_LETTERS_MAX;
 pub use mailbox::Mailbox;
 pub use members::{SEEN_FOR, SESSIONS_MAX};

@@ -17,7 +17,7 @@ use super::groups::Group;
 use super::hand_out::told_all;
 use super::members::{Member, Members};
 use super::names::DISPLAY_CHARS_MIN;
-use super::text::is_label;
+use super::text::{LABEL_CHARS_MAX, is_label};
 use super::who::{Who, denied};
 use crate::decide::limits::{cut_bytes, cut_chars};
 
@@ -156,7 +156,7 @@ impl Shared {
             return Err(Failure::new(FailureKind::Rejected, "only the Guardian gives guidance"));
         }
         if message.guidance.as_ref().is_some_and(|label| !is_label(label)) {
-            let why = "`guidance` must be 1 to 32 upper-case letters, digits, _ and spaces";
+            let why = format!("`guidance` must be 1 to {LABEL_CHARS_MAX} upper-case letters, digits, _ and spaces");
             return Err(Failure::invalid(why));
         }
         let (audience, to) = match (message.recipient_agent_id, message.recipient_agent_ids) {

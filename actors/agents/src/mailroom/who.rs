@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use callboard_message::mail::{GUARDIAN, MAIL_MEMBERS_MAX, MailId, MemberWay, Preferences};
+use callboard_message::mail::{
+    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR, Preferences, WATCH_SCOPE,
+};
 use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
@@ -12,13 +14,11 @@ use serde_json::value::to_raw_value;
 use super::Shared;
 use super::groups::Place;
 use super::line::Line;
-use super::members::{Member, OPERATOR, is_reserved};
+use super::members::{Member, is_reserved};
 use super::resources::AGENTS_URI;
 
 /// Where it is kept who has mail.
 pub(super) const SPACE: &str = "mail/agents";
-pub(super) const GUARDIAN_SCOPE: &str = "mail.guardian";
-const WATCH_SCOPE: &str = "mail.watch";
 const ADMIN_SCOPE: &str = "mail.admin";
 /// How often it is tried to keep a member that other nodes keep too.
 const KEPT_TRIES_MAX: usize = 8;

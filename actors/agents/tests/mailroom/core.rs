@@ -1,16 +1,15 @@
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_agents::mailroom::{Declare, Declared, MailroomOptions, RECEIPTS_MAX, TALKS_AT_ONCE_MAX};
-use callboard_message::mail::{AgentLogRow, Deliver, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX};
+use callboard_message::mail::{Deliver, EndAgent, FetchMail, GetAgentStatus, MAIL_MEMBERS_MAX};
 use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Principal, Progress, ToolResult};
-use callboard_runtime::testkit::{eventually, paused};
+use callboard_runtime::testkit::{MailLayer, eventually, paused};
 use callboard_runtime::{
-    Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, LetterAndCopy, LetterFilter, Mail, MailCopy, Mark,
-    MemoryMail, NewLetter, Store, StoredEvent, SyncHandler, System,
+    Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail, NewLetter, Store,
+    SyncHandler, System,
 };
 use futures::future::{BoxFuture, ready};
 use tokio::sync::{Semaphore, mpsc};
@@ -46,7 +45,11 @@ impl Faulty {
     }
 }
 
-impl Mail for Faulty {
+impl MailLayer for Faulty {
+    fn behind(&self) -> &dyn Mail {
+        &self.mail
+    }
+
     fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
         Box::pin(async move {
             let letter = self.mail.post(new).await;
@@ -65,67 +68,12 @@ impl Mail for Faulty {
         }
     }
 
-    fn unspread(&self, letters_max: usize) -> Answer<'_, Vec<Arc<Letter>>> {
-        self.mail.unspread(letters_max)
-    }
-
     fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Answer<'_, Vec<(String, u64)>> {
         self.marks.fetch_add(1, SeqCst);
         match self.no_marks.lock().unwrap().clone() {
             Some(error) => Box::pin(ready(Err(error))),
             None => self.mail.mark(marks, mark),
         }
-    }
-
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> Answer<'a, u32> {
-        self.mail.tried(recipient, letter)
-    }
-
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
-        after: Option<(bool, u64)>,
-        undelivered: bool,
-        letters_max: usize,
-    ) -> Answer<'a, Vec<(Arc<Letter>, MailCopy)>> {
-        self.mail.open(recipient, after, undelivered, letters_max)
-    }
-
-    fn waiting(&self) -> Answer<'_, HashMap<String, u64>> {
-        self.mail.waiting()
-    }
-
-    fn letter<'a>(&'a self, id: &'a str) -> Answer<'a, Option<Arc<Letter>>> {
-        self.mail.letter(id)
-    }
-
-    fn receipts<'a>(&'a self, letter: u64, after: Option<&'a str>, copies_max: usize) -> Answer<'a, Vec<MailCopy>> {
-        self.mail.receipts(letter, after, copies_max)
-    }
-
-    fn history(
-        &self,
-        filter: LetterFilter,
-        before: u64,
-        letters_max: usize,
-    ) -> Answer<'_, (Vec<LetterAndCopy>, Option<u64>)> {
-        self.mail.history(filter, before, letters_max)
-    }
-
-    fn events(&self, after: u64, events_max: usize) -> Answer<'_, Vec<(u64, StoredEvent)>> {
-        self.mail.events(after, events_max)
-    }
-
-    fn last_event(&self) -> Answer<'_, u64> {
-        self.mail.last_event()
-    }
-
-    fn tell(&self, event: StoredEvent) -> Answer<'_, u64> {
-        self.mail.tell(event)
-    }
-
-    fn logs<'a>(&'a self, agent: Option<&'a str>, after: u64, rows_max: usize) -> Answer<'a, Vec<AgentLogRow>> {
-        self.mail.logs(agent, after, rows_max)
     }
 }
 

@@ -1,89 +1,20 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_agents::mailroom::{Declared, MailroomOptions};
 use callboard_message::Principal;
-use callboard_message::mail::{AgentLogRow, CheckInbox, GetAgentStatus, Join, MemberState};
-use callboard_runtime::testkit::paused;
-use callboard_runtime::{
-    JournalError, Letter, LetterAndCopy, LetterFilter, Mail, MailCopy, Mark, MemoryMail, NewLetter, Store, StoredEvent,
-};
-use futures::future::BoxFuture;
+use callboard_message::mail::{CheckInbox, GetAgentStatus, Join, MemberState};
+use callboard_runtime::testkit::{MailLayer, paused};
+use callboard_runtime::{Mail, MemoryMail, Store};
 
 use crate::kit::{Room, end, key, next, way};
-
-type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
 
 /// Mail in memory that says that others write there too.
 pub struct Shared(pub MemoryMail);
 
-impl Mail for Shared {
-    fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
-        self.0.post(new)
-    }
-
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Answer<'_, ()> {
-        self.0.spread(letter, to, delivered)
-    }
-
-    fn unspread(&self, letters_max: usize) -> Answer<'_, Vec<Arc<Letter>>> {
-        self.0.unspread(letters_max)
-    }
-
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Answer<'_, Vec<(String, u64)>> {
-        self.0.mark(marks, mark)
-    }
-
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> Answer<'a, u32> {
-        self.0.tried(recipient, letter)
-    }
-
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
-        after: Option<(bool, u64)>,
-        undelivered: bool,
-        letters_max: usize,
-    ) -> Answer<'a, Vec<(Arc<Letter>, MailCopy)>> {
-        self.0.open(recipient, after, undelivered, letters_max)
-    }
-
-    fn waiting(&self) -> Answer<'_, HashMap<String, u64>> {
-        self.0.waiting()
-    }
-
-    fn letter<'a>(&'a self, id: &'a str) -> Answer<'a, Option<Arc<Letter>>> {
-        self.0.letter(id)
-    }
-
-    fn receipts<'a>(&'a self, letter: u64, after: Option<&'a str>, copies_max: usize) -> Answer<'a, Vec<MailCopy>> {
-        self.0.receipts(letter, after, copies_max)
-    }
-
-    fn history(
-        &self,
-        filter: LetterFilter,
-        before: u64,
-        letters_max: usize,
-    ) -> Answer<'_, (Vec<LetterAndCopy>, Option<u64>)> {
-        self.0.history(filter, before, letters_max)
-    }
-
-    fn events(&self, after: u64, events_max: usize) -> Answer<'_, Vec<(u64, StoredEvent)>> {
-        self.0.events(after, events_max)
-    }
-
-    fn last_event(&self) -> Answer<'_, u64> {
-        self.0.last_event()
-    }
-
-    fn tell(&self, event: StoredEvent) -> Answer<'_, u64> {
-        self.0.tell(event)
-    }
-
-    fn logs<'a>(&'a self, agent: Option<&'a str>, after: u64, rows_max: usize) -> Answer<'a, Vec<AgentLogRow>> {
-        self.0.logs(agent, after, rows_max)
+impl MailLayer for Shared {
+    fn behind(&self) -> &dyn Mail {
+        &self.0
     }
 
     fn is_shared(&self) -> bool {

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use callboard_agents::mailroom::{Declared, MailroomOptions, RETRY_AFTER};
+use callboard_agents::mailroom::{Declared, MailroomOptions};
 use callboard_message::FailureKind;
 use callboard_message::mail::{
     BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
-    MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, ReplyMessage, SendMessage,
+    MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, RETRY_AFTER_S, ReplyMessage, SendMessage,
 };
 use callboard_runtime::testkit::{paused, real};
 
@@ -95,7 +95,7 @@ fn rates() {
         }
         let refused = a.broadcast("x").await.unwrap_err();
         assert_eq!(refused.kind, FailureKind::Overloaded);
-        assert!(refused.data.unwrap()[RETRY_AFTER].as_u64().unwrap() <= 20);
+        assert!(refused.data.unwrap()[RETRY_AFTER_S].as_u64().unwrap() <= 20);
         assert!(a.send("b", "x").await.unwrap().success);
         assert_eq!(room.mailbox("b").broadcast("x").await.unwrap().recipient_count, Some(2));
         for _ in 0..4 {
