@@ -159,15 +159,17 @@ impl Topology {
         })
     }
 
-    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
+    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one. Its port for
+    /// gRPC stays, at the address of `bind`.
     pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
         let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
         let mut listener = declared.cloned().unwrap_or_else(|| Listener::a2a(bind));
         if listener.bind != bind {
             // Not where others reach the declared one; nobody reaches the address of all of them.
-            let here = format!("http://localhost:{}", bind.port());
-            listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
-            (listener.grpc_bind, listener.grpc_target) = (None, None);
+            let here = |port: u16| bind.ip().is_unspecified().then(|| format!("localhost:{port}"));
+            listener.public_url = here(bind.port()).and_then(|here| WebUrl::try_from(format!("http://{here}")).ok());
+            listener.grpc_bind = listener.grpc_bind.map(|grpc| SocketAddr::new(bind.ip(), grpc.port()));
+            listener.grpc_target = listener.grpc_bind.and_then(|grpc| here(grpc.port()));
         }
         Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }
