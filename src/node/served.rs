@@ -11,7 +11,6 @@ use callboard_mcp::inbound::{
     self as mcp, Compat, InboundOptions, McpServer, McpServerOptions, NamedServers, TaskStore,
 };
 use callboard_runtime::AgentRef;
-use futures::future::BoxFuture;
 use secrecy::SecretString;
 use url::Url;
 
@@ -55,9 +54,9 @@ impl Served for Mcp {
         named.set(servers);
     }
 
-    fn end(server: McpServer) -> BoxFuture<'static, ()> {
+    fn end(server: McpServer) {
         // Its sessions have had their answers.
-        Box::pin(async move { drop(server) })
+        drop(server);
     }
 }
 
@@ -123,8 +122,8 @@ impl Served for A2a {
         named.set(servers);
     }
 
-    fn end(server: A2aServer) -> BoxFuture<'static, ()> {
-        Box::pin(async move { server.stop().await })
+    fn end(server: A2aServer) {
+        server.leave();
     }
 }
 

@@ -59,7 +59,7 @@ impl Desk {
         let live = LiveTasks::new(tasks, format!("repl:{id}"), options);
         let (id, screen, attended) = (id.to_owned(), screen.clone(), Mutex::default());
         let desk = Arc::new(Self { live, agent, id, class, screen, attended });
-        desk.live.start(&desk);
+        desk.live.serve(&desk);
         desk
     }
 
@@ -245,10 +245,6 @@ impl Desk {
 }
 
 impl TaskHost for Desk {
-    fn live(&self) -> &Arc<LiveTasks> {
-        &self.live
-    }
-
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(said) = task.request.clone() else {

@@ -8,6 +8,7 @@ use crate::inbox::{Inboxes, MemoryInboxes};
 use crate::journal::{Journal, MemoryJournal};
 use crate::mail::{Mail, MemoryMail};
 use crate::notes::{MemoryNotes, Notes};
+use crate::task::live::LiveScopes;
 use crate::task::{MemoryTasks, Tasks};
 
 /// Where a system keeps what must last.
@@ -17,6 +18,8 @@ pub struct Store {
     pub journal: Arc<dyn Journal>,
     /// Tasks.
     pub tasks: Arc<dyn Tasks>,
+    /// Those of them that run here. Stop them before the store is closed.
+    pub live: LiveScopes,
     /// Inboxes.
     pub inboxes: Arc<dyn Inboxes>,
     /// Mail.
@@ -36,6 +39,7 @@ impl Store {
         Self {
             journal: Arc::new(MemoryJournal::default()),
             tasks: Arc::new(MemoryTasks::default()),
+            live: LiveScopes::default(),
             inboxes: Arc::new(MemoryInboxes::new(audit.clone())),
             mail: Arc::new(MemoryMail::new(audit.clone())),
             notes: Arc::new(MemoryNotes::default()),

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_runtime::{AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::{self, Kept, PUSH_CONFIGS_MAX};
@@ -47,8 +48,16 @@ pub(super) struct Desk {
     pub(super) sender: Option<Sender>,
     pub(super) space: String,
     node: String,
-    workers: Mutex<HashMap<String, Worker>>,
+    workers: Arc<Workers>,
     stopped: CancellationToken,
+}
+
+/// Who works on the configurations of an agent's tasks: of several desks in a process one.
+#[derive(Default)]
+struct Workers {
+    all: Mutex<HashMap<String, Worker>>,
+    /// A desk has gone that worked on some.
+    left: Notify,
 }
 
 /// Who works on a configuration.
@@ -73,7 +82,7 @@ impl PushDesk {
             sender,
             space: config::space(&options.scope()),
             node: name_of(store.tasks.worker()).to_owned(),
-            workers: Mutex::default(),
+            workers: calls.live().beside(),
             stopped: stopped.clone(),
         });
         if let Ok(runtime) = Handle::try_current() {
@@ -220,7 +229,7 @@ impl Desk {
     }
 
     fn workers(&self) -> std::sync::MutexGuard<'_, HashMap<String, Worker>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_room(&self, key: &str) -> bool {
@@ -244,12 +253,15 @@ impl Desk {
             }
         }
         let desk = self.clone();
-        tokio::spawn(async move {
+        self.calls.live().spawn_here(async move {
             let work = Work { desk: &desk, key: &key, kept, version };
             stopped.run_until_cancelled(work.run(task)).await;
             let mut workers = desk.workers();
             if workers.get(&key).is_some_and(|worker| worker.since == version) {
                 workers.remove(&key);
+            }
+            if desk.stopped.is_cancelled() {
+                desk.workers.left.notify_one();
             }
         });
     }
@@ -294,8 +306,9 @@ async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
             if let Err(error) = desk.look().await {
                 tracing::warn!(%error, "no look at push notification configurations");
             }
+            let workers = desk.workers.clone();
             drop(desk);
-            sleep(LOOK_EVERY).await;
+            let _ = timeout(LOOK_EVERY, workers.left.notified()).await;
         }
     };
     stopped.run_until_cancelled(looking).await;
