@@ -182,7 +182,9 @@ async fn a_call_that_goes_on_gives_all_once_more() {
     for (is_resumed, appended) in [(false, [true, true]), (true, [false, true])] {
         let live = live();
         let work = |caller: Arc<dyn Caller>| {
-            ["a", "b"].map(|text| caller.artifact(Artifact::new("x", [Content::text(text)]).appended(false)));
+            for text in ["a", "b"] {
+                caller.artifact(Artifact::new("x", [Content::text(text)]).appended(false));
+            }
             async { ends_as(completed) }.boxed()
         };
         let begun = run(&live, is_resumed, Box::new(move |caller, _| work(caller))).await;

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_runtime::{AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -56,8 +56,8 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct Workers {
     all: Mutex<HashMap<String, Worker>>,
-    /// A desk has gone that worked on some.
-    left: Notify,
+    /// Another number each time that a desk has gone which worked on one.
+    left: watch::Sender<u64>,
 }
 
 /// Who works on a configuration.
@@ -261,7 +261,7 @@ impl Desk {
                 workers.remove(&key);
             }
             if desk.stopped.is_cancelled() {
-                desk.workers.left.notify_one();
+                desk.workers.left.send_modify(|number| *number += 1);
             }
         });
     }
@@ -301,14 +301,15 @@ fn name_of(worker: &str) -> &str {
 
 /// Looks from time to time, as long as there is a desk.
 async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
+    let Some(mut left) = desk.upgrade().map(|desk| desk.workers.left.subscribe()) else { return };
     let looking = async {
         while let Some(desk) = desk.upgrade() {
             if let Err(error) = desk.look().await {
                 tracing::warn!(%error, "no look at push notification configurations");
             }
-            let workers = desk.workers.clone();
             drop(desk);
-            let _ = timeout(LOOK_EVERY, workers.left.notified()).await;
+            // Without a sender there is no desk either.
+            let _ = timeout(LOOK_EVERY, left.changed()).await;
         }
     };
     stopped.run_until_cancelled(looking).await;
