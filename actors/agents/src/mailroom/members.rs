@@ -47,6 +47,10 @@ pub(super) struct Member {
     pub(super) via: Option<MemberWay>,
     pub(super) line: Option<Line>,
     pub(super) is_ended: bool,
+    /// A file has it, or had it last.
+    pub(super) in_file: bool,
+    /// No file has it any more, and it has said nothing since: it isn't there, and its mail waits.
+    pub(super) is_gone: bool,
     /// Which version of what is kept of it this is; 0: nothing is kept.
     pub(super) version: u64,
     /// It said that it goes, and hasn't been heard of since.
@@ -76,6 +80,8 @@ impl Member {
             via: None,
             line: None,
             is_ended: false,
+            in_file: false,
+            is_gone: false,
             version: 0,
             has_left: false,
             seen: None,
@@ -105,6 +111,24 @@ impl Member {
         self.scoped = scoped;
         self.settle();
         is_other
+    }
+
+    /// Whether it is among the members: this node's file has it, or it wasn't taken out of one.
+    pub(super) fn is_here(&self) -> bool {
+        !self.is_gone || self.declared.is_some()
+    }
+
+    /// Whether it can be written to.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_ended && self.is_here()
+    }
+
+    /// It was taken out of the file. What it was in stays, so that nobody learns by its end of whom it didn't see.
+    pub(super) fn take_out(&mut self) {
+        self.scoped = self.place.clone();
+        self.declared = None;
+        (self.in_file, self.is_gone) = (false, true);
+        self.leave();
     }
 
     fn settle(&mut self) {
@@ -257,7 +281,7 @@ impl Members {
     /// Those that `who` sees, itself too, by id.
     pub(super) fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
-        self.agents().filter(move |member| viewer.is_some_and(|who| sees(who, member)))
+        self.agents().filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
     }
 
     /// Whether there is such a group for `who`: somebody is in it that it sees, who may be terminated, or itself.

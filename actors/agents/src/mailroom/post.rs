@@ -258,7 +258,7 @@ impl Shared {
             if message.to_all || is_own {
                 asked.extend(letter.new.recipients.iter().cloned());
                 let there = |id: &&String| {
-                    **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(|m| !m.is_ended)
+                    **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(Member::is_open)
                 };
                 to.extend(letter.new.recipients.iter().filter(there).cloned());
             }
@@ -284,7 +284,7 @@ impl Shared {
 
     /// Keeps what a member answers where it can't say so itself: once for each letter.
     pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
-        let there = |member: &Member| !member.is_ended && !member.is_full();
+        let there = |member: &Member| member.is_open() && !member.is_full();
         let to = &letter.new.sender;
         let who = Who::member(id);
         if text.trim().is_empty() || self.is_ended(&who) || !self.members().get(to).is_some_and(there) {
@@ -365,7 +365,7 @@ fn reachable(
 ) -> Result<(BTreeSet<String>, Vec<String>), Nobody> {
     let (mut open, mut full) = (BTreeSet::new(), Vec::new());
     for id in to {
-        let member = members.get(&id).filter(|member| !member.is_ended && *member.id != *who.id && sees(&id));
+        let member = members.get(&id).filter(|member| member.is_open() && *member.id != *who.id && sees(&id));
         let Some(member) = member else { return Err(Nobody::Gone(id)) };
         match member.is_full() {
             true if !full.contains(&id) => full.push(id),

@@ -194,17 +194,17 @@ fn full_boxes() {
     });
 }
 
-/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other. Method:
-/// more than fit to one whose way takes all, and to one whose way is away.
+/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other, after a
+/// restart too. Method: more than fit to one whose way takes all, and to one whose way is away; then another mailroom.
 #[test]
 fn boxes_of_ways() {
     real(async |system| {
-        let options = MailroomOptions {
+        let options = || MailroomOptions {
             members: vec![Declared::new("a"), Declared::new("b").with_way("b"), Declared::new("c").with_way("c")],
             messages_a_second: u32::MAX.try_into().unwrap(),
             ..MailroomOptions::default()
         };
-        let room = Room::open(system, options).await;
+        let room = Room::open(system, options()).await;
         let mut got = way(system, "b", |_| Ok(()));
         let a = room.mailbox("a");
         for _ in 0..=MAIL_UNREAD_MAX {
@@ -215,6 +215,19 @@ fn boxes_of_ways() {
             assert!(a.send("c", "x").await.unwrap().success);
         }
         assert!(!a.send("c", "x").await.unwrap().success);
+        room.agent.kill();
+        room.mailroom.end().await;
+        let room = Room::open(system, options()).await;
+        let a = room.mailbox("a");
+        // It is counted once its way is looked at.
+        for tries in 0.. {
+            assert!(tries < 1_000, "the box is not full any more");
+            if !a.send("c", "x").await.unwrap().success {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(a.send("b", "x").await.unwrap().success);
         end(system).await;
     });
 }
