@@ -29,7 +29,9 @@ mod judged;
 mod lane;
 mod mail;
 mod mailbox;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+mod mailbox_tests;
+#[cfg(test)]
 mod model;
 mod notes;
 mod ops;
