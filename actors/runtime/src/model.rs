@@ -8,7 +8,7 @@ use shuttle::future::block_on;
 use shuttle::sync::{Arc, Mutex, mpsc};
 use shuttle::thread;
 
-#[expect(dead_code, reason = "the kernel uses more of it")]
+#[expect(clippy::duplicate_mod, dead_code, reason = "the same with another lock; the kernel uses more of it")]
 #[path = "mailbox.rs"]
 mod mailbox;
 
