@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::build::card;
-use super::hybrid::hybrid;
 use super::sign::sign;
 use crate::inbound::calls::{Calls, Who};
 use crate::inbound::options::A2aOptions;
@@ -121,7 +120,11 @@ impl Cards {
             return Ok(before.body);
         }
         let card = self.signed(card)?;
-        let body = if reads_1_0 { CardBody::new(&card.to_json()) } else { CardBody::new(hybrid(&card).get()) };
+        let body = if reads_1_0 {
+            CardBody::new(&card.to_json())
+        } else {
+            CardBody::new(Dialect::write_hybrid_card(&card).get())
+        };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = made.get_mut(nth) {
             // Made twice at once, it is the first one.
@@ -136,13 +139,15 @@ impl Cards {
     /// The card for a principal, with what else it may use.
     ///
     /// # Errors
-    /// `UnsupportedOperation` where there is none, `Denied` to nobody in particular, `Overloaded`.
+    /// Where there is none, `UnsupportedOperation` (1.0, section 3.1.11: the card doesn't announce one), which older versions
+    /// call `ExtendedAgentCardNotConfigured`; `Denied` to nobody in particular; `Overloaded`.
     pub(crate) async fn extended(&self, who: &Who) -> Result<AgentCard, A2aError> {
         if !self.options.extended {
-            return Err(A2aError::new(
-                ErrorKind::UnsupportedOperation,
-                "there is no extended card: the public one is all",
-            ));
+            let kind = match who.dialect {
+                Dialect::V10 => ErrorKind::UnsupportedOperation,
+                Dialect::V03 | Dialect::V03Rest | Dialect::V01 => ErrorKind::ExtendedAgentCardNotConfigured,
+            };
+            return Err(A2aError::new(kind, "there is no extended card: the public one is all"));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
             return Err(A2aError::new(ErrorKind::Denied, "the extended card is for who shows a credential"));

@@ -290,6 +290,11 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
     serde_json::from_str(text).map_err(|_| A2aError::new(ErrorKind::Parse, "the body is not JSON"))
 }
 
+/// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
+fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
+    if error.kind == ErrorKind::VersionNotSupported { Dialect::V10 } else { dialect }
+}
+
 /// One request on its way to an answer.
 pub(super) struct Exchange<'a> {
     pub(super) door: &'a Door,
@@ -303,7 +308,10 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, request, mut head, binding, dialect, busy } = self;
-        let asked = head.agreed.clone().and_then(|()| read());
+        if let Err(error) = &head.agreed {
+            return binding.error(error, words_of(error, dialect));
+        }
+        let asked = read();
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
@@ -316,7 +324,7 @@ impl Exchange<'_> {
                 Err(refused) => return binding.refuse(refused),
             }
             if let Err(error) = &head.agreed {
-                return binding.error(error, dialect);
+                return binding.error(error, words_of(error, dialect));
             }
         }
         let who = operations::known(&server, head.who(dialect), &asked).await;

@@ -325,7 +325,9 @@ async fn extended_card() {
     assert_eq!(status, 401);
     served.stop().await;
     let served = Served::start().await;
-    assert_eq!(served.client().code("GetExtendedAgentCard", json!({})).await, -32_004);
+    let peer = served.client();
+    assert_eq!(peer.code("GetExtendedAgentCard", json!({})).await, -32_004);
+    assert_eq!(peer.code("agent/getAuthenticatedExtendedCard", json!({})).await, -32_007);
     served.stop().await;
 }
 

@@ -66,16 +66,16 @@ async fn every_address() {
 async fn versions() {
     let served = Served::start().await;
     let peer = served.client();
-    for version in ["1.0", " 1.0 ", "1.0.1", "0.3", "0.3.0", "0.2.6", "0.1", ""] {
+    for version in ["1.0", " 1.0 ", "1.0.1", "1", "v1.0", "0.3", "0.3.0", "0.2.6", "0.1", ""] {
         let peer = peer.with("A2A-Version", version);
         assert!(peer.rpc("SendMessage", echo()).await["error"].is_null(), "{version}");
         assert_eq!(peer.rest(Method::POST, "/message:send", Some(echo())).await.0, 200, "{version}");
     }
-    for version in ["2.0", "1.1", "0.4", "1", "x", "1.0;0.3", "99999999999999999999.0"] {
+    for version in ["2.0", "1.1", "0.4", "0", "x", "vv1.0", "1.0;0.3", "99999999999999999999.0"] {
         let other = peer.with("A2A-Version", version);
         assert_eq!(other.code("SendMessage", echo()).await, -32_009, "{version}");
-        // What 0.3 has no code for.
-        assert_eq!(other.code("message/send", echo()).await, -32_004, "{version}");
+        // 0.3 has no code for it, but its clients don't name versions.
+        assert_eq!(other.code("message/send", echo()).await, -32_009, "{version}");
         let (status, answer) = other.rest(Method::POST, "/message:send", Some(echo())).await;
         assert_eq!((status, &answer["error"]["status"]), (400, &json!("FAILED_PRECONDITION")), "{answer}");
         assert_eq!(answer["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED", "{answer}");
