@@ -1,6 +1,6 @@
 //! Cards as documents: made when they are asked for, the same bytes as long as they say the same.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use actix_web::http::header::{
@@ -81,6 +81,8 @@ fn etag(text: &str) -> String {
 pub(crate) struct Cards {
     calls: Calls,
     options: Arc<A2aOptions>,
+    /// What the agent is for; empty: what its skills say.
+    description: RwLock<String>,
     /// The public ones as they were made last: a signature is another each time.
     made: Mutex<[Option<Made>; 2]>,
 }
@@ -94,7 +96,13 @@ struct Made {
 
 impl Cards {
     pub(crate) fn new(calls: Calls, options: Arc<A2aOptions>) -> Self {
-        Self { calls, options, made: Mutex::default() }
+        let description = RwLock::new(options.info.description.clone());
+        Self { calls, options, description, made: Mutex::default() }
+    }
+
+    /// Says from now on what the agent is for.
+    pub(crate) fn describe(&self, description: &str) {
+        description.clone_into(&mut self.description.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The card for everybody: that of 1.0 for who says that it reads that, else one for readers of all versions.
@@ -161,7 +169,8 @@ impl Cards {
     }
 
     async fn card(&self, who: &Who) -> Result<AgentCard, A2aError> {
-        Ok(card(&self.options, &*self.calls.skills(who.call()).await?))
+        let skills = self.calls.skills(who.call()).await?;
+        Ok(card(&self.options, &skills, &self.description.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {

@@ -69,6 +69,11 @@ impl A2aServer {
         self.server.calls.replace(agent);
     }
 
+    /// Says from now on that it is for this; empty: what its skills say.
+    pub fn describe(&self, description: &str) {
+        self.server.cards.describe(description);
+    }
+
     /// Ends its work. Tasks in a store that lasts are left to whoever serves next.
     pub async fn stop(&self) {
         self.server.desk.stop();
@@ -153,6 +158,7 @@ pub fn serve_with(
     door::serve(listener, listen, move |config| {
         configure(&front, config);
         more(config);
+        configure_bases(&front, config);
     })
 }
 
@@ -183,6 +189,17 @@ fn configure(front: &Front, config: &mut ServiceConfig) {
     }
     at("/.well-known/{file}", |resource| resource.to(at_root));
     at("/agents/{name}/.well-known/{file}", |resource| resource.to(at_name));
+}
+
+/// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and whatever else is
+/// there, aren't touched.
+fn configure_bases(front: &Front, config: &mut ServiceConfig) {
+    let data = Data::new(front.clone());
+    let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
+    config.service(posted("/").to(at_root));
+    for path in ["/agents/{name}", "/agents/{name}/"] {
+        config.service(posted(path).to(at_name));
+    }
 }
 
 async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {

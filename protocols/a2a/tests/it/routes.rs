@@ -11,8 +11,8 @@ fn echo() -> Value {
     json!({ "message": said("m-1", "hello", "echo") })
 }
 
-/// Goal: an agent is at its address, with and without the slash, at its name, and (0.3 over HTTP+JSON) at the root.
-/// Method: the same message to each; then what isn't there.
+/// Goal: an agent is at its address, with and without the slash, at its name, at what stands before both (JSON-RPC alone), and
+/// (0.3 over HTTP+JSON) at the root. Method: the same message to each; then what isn't there.
 #[tokio::test]
 async fn every_address() {
     let served = Served::start().await;
@@ -23,7 +23,8 @@ async fn every_address() {
     served.named.set([("east".to_owned(), east)].into());
     let peer = served.client();
     let named = peer.at(&NAMED_PATH.replace("{name}", "east"));
-    for peer in [&peer, &peer.at("/a2a/"), &named, &named.at("/agents/east/a2a/")] {
+    let bases = ["", "/", "/agents/east", "/agents/east/"].map(|path| peer.at(path));
+    for peer in [&peer, &peer.at("/a2a/"), &named, &named.at("/agents/east/a2a/")].into_iter().chain(&bases) {
         assert_eq!(peer.result("SendMessage", echo()).await["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     }
     for peer in [&peer, &named] {
@@ -40,6 +41,10 @@ async fn every_address() {
         [(&peer, "/nothing"), (&peer.at("/agents/west/a2a"), ""), (&peer.at(""), "/a2ab"), (&named, "/a/b/c")];
     for (peer, tail) in nowhere {
         assert_eq!(peer.rest(Method::POST, tail, Some(echo())).await.0, 404, "{tail}");
+    }
+    assert_eq!(peer.at("/agents/west").rest(Method::POST, "", Some(echo())).await.0, 404);
+    for base in bases {
+        assert_eq!(base.rest(Method::GET, "", None).await.0, 404, "nothing else is there");
     }
     for (method, tail, allow) in [
         (Method::GET, "", "POST"),
