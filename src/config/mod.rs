@@ -71,6 +71,8 @@ pub struct Topology {
     pub name: String,
     /// The agents to start.
     pub agents: Vec<AgentDeclaration>,
+    /// What agents are for, by id, where the file says it and their kind doesn't.
+    pub descriptions: HashMap<String, String>,
     /// The MCP servers elsewhere.
     pub upstreams: Vec<UpstreamDeclaration>,
     /// Selections of both.
@@ -159,6 +161,17 @@ impl Topology {
         })
     }
 
+    /// What the agent, upstream or virtual server of that id is for, where the file says it.
+    pub(crate) fn description(&self, id: &str) -> Option<&str> {
+        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
+        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
+        let mut servers = self.servers.iter().filter(|server| server.id == id);
+        let others = || {
+            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
+        };
+        of_agent.or_else(others).map(String::as_str)
+    }
+
     /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
     pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
         let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
@@ -237,6 +250,7 @@ impl Topology {
         Self {
             name: sections.name,
             agents: values(sections.agents),
+            descriptions: sections.descriptions,
             upstreams: values(sections.upstreams),
             servers: values(sections.servers),
             listeners: values(sections.listeners),
