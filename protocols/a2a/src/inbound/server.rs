@@ -63,15 +63,15 @@ impl A2aServer {
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
     }
 
+    /// Says from now on that it is for this; empty: what its skills say.
+    pub fn describe(&self, description: &str) {
+        self.server.cards.describe(description);
+    }
+
     /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began
     /// with.
     pub fn replace(&self, agent: AgentRef) {
         self.server.calls.replace(agent);
-    }
-
-    /// Says from now on that it is for this; empty: what its skills say.
-    pub fn describe(&self, description: &str) {
-        self.server.cards.describe(description);
     }
 
     /// Ends its work. Tasks in a store that lasts are left to whoever serves next.
