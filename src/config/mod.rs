@@ -146,6 +146,17 @@ impl Topology {
         Ok(Checked { topology, problems, text })
     }
 
+    /// What the agent, upstream or virtual server of that id is for, where the file says it.
+    pub(crate) fn description(&self, id: &str) -> Option<&str> {
+        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
+        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
+        let mut servers = self.servers.iter().filter(|server| server.id == id);
+        let others = || {
+            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
+        };
+        of_agent.or_else(others).map(String::as_str)
+    }
+
     /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
     /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
@@ -159,17 +170,6 @@ impl Topology {
             AgentDeclaration::Orchestrator(declared) if declared.id == id => Some(&**declared),
             _ => None,
         })
-    }
-
-    /// What the agent, upstream or virtual server of that id is for, where the file says it.
-    pub(crate) fn description(&self, id: &str) -> Option<&str> {
-        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
-        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
-        let mut servers = self.servers.iter().filter(|server| server.id == id);
-        let others = || {
-            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
-        };
-        of_agent.or_else(others).map(String::as_str)
     }
 
     /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
