@@ -71,6 +71,8 @@ pub struct Topology {
     pub name: String,
     /// The agents to start.
     pub agents: Vec<AgentDeclaration>,
+    /// What agents are for, by id, where the file says it and their kind doesn't.
+    pub descriptions: HashMap<String, String>,
     /// The MCP servers elsewhere.
     pub upstreams: Vec<UpstreamDeclaration>,
     /// Selections of both.
@@ -142,6 +144,17 @@ impl Topology {
         let text = read_text(path)?;
         let (topology, problems) = parse(&text, is_yaml(path), folder(path), true);
         Ok(Checked { topology, problems, text })
+    }
+
+    /// What the agent, upstream or virtual server of that id is for, where the file says it.
+    pub(crate) fn description(&self, id: &str) -> Option<&str> {
+        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
+        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
+        let mut servers = self.servers.iter().filter(|server| server.id == id);
+        let others = || {
+            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
+        };
+        of_agent.or_else(others).map(String::as_str)
     }
 
     /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
@@ -246,6 +259,7 @@ impl Topology {
         Self {
             name: sections.name,
             agents: values(sections.agents),
+            descriptions: sections.descriptions,
             upstreams: values(sections.upstreams),
             servers: values(sections.servers),
             listeners: values(sections.listeners),

@@ -25,8 +25,8 @@ pub(super) trait Served: Sized {
     fn can_serve(listener: &Listener) -> Result<(), NodeError>;
     /// A server of `agent` at this place, under this name and, unless it is for all, at an address of its own.
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<Self::Server, NodeError>;
-    /// Serves another from now on.
-    fn replace(server: &Self::Server, agent: AgentRef);
+    /// Serves another from now on, as the topology says that it is.
+    fn replace(place: &Place<'_>, who: Who<'_>, server: &Self::Server, agent: AgentRef);
     fn get(named: &Self::Named, id: &str) -> Option<Self::Server>;
     fn set(named: &Self::Named, servers: HashMap<String, Self::Server>);
     /// Lets go of what it has, once nobody comes to it any more.
@@ -166,18 +166,18 @@ impl<S: Served> Front<S> {
                 continue;
             };
             if now != before {
-                S::replace(&server, place.node.cast.as_one(&[id])?.0);
+                S::replace(place, Who::One(id), &server, place.node.cast.as_one(&[id])?.0);
             }
             served.insert(id.clone(), server);
         }
         S::set(&self.named, Self::each(place, &ids, &served)?);
-        S::replace(&self.all, agent.clone());
+        self.name = name_of(&ids, place.topology);
+        S::replace(place, Who::All(&self.name, &ids), &self.all, agent.clone());
         self.members = members;
         for (id, class) in classes(place.topology, &ids) {
             // A server that stays keeps to what it was made for.
             self.classes.entry(id).or_insert(class);
         }
-        self.name = name_of(&ids, place.topology);
         left.bundles.extend(std::mem::replace(&mut self.bundle, is_made.then_some(agent)));
         Ok(())
     }
