@@ -261,14 +261,15 @@ pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
     Refusal { class: "harm".to_owned(), score, reason: reason("harm", phrases, reading.portuguese) }
 }
 
-/// The names of the patterns' sets that have words in the request.
-pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = &'static str> {
+/// The names of the patterns' sets that have words in the request, each with whether one of them is where something is wanted.
+pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = (&'static str, bool)> {
     let rules = rules();
-    let mut sets: Vec<usize> =
-        rules.words.find(&reading.tokens, reading.english).into_iter().map(|hit| hit.value).collect();
-    sets.sort_unstable();
-    sets.dedup();
-    sets.into_iter().filter_map(|set| rules.names.get(set)).map(String::as_str)
+    let hits = rules.words.find(&reading.tokens, reading.english);
+    let mut sets: BTreeMap<usize, bool> = BTreeMap::new();
+    for hit in hits {
+        *sets.entry(hit.value).or_default() |= reading.wish.contains(&hit.at);
+    }
+    sets.into_iter().filter_map(|(set, wished)| Some((rules.names.get(set)?.as_str(), wished)))
 }
 
 /// Whether the token is a word of the patterns: then it isn't a misspelt other one.
