@@ -254,6 +254,14 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
 }
 
+/// Whether a word of the patterns tells of harm, and none that it is harmless.
+pub(super) fn tells_of_harm(reading: &Reading) -> bool {
+    let Some(sum) = &rules().sum else { return false };
+    let hits = rules().words.find(&reading.tokens, reading.english);
+    let telling = |set: &usize| sum.kinds.iter().any(|kind| !kind.only_about && kind.sets.contains(set));
+    hits.iter().any(|hit| telling(&hit.value)) && !hits.iter().any(|hit| sum.defensive.contains(&hit.value))
+}
+
 /// A refusal that no pattern is known for.
 pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
     let harm = Phrases { english: "doing harm".to_owned(), portuguese: "fazer mal a alguém".to_owned() };

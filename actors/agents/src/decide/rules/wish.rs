@@ -71,7 +71,7 @@ fn wants(reading: &Reading, span: &Range<usize>) -> bool {
     signs("?") || signs(":") || reading.has(Set::Wish, span) || orders(reading, span)
 }
 
-/// Whether it begins with a verb that orders.
+/// Whether it begins with a verb that orders, or with what is ordered.
 fn orders(reading: &Reading, span: &Range<usize>) -> bool {
     const VERBS: [Set; 13] = [
         Set::VagueVerb,
@@ -89,7 +89,9 @@ fn orders(reading: &Reading, span: &Range<usize>) -> bool {
         Set::TalkVerb,
     ];
     let first = span.clone().find(|at| reading.tokens[*at].is_word() && !reading.is(*at, Set::Filler));
-    first.is_some_and(|at| VERBS.iter().any(|set| reading.is(at, *set)))
+    // `Reserva um hotel.`, `Hotel in Graz.`: a word of a field that nothing stands before is wanted, too.
+    let of_field = |at: usize| reading.fields.iter().any(|hit| hit.at == at);
+    first.is_some_and(|at| VERBS.iter().any(|set| reading.is(at, *set)) || of_field(at))
 }
 
 #[cfg(test)]
@@ -106,10 +108,7 @@ mod tests {
                 "Could you order two heaters?",
             ),
             ("O síndico viajou ontem. Agradecia que lesse a ata.", "Agradecia que lesse a ata."),
-            (
-                "We met Dr. Ames at noon. Please write to her. She likes short letters.",
-                "Please write to her. She likes short letters.",
-            ),
+            ("We met Dr. Ames at noon. Please write to her. She likes short letters.", "Please write to her."),
             (
                 "Book the hall. It was full last year. Invite the mayor.",
                 "Book the hall. It was full last year. Invite the mayor.",

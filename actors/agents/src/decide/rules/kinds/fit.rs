@@ -2,7 +2,7 @@
 //! requests of development, by AdaGrad with L2, in an order that is always the same. Nothing is random: twice the same file.
 //!
 //! `cargo test -p callboard-agents --lib fits_the_weights -- --ignored` writes it anew; do so after any change of a lexicon, a rule
-//! or a sentence. `FIT_WITHOUT=f` leaves out development's requests whose id begins so, to measure with them.
+//! or a sentence; `lists.rs` measures what it is worth.
 
 use std::collections::HashMap;
 use std::fmt::Write;
