@@ -24,8 +24,8 @@ pub(super) trait Served: Sized + 'static {
     fn can_serve(listener: &Listener) -> Result<(), NodeError>;
     /// A server of `agent` at this place, under this name and, unless it is for all, at an address of its own.
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<Self::Server, NodeError>;
-    /// Serves another from now on.
-    fn replace(server: &Self::Server, agent: AgentRef);
+    /// Serves another from now on, as the topology says that it is.
+    fn replace(place: &Place<'_>, who: Who<'_>, server: &Self::Server, agent: AgentRef);
     fn get(named: &Self::Named, id: &str) -> Option<Self::Server>;
     fn set(named: &Self::Named, servers: HashMap<String, Self::Server>);
     /// Lets go of what it has, once nobody comes to it any more. Tasks are the node's.
@@ -48,12 +48,17 @@ impl Who<'_> {
         name
     }
 
+    /// Whom it stands for.
+    pub(super) fn ids(&self) -> &[&str] {
+        match self {
+            Self::All(_, ids) => ids,
+            Self::One(id) => std::slice::from_ref(id),
+        }
+    }
+
     /// What it is taken to hold at most.
     pub(super) fn class(&self, topology: &Topology) -> DataClass {
-        match self {
-            Self::All(_, ids) => topology.class_of(ids),
-            Self::One(id) => topology.class_of(&[id]),
-        }
+        topology.class_of(self.ids())
     }
 }
 
@@ -160,18 +165,18 @@ impl<S: Served> Front<S> {
                 continue;
             };
             if now != before {
-                S::replace(&server, place.node.cast.as_one(&[id])?.0);
+                S::replace(place, Who::One(id), &server, place.node.cast.as_one(&[id])?.0);
             }
             served.insert(id.clone(), server);
         }
         S::set(&self.named, Self::each(place, &ids, &served)?);
-        S::replace(&self.all, agent.clone());
+        self.name = name_of(&ids, place.topology);
+        S::replace(place, Who::All(&self.name, &ids), &self.all, agent.clone());
         self.members = members;
         for (id, class) in classes(place.topology, &ids) {
             // A server that stays keeps to what it was made for.
             self.classes.entry(id).or_insert(class);
         }
-        self.name = name_of(&ids, place.topology);
         left.bundles.extend(std::mem::replace(&mut self.bundle, is_made.then_some(agent)));
         Ok(())
     }

@@ -33,6 +33,36 @@ async fn card(url: &str) -> (u16, Value) {
     (response.status().as_u16(), response.json().await.unwrap_or_default())
 }
 
+/// Goal: a card says what the file says that its agent is for, also once the file says something else, and of the others what their skills
+/// say; whoever comes in without a key, on this machine, sees the list of such tasks, and an agent is at the listener's bare address too. Method: two
+/// upstreams of which one is described, otherwise after a reload; a call to the bare address, and the list.
+#[tokio::test]
+async fn cards_say_what_agents_are_for() {
+    let home = Home::new();
+    let declared = |what: &str| {
+        let [a, b] = ["a", "b"].map(|id| script(&home, id, id));
+        format!("{NODE}{a}description = \"{what}\"\n{b}{LISTENER}")
+    };
+    edit(&home, &declared("Knows who."));
+    let file = home.path("n.toml").display().to_string();
+    let (mut running, before) = serve(&home, &[&file]).await;
+    let [all, a, b] = [0, 1, 2].map(|at| before[at].1.clone());
+    assert_eq!(card(&a).await.1["description"], "Knows who.");
+    for url in [&all, &b] {
+        let told = card(url).await.1["description"].as_str().unwrap().to_owned();
+        assert!(told.contains("who"), "{told}");
+    }
+    edit(&home, &declared("Knows more."));
+    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    assert_eq!(card(&a).await.1["description"], "Knows more.");
+
+    let base = all.strip_suffix("/a2a").unwrap();
+    let task = a2a::ask(base, "SendMessage", a2a::for_skill("a.who", false)).await["task"]["id"].clone();
+    let listed = a2a::ask(&all, "ListTasks", json!({})).await;
+    assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &task), "{listed}");
+    end(running, &home).await;
+}
+
 /// Goal: whoever is behind an A2A listener is replaced, added and removed, while what was begun ends with whom it began: answers,
 /// streams, and tasks that nobody waits for. Method: a call of each kind in flight while the file changes.
 #[tokio::test]

@@ -24,13 +24,14 @@ mod events;
 mod failure;
 mod host;
 mod ids;
-mod inbox;
 mod journal;
 mod judged;
 mod lane;
 mod mail;
 mod mailbox;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+mod mailbox_tests;
+#[cfg(test)]
 mod model;
 mod notes;
 mod ops;
@@ -72,17 +73,13 @@ pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
 pub use error::SendError;
 pub use events::{Events, Published};
 pub use ids::AgentId;
-pub use inbox::{
-    ENTRIES_AT_ONCE_MAX, ENTRY_BYTES_MAX_DEFAULT, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes,
-    Mark, MemoryInboxes, NewEntry,
-};
 pub use journal::{
     Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
 };
 pub use mail::{
-    COPIES_AT_ONCE_MAX, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
-    MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail, MailCopy, MemoryMail,
-    NewLetter, SPREAD_MAX, StoredEvent,
+    COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
+    MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail,
+    MailCopy, Mark, MemoryMail, NewLetter, SPREAD_MAX, StoredEvent,
 };
 pub use notes::{
     MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note,

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callboard_message::mail::AgentLogRow;
+pub use callboard_message::mail::EntryState;
 use futures::future::BoxFuture;
 
-use crate::inbox::Mark;
 use crate::journal::JournalError;
 
 pub use event::StoredEvent;
@@ -27,6 +27,8 @@ pub const MARKS_AT_ONCE_MAX: usize = 256;
 pub const MAIL_PAGE_MAX: usize = 1_000;
 /// Most letters that one [`Mail::history`] looks at.
 pub const MAIL_LOOKED_MAX: u64 = 10_000;
+/// Numbers that a letter has for its rows of [`Mail::logs`]: more than it can have recipients. Stores' views have it, too.
+pub const MAIL_LOG_ROWS_A_LETTER: u64 = 16_384;
 /// The stream of the journal that [`Mail::events`] are kept in.
 pub const MAIL_EVENTS_STREAM: &str = "mail/events";
 
@@ -36,6 +38,15 @@ pub type LetterOpen = (Arc<Letter>, MailCopy);
 pub type LetterPage = (Vec<LetterAndCopy>, Option<u64>);
 /// A letter with its copy for whoever asks; none where that is its sender only.
 pub type LetterAndCopy = (Arc<Letter>, Option<MailCopy>);
+
+/// How far a recipient has come with a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It got it.
+    Delivered,
+    /// It has read it.
+    Read,
+}
 
 /// Where letters are kept. A letter is accepted when [`Self::post`] ends; its recipients are fixed then.
 ///

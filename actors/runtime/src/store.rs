@@ -4,7 +4,6 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::audit::{Audit, MemoryAudit};
-use crate::inbox::{Inboxes, MemoryInboxes};
 use crate::journal::{Journal, MemoryJournal};
 use crate::mail::{Mail, MemoryMail};
 use crate::notes::{MemoryNotes, Notes};
@@ -20,8 +19,6 @@ pub struct Store {
     pub tasks: Arc<dyn Tasks>,
     /// Those of them that run here. Stop them before the store is closed.
     pub live: LiveScopes,
-    /// Inboxes.
-    pub inboxes: Arc<dyn Inboxes>,
     /// Mail.
     pub mail: Arc<dyn Mail>,
     /// Notes: the directory, what agents remember.
@@ -40,7 +37,6 @@ impl Store {
             journal: Arc::new(MemoryJournal::default()),
             tasks: Arc::new(MemoryTasks::default()),
             live: LiveScopes::default(),
-            inboxes: Arc::new(MemoryInboxes::new(audit.clone())),
             mail: Arc::new(MemoryMail::new(audit.clone())),
             notes: Arc::new(MemoryNotes::default()),
             audit,

@@ -26,7 +26,7 @@ use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
 
-/// What the parts of an open store (tasks, inboxes, notes, audit) share.
+/// What the parts of an open store (tasks, mail, notes, audit) share.
 pub(crate) struct Core {
     pub(crate) writer: Writer,
     pub(crate) readers: Readers,
@@ -141,7 +141,6 @@ impl SqlStore {
             journal: self.journal(),
             tasks: self.tasks(Arc::clone(&audit)),
             live: LiveScopes::default(),
-            inboxes: self.inboxes(Arc::clone(&audit)),
             mail: self.mail(Arc::clone(&audit)),
             notes: self.notes(),
             audit,

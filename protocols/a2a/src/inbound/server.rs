@@ -64,6 +64,11 @@ impl A2aServer {
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
     }
 
+    /// Says from now on that it is for this; empty: what its skills say.
+    pub fn describe(&self, description: &str) {
+        self.server.cards.describe(description);
+    }
+
     /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began
     /// with.
     pub fn replace(&self, agent: AgentRef) {
@@ -167,6 +172,7 @@ pub fn serve_with(
     door::serve(listener, listen, move |config| {
         configure(&front, config);
         more(config);
+        configure_bases(&front, config);
     })
 }
 
@@ -197,6 +203,17 @@ fn configure(front: &Front, config: &mut ServiceConfig) {
     }
     at("/.well-known/{file}", |resource| resource.to(at_root));
     at("/agents/{name}/.well-known/{file}", |resource| resource.to(at_name));
+}
+
+/// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and whatever else is
+/// there, aren't touched.
+fn configure_bases(front: &Front, config: &mut ServiceConfig) {
+    let data = Data::new(front.clone());
+    let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
+    config.service(posted("/").to(at_root));
+    for path in ["/agents/{name}", "/agents/{name}/"] {
+        config.service(posted(path).to(at_name));
+    }
 }
 
 async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
@@ -309,6 +326,11 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
     serde_json::from_str(text).map_err(|_| A2aError::new(ErrorKind::Parse, "the body is not JSON"))
 }
 
+/// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
+fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
+    if error.kind == ErrorKind::VersionNotSupported { Dialect::V10 } else { dialect }
+}
+
 /// One request on its way to an answer.
 pub(super) struct Exchange<'a> {
     pub(super) door: &'a Door,
@@ -322,7 +344,10 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, request, mut head, binding, dialect, busy } = self;
-        let asked = head.agreed.clone().and_then(|()| read());
+        if let Err(error) = &head.agreed {
+            return binding.error(error, words_of(error, dialect));
+        }
+        let asked = read();
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
@@ -335,7 +360,7 @@ impl Exchange<'_> {
                 Err(refused) => return binding.refuse(refused),
             }
             if let Err(error) = &head.agreed {
-                return binding.error(error, dialect);
+                return binding.error(error, words_of(error, dialect));
             }
         }
         let who = operations::known(&server, head.who(dialect), &asked).await;

@@ -81,6 +81,19 @@ async fn a_card_is_in_its_readers_words() {
     served.stop().await;
 }
 
+/// Goal: a card says what its agent is for: what its host says, else what its skills say. Method: without words of the host's, and
+/// with them.
+#[tokio::test]
+async fn a_card_tells_what_the_agent_is_for() {
+    let served = Served::start().await;
+    let description = async || read(get(&served.client(), CARD).await).await.description;
+    let told = description().await;
+    assert!(told.contains("add: Adds.") && told.contains("echo: Says it again."), "{told}");
+    served.server.describe("Adds and echoes.");
+    assert_eq!(description().await, "Adds and echoes.");
+    served.stop().await;
+}
+
 /// Goal: a client that has the card isn't sent it again, and a cache knows what it depends on. Method: the headers; every
 /// form of a condition.
 #[tokio::test]
@@ -328,7 +341,9 @@ async fn extended_card() {
     assert_eq!(status, 401);
     served.stop().await;
     let served = Served::start().await;
-    assert_eq!(served.client().code("GetExtendedAgentCard", json!({})).await, -32_004);
+    let peer = served.client();
+    assert_eq!(peer.code("GetExtendedAgentCard", json!({})).await, -32_004);
+    assert_eq!(peer.code("agent/getAuthenticatedExtendedCard", json!({})).await, -32_007);
     served.stop().await;
 }
 

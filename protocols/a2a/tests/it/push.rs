@@ -21,7 +21,8 @@ fn here(options: &mut A2aOptions) {
 
 /// Begins `book`, which asks for a name, with a configuration; the task's id.
 async fn booking(peer: &Peer, config: Value) -> String {
-    let params = json!({ "message": given("m-book", json!({}), "book"),
+    let id = uuid::Uuid::new_v4().to_string();
+    let params = json!({ "message": given(&id, json!({}), "book"),
         "configuration": { "taskPushNotificationConfig": config } });
     let sent = peer.result("SendMessage", params).await;
     assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{sent}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Errand;
 use super::follow_up::with_follow_ups;
-use crate::decide::RunId;
+use crate::decide::{RunId, withheld};
 
 /// The member of a message's metadata that makes a callboard do it once.
 const ONCE: &str = "callboard/key";
@@ -29,6 +29,8 @@ pub(super) struct Telling<'a> {
 pub(super) async fn tell(errand: &Errand<'_>, telling: Telling<'_>) -> Result<ToolResult, Failure> {
     let options = errand.options;
     let cx = with_follow_ups(errand.cx, options.deciders.clone(), errand.run.clone(), errand.history.to_vec());
+    // What the guardrail has yet to judge nobody sees.
+    let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
     let Telling { agent, id, text, .. } = telling;
     let specs = agent.specs();
     let converses = specs.iter().any(|spec| spec.name == Converse::NAME);

@@ -12,6 +12,7 @@ mod page;
 mod pick;
 mod recover;
 mod referenced;
+mod repeat;
 mod skills;
 mod stream;
 mod view;
