@@ -24,7 +24,6 @@ mod events;
 mod failure;
 mod host;
 mod ids;
-mod inbox;
 mod journal;
 mod judged;
 mod lane;
@@ -72,16 +71,12 @@ pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
 pub use error::SendError;
 pub use events::{Events, Published};
 pub use ids::AgentId;
-pub use inbox::{
-    ENTRIES_AT_ONCE_MAX, ENTRY_BYTES_MAX_DEFAULT, Entry, EntryFilter, EntryState, INBOX_ENTRIES_MAX_DEFAULT, Inboxes,
-    Mark, MemoryInboxes, NewEntry,
-};
 pub use journal::{
     Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
 };
 pub use mail::{
-    COPIES_AT_ONCE_MAX, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
-    MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail, MailCopy, MemoryMail,
+    COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
+    MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail, MailCopy, Mark, MemoryMail,
     NewLetter, SPREAD_MAX, StoredEvent,
 };
 pub use notes::{

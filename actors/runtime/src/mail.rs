@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use callboard_message::mail::AgentLogRow;
+pub use callboard_message::mail::EntryState;
 use futures::future::BoxFuture;
 
-use crate::inbox::Mark;
 use crate::journal::JournalError;
 
 pub use event::StoredEvent;
@@ -36,6 +36,15 @@ pub type LetterOpen = (Arc<Letter>, MailCopy);
 pub type LetterPage = (Vec<LetterAndCopy>, Option<u64>);
 /// A letter with its copy for whoever asks; none where that is its sender only.
 pub type LetterAndCopy = (Arc<Letter>, Option<MailCopy>);
+
+/// How far a recipient has come with a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It got it.
+    Delivered,
+    /// It has read it.
+    Read,
+}
 
 /// Where letters are kept. A letter is accepted when [`Self::post`] ends; its recipients are fixed then.
 ///

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::audit::{Audit, MemoryAudit};
-use crate::inbox::{Inboxes, MemoryInboxes};
 use crate::journal::{Journal, MemoryJournal};
 use crate::mail::{Mail, MemoryMail};
 use crate::notes::{MemoryNotes, Notes};
@@ -17,8 +16,6 @@ pub struct Store {
     pub journal: Arc<dyn Journal>,
     /// Tasks.
     pub tasks: Arc<dyn Tasks>,
-    /// Inboxes.
-    pub inboxes: Arc<dyn Inboxes>,
     /// Mail.
     pub mail: Arc<dyn Mail>,
     /// Notes: the directory, what agents remember.
@@ -36,7 +33,6 @@ impl Store {
         Self {
             journal: Arc::new(MemoryJournal::default()),
             tasks: Arc::new(MemoryTasks::default()),
-            inboxes: Arc::new(MemoryInboxes::new(audit.clone())),
             mail: Arc::new(MemoryMail::new(audit.clone())),
             notes: Arc::new(MemoryNotes::default()),
             audit,

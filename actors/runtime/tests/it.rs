@@ -47,7 +47,7 @@ mod pool;
 #[path = "it/robust.rs"]
 mod robust;
 
-// Inboxes, notes and the audit, in memory.
+// Notes, streams and the audit, in memory.
 #[path = "it/keeping.rs"]
 mod keeping;
 

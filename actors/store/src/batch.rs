@@ -16,7 +16,7 @@ use crate::error::{Trouble, journal_error, trouble, words};
 use crate::measures::Measures;
 use crate::place::Place;
 use crate::sql::Db;
-use crate::writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, Queued, Tx, Work};
+use crate::writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, Job, Queued, Tx, Work};
 
 /// How often a transaction that met another one is tried.
 const CONFLICT_TRIES_MAX: usize = 3;
@@ -280,11 +280,22 @@ async fn write(
         _ => None,
     });
     append::write(&mut tx.db, tx.now_ms, appends.collect()).await?;
-    for queued in batch {
-        let Work::Write(job) = &mut queued.work else { continue };
+    let jobs = batch.iter_mut().filter_map(|queued| match &mut queued.work {
+        Work::Write(job) => Some(job.as_mut()),
+        _ => None,
+    });
+    let mut jobs: VecDeque<&mut dyn Job> = jobs.collect();
+    while let Some(job) = jobs.pop_front() {
         let name = job.name();
+        let mut more = Vec::new();
+        if job.is_together() {
+            // They pass others: whoever waits for one write before its next has that in another transaction.
+            let others: Vec<_>;
+            (more, others) = jobs.into_iter().partition(|other| other.name() == name);
+            jobs = others.into();
+        }
         // A write that panics is refused like one that the database refuses: the store goes on.
-        match AssertUnwindSafe(job.run(tx)).catch_unwind().await {
+        match AssertUnwindSafe(job.run(more, tx)).catch_unwind().await {
             Ok(ran) => ran?,
             Err(_) => return Err(sqlx::Error::Protocol(format!("{name} panicked"))),
         }

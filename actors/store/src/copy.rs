@@ -30,7 +30,7 @@ macro_rules! table {
 }
 
 /// Every table of the schema but `meta`, which tells of the database itself.
-static TABLES: [Table; 12] = [
+static TABLES: [Table; 11] = [
     table!("writer", "name, epoch, run, since_ms, closed", b"tntnn"),
     table!("stream", "name, last", b"tn"),
     table!("record", "stream, number, key, at_ms, body", b"tntnt"),
@@ -43,12 +43,6 @@ static TABLES: [Table; 12] = [
     ),
     table!("task_need", "task, needs", b"tt"),
     table!("task_event", "task, number, at_ms, state, is_end, body", b"tnntnt"),
-    table!(
-        "inbox",
-        "recipient, number, key, sender, kind, topic, reply_to, class, state, at_ms, due_ms, delivered_ms, read_ms, \
-         attempts, expires_ms, bytes, mark, body",
-        b"tnttttnttnnnnnnntt"
-    ),
     table!(
         "letter",
         "number, id, sender, key, kind, label, audience, thread, reply_to, topic, urgent, class, at_ms, expires_ms, \

@@ -1,4 +1,4 @@
-//! What must outlast a process, on SQLite or Postgres: streams, tasks, inboxes, mail, notes and audit behind the traits of the
+//! What must outlast a process, on SQLite or Postgres: streams, tasks, mail, notes and audit behind the traits of the
 //! runtime. Start at [`SqlStore::open`].
 //!
 //! One task writes ([`BATCH_WRITES_MAX`] writes a transaction), a pool reads. What is acknowledged is committed and synced.
@@ -13,7 +13,6 @@ mod copy;
 mod counters;
 mod directory;
 mod error;
-mod inboxes;
 mod journal;
 mod lock;
 mod mail;

@@ -25,7 +25,7 @@ use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
 
-/// What the parts of an open store (tasks, inboxes, notes, audit) share.
+/// What the parts of an open store (tasks, mail, notes, audit) share.
 pub(crate) struct Core {
     pub(crate) writer: Writer,
     pub(crate) readers: Readers,
@@ -139,7 +139,6 @@ impl SqlStore {
         Store {
             journal: self.journal(),
             tasks: self.tasks(Arc::clone(&audit)),
-            inboxes: self.inboxes(Arc::clone(&audit)),
             mail: self.mail(Arc::clone(&audit)),
             notes: self.notes(),
             audit,

@@ -16,7 +16,11 @@ use crate::options::StoreOptions;
 use crate::sql::Db;
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
-const MIGRATIONS: &[&str] = &[include_str!("schema/postgres/0001.sql"), include_str!("schema/postgres/0002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/postgres/0001.sql"),
+    include_str!("schema/postgres/0002.sql"),
+    include_str!("schema/postgres/0003.sql"),
+];
 /// The newest schema that this program knows.
 pub(crate) const SCHEMA: i64 = MIGRATIONS.len() as i64;
 

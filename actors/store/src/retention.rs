@@ -25,10 +25,6 @@ const VACUUM_PAGES: u32 = 1024;
 pub struct Cleaned {
     /// Ended tasks, with their events.
     pub tasks: u64,
-    /// Bodies of inbox entries; their rows stay.
-    pub inbox_bodies: u64,
-    /// Inbox entries whose body had gone before.
-    pub inbox_entries: u64,
     /// Bodies of letters; their rows stay.
     pub letter_bodies: u64,
     /// Letters whose body had gone before, and their copies: rows.
@@ -50,11 +46,9 @@ impl Cleaned {
 pub(crate) async fn clean(core: &Core) -> Result<Cleaned, JournalError> {
     let keep = core.options.retention;
     let tasks = all(core, What::Tasks { keep: keep.tasks }).await?;
-    let inbox_bodies = all(core, What::InboxBodies { keep: keep.inbox }).await?;
     let letter_bodies = all(core, What::LetterBodies { keep: keep.inbox }).await?;
-    let mut cleaned = Cleaned { tasks, inbox_bodies, letter_bodies, ..Cleaned::default() };
+    let mut cleaned = Cleaned { tasks, letter_bodies, ..Cleaned::default() };
     if let Some(keep) = keep.audit {
-        cleaned.inbox_entries = all(core, What::InboxEntries { keep }).await?;
         cleaned.letters = all(core, What::Letters { keep }).await?;
         let before = ms(SystemTime::now()).saturating_sub(duration_ms(keep));
         cleaned.audit = all(core, What::Audit { before }).await?;
@@ -103,12 +97,6 @@ enum What {
     Tasks {
         keep: Option<Duration>,
     },
-    InboxBodies {
-        keep: Option<Duration>,
-    },
-    InboxEntries {
-        keep: Duration,
-    },
     LetterBodies {
         keep: Option<Duration>,
     },
@@ -139,8 +127,6 @@ impl Write for What {
         let may_be = move |keep: Option<Duration>| keep.map_or(i64::MIN, before);
         match *self {
             Self::Tasks { keep } => Box::pin(remove_tasks(tx.db(), may_be(keep), now)),
-            Self::InboxBodies { keep } => Box::pin(remove_bodies(tx.db(), may_be(keep), now)),
-            Self::InboxEntries { keep } => Box::pin(remove_entries(tx.db(), before(keep))),
             Self::LetterBodies { keep } => Box::pin(clean::bodies(tx.db(), may_be(keep), now)),
             Self::Letters { keep } => Box::pin(clean::letters(tx.db(), before(keep))),
             Self::Audit { before } => Box::pin(remove_audit(tx, before)),
@@ -189,25 +175,6 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::E
 
 const fn of_ids(sqlite: &'static str, postgres: &'static str) -> Sql {
     Sql { sqlite, postgres }
-}
-
-/// Of entries that were read long ago, or that nobody may read any more.
-async fn remove_bodies(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
-    db.execute(
-        "UPDATE inbox SET body = NULL WHERE (recipient, number) IN (SELECT recipient, number FROM inbox \
-         WHERE body IS NOT NULL AND ((state = 'read' AND read_ms < $1) OR expires_ms < $2) LIMIT 500)",
-        &[before.into(), now.into()],
-    )
-    .await
-}
-
-async fn remove_entries(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
-    db.execute(
-        "DELETE FROM inbox WHERE (recipient, number) IN (SELECT recipient, number FROM inbox \
-         WHERE body IS NULL AND at_ms < $1 LIMIT 500)",
-        &[before.into()],
-    )
-    .await
 }
 
 async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
@@ -273,11 +240,9 @@ impl Write for Told {
 
     fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
         Box::pin(async move {
-            let Cleaned { tasks, inbox_bodies, inbox_entries, letter_bodies, letters, audit, records } = self.0;
+            let Cleaned { tasks, letter_bodies, letters, audit, records } = self.0;
             let counts = [
                 ("tasks", tasks),
-                ("inbox_bodies", inbox_bodies),
-                ("inbox_entries", inbox_entries),
                 ("letter_bodies", letter_bodies),
                 ("letters", letters),
                 ("audit", audit),

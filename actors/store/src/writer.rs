@@ -1,5 +1,6 @@
 //! The one task that writes: what came during the last fsync is the next transaction.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Something to be written in a transaction, together with others.
 ///
 /// It may run twice (alone, after a batch that one of its neighbours spoiled; or after a conflict): no `take()` of fields.
-pub(crate) trait Write: Send + 'static {
+pub(crate) trait Write: Sized + Send + 'static {
     /// What the writer of it gets after the commit: refusals belong in here.
     type Output: Send + 'static;
     /// For measures and errors.
@@ -36,6 +37,9 @@ pub(crate) trait Write: Send + 'static {
     const MAKES_ROOM: bool = false;
     /// Whether those who follow tasks look again after the commit.
     const CHANGES_TASKS: bool = false;
+    /// Whether all of its kind in a transaction are one [`Self::run_all`], at the place of the first: a statement costs less than
+    /// the way to the database's thread and back.
+    const TOGETHER: bool = false;
 
     /// About how much it writes.
     fn bytes(&self) -> usize;
@@ -43,6 +47,22 @@ pub(crate) trait Write: Send + 'static {
     /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
     /// database's, and rolls back all that this transaction did.
     fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>>;
+
+    /// The same for several, in the order in which they came: their outputs, in that order.
+    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
+        Box::pin(async move {
+            let mut outputs = Vec::with_capacity(all.len());
+            for write in all {
+                outputs.push(write.run(tx).await?);
+            }
+            Ok(outputs)
+        })
+    }
+}
+
+/// The output of a write that ran alone.
+pub(crate) fn only<T>(outputs: Vec<T>) -> Result<T, sqlx::Error> {
+    outputs.into_iter().next().ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
 }
 
 /// A transaction that is open, as a [`Write`] sees it.
@@ -103,11 +123,13 @@ impl Tx {
 }
 
 /// A write whose output's type is forgotten.
-pub(super) trait Job: Send {
+pub(super) trait Job: Any + Send {
     fn name(&self) -> &'static str;
     fn makes_room(&self) -> bool;
     fn changes_tasks(&self) -> bool;
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>>;
+    fn is_together(&self) -> bool;
+    /// Runs it and, after it, those `more` of its kind.
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>>;
     fn answer(self: Box<Self>, kept: Result<(), JournalError>);
 }
 
@@ -130,9 +152,18 @@ impl<W: Write> Job for Waiting<W> {
         W::CHANGES_TASKS
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+    fn is_together(&self) -> bool {
+        W::TOGETHER
+    }
+
+    fn run<'a>(&'a mut self, more: Vec<&'a mut dyn Job>, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
+        let more = more.into_iter().filter_map(|job| (job as &mut dyn Any).downcast_mut::<Self>());
+        let all = std::iter::once(self).chain(more);
+        let (writes, kept): (Vec<_>, Vec<_>) = all.map(|Self { write, output, .. }| (write, output)).unzip();
         Box::pin(async move {
-            self.output = Some(self.write.run(tx).await?);
+            for (kept, output) in kept.into_iter().zip(W::run_all(writes, tx).await?) {
+                *kept = Some(output);
+            }
             Ok(())
         })
     }

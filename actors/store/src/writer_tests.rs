@@ -31,6 +31,34 @@ impl Write for Count {
     }
 }
 
+/// Answers how many ran with it, and where it was among them.
+struct Together {
+    spoils: bool,
+}
+
+impl Write for Together {
+    type Output = (usize, usize);
+    const NAME: &'static str = "together";
+    const TOGETHER: bool = true;
+
+    fn bytes(&self) -> usize {
+        8
+    }
+
+    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
+        Box::pin(async move { only(Self::run_all(vec![self], tx).await?) })
+    }
+
+    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
+        Box::pin(async move {
+            if all.iter().any(|one| one.spoils) {
+                tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+            }
+            Ok((0..all.len()).map(|at| (all.len(), at)).collect())
+        })
+    }
+}
+
 async fn opened() -> (TempDir, SqlStore) {
     let folder = TempDir::new().unwrap();
     let store = SqlStore::open(&StoreOptions::sqlite(folder.path().join("j.sqlite"))).await.unwrap();
@@ -57,6 +85,29 @@ async fn a_bad_write_fails_alone() {
     store.close().await;
     let closed = writer.submit(Count { spoils: false, panics: false }).await;
     assert!(matches!(closed, Err(JournalError::Unavailable(_))), "{closed:?}");
+}
+
+/// Goal: writes of a kind that run together do so, past others that don't; where one of them is bad, each runs alone. Method: 10
+/// beside as many others, without a bad one and with one.
+#[tokio::test]
+async fn those_of_a_kind_run_together() {
+    let (_folder, store) = opened().await;
+    let writer = &store.core.writer;
+    let both = |spoils: bool| async move {
+        let other = writer.submit(Count { spoils: false, panics: false });
+        let (one, other) = futures::join!(writer.submit(Together { spoils }), other);
+        other.unwrap();
+        one
+    };
+    let all = futures::future::join_all((0..10).map(|_| both(false))).await;
+    let mut all: Vec<_> = all.into_iter().map(Result::unwrap).collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..10).map(|at| (10, at)).collect::<Vec<_>>());
+    let all = futures::future::join_all((0..10).map(|at| both(at == 7))).await;
+    let (good, bad): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+    assert_eq!(good, vec![Ok((1, 0)); 9]);
+    assert!(matches!(bad.as_slice(), [Err(JournalError::Store(_))]), "{bad:?}");
+    store.close().await;
 }
 
 /// Goal: numbers of a stream have no gaps, and a key is kept once, also twice in one transaction. Method: append keyed and

@@ -145,7 +145,7 @@ impl Shared {
         Ok(Done { success: true })
     }
 
-    async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
+    pub(super) async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
         self.mail.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await?;
         self.changed(Change::Resource(AGENTS_URI.to_owned()));
         self.happened();

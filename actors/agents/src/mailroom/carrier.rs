@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::mail::Deliver;
+use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX};
 use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Principal};
 use callboard_runtime::{
-    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, Profile, SyncHandler,
+    Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, MAIL_PAGE_MAX, Profile,
+    SyncHandler,
 };
 use tokio::time::Instant;
 
@@ -76,8 +77,32 @@ impl Carrier {
         }
     }
 
+    /// Counts what was in the store before the line began, as far as a box may be filled.
+    async fn count(&self) -> Result<(), JournalError> {
+        if self.queue.waiting().is_counted {
+            return Ok(());
+        }
+        let (mut numbers, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.room.mail.open(&self.id, after, true, MAIL_PAGE_MAX).await?;
+            after = page.last().map(|(letter, _)| (letter.new.urgent, letter.number));
+            numbers.extend(page.iter().map(|(letter, _)| letter.number));
+            // A page of long letters has fewer.
+            if page.is_empty() || numbers.len() >= MAIL_UNREAD_MAX {
+                break;
+            }
+        }
+        let mut waiting = self.queue.waiting();
+        waiting.is_counted = true;
+        // What came meanwhile has been counted.
+        let first = waiting.first;
+        waiting.count += numbers.into_iter().filter(|number| first.is_none_or(|first| *number < first)).count();
+        Ok(())
+    }
+
     /// Delivers what there is, until it fails.
     async fn deliver_all(&mut self, cx: &mut Cx) -> Result<(), JournalError> {
+        self.count().await?;
         while let Some(handed) = self.next().await? {
             let number = handed.letter.number;
             match self.deliver(&handed, cx).await {

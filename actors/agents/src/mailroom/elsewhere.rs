@@ -84,8 +84,13 @@ impl Shared {
                     StoredEvent::Joined(id, _) | StoredEvent::Left(id, _) => {
                         self.recall_one(&id).await?;
                         // It may be back.
-                        if let Some(member) = self.members().get_mut(&id) {
+                        let is_still_here = self.members().get_mut(&id).is_some_and(|member| {
                             self.open_line(cx.system(), member);
+                            member.is_gone && member.declared.is_some()
+                        });
+                        if is_still_here {
+                            // It was taken out of another node's file.
+                            self.keep_declared(&id, true).await?;
                         }
                     }
                     StoredEvent::Posted(_) | StoredEvent::Marked { .. } => {}
@@ -99,7 +104,7 @@ impl Shared {
 
     /// A letter came in by another node: whoever gets its mail here gets it from the store.
     fn came_elsewhere(self: &Arc<Self>, letter: &Arc<Letter>) {
-        self.tell_recipients(letter, |line, _| line.look());
+        self.tell_recipients(letter, |line, handed| line.look(handed.letter.number));
     }
 
     pub(super) async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {

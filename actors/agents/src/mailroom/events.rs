@@ -43,7 +43,8 @@ impl Shared {
         let sees = |id: &str| who.watches || self.members().sees(&who.id, id);
         match stored {
             StoredEvent::Posted(letter) if who.watches || letter.new.concerns(&who.id) => {
-                vec![accepted(&letter), posted(&letter)]
+                let known = self.members().known(who, &letter.new) as u64;
+                vec![accepted(&letter, known), posted(&letter, known)]
             }
             StoredEvent::Posted(_) => Vec::new(),
             StoredEvent::Marked { id, sender, state, mut recipients, .. } => {
@@ -69,25 +70,26 @@ impl Shared {
     }
 }
 
-fn accepted(letter: &Letter) -> MailEvent {
+/// To `known` recipients, as far as whoever is told may know.
+fn accepted(letter: &Letter, known: u64) -> MailEvent {
     let new = &letter.new;
     MailEvent::MessageAccepted {
         message_id: new.id.clone(),
         thread: new.thread().to_owned(),
         sender_agent_id: new.sender.clone(),
-        recipient_count: new.recipients.len() as u64,
+        recipient_count: known,
         priority: if new.urgent { Priority::Urgent } else { Priority::Normal },
         topic: new.topic.clone(),
     }
 }
 
-fn posted(letter: &Letter) -> MailEvent {
+fn posted(letter: &Letter, known: u64) -> MailEvent {
     let new = &letter.new;
     let (sender_agent_id, message_preview) = (new.sender.clone(), letter.preview(MAIL_PREVIEW_CHARS));
     match (new.audience.as_str(), new.recipients.as_slice()) {
         ("one", [to]) => {
             MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id: to.clone(), message_preview }
         }
-        (_, to) => MailEvent::AgentBroadcast { sender_agent_id, recipient_count: to.len() as u64, message_preview },
+        _ => MailEvent::AgentBroadcast { sender_agent_id, recipient_count: known, message_preview },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
 use callboard_message::time::rfc3339;
@@ -15,13 +15,16 @@ use super::Shared;
 use super::groups::shown;
 use super::line::Line;
 use super::members::Members;
-use super::post::Draft;
+use super::post::{Draft, Turn};
 use super::sessions::Told;
 use super::text::{neutral, prefix};
 use super::who::Who;
 
 /// Of a sender's newest letters, how many are gone through for one that was sent before.
 const RETRIED_AMONG_MAX: usize = 256;
+
+/// Expiries are chosen in seconds.
+const EXPIRY_ROUNDED: Duration = Duration::from_millis(500);
 
 /// A letter on its way to its recipients, with what is made of its body once for all of them.
 pub(super) struct Handed {
@@ -43,9 +46,14 @@ impl Handed {
 /// A message under a key, as it is compared with the first under that.
 struct Again {
     kind: LetterKind,
+    label: Option<String>,
     audience: String,
+    topic: Option<String>,
     reply_to: Option<String>,
+    urgent: bool,
     body: String,
+    /// After how long it was to expire, where its sender may choose.
+    expires: Option<Duration>,
     asked: BTreeSet<String>,
     /// Those that were named and that it would go to now, or whose box is full.
     reached: BTreeSet<String>,
@@ -53,10 +61,21 @@ struct Again {
 
 impl Again {
     fn of(draft: &Draft) -> Self {
-        let Draft { kind, audience, asked, recipients, refused, said, .. } = draft;
+        let Draft { kind, label, audience, asked, recipients, refused, said } = draft;
         let reached = recipients.iter().chain(refused).filter(|id| asked.contains(*id)).cloned().collect();
-        let (reply_to, body) = (said.reply_to.clone(), said.body.clone());
-        Self { kind: *kind, audience: audience.clone(), reply_to, body, asked: asked.clone(), reached }
+        Self {
+            kind: *kind,
+            label: label.clone(),
+            audience: audience.clone(),
+            topic: said.topic.clone(),
+            // In the thread of what it goes on with.
+            reply_to: said.reply_to.clone(),
+            urgent: said.urgent,
+            body: said.body.clone(),
+            expires: said.is_expiry_chosen.then_some(said.expires),
+            asked: asked.clone(),
+            reached,
+        }
     }
 
     /// Whether it is the first one. Who of those that it is for could be reached was decided then.
@@ -69,17 +88,35 @@ impl Again {
         };
         // Its retention may be over.
         let is_body = first.body == self.body || (first.body.is_empty() && letter.mark.bytes == self.body.len() as u64);
-        is_body && is_audience && first.kind == self.kind && first.reply_to == self.reply_to
+        let expired_after = first.expires.duration_since(sent_at(&first.id)).unwrap_or_default();
+        let is_expiry = self.expires.is_none_or(|expires| expired_after.abs_diff(expires) < EXPIRY_ROUNDED);
+        is_body
+            && is_audience
+            && is_expiry
+            && (first.kind, first.urgent) == (self.kind, self.urgent)
+            && (&first.label, &first.topic, &first.reply_to) == (&self.label, &self.topic, &self.reply_to)
     }
+}
+
+/// When a letter of that id was sent: ids tell it, to the millisecond. What it expires after counts from then.
+fn sent_at(id: &str) -> SystemTime {
+    let sent = id.parse::<Uuid>().ok().and_then(|id| id.get_timestamp()).map(|sent| sent.to_unix());
+    sent.map_or(UNIX_EPOCH, |(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos))
 }
 
 impl Shared {
     /// Keeps a letter, and hands it out once it is kept.
     pub(super) async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
+        if let Turn::OnlyAgain(_) = draft.said.turn {
+            return self.again_or(who, draft, Sent::default()).await;
+        }
         let again = draft.said.key.is_some().then(|| Again::of(&draft));
         let Draft { kind, label, audience, recipients, refused, said, .. } = draft;
+        let turn = said.turn;
+        let id = Uuid::now_v7().to_string();
+        let expires = sent_at(&id) + said.expires;
         let new = NewLetter {
-            id: Uuid::now_v7().to_string(),
+            id,
             sender: who.id.to_string(),
             kind,
             label,
@@ -92,7 +129,7 @@ impl Shared {
             key: said.key,
             class: self.options().class,
             body: said.body,
-            expires: SystemTime::now() + said.expires,
+            expires,
         };
         self.takes(&new.id);
         let room = self.clone();
@@ -110,21 +147,49 @@ impl Shared {
         });
         let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
         match again.filter(|_| !letter.is_new) {
-            Some(again) => self.sent_again(&letter, again),
+            Some(again) => {
+                let sent = self.sent_again(&letter, again)?;
+                self.give_back(who, &turn);
+                Ok(sent)
+            }
             None => Ok(self.sent(&letter, refused)),
         }
     }
 
-    /// What was answered to a message that now is for nobody, where its sender sent it before, under the same key.
+    /// What is answered to a message that isn't kept: what it was the first time, if its sender sent it before.
+    ///
+    /// # Errors
+    /// As [`Self::sent_before`]; that its sender may say nothing new now.
+    pub(super) async fn again_or(&self, who: &Who, draft: Draft, nobody: Sent) -> Result<Sent, Failure> {
+        match (self.sent_before(who, &draft).await?, draft.said.turn) {
+            (Some(sent), turn) => {
+                self.give_back(who, &turn);
+                Ok(sent)
+            }
+            (None, Turn::OnlyAgain(refused)) => Err(refused),
+            (None, _) => Ok(nobody),
+        }
+    }
+
+    /// What was said before takes nothing of what its sender may say.
+    fn give_back(&self, who: &Who, turn: &Turn) {
+        if let Turn::Taken { is_broadcast } = turn
+            && let Some(member) = self.members().get(&who.id)
+        {
+            member.limit.give_back(*is_broadcast);
+        }
+    }
+
+    /// What was answered to a message, where its sender sent it before, under the same key.
     ///
     /// # Errors
     /// `Rejected` where that was another message; the store's.
-    pub(super) async fn sent_before(&self, who: &Who, draft: Draft) -> Result<Option<Sent>, Failure> {
+    async fn sent_before(&self, who: &Who, draft: &Draft) -> Result<Option<Sent>, Failure> {
         let Some(key) = &draft.said.key else { return Ok(None) };
         let filter = LetterFilter { of: Some(who.id.to_string()), sent: Some(true), ..LetterFilter::default() };
         let (letters, _) = self.mail.history(filter, 0, RETRIED_AMONG_MAX).await?;
         let first = letters.into_iter().map(|(letter, _)| letter).find(|letter| letter.new.key.as_ref() == Some(key));
-        first.map(|letter| self.sent_again(&letter, Again::of(&draft))).transpose()
+        first.map(|letter| self.sent_again(&letter, Again::of(draft))).transpose()
     }
 
     fn sent_again(&self, first: &Letter, again: Again) -> Result<Sent, Failure> {

@@ -12,6 +12,8 @@ use callboard_runtime::{Cx, LetterFilter, MAIL_PAGE_MAX};
 use super::Shared;
 use super::who::denied;
 
+/// Letters whose state one look goes through; what is beyond them is on the next page.
+const LOOKED_MAX: usize = 1_000;
 /// Rows of the log that a page has where nobody says.
 const LOG_ROWS_DEFAULT: u32 = 100;
 
@@ -22,9 +24,10 @@ impl Shared {
         if !(1..=MAIL_HISTORY_MAX).contains(&limit) {
             return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_HISTORY_MAX}")));
         }
+        let direction = message.direction.unwrap_or(Direction::All);
         let filter = LetterFilter {
             of: Some(who.id.to_string()),
-            sent: match message.direction.unwrap_or(Direction::All) {
+            sent: match direction {
                 Direction::In => Some(false),
                 Direction::Out => Some(true),
                 Direction::All => None,
@@ -36,21 +39,36 @@ impl Shared {
             text: message.text,
             since: time("since", message.since)?,
             until: time("until", message.until)?,
-            state: message.state,
+            // The store knows how far a letter has come with one recipient, not with the last of all.
+            state: message.state.filter(|_| direction == Direction::In),
         };
-        let (letters, next) = self.mail.history(filter, message.after.unwrap_or(0), limit as usize).await?;
-        let mut messages = Vec::new();
-        for (letter, copy) in letters {
-            if self.is_past(&who, &letter).await? {
-                continue;
+        let (mut messages, mut after, mut looked) = (Vec::new(), message.after.unwrap_or(0), 0);
+        loop {
+            let page = limit as usize - messages.len();
+            let (letters, next) = self.mail.history(filter.clone(), after, page).await?;
+            looked += letters.len();
+            for (letter, copy) in letters {
+                if self.is_past(&who, &letter).await? {
+                    continue;
+                }
+                let state = match copy {
+                    Some(copy) => copy.state,
+                    None => self.least(&letter).await?,
+                };
+                if message.state.is_none_or(|wanted| wanted == state) {
+                    messages.push(self.view(&who, &letter, state, false));
+                }
             }
-            let state = match copy {
-                Some(copy) => copy.state,
-                None => self.least(&letter).await?,
-            };
-            messages.push(self.view(&who, &letter, state, false));
+            match next {
+                // Only what was left out here is made up for: the store's own pages are as they are.
+                Some(next)
+                    if filter.state != message.state && messages.len() < limit as usize && looked < LOOKED_MAX =>
+                {
+                    after = next;
+                }
+                next => return Ok(History { messages, next }),
+            }
         }
-        Ok(History { messages, next })
     }
 
     pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {

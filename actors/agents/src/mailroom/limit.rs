@@ -1,5 +1,7 @@
 //! How often a member may say something.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use callboard_message::mail::RETRY_AFTER_S;
 use callboard_message::{Failure, FailureKind};
 use governor::clock::{Clock, DefaultClock};
@@ -10,15 +12,24 @@ use super::options::MailroomOptions;
 
 /// What one member may still say.
 pub(super) struct Limit {
-    messages: DefaultDirectRateLimiter,
-    broadcasts: DefaultDirectRateLimiter,
+    messages: Quantity,
+    broadcasts: Quantity,
+    /// Looks for what was said before: they cost a look into the store each.
+    repeats: DefaultDirectRateLimiter,
+}
+
+/// What there is of one kind, and what was given back of it.
+struct Quantity {
+    limiter: DefaultDirectRateLimiter,
+    given_back: AtomicU32,
 }
 
 impl Limit {
     pub(super) fn new(options: &MailroomOptions) -> Self {
         Self {
-            messages: RateLimiter::direct(Quota::per_second(options.messages_a_second)),
-            broadcasts: RateLimiter::direct(Quota::per_minute(options.broadcasts_a_minute)),
+            messages: Quantity::of(Quota::per_second(options.messages_a_second)),
+            broadcasts: Quantity::of(Quota::per_minute(options.broadcasts_a_minute)),
+            repeats: RateLimiter::direct(Quota::per_second(options.messages_a_second)),
         }
     }
 
@@ -28,11 +39,37 @@ impl Limit {
     /// `Overloaded`, with the seconds to wait under [`RETRY_AFTER_S`].
     pub(super) fn take(&self, is_broadcast: bool) -> Result<(), Failure> {
         // First what is there again soonest: whoever is refused by it loses none of the other.
-        take(&self.messages, "messages")?;
+        self.messages.take("messages")?;
         if is_broadcast {
-            take(&self.broadcasts, "broadcasts")?;
+            self.broadcasts.take("broadcasts")?;
         }
         Ok(())
+    }
+
+    /// Whether it may be looked, where there is no message left, for what was said before: as often as something is said.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.repeats.check().is_ok()
+    }
+
+    /// What was taken was said before: it counts as a look for that, as long as there are any left.
+    pub(super) fn give_back(&self, is_broadcast: bool) {
+        if self.may_repeat() {
+            self.messages.given_back.fetch_add(1, Relaxed);
+            self.broadcasts.given_back.fetch_add(u32::from(is_broadcast), Relaxed);
+        }
+    }
+}
+
+impl Quantity {
+    fn of(quota: Quota) -> Self {
+        Self { limiter: RateLimiter::direct(quota), given_back: AtomicU32::new(0) }
+    }
+
+    fn take(&self, what: &str) -> Result<(), Failure> {
+        if self.given_back.fetch_update(Relaxed, Relaxed, |given| given.checked_sub(1)).is_ok() {
+            return Ok(());
+        }
+        take(&self.limiter, what)
     }
 }
 
@@ -67,13 +104,33 @@ mod tests {
     #[test]
     fn refused_once() {
         let one = NonZeroU32::new(1).unwrap();
-        let an_hour = || RateLimiter::direct(Quota::per_hour(one));
-        let limit = Limit { messages: an_hour(), broadcasts: an_hour() };
+        let an_hour = || Quota::per_hour(one);
+        let limit = Limit {
+            messages: Quantity::of(an_hour()),
+            broadcasts: Quantity::of(an_hour()),
+            repeats: RateLimiter::direct(an_hour()),
+        };
         limit.take(false).unwrap();
         for _ in 0..3 {
             let refused = limit.take(true).unwrap_err();
             assert!(refused.message.contains("messages"), "{}", refused.message);
         }
-        assert!(limit.broadcasts.check().is_ok());
+        assert!(limit.broadcasts.take("broadcasts").is_ok());
+    }
+
+    /// Goal: what is given back can be taken again, as often as something may be repeated. Method: one an hour of each, given
+    /// back twice.
+    #[test]
+    fn given_back() {
+        let an_hour = || Quota::per_hour(NonZeroU32::new(1).unwrap());
+        let limit = Limit {
+            messages: Quantity::of(an_hour()),
+            broadcasts: Quantity::of(an_hour()),
+            repeats: RateLimiter::direct(an_hour()),
+        };
+        for is_refused in [false, false, true] {
+            assert_eq!(limit.take(true).is_err(), is_refused);
+            limit.give_back(true);
+        }
     }
 }

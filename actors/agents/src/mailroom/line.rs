@@ -55,8 +55,13 @@ pub(super) struct Waiting {
     pub(super) is_behind: bool,
     /// And there may be new ones before where it was last looked.
     pub(super) anew: bool,
-    /// Letters that came and weren't delivered, in the line or not.
+    /// Letters that came and weren't delivered, in the line or not; those in the store before the line began are counted by its
+    /// first look.
     pub(super) count: usize,
+    /// Those are among them.
+    pub(super) is_counted: bool,
+    /// The first letter that came since it began, by number.
+    pub(super) first: Option<u64>,
 }
 
 impl Line {
@@ -104,7 +109,7 @@ impl Line {
         }
     }
 
-    /// Letters that weren't delivered since it began.
+    /// Letters that weren't delivered.
     pub(super) fn undelivered(&self) -> usize {
         self.queue.waiting().count
     }
@@ -117,8 +122,12 @@ impl Line {
     }
 
     /// There may be letters in the store that came by another process.
-    pub(super) fn look(&self) {
-        self.queue.waiting().fall_behind();
+    pub(super) fn look(&self, letter: u64) {
+        {
+            let mut waiting = self.queue.waiting();
+            waiting.came(letter);
+            waiting.fall_behind();
+        }
         self.wake(false);
     }
 
@@ -157,8 +166,13 @@ impl Queue {
 }
 
 impl Waiting {
-    fn push(&mut self, handed: &Arc<Handed>) {
+    fn came(&mut self, letter: u64) {
         self.count += 1;
+        self.first = Some(self.first.map_or(letter, |first| first.min(letter)));
+    }
+
+    fn push(&mut self, handed: &Arc<Handed>) {
+        self.came(handed.letter.number);
         // While it is behind, what is new isn't put before what is older.
         if self.is_behind || self.letters.len() >= LINE_LETTERS_MAX {
             self.fall_behind();

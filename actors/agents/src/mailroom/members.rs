@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::PrincipalKind;
 use callboard_message::mail::{GUARDIAN, MAIL_UNREAD_MAX, MemberState, MemberWay, OPERATOR, Preferences, SYSTEM};
-use callboard_runtime::PeerSession;
+use callboard_runtime::{NewLetter, PeerSession};
 use tokio::time::Instant;
 
 use super::groups::{Group, Place};
@@ -15,6 +15,7 @@ use super::limit::Limit;
 use super::line::Line;
 use super::names::Names;
 use super::options::MailroomOptions;
+use super::who::Who;
 
 /// How long somebody counts as here who was heard of.
 pub const SEEN_FOR: Duration = Duration::from_secs(60);
@@ -34,6 +35,8 @@ pub(super) struct Member {
     pub(super) id: Arc<str>,
     /// What vouches for it: nobody whom something else vouches for is it. `None` until it first says something.
     pub(super) kind: Option<PrincipalKind>,
+    /// How many members are apart, this one counted.
+    apart: Arc<AtomicUsize>,
     /// What the topology says that it is in, and what its credential said.
     pub(super) declared: Option<Place>,
     pub(super) scoped: Place,
@@ -44,6 +47,10 @@ pub(super) struct Member {
     pub(super) via: Option<MemberWay>,
     pub(super) line: Option<Line>,
     pub(super) is_ended: bool,
+    /// A file has it, or had it last.
+    pub(super) in_file: bool,
+    /// No file has it any more, and it has said nothing since: it isn't there, and its mail waits.
+    pub(super) is_gone: bool,
     /// Which version of what is kept of it this is; 0: nothing is kept.
     pub(super) version: u64,
     /// It said that it goes, and hasn't been heard of since.
@@ -61,9 +68,10 @@ pub(super) struct Member {
 }
 
 impl Member {
-    pub(super) fn new(id: &str, options: &MailroomOptions) -> Self {
+    fn new(id: &str, options: &MailroomOptions, apart: Arc<AtomicUsize>) -> Self {
         Self {
             id: id.into(),
+            apart,
             kind: None,
             declared: None,
             scoped: Place::default(),
@@ -72,6 +80,8 @@ impl Member {
             via: None,
             line: None,
             is_ended: false,
+            in_file: false,
+            is_gone: false,
             version: 0,
             has_left: false,
             seen: None,
@@ -103,8 +113,32 @@ impl Member {
         is_other
     }
 
+    /// Whether it is among the members: this node's file has it, or it wasn't taken out of one.
+    pub(super) fn is_here(&self) -> bool {
+        !self.is_gone || self.declared.is_some()
+    }
+
+    /// Whether it can be written to.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_ended && self.is_here()
+    }
+
+    /// It was taken out of the file. What it was in stays, so that nobody learns by its end of whom it didn't see.
+    pub(super) fn take_out(&mut self) {
+        self.scoped = self.place.clone();
+        self.declared = None;
+        (self.in_file, self.is_gone) = (false, true);
+        self.leave();
+    }
+
     fn settle(&mut self) {
+        let was_apart = self.place.apart;
         self.place = self.declared.as_ref().map_or_else(|| self.scoped.clone(), |said| said.with(&self.scoped));
+        match (was_apart, self.place.apart) {
+            (false, true) => self.apart.fetch_add(1, Relaxed),
+            (true, false) => self.apart.fetch_sub(1, Relaxed),
+            _ => 0,
+        };
     }
 
     /// It said something just now.
@@ -177,14 +211,17 @@ impl Member {
 pub(super) struct Members {
     by_id: BTreeMap<Arc<str>, Member>,
     pub(super) names: Names,
+    /// How many are apart: where none is, all see each other.
+    apart: Arc<AtomicUsize>,
 }
 
 impl Members {
     /// Nobody but the Guardian and the operator.
     pub(super) fn new(options: &MailroomOptions) -> Self {
-        let mut members = Self { by_id: BTreeMap::new(), names: Names::new(options.example_ids) };
+        let (names, apart) = (Names::new(options.example_ids), Arc::default());
+        let mut members = Self { by_id: BTreeMap::new(), names, apart };
         for office in [GUARDIAN, OPERATOR] {
-            members.by_id.insert(office.into(), Member::new(office, options));
+            members.by_id.insert(office.into(), Member::new(office, options, members.apart.clone()));
         }
         members
     }
@@ -205,7 +242,7 @@ impl Members {
     /// The member of that id, made where there is none.
     pub(super) fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
         self.names.insert(id);
-        self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options))
+        self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options, self.apart.clone()))
     }
 
     /// Everybody but the Guardian and the operator.
@@ -232,10 +269,24 @@ impl Members {
         sees(who, other)
     }
 
+    /// How many of a letter's recipients `who` may know of: all, where it sent it.
+    pub(super) fn known(&self, who: &Who, letter: &NewLetter) -> usize {
+        let knows_all = letter.sender == *who.id || who.watches || self.apart.load(Relaxed) == 0;
+        match knows_all {
+            true => letter.recipients.len(),
+            false => letter.recipients.iter().filter(|id| self.sees(&who.id, id)).count(),
+        }
+    }
+
     /// Those that `who` sees, itself too, by id.
     pub(super) fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
-        self.agents().filter(move |member| viewer.is_some_and(|who| sees(who, member)))
+        self.agents().filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
+    }
+
+    /// Whether there is such a group for `who`: somebody is in it that it sees, who may be terminated, or itself.
+    pub(super) fn has_group(&self, who: &str, group: &Group) -> bool {
+        self.seen_by(who).any(|member| member.place.is_in(group))
     }
 
     /// The groups that `who` can write to, and how many in each it sees.

@@ -53,6 +53,19 @@ pub(super) struct Said {
     pub(super) urgent: bool,
     pub(super) key: Option<String>,
     pub(super) expires: Duration,
+    /// Its sender may choose when it expires: under the same key, the same.
+    pub(super) is_expiry_chosen: bool,
+    pub(super) turn: Turn,
+}
+
+/// What a message takes of what its sender may say.
+pub(super) enum Turn {
+    /// Nothing: whoever says it has no limit.
+    Free,
+    /// One message, a broadcast where it is.
+    Taken { is_broadcast: bool },
+    /// There is none left, and why: it can only be what was said before.
+    OnlyAgain(Failure),
 }
 
 impl Said {
@@ -65,7 +78,23 @@ impl Said {
         key: Option<String>,
     ) -> Self {
         let urgent = priority == Some(Priority::Urgent);
-        Self { body, topic, thread: None, reply_to, urgent, key, expires: Duration::ZERO }
+        let expires = Duration::ZERO;
+        Self { body, topic, thread: None, reply_to, urgent, key, expires, is_expiry_chosen: true, turn: Turn::Free }
+    }
+
+    /// What goes on with `letter`: in its thread, about its topic.
+    fn answering(letter: &Letter, body: String, urgent: bool, key: Option<String>, expires: Duration) -> Self {
+        Self {
+            body,
+            topic: letter.new.topic.clone(),
+            thread: Some(letter.new.thread().to_owned()),
+            reply_to: Some(letter.new.id.clone()),
+            urgent,
+            key,
+            expires,
+            is_expiry_chosen: false,
+            turn: Turn::Free,
+        }
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -103,6 +132,8 @@ enum Nobody {
     Gone(String),
     /// Whoever it is for has its box full.
     Full(String),
+    /// There is no such group, as far as its sender may know.
+    NoGroup(String),
 }
 
 impl Nobody {
@@ -116,6 +147,10 @@ impl Nobody {
             Self::Full(id) => {
                 let shown = cut_chars(&id, DISPLAY_CHARS_MIN);
                 (format!("Failed to send message - the inbox of recipient agent {shown} is full"), vec![id])
+            }
+            Self::NoGroup(name) => {
+                let why = "is not there: list_groups shows those that are";
+                (format!("Failed to broadcast message - group {name} {why}"), Vec::new())
             }
         };
         Sent { success: false, message, refused, ..Sent::default() }
@@ -132,22 +167,31 @@ impl Shared {
             None => None,
         };
         let BroadcastMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, .. } = message;
-        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
-        self.may_say(&who, true)?;
+        let said = Said::of(message, topic, reply_to, priority, idempotency_key);
+        let said = self.may_say(&who, true, self.said(&who, said, expires_in_s).await?)?;
         let (recipients, refused) = self.audience(&who, group.as_ref(), &said);
         let kind = match &group {
             _ if who.is_guardian => LetterKind::Guidance,
             Some(_) => LetterKind::Group,
             None => LetterKind::Broadcast,
         };
+        let is_there = group.as_ref().is_none_or(|group| self.members().has_group(&who.id, group));
         let audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
+        let none = match is_there {
+            false => Nobody::NoGroup(audience.clone()).sent(),
+            true => Sent {
+                success: true,
+                recipient_count: Some(0),
+                message: told_all(0),
+                refused: refused.clone(),
+                ..Sent::default()
+            },
+        };
         let draft = Draft { kind, label: None, audience, asked: BTreeSet::new(), recipients, refused, said };
-        if draft.recipients.is_empty() {
-            let (count, message, refused) = (Some(0), told_all(0), draft.refused.clone());
-            let none = Sent { success: true, recipient_count: count, message, refused, ..Sent::default() };
-            return Ok(self.sent_before(&who, draft).await?.unwrap_or(none));
+        match draft.recipients.is_empty() {
+            true => self.again_or(&who, draft, none).await,
+            false => self.post(&who, draft).await,
         }
-        self.post(&who, draft).await
     }
 
     pub(super) async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
@@ -169,8 +213,8 @@ impl Shared {
         }
         let SendMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, guidance: label, .. } =
             message;
-        let said = self.said(&who, Said::of(message, topic, reply_to, priority, idempotency_key), expires_in_s).await?;
-        self.may_say(&who, false)?;
+        let said = Said::of(message, topic, reply_to, priority, idempotency_key);
+        let said = self.may_say(&who, false, self.said(&who, said, expires_in_s).await?)?;
         let asked = to.iter().cloned().collect();
         let found = {
             let members = self.members();
@@ -188,7 +232,7 @@ impl Shared {
     ) -> Result<Sent, Failure> {
         match found {
             Ok((recipients, refused)) => self.post(who, Draft { recipients, refused, ..draft }).await,
-            Err(nobody) => Ok(self.sent_before(who, draft).await?.unwrap_or_else(|| nobody.sent())),
+            Err(nobody) => self.again_or(who, draft, nobody.sent()).await,
         }
     }
 
@@ -203,17 +247,10 @@ impl Shared {
             return Err(denied("this agent is terminated: it can neither send nor receive messages"));
         }
         let letter = self.letter_of(who, &message.message_id).await?;
-        let said = Said {
-            body: message.message,
-            topic: letter.new.topic.clone(),
-            thread: Some(letter.new.thread().to_owned()),
-            reply_to: Some(letter.new.id.clone()),
-            urgent: message.priority == Some(Priority::Urgent),
-            key: message.idempotency_key,
-            expires: self.options().expires,
-        };
+        let (urgent, expires) = (message.priority == Some(Priority::Urgent), self.options().expires);
+        let said = Said::answering(&letter, message.message, urgent, message.idempotency_key, expires);
         said.check()?;
-        self.may_say(who, false)?;
+        let said = self.may_say(who, false, said)?;
         let is_own = letter.new.sender == *who.id;
         let (mut to, mut asked) = (Vec::new(), BTreeSet::new());
         let found = {
@@ -221,7 +258,7 @@ impl Shared {
             if message.to_all || is_own {
                 asked.extend(letter.new.recipients.iter().cloned());
                 let there = |id: &&String| {
-                    **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(|m| !m.is_ended)
+                    **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(Member::is_open)
                 };
                 to.extend(letter.new.recipients.iter().filter(there).cloned());
             }
@@ -247,21 +284,15 @@ impl Shared {
 
     /// Keeps what a member answers where it can't say so itself: once for each letter.
     pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
-        let there = |member: &Member| !member.is_ended && !member.is_full();
+        let there = |member: &Member| member.is_open() && !member.is_full();
         let to = &letter.new.sender;
         let who = Who::member(id);
         if text.trim().is_empty() || self.is_ended(&who) || !self.members().get(to).is_some_and(there) {
             return Ok(());
         }
-        let said = Said {
-            body: cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned(),
-            topic: letter.new.topic.clone(),
-            thread: Some(letter.new.thread().to_owned()),
-            reply_to: Some(letter.new.id.clone()),
-            urgent: false,
-            key: Some(format!("{ANSWER_KEY}{}", letter.new.id)),
-            expires: self.options().expires,
-        };
+        let body = cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned();
+        let key = Some(format!("{ANSWER_KEY}{}", letter.new.id));
+        let said = Said::answering(letter, body, false, key, self.options().expires);
         let to = BTreeSet::from([to.clone()]);
         let draft = Draft { recipients: to.clone(), ..Draft::named(&who, None, "one", to, said) };
         self.post(&who, draft).await.map(drop)
@@ -280,11 +311,20 @@ impl Shared {
         Ok(Said { thread: Some(before.new.thread().to_owned()), ..said })
     }
 
-    fn may_say(&self, who: &Who, is_broadcast: bool) -> Result<(), Failure> {
+    /// Takes one message of what `who` may send. Where there is none left, what has a key may still be what was sent before.
+    fn may_say(&self, who: &Who, is_broadcast: bool, said: Said) -> Result<Said, Failure> {
         if who.is_guardian {
-            return Ok(());
+            return Ok(said);
         }
-        self.members().get(&who.id).map_or(Ok(()), |member| member.limit.take(is_broadcast))
+        let members = self.members();
+        let Some(limit) = members.get(&who.id).map(|member| &member.limit) else { return Ok(said) };
+        match limit.take(is_broadcast) {
+            Ok(()) => Ok(Said { turn: Turn::Taken { is_broadcast }, ..said }),
+            Err(refused) if said.key.is_some() && limit.may_repeat() => {
+                Ok(Said { turn: Turn::OnlyAgain(refused), ..said })
+            }
+            Err(refused) => Err(refused),
+        }
     }
 
     /// Whom a broadcast is for, and whose box is full.
@@ -325,7 +365,7 @@ fn reachable(
 ) -> Result<(BTreeSet<String>, Vec<String>), Nobody> {
     let (mut open, mut full) = (BTreeSet::new(), Vec::new());
     for id in to {
-        let member = members.get(&id).filter(|member| !member.is_ended && *member.id != *who.id && sees(&id));
+        let member = members.get(&id).filter(|member| member.is_open() && *member.id != *who.id && sees(&id));
         let Some(member) = member else { return Err(Nobody::Gone(id)) };
         match member.is_full() {
             true if !full.contains(&id) => full.push(id),

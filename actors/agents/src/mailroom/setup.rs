@@ -20,12 +20,21 @@ use super::{Mailroom, Shared};
 /// Members that are kept at once: the store makes few writes of many.
 const KEPT_AT_ONCE: usize = 64;
 
-/// The mailroom is set up otherwise from now on. Members that aren't declared any more stay
-/// members, without a way.
+/// The mailroom is set up otherwise from now on. Members that aren't declared any more leave: their mail is kept, and they are
+/// back when they are declared again or say something.
 #[derive(Debug, Clone)]
 pub struct Declare {
     /// How.
     pub options: MailroomOptions,
+}
+
+/// What became of a member by a declaration.
+enum Changed {
+    /// It is in the file now; new, or back.
+    Declared {
+        is_new: bool,
+    },
+    TakenOut,
 }
 
 impl Message for Declare {
@@ -108,22 +117,29 @@ impl Shared {
     }
 
     async fn declare_all(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
-        let new = self.take_declared(system, options)?;
+        let changed = self.take_declared(system, options)?;
         // What is refused changes nothing.
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options.clone());
-        let kept = stream::iter(new).map(|id| async move { self.keep_declared(&id).await });
+        let kept = stream::iter(changed).map(|(id, change)| async move {
+            match change {
+                Changed::Declared { is_new } => self.keep_declared(&id, is_new).await,
+                Changed::TakenOut => self.keep_taken_out(&id).await,
+            }
+        });
         let kept: Result<Vec<()>, Failure> = kept.buffer_unordered(KEPT_AT_ONCE).try_collect().await;
         kept.map(drop).map_err(|failure| callboard_runtime::JournalError::Store(failure.message).into())
     }
 
-    /// Takes in what is declared; answers who is new.
+    /// Takes in what is declared; answers what is to be kept of it.
     fn take_declared(
         self: &Arc<Self>,
         system: &System,
         options: &MailroomOptions,
-    ) -> Result<Vec<Arc<str>>, MailroomError> {
+    ) -> Result<Vec<(Arc<str>, Changed)>, MailroomError> {
         let declared: HashMap<&str, &Declared> = options.members.iter().map(|said| (said.id.as_str(), said)).collect();
-        let mut new = Vec::new();
+        let mut changed = Vec::new();
+        // What another node's file has isn't known here: only who was in this one before is taken out of it.
+        let may_be_elsewhere = self.mail.is_shared();
         let mut members = self.members();
         let others = members.agents().filter(|member| !declared.contains_key(&*member.id)).count();
         if others + declared.len() > MAIL_MEMBERS_MAX {
@@ -133,7 +149,14 @@ impl Shared {
         for member in members.all_mut() {
             member.limit = Limit::new(options);
             if !declared.contains_key(&*member.id) {
-                member.declare(None);
+                // Who has said nothing yet has been known from a file alone.
+                let was_in_file = member.in_file || (member.kind.is_none() && !member.is_office());
+                if !member.is_gone && was_in_file && (member.declared.is_some() || !may_be_elsewhere) {
+                    member.take_out();
+                    changed.push((member.id.clone(), Changed::TakenOut));
+                } else {
+                    member.declare(None);
+                }
                 (member.takes, member.via) = (None, None);
                 if let Some(line) = member.line.take() {
                     line.end();
@@ -141,10 +164,17 @@ impl Shared {
             }
         }
         for said in &options.members {
-            if members.get(&said.id).is_none() {
-                new.push(said.id.as_str().into());
-            }
+            let is_known = members.get(&said.id).is_some();
             let member = members.entry(&said.id, options);
+            let is_new = !is_known || member.is_gone;
+            if is_new || !member.in_file {
+                changed.push((member.id.clone(), Changed::Declared { is_new }));
+            }
+            if member.is_gone {
+                // What it was in when it was taken out.
+                member.scope(Place::default());
+            }
+            (member.in_file, member.is_gone) = (true, false);
             member.declare(Some(Place::declared(said)));
             member.via = said.via;
             member.takes = said.way.clone();
@@ -160,6 +190,6 @@ impl Shared {
                 member.line = Line::open(system, self, &member.id, way, true);
             }
         }
-        Ok(new)
+        Ok(changed)
     }
 }

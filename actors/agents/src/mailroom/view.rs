@@ -26,14 +26,15 @@ impl Shared {
         let cut = shown < text.len();
         text.truncate(shown);
         let members = self.members();
+        let known = members.known(who, new);
         let named = new.recipients.iter().filter(|id| is_sender || members.sees(&who.id, id));
         MailView {
             message_id: new.id.clone(),
             number: *number,
             kind: new.kind,
             from: new.sender.clone(),
-            to: if new.recipients.len() > MAIL_NAMED_MAX { Vec::new() } else { named.cloned().collect() },
-            to_count: new.recipients.len() as u64,
+            to: if known > MAIL_NAMED_MAX { Vec::new() } else { named.cloned().collect() },
+            to_count: known as u64,
             thread: new.thread().to_owned(),
             reply_to: new.reply_to.clone(),
             topic: new.topic.clone(),

@@ -78,14 +78,19 @@ pub(super) struct Kept {
     kind: Option<PrincipalKind>,
     pub(super) ended: bool,
     /// What its credential said.
-    place: Place,
+    pub(super) place: Place,
     pub(super) wants: Preferences,
+    #[serde(default)]
+    pub(super) in_file: bool,
+    #[serde(default)]
+    pub(super) gone: bool,
 }
 
 impl Kept {
     fn of(member: &Member) -> Self {
         let wants = Preferences::clone(&member.wants);
-        Self { kind: member.kind, ended: member.is_ended, place: member.scoped.clone(), wants }
+        let (ended, in_file, gone) = (member.is_ended, member.in_file, member.is_gone);
+        Self { kind: member.kind, ended, place: member.scoped.clone(), wants, in_file, gone }
     }
 
     fn to_raw(&self) -> RawObject {
@@ -127,7 +132,11 @@ impl Shared {
         if member.is_ended {
             return Err(denied("you are terminated here: you can neither send nor receive messages"));
         }
-        if member.kind.is_none() || member.has_left || member.scoped != Place::of_scopes(&principal.scopes) {
+        if member.kind.is_none()
+            || member.has_left
+            || !member.is_here()
+            || member.scoped != Place::of_scopes(&principal.scopes)
+        {
             return Ok(false);
         }
         member.heard(session);
@@ -145,7 +154,7 @@ impl Shared {
             return Ok(());
         }
         // Whoever was declared has been told of.
-        let is_first = self.members().get(&who.id).is_none_or(|member| member.has_left);
+        let is_first = self.members().get(&who.id).is_none_or(|member| member.has_left || !member.is_here());
         let mut tries = 0..KEPT_TRIES_MAX;
         let (kept, version) = loop {
             let kept = self.joined(who, principal)?;
@@ -163,6 +172,7 @@ impl Shared {
             let member = members.entry(&who.id, &options);
             member.version = member.version.max(version);
             member.kind = kept.kind;
+            member.is_gone = kept.gone;
             member.scope(kept.place);
             member.heard(session);
             if let Some(line) = &member.line {
@@ -186,7 +196,8 @@ impl Shared {
         }
         let place = Place::of_scopes(&principal.scopes);
         let wants = known.map(|member| Preferences::clone(&member.wants)).unwrap_or_default();
-        Ok(Kept { kind: Some(principal.kind), ended: false, place, wants })
+        let in_file = known.is_some_and(|member| member.in_file);
+        Ok(Kept { kind: Some(principal.kind), ended: false, place, wants, in_file, gone: false })
     }
 
     pub(super) async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
@@ -237,6 +248,7 @@ impl Shared {
                 member.version = version;
                 member.is_ended = kept.ended;
                 member.wants = Arc::new(kept.wants);
+                (member.in_file, member.is_gone) = (kept.in_file, kept.gone);
             }
             return Ok(());
         }
@@ -285,6 +297,7 @@ impl Shared {
         member.kind = kept.kind.or(member.kind);
         member.is_ended = kept.ended;
         member.wants = Arc::new(kept.wants);
+        (member.in_file, member.is_gone) = (kept.in_file, kept.gone);
         member.scope(kept.place);
         if kept.ended
             && let Some(line) = member.line.take()
@@ -293,15 +306,29 @@ impl Shared {
         }
     }
 
-    /// Keeps a member that was declared just now, and tells of it.
-    pub(super) async fn keep_declared(&self, id: &str) -> Result<(), Failure> {
+    /// Keeps that a file has a member, and tells of it where it wasn't there.
+    pub(super) async fn keep_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
         // Many are kept at once: they don't take turns.
-        self.keep_with(id, |_| {}).await?;
+        self.keep_with(id, |kept| (kept.in_file, kept.gone) = (true, false)).await?;
         let way = match self.members().get(id) {
-            Some(member) => member.way(),
-            None => return Ok(()),
+            Some(member) if is_new => member.way(),
+            _ => return Ok(()),
         };
         self.tell_joined(id, way).await
+    }
+
+    /// Keeps that a member was taken out of the file, and tells of it.
+    pub(super) async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
+        let (place, is_ended) = match self.members().get(id) {
+            Some(member) => (member.place.clone(), member.is_ended),
+            None => return Ok(()),
+        };
+        self.keep_with(id, |kept| {
+            (kept.in_file, kept.gone) = (false, true);
+            kept.place.clone_from(&place);
+        })
+        .await?;
+        if is_ended { Ok(()) } else { self.tell_left(id, "undeclared").await }
     }
 
     /// Begins the line of a member that has a way and none yet, unless it is terminated.

@@ -1,7 +1,7 @@
 use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
 use callboard_message::mail::{
     BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent, MailPreferences,
-    MemberState, Priority, SendMessage,
+    MemberState, MessageHistory, Priority, ReadEvents, SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
 use callboard_runtime::testkit::paused;
@@ -108,6 +108,64 @@ fn groups_bound_sight() {
     });
 }
 
+/// Goal: whoever writes to a group that isn't there, for it, is told; where it is there and nobody hears, it is a success with
+/// nobody told. Method: groups of nobody, of those that aren't seen, of oneself and of one that is terminated.
+#[test]
+fn groups_of_nobody() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (a, hidden) = (key("a", &["mail.role:lead"]), key("b", &["mail.group:red", "mail.apart"]));
+        let (gone, admin) = (key("c", &["mail.phase:1"]), Principal::local_operator());
+        for who in [&a, &hidden, &gone] {
+            room.ask(who, Join {}).await.unwrap();
+        }
+        room.ask(&admin, EndAgent { agent_id: "c".into(), back: false }).await.unwrap();
+        for (group, is_there) in [("role:nobody", false), ("red", false), ("role:lead", true), ("phase:1", true)] {
+            let to_group = BroadcastMessage { group: Some(group.into()), ..all("x") };
+            let sent = room.ask(&a, to_group).await.unwrap();
+            assert_eq!((sent.success, sent.message_id), (is_there, None), "{group}");
+            let told = match is_there {
+                true => "Message broadcast to 0 agent(s)".to_owned(),
+                false => {
+                    let name = if group == "red" { "group:red" } else { group };
+                    format!("Failed to broadcast message - group {name} is not there: list_groups shows those that are")
+                }
+            };
+            assert_eq!((sent.message, sent.recipient_count), (told, is_there.then_some(0)));
+        }
+        end(system).await;
+    });
+}
+
+/// Goal: nobody learns how many there are that it doesn't see. Method: one message to one that is apart and one that isn't, as
+/// its sender, each recipient and whoever watches are shown it, with its events.
+#[test]
+fn counts_of_the_unseen() {
+    paused(async |system| {
+        let room = Room::of(system, &[]).await;
+        let (sender, seen) = (key("a", &["mail.group:red"]), key("b", &[]));
+        let (apart, watcher) = (key("c", &["mail.group:red", "mail.apart"]), key("d", &["mail.watch"]));
+        for who in [&sender, &seen, &apart, &watcher] {
+            room.ask(who, Join {}).await.unwrap();
+        }
+        assert_eq!(room.ask(&sender, all("x")).await.unwrap().recipient_count, Some(3));
+        for (who, count) in [(&sender, 3), (&seen, 2), (&apart, 1), (&watcher, 3)] {
+            let history = room.ask(who, MessageHistory::default()).await.unwrap();
+            assert_eq!(history.messages[0].to_count, count, "{}", who.id);
+            let told = room.ask(who, ReadEvents::default()).await.unwrap().events.into_iter();
+            let counts: Vec<u64> = told
+                .filter_map(|told| match told.event {
+                    MailEvent::AgentBroadcast { recipient_count, .. }
+                    | MailEvent::MessageAccepted { recipient_count, .. } => Some(recipient_count),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(counts, [count, count], "{}", who.id);
+        }
+        end(system).await;
+    });
+}
+
 /// Goal: what somebody doesn't want to hear doesn't reach it; what it must, does; and that lasts. Method: muted senders and
 /// topics, only some topics, against broadcasts, direct, urgent and the Guardian's; then another mailroom.
 #[test]
@@ -192,6 +250,53 @@ fn coming_and_going() {
         room.ask(&ann, Join {}).await.unwrap();
         let kinds: Vec<&str> = room.events().await.iter().map(|event| event.kind()).collect();
         assert_eq!(kinds, ["agent_joined", "agent_left", "agent_joined"]);
+        end(system).await;
+    });
+}
+
+/// Goal: whoever is taken out of the file leaves, for good where the mailroom begins again, and is back with its mail when it is
+/// declared again or says something. Method: one that said nothing and one that did, another declaration, another mailroom.
+#[test]
+fn taken_out_of_the_file() {
+    paused(async |system| {
+        let with = |ids: &[&str]| MailroomOptions {
+            members: ids.iter().map(|id| Declared::new(*id)).collect(),
+            ..MailroomOptions::default()
+        };
+        let room = Room::open(system, with(&["a", "quiet", "talks"])).await;
+        assert!(room.mailbox("a").send("quiet", "kept").await.unwrap().success);
+        assert!(room.mailbox("talks").send("quiet", "kept").await.unwrap().success);
+        room.agent.ask(Declare { options: with(&["a"]) }).await.unwrap().unwrap();
+        let told = async |room: &Room| -> Vec<String> {
+            let happened = room.events().await.into_iter().filter_map(|event| match event {
+                MailEvent::AgentJoined { agent_id, .. } => Some(format!("{agent_id} joined")),
+                MailEvent::AgentLeft { agent_id, reason } => Some(format!("{agent_id} {reason}")),
+                _ => None,
+            });
+            happened.skip(3).collect()
+        };
+        let here = async |room: &Room| -> Vec<String> {
+            let status = room.mailbox("a").ask(GetAgentStatus::default()).await.unwrap();
+            status.agents.into_iter().map(|agent| agent.agent_id).collect()
+        };
+        let left = ["quiet undeclared", "talks undeclared"];
+        assert_eq!((here(&room).await, told(&room).await), (vec!["a".to_owned()], left.map(str::to_owned).to_vec()));
+        room.agent.kill();
+        room.agent.ended().await;
+        let room = Room::open(system, with(&["a"])).await;
+        assert_eq!((here(&room).await.len(), told(&room).await.len()), (1, 2));
+        let sent = room.mailbox("a").send("quiet", "x").await.unwrap();
+        assert_eq!(sent.message, "Failed to send message - recipient agent quiet may not exist or is terminated");
+        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(0));
+        room.agent.ask(Declare { options: with(&["a", "quiet"]) }).await.unwrap().unwrap();
+        assert_eq!(room.mailbox("quiet").check().await.unwrap().messages.len(), 2);
+        assert!(room.mailbox("talks").send("a", "back").await.unwrap().success);
+        assert_eq!(here(&room).await, ["a", "quiet", "talks"]);
+        assert_eq!(told(&room).await[2..], ["quiet joined", "talks joined"]);
+        room.agent.kill();
+        room.agent.ended().await;
+        let room = Room::open(system, with(&["a"])).await;
+        assert_eq!(here(&room).await, ["a", "talks"], "who came by itself is in no file");
         end(system).await;
     });
 }

@@ -167,6 +167,62 @@ fn history() {
     });
 }
 
+/// Goal: messages are found by their state, those that were sent by how far they have come with the last of all. Method: what
+/// came and what went, read and not, each way and both; pages over more than one.
+#[test]
+fn history_by_state() {
+    paused(async |system| {
+        let room = Room::of(system, &["a", "b", "c"]).await;
+        let (a, b, c) = (room.mailbox("a"), room.mailbox("b"), room.mailbox("c"));
+        let list = SendMessage {
+            recipient_agent_ids: vec!["b".into(), "c".into()],
+            message: "1".into(),
+            ..SendMessage::default()
+        };
+        let half_read = a.ask(list).await.unwrap().message_id.unwrap();
+        b.read(&half_read).await.unwrap();
+        for message in ["2", "3"] {
+            let sent = a.send("b", message).await.unwrap().message_id.unwrap();
+            b.read(&sent).await.unwrap();
+        }
+        a.send("c", "4").await.unwrap();
+        let got = c.send("a", "5").await.unwrap().message_id.unwrap();
+        a.read(&got).await.unwrap();
+        c.send("a", "6").await.unwrap();
+        for (direction, state, limit, found) in [
+            (Direction::Out, EntryState::Read, 50, vec!["3", "2"]),
+            (Direction::Out, EntryState::Read, 1, vec!["3", "2"]),
+            (Direction::Out, EntryState::Accepted, 50, vec!["4", "1"]),
+            (Direction::In, EntryState::Read, 50, vec!["5"]),
+            (Direction::In, EntryState::Accepted, 50, vec!["6"]),
+            (Direction::All, EntryState::Read, 2, vec!["5", "3", "2"]),
+            (Direction::All, EntryState::Delivered, 50, vec![]),
+        ] {
+            let (mut after, mut seen) = (None, Vec::new());
+            loop {
+                let asked = MessageHistory {
+                    direction: Some(direction),
+                    state: Some(state),
+                    limit: Some(limit),
+                    after,
+                    ..MessageHistory::default()
+                };
+                let page = a.ask(asked).await.unwrap();
+                assert!(page.messages.iter().all(|message| message.state == state));
+                seen.extend(
+                    page.messages.into_iter().map(|message| message.text.rsplit(' ').next().unwrap().to_owned()),
+                );
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(seen, found, "{direction:?} {state:?}");
+        }
+        end(system).await;
+    });
+}
+
 /// Goal: everybody is told what concerns it, numbered, and can go on anywhere; whoever may watch, of all. Method: a message
 /// that is read, seen by its sender, its recipient, another, the operator; then from the middle.
 #[test]
@@ -208,11 +264,16 @@ fn memory() {
     paused(async |system| {
         let room = Room::of(system, &["a"]).await;
         let a = room.mailbox("a");
+        let tagged = |tags: usize, chars: usize| SaveMemory {
+            content: "x".into(),
+            key: Some("tagged".into()),
+            tags: vec!["é".repeat(chars); tags],
+            sender_agent_id: None,
+        };
         let save = |content: &str, key: Option<&str>| SaveMemory {
             content: content.into(),
             key: key.map(str::to_owned),
-            tags: vec!["status".into()],
-            sender_agent_id: None,
+            ..tagged(1, 6)
         };
         assert_eq!(a.ask(save("one", Some("k"))).await.unwrap().version, 1);
         assert_eq!(a.ask(save("two", Some("k"))).await.unwrap().version, 2);
@@ -220,7 +281,9 @@ fn memory() {
         let notes = system.store().notes.list("memory/a", None, 10).await.unwrap();
         let kept: Vec<_> = notes.iter().map(|note| (note.key.as_str(), note.body.text("content").unwrap())).collect();
         assert_eq!(kept, [(unnamed.as_str(), "three".to_owned()), ("k", "two".to_owned())]);
-        for bad in [save("", None), save(&"x".repeat(16 * 1024 + 1), None), save("x", Some(""))] {
+        a.ask(tagged(16, 64)).await.unwrap();
+        let too_long = save(&"x".repeat(16 * 1024 + 1), None);
+        for bad in [save("", None), too_long, save("x", Some("")), tagged(17, 64), tagged(1, 65)] {
             assert_eq!(a.ask(bad).await.unwrap_err().kind, FailureKind::InvalidInput);
         }
         end(system).await;

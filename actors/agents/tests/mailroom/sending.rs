@@ -3,8 +3,9 @@ use std::time::Duration;
 use callboard_agents::mailroom::{Declared, MailroomOptions};
 use callboard_message::FailureKind;
 use callboard_message::mail::{
-    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX,
-    MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, RETRY_AFTER_S, ReplyMessage, SendMessage,
+    BroadcastMessage, EntryState, FetchMail, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX,
+    MAIL_KEY_BYTES_MAX, MAIL_TOPIC_CHARS_MAX, MAIL_UNREAD_MAX, MarkRead, MessageHistory, Priority, RETRY_AFTER_S,
+    ReplyMessage, SendMessage,
 };
 use callboard_runtime::testkit::{paused, real};
 
@@ -15,7 +16,7 @@ fn to(id: &str, message: &str) -> SendMessage {
 }
 
 /// Goal: the same key is the same message, and another message under it is refused. Method: the same twice; another body,
-/// recipient and kind; another sender's.
+/// recipient, kind, priority, topic, expiry and thread; another sender's; the same for answers and guidance.
 #[test]
 fn keys() {
     paused(async |system| {
@@ -23,13 +24,67 @@ fn keys() {
         let (a, with) = (room.mailbox("a"), |message| SendMessage { idempotency_key: Some("k".into()), ..message });
         let first = a.ask(with(to("b", "x"))).await.unwrap();
         assert_eq!(a.ask(with(to("b", "x"))).await.unwrap(), first);
-        for other in [with(to("b", "y")), with(to("c", "x"))] {
+        for other in [
+            with(to("b", "y")),
+            with(to("c", "x")),
+            with(SendMessage { priority: Some(Priority::Urgent), ..to("b", "x") }),
+            with(SendMessage { topic: Some("t".into()), ..to("b", "x") }),
+            with(SendMessage { expires_in_s: Some(60), ..to("b", "x") }),
+            with(SendMessage { reply_to: first.message_id.clone(), ..to("b", "x") }),
+        ] {
             assert_eq!(a.ask(other).await.unwrap_err().kind, FailureKind::Rejected);
         }
+        let in_full = SendMessage {
+            priority: Some(Priority::Normal),
+            expires_in_s: Some(MAIL_EXPIRES_DEFAULT.as_secs()),
+            ..to("b", "x")
+        };
+        assert_eq!(a.ask(with(in_full)).await.unwrap(), first);
+        let answer = |priority| ReplyMessage {
+            message_id: first.message_id.clone().unwrap(),
+            message: "y".into(),
+            priority,
+            idempotency_key: Some("l".into()),
+            ..ReplyMessage::default()
+        };
+        let b = room.mailbox("b");
+        assert_eq!(b.ask(answer(None)).await.unwrap(), b.ask(answer(None)).await.unwrap());
+        assert_eq!(b.ask(answer(Some(Priority::Urgent))).await.unwrap_err().kind, FailureKind::Rejected);
+        let stuck = |label: &str| SendMessage { guidance: Some(label.into()), ..with(to("b", "x")) };
+        assert!(room.guardian().ask(stuck("STUCK")).await.unwrap().success);
+        assert_eq!(room.guardian().ask(stuck("OTHER")).await.unwrap_err().kind, FailureKind::Rejected);
         let broadcast =
             BroadcastMessage { message: "x".into(), idempotency_key: Some("k".into()), ..Default::default() };
         assert_eq!(a.ask(broadcast).await.unwrap_err().kind, FailureKind::Rejected);
         assert_ne!(room.mailbox("c").ask(with(to("b", "x"))).await.unwrap().message_id, first.message_id);
+        assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 3);
+        end(system).await;
+    });
+}
+
+/// Goal: what is sent again takes nothing of what its sender may send, and is answered when there is none left. Method: as many
+/// as there are, each sent twice, to one and to all; then one more of each, an old one and one under another's key.
+#[test]
+fn repeats_are_free() {
+    paused(async |system| {
+        let options = MailroomOptions {
+            members: ["a", "b"].map(Declared::new).into(),
+            broadcasts_a_minute: 2.try_into().unwrap(),
+            ..MailroomOptions::default()
+        };
+        let room = Room::open(system, options).await;
+        let a = room.mailbox("a");
+        let broadcast = |key: &str, message: &str| BroadcastMessage {
+            message: message.into(),
+            idempotency_key: Some(key.into()),
+            ..BroadcastMessage::default()
+        };
+        let first = a.ask(broadcast("0", "x")).await.unwrap();
+        assert_eq!(a.ask(broadcast("0", "x")).await.unwrap(), first);
+        assert!(a.ask(broadcast("1", "x")).await.unwrap().success);
+        assert_eq!(a.ask(broadcast("2", "x")).await.unwrap_err().kind, FailureKind::Overloaded);
+        assert_eq!(a.ask(broadcast("0", "x")).await.unwrap(), first);
+        assert_eq!(a.ask(broadcast("0", "y")).await.unwrap_err().kind, FailureKind::Rejected);
         assert_eq!(room.mailbox("b").check().await.unwrap().messages.len(), 2);
         end(system).await;
     });
@@ -139,17 +194,17 @@ fn full_boxes() {
     });
 }
 
-/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other. Method:
-/// more than fit to one whose way takes all, and to one whose way is away.
+/// Goal: whoever gets its mail needn't say that it reads it, and one that can't get it has a full box like any other, after a
+/// restart too. Method: more than fit to one whose way takes all, and to one whose way is away; then another mailroom.
 #[test]
 fn boxes_of_ways() {
     real(async |system| {
-        let options = MailroomOptions {
+        let options = || MailroomOptions {
             members: vec![Declared::new("a"), Declared::new("b").with_way("b"), Declared::new("c").with_way("c")],
             messages_a_second: u32::MAX.try_into().unwrap(),
             ..MailroomOptions::default()
         };
-        let room = Room::open(system, options).await;
+        let room = Room::open(system, options()).await;
         let mut got = way(system, "b", |_| Ok(()));
         let a = room.mailbox("a");
         for _ in 0..=MAIL_UNREAD_MAX {
@@ -160,6 +215,19 @@ fn boxes_of_ways() {
             assert!(a.send("c", "x").await.unwrap().success);
         }
         assert!(!a.send("c", "x").await.unwrap().success);
+        room.agent.kill();
+        room.mailroom.end().await;
+        let room = Room::open(system, options()).await;
+        let a = room.mailbox("a");
+        // It is counted once its way is looked at.
+        for tries in 0.. {
+            assert!(tries < 1_000, "the box is not full any more");
+            if !a.send("c", "x").await.unwrap().success {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(a.send("b", "x").await.unwrap().success);
         end(system).await;
     });
 }

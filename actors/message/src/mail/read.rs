@@ -75,7 +75,7 @@ pub struct MessageHistory {
     pub until: Option<String>,
     /// `in`, `out` or `all` (all).
     pub direction: Option<Direction>,
-    /// Only those that have come so far with you.
+    /// Only those in this state: what you got, with you; what you sent, with its last recipient.
     pub state: Option<EntryState>,
     /// Go on where a page ended: its `next`.
     pub after: Option<u64>,

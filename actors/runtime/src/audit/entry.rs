@@ -8,8 +8,6 @@ use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::inbox::Entry;
-
 /// What stands for a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BodyMark {
@@ -119,18 +117,6 @@ impl AuditEntry {
             body: None,
             outcome: None,
             more: BTreeMap::new(),
-        }
-    }
-
-    /// An entry of an inbox was accepted: `agent_communication`.
-    pub fn communication(entry: &Entry) -> Self {
-        let new = &entry.new;
-        let told = Self::new("agent_communication").with_agent(&new.recipient).with_peer(&new.sender);
-        let told = told.with_class(new.class).with_body(entry.mark.clone()).with_outcome("accepted");
-        let told = Self { at: entry.accepted, ..told }.with("kind", new.kind.as_str()).with("number", entry.number);
-        match &new.topic {
-            Some(topic) => told.with("topic", topic.as_str()),
-            None => told,
         }
     }
 

@@ -9,10 +9,9 @@ use futures::future::BoxFuture;
 
 use super::{
     Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy,
-    NewLetter, SPREAD_MAX, StoredEvent,
+    Mark, NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
-use crate::inbox::Mark;
 use crate::journal::JournalError;
 use crate::sync::Mutex;
 

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use callboard_message::{DataClass, Principal, RawObject};
 use callboard_runtime::testkit::paused;
@@ -9,79 +9,6 @@ use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-fn entry(recipient: &str, body: &str) -> NewEntry {
-    NewEntry {
-        recipient: recipient.into(),
-        sender: "ann".into(),
-        kind: "direct".into(),
-        topic: None,
-        reply_to: None,
-        key: None,
-        class: DataClass::Internal,
-        body: body.into(),
-        expires: SystemTime::now() + HOUR,
-    }
-}
-
-/// Goal: an entry is kept once per key, numbered by recipient, handed out until it is marked, and on record. Method: a
-/// broadcast to two, sent twice.
-#[test]
-fn inboxes() {
-    paused(async |_| {
-        let audit = Arc::new(MemoryAudit::default());
-        let inboxes: Arc<dyn Inboxes> = Arc::new(MemoryInboxes::new(audit.clone()));
-        let both = || ["bob", "eve"].map(|to| NewEntry { key: Some("k".into()), ..entry(to, "hello") }).to_vec();
-        let first = inboxes.accept(both()).await.unwrap();
-        assert_eq!(first.iter().map(|e| (e.number, e.is_new)).collect::<Vec<_>>(), [(1, true), (1, true)]);
-        assert!(inboxes.accept(both()).await.unwrap().iter().all(|e| !e.is_new && e.number == 1));
-        assert_eq!(inboxes.accept(vec![entry("bob", "again")]).await.unwrap()[0].number, 2);
-        assert_eq!(audit.entries().len(), 3);
-        assert!(first[0].mark.hash.starts_with("sha256:"));
-
-        let handed = inboxes.deliver("bob", 1, Duration::ZERO).await.unwrap();
-        assert_eq!((handed.len(), handed[0].number, handed[0].attempts), (1, 1, 1));
-        let handed = inboxes.deliver("bob", 9, HOUR).await.unwrap();
-        assert_eq!(handed.iter().map(|e| (e.number, e.attempts)).collect::<Vec<_>>(), [(1, 2), (2, 1)]);
-        assert!(inboxes.deliver("bob", 9, HOUR).await.unwrap().is_empty());
-        assert_eq!(inboxes.waiting("bob").await.unwrap(), 2);
-        assert_eq!(inboxes.mark("bob", &[1, 2, 3], Mark::Read).await.unwrap(), 2);
-        assert_eq!(inboxes.mark("bob", &[1], Mark::Delivered).await.unwrap(), 0);
-        assert_eq!((inboxes.waiting("bob").await.unwrap(), inboxes.waiting("eve").await.unwrap()), (0, 1));
-
-        let of_bob = EntryFilter { recipient: Some("bob".into()), ..EntryFilter::default() };
-        let seen = inboxes.history(of_bob, 1, 9).await.unwrap();
-        assert_eq!((seen.len(), seen[0].state, seen[0].delivered.is_some()), (1, EntryState::Read, true));
-        let unread = EntryFilter { states: vec![EntryState::Accepted], ..EntryFilter::default() };
-        assert_eq!(inboxes.history(unread, 0, 9).await.unwrap()[0].new.recipient, "eve");
-    });
-}
-
-/// Goal: what can't be kept is refused whole. Method: one of each beside a good one; the limits at one more.
-#[test]
-fn inboxes_refuse() {
-    paused(async |_| {
-        let inboxes: Arc<dyn Inboxes> = Arc::new(MemoryInboxes::new(Arc::new(MemoryAudit::default())));
-        for bad in [
-            NewEntry { class: DataClass::Clinical, ..entry("bob", "x") },
-            entry("bob", "a\0b"),
-            entry("", "x"),
-            entry("bob", &"x".repeat(ENTRY_BYTES_MAX_DEFAULT + 1)),
-        ] {
-            assert!(inboxes.accept(vec![entry("bob", "good"), bad]).await.is_err());
-        }
-        assert!(inboxes.accept(vec![entry("bob", "x"); ENTRIES_AT_ONCE_MAX + 1]).await.is_err());
-        assert_eq!(inboxes.waiting("bob").await.unwrap(), 0);
-        for _ in 0..INBOX_ENTRIES_MAX_DEFAULT / 250 {
-            inboxes.accept(vec![entry("bob", "x"); 250]).await.unwrap();
-        }
-        let full = JournalError::Full { records_max: INBOX_ENTRIES_MAX_DEFAULT };
-        assert_eq!(inboxes.accept(vec![entry("eve", "x"), entry("bob", "x")]).await.unwrap_err(), full);
-        assert_eq!(inboxes.waiting("eve").await.unwrap(), 0);
-        inboxes.mark("bob", &[1], Mark::Read).await.unwrap();
-        assert_eq!(inboxes.accept(vec![entry("bob", "x")]).await.unwrap()[0].number, 10_001);
-    });
-}
 
 /// Goal: a note has one version at a time, in its own space, in order. Method: puts with and without expectations.
 #[test]

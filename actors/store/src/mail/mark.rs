@@ -1,6 +1,6 @@
 //! How far recipients have come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::Mark;
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use super::events::{self, Kept};
 use super::list::{as_list, each, has, pairs, read, written};
 use crate::sql::Sql;
-use crate::writer::{Tx, Write};
+use crate::writer::{Tx, Write, only};
 
 macro_rules! movable {
     ($database:ident, $wanted:literal) => {
@@ -120,17 +120,38 @@ impl MarkAll {
 impl Write for MarkAll {
     type Output = Vec<(String, u64)>;
     const NAME: &'static str = "mail.mark";
+    const TOGETHER: bool = true;
 
     fn bytes(&self) -> usize {
         self.wanted.iter().map(|(recipient, _)| recipient.len() + 64).sum()
     }
 
     fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move {
-            events::lock(tx).await?;
-            mark(tx, &self.wanted, self.mark).await
-        })
+        Box::pin(async move { only(mark_all(&[self], tx).await?) })
     }
+
+    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
+        Box::pin(async move { mark_all(&all, tx).await })
+    }
+}
+
+/// Moves what any of them wants moved; the first that did is answered it.
+async fn mark_all(all: &[&mut MarkAll], tx: &mut Tx) -> Result<Vec<Vec<(String, u64)>>, sqlx::Error> {
+    events::lock(tx).await?;
+    let mut outputs = vec![Vec::new(); all.len()];
+    // What was delivered is told of before it is told of as read.
+    for to in [Mark::Delivered, Mark::Read] {
+        let wanted: BTreeSet<_> = all.iter().filter(|one| one.mark == to).flat_map(|one| &one.wanted).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        let wanted: Vec<_> = wanted.into_iter().cloned().collect();
+        let mut moved = BTreeSet::from_iter(mark(tx, &wanted, to).await?);
+        for (one, output) in all.iter().zip(&mut outputs).filter(|(one, _)| one.mark == to) {
+            output.extend(one.wanted.iter().filter_map(|copy| moved.take(copy)));
+        }
+    }
+    Ok(outputs)
 }
 
 /// One more attempt.

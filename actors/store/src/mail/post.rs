@@ -1,5 +1,6 @@
 //! Taking a letter in.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
@@ -10,8 +11,8 @@ use super::events::{self, Kept};
 use super::row::{letter, letter_columns};
 use super::{list, number};
 use crate::clock::{ms, time};
-use crate::sql::{Arg, ManyRows};
-use crate::writer::{Tx, Write};
+use crate::sql::{Arg, Db, ManyRows};
+use crate::writer::{Tx, Write, only};
 
 /// The counter of letters.
 const COUNTER: &str = "letter";
@@ -24,7 +25,11 @@ static INSERT: ManyRows = ManyRows::new(
 );
 static INSERT_COPIES: ManyRows =
     ManyRows::new("INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) VALUES", 6, "");
-const FIND: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.sender = $1 AND l.key = $2");
+static FIND: ManyRows = ManyRows::new(
+    concat!("SELECT ", letter_columns!(), " FROM (VALUES"),
+    2,
+    ") AS wanted CROSS JOIN letter AS l WHERE l.sender = wanted.column1 AND l.key = wanted.column2 AND l.key IS NOT NULL",
+);
 
 pub(super) struct Post {
     new: NewLetter,
@@ -33,36 +38,79 @@ pub(super) struct Post {
     recipients: String,
 }
 
+/// A sender, and its key for a letter.
+type Key<'a> = (&'a str, &'a str);
+
 impl Post {
     pub(super) fn new(new: NewLetter, mark: BodyMark) -> Self {
         let recipients = list::written(&new.recipients);
         Self { new, mark, recipients }
     }
 
-    async fn post(&self, tx: &mut Tx) -> Result<Arc<Letter>, sqlx::Error> {
-        // What another node has taken in and not yet committed is waited for.
-        events::lock(tx).await?;
-        if let Some(key) = &self.new.key {
-            let there = tx.db().row(FIND, &[(&self.new.sender).into(), key.into()]).await?;
-            if let Some(there) = there {
-                return letter(&there);
-            }
-        }
-        let nth = tx.numbers(COUNTER, 1).await?;
-        let now_ms = tx.now_ms();
-        // Its times are as the store has them.
-        let new = NewLetter { expires: time(ms(self.new.expires)), ..self.new.clone() };
-        let letter = Letter::accepted(nth, new, self.mark.clone(), time(now_ms));
-        self.insert(tx, &letter, now_ms).await?;
-        events::append(tx, &[Kept::Posted { letter: nth }]).await?;
-        tx.audit(letter.audit_entry());
-        Ok(Arc::new(letter))
+    fn key(&self) -> Option<Key<'_>> {
+        Some((&self.new.sender, self.new.key.as_deref()?))
     }
 
-    async fn insert(&self, tx: &mut Tx, letter: &Letter, now_ms: i64) -> Result<(), sqlx::Error> {
+    fn letter(&self, number: u64, now_ms: i64) -> Letter {
+        // Its times are as the store has them.
+        let new = NewLetter { expires: time(ms(self.new.expires)), ..self.new.clone() };
+        Letter::accepted(number, new, self.mark.clone(), time(now_ms))
+    }
+}
+
+/// Takes in all that is new; each is answered with its letter, or the one that was there.
+async fn post(posts: &[&mut Post], tx: &mut Tx) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
+    // What another node has taken in and not yet committed is waited for.
+    events::lock(tx).await?;
+    let mut there = there(posts, tx.db()).await?;
+    let mut keys: BTreeSet<Key<'_>> = there.keys().copied().collect();
+    let new = posts.iter().filter(|post| post.key().is_none_or(|key| keys.insert(key))).count() as u64;
+    if new == 0 {
+        return Ok(posts.iter().filter_map(|post| there.get(&post.key()?).cloned()).collect());
+    }
+    let mut numbers = tx.numbers(COUNTER, new).await?..;
+    let now_ms = tx.now_ms();
+    let (mut letters, mut kept) = (Vec::with_capacity(posts.len()), Vec::with_capacity(posts.len()));
+    for post in posts {
+        if let Some(first) = post.key().and_then(|key| there.get(&key)) {
+            letters.push(Arc::new(Letter { is_new: false, ..Letter::clone(first) }));
+            continue;
+        }
+        let letter = Arc::new(post.letter(numbers.next().unwrap_or(u64::MAX), now_ms));
+        there.extend(post.key().map(|key| (key, Arc::clone(&letter))));
+        kept.push((&**post, Arc::clone(&letter)));
+        letters.push(letter);
+    }
+    insert(tx, &kept, now_ms).await?;
+    let events: Vec<_> = kept.iter().map(|(_, letter)| Kept::Posted { letter: letter.number }).collect();
+    events::append(tx, &events).await?;
+    for (_, letter) in kept {
+        tx.audit(letter.audit_entry());
+    }
+    Ok(letters)
+}
+
+/// The letters that are there already, by their keys.
+async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> Result<HashMap<Key<'a>, Arc<Letter>>, sqlx::Error> {
+    let keys: BTreeSet<Key<'a>> = posts.iter().filter_map(|post| post.key()).collect();
+    let values: Vec<Arg<'_>> = keys.iter().flat_map(|(sender, key)| [(*sender).into(), (*key).into()]).collect();
+    let mut there = HashMap::new();
+    for row in FIND.rows(db, &values).await? {
+        let letter = letter(&row)?;
+        let is_its = |(sender, key): &&Key<'a>| *sender == letter.new.sender && letter.new.key.as_deref() == Some(*key);
+        if let Some(key) = keys.iter().find(is_its) {
+            there.insert(*key, letter);
+        }
+    }
+    Ok(there)
+}
+
+async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> Result<(), sqlx::Error> {
+    let (mut letters, mut copies): (Vec<Arg<'_>>, Vec<Arg<'_>>) = (Vec::with_capacity(kept.len() * 20), Vec::new());
+    for (post, letter) in kept {
         let new = &letter.new;
         let (nth, urgent, expires_ms) = (number(letter.number), i64::from(new.urgent), ms(new.expires));
-        let values: [Arg<'_>; 20] = [
+        letters.extend::<[Arg<'_>; 20]>([
             nth.into(),
             (&new.id).into(),
             (&new.sender).into(),
@@ -77,36 +125,38 @@ impl Post {
             new.class.as_str().into(),
             now_ms.into(),
             expires_ms.into(),
-            (&self.recipients).into(),
+            (&post.recipients).into(),
             number(new.recipients.len() as u64).into(),
             i64::from(letter.spread).into(),
             number(letter.mark.bytes).into(),
             (&letter.mark.hash).into(),
             (&new.body).into(),
-        ];
-        INSERT.execute(tx.db(), &values).await?;
+        ]);
         let made = new.recipients.get(..letter.spread as usize).unwrap_or_default();
         debug_assert!(made.len() <= COPIES_AT_ONCE_MAX, "the others are spread");
         let accepted = EntryState::Accepted.as_str();
-        let copies: Vec<Arg<'_>> = made
-            .iter()
-            .flat_map(|recipient| {
-                [recipient.into(), nth.into(), urgent.into(), accepted.into(), now_ms.into(), expires_ms.into()]
-            })
-            .collect();
-        INSERT_COPIES.execute(tx.db(), &copies).await
+        copies.extend(made.iter().flat_map(|recipient| -> [Arg<'_>; 6] {
+            [recipient.into(), nth.into(), urgent.into(), accepted.into(), now_ms.into(), expires_ms.into()]
+        }));
     }
+    INSERT.execute(tx.db(), &letters).await?;
+    INSERT_COPIES.execute(tx.db(), &copies).await
 }
 
 impl Write for Post {
     type Output = Arc<Letter>;
     const NAME: &'static str = "mail.post";
+    const TOGETHER: bool = true;
 
     fn bytes(&self) -> usize {
         self.new.body.len() + self.recipients.len()
     }
 
     fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(self.post(tx))
+        Box::pin(async move { only(post(&[self], tx).await?) })
+    }
+
+    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
+        Box::pin(async move { post(&all, tx).await })
     }
 }

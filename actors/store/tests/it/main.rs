@@ -19,8 +19,6 @@ mod disk;
 mod fencing;
 /// Graphs of tasks: each part once, in order, over kills.
 mod graph;
-/// Inboxes: accepted, delivered, read; after a restart too.
-mod inboxes;
 /// Streams: numbers without gaps, keys once, limits.
 mod journal;
 /// Mail: letters, copies, events; after a restart too.

@@ -106,26 +106,31 @@ async fn a_damaged_file_is_named() {
 #[tokio::test]
 async fn a_newer_store_is_left_alone() {
     let (_folder, file) = filled().await;
-    raw(&file, "PRAGMA user_version = 3").await;
+    raw(&file, "PRAGMA user_version = 4").await;
     let before = fs::read(&file).unwrap();
     let error = refused(&file).await;
-    assert!(matches!(error, StoreError::NewerSchema { found: 3, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
     assert_eq!(fs::read(&file).unwrap(), before);
 
     let Some(opened) = in_database(|options| options).await else { return };
     opened.sql.close().await;
-    opened.raw("UPDATE meta SET value = '3' WHERE name = 'schema'").await;
+    opened.raw("UPDATE meta SET value = '4' WHERE name = 'schema'").await;
     let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 3, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
     opened.end().await;
 }
 
-/// Goal: a store of an earlier version is taken over with all that it holds. Method: the first schema with a record in it; what
-/// newer tables hold is kept, over a restart too.
+/// Goal: a store of an earlier version is taken over with all that it holds. Method: the first schema with a record and an entry of
+/// an inbox in it; what newer tables hold is kept, over a restart too; inboxes are gone, with their counters.
 #[tokio::test]
 async fn an_older_store_is_migrated() {
     const RECORD: &str = "INSERT INTO stream (name, last) VALUES ('r/s', 1); \
-         INSERT INTO record (stream, number, at_ms, body) VALUES ('s', 1, 1, '7')";
+         INSERT INTO record (stream, number, at_ms, body) VALUES ('s', 1, 1, '7'); \
+         INSERT INTO stream (name, last) VALUES ('i/bob', 1); \
+         INSERT INTO inbox (recipient, number, sender, kind, class, state, at_ms, due_ms, expires_ms, bytes, mark) \
+         VALUES ('bob', 1, 'ann', 'direct', 'internal', 'accepted', 1, 1, 1, 0, '')";
+    // An error where either is still there.
+    const GONE: &str = "CREATE TABLE inbox (number INTEGER); INSERT INTO stream (name, last) VALUES ('i/bob', 1)";
     let is_kept = async |store: &SqlStore| {
         let records = store.journal().read("s", 0, 9).await.unwrap();
         assert_eq!((records.len(), &records[0].1.body), (1, &json!(7)));
@@ -142,6 +147,7 @@ async fn an_older_store_is_migrated() {
         is_kept(&store).await;
         store.close().await;
     }
+    raw(&file, GONE).await;
 
     let Some(mut opened) = in_database(|options| options).await else { return };
     opened.sql.close().await;
@@ -153,6 +159,7 @@ async fn an_older_store_is_migrated() {
         opened.restart().await;
         is_kept(&opened.sql).await;
     }
+    opened.raw(GONE).await;
     opened.end().await;
 }
 

@@ -87,35 +87,6 @@ async fn tasks() {
     .await;
 }
 
-/// Goal: of an inbox entry the body goes first and the row with the audit; what is unread stays until it expires. Method:
-/// rows of each kind.
-#[tokio::test]
-async fn inboxes() {
-    stores(async |opened| {
-        let entry = async |number: i64, state: &str, at: i64, read: Option<i64>, expires: i64| {
-            let read = read.map_or("NULL".to_owned(), |read| read.to_string());
-            opened
-                .raw(&format!(
-                    "INSERT INTO inbox (recipient, number, sender, kind, class, state, at_ms, due_ms, read_ms, expires_ms, \
-                     bytes, mark, body) VALUES ('r', {number}, 's', 'direct', 'internal', '{state}', {at}, 0, {read}, \
-                     {expires}, 4, 'sha256:', 'body')"
-                ))
-                .await;
-        };
-        entry(1, "read", OLD, Some(OLD), FUTURE).await;
-        entry(2, "read", FUTURE, Some(FUTURE), FUTURE).await;
-        entry(3, "accepted", OLD, None, FUTURE).await;
-        entry(4, "accepted", FUTURE, None, OLD).await;
-        let cleaned = opened.sql.clean().await.unwrap();
-        assert_eq!((cleaned.inbox_bodies, cleaned.inbox_entries), (2, 1), "{cleaned:?}");
-        assert_eq!(opened.number("SELECT count(*) FROM inbox WHERE number IN (2, 3) AND body = 'body'").await, 2);
-        assert_eq!(opened.number("SELECT count(*) FROM inbox WHERE number = 4 AND body IS NULL").await, 1);
-        assert_eq!(opened.number("SELECT count(*) FROM inbox").await, 3);
-        opened
-    })
-    .await;
-}
-
 /// Goal: of a letter the body goes first, once all have read it or it expired; the letter and its copies go with the audit,
 /// a part at a time. Method: letters of each kind, one of them with more copies than a transaction removes.
 #[tokio::test]

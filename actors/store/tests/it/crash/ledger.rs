@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use callboard_message::TaskState;
-use callboard_runtime::{EntryFilter, EntryState, StoredEvent, TaskFilter, TaskId};
+use callboard_runtime::{EntryState, StoredEvent, TaskFilter, TaskId};
 use callboard_store::VerifyOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-use super::load::{EFFECTS, Job, Kind, RECIPIENTS, SCOPE, STREAMS, read, recipient_of, stream_of, written};
+use super::load::{EFFECTS, Job, Kind, SCOPE, STREAMS, read, stream_of, written};
 use crate::kit::Opened;
 
 const PAGE: usize = 1_000;
@@ -47,10 +47,6 @@ pub struct Ledger {
     /// Those of them that nobody has looked for yet.
     fresh: Vec<Job>,
     streams: HashMap<&'static str, Numbered>,
-    inboxes: HashMap<&'static str, Numbered>,
-    /// Entries that were said to be read.
-    read: BTreeSet<(String, u64)>,
-    fresh_read: Vec<(String, u64)>,
     letters: Letters,
     /// Letters that were said to be read.
     got: Vec<(String, u64)>,
@@ -61,7 +57,7 @@ pub struct Ledger {
     fresh_ended: Vec<TaskId>,
 }
 
-/// A stream or an inbox, as far as it was read.
+/// A stream, letters or tasks, as far as it was read.
 #[derive(Default)]
 struct Numbered {
     last: u64,
@@ -102,22 +98,6 @@ impl Numbered {
             }
             if !more {
                 return;
-            }
-        }
-    }
-
-    async fn read_inbox(&mut self, opened: &Opened, name: &str) {
-        let inboxes = opened.sql.store().inboxes;
-        loop {
-            let filter = EntryFilter { recipient: Some(name.to_owned()), ..EntryFilter::default() };
-            let page = inboxes.history(filter, self.last, PAGE).await.unwrap();
-            if page.is_empty() {
-                return;
-            }
-            for entry in page {
-                let key = entry.new.key.unwrap();
-                assert_eq!(entry.new.body, key, "{name} {}: the body is another's", entry.number);
-                self.take(name, entry.number, key);
             }
         }
     }
@@ -182,13 +162,6 @@ impl Ledger {
                 self.fresh.push(job);
                 true
             }
-            Some(("read", told)) => {
-                let (recipient, number) = told.split_once(' ').unwrap();
-                let entry = (recipient.to_owned(), number.parse().unwrap());
-                self.read.insert(entry.clone());
-                self.fresh_read.push(entry);
-                false
-            }
             Some(("got", told)) => {
                 let (recipient, number) = told.split_once(' ').unwrap();
                 let read = (recipient.to_owned(), number.parse().unwrap());
@@ -221,9 +194,6 @@ impl Ledger {
         for name in STREAMS.into_iter().chain([EFFECTS]) {
             self.streams.entry(name).or_default().read_stream(opened, name).await;
         }
-        for name in RECIPIENTS {
-            self.inboxes.entry(name).or_default().read_inbox(opened, name).await;
-        }
         self.letters.read(opened).await;
         for read in std::mem::take(&mut self.fresh_got) {
             assert!(self.letters.read.contains(&read), "{read:?} was read");
@@ -239,22 +209,11 @@ impl Ledger {
             assert_eq!(task.state, TaskState::Completed, "{id} was done");
             assert!(self.streams[EFFECTS].numbers.contains_key(id.as_str()), "{id} was done, and has done nothing");
         }
-        let inboxes = store.inboxes;
-        for (recipient, number) in std::mem::take(&mut self.fresh_read) {
-            let filter = EntryFilter { recipient: Some(recipient.clone()), ..EntryFilter::default() };
-            let found = inboxes.history(filter, number - 1, 1).await.unwrap();
-            assert_eq!(found[0].state, EntryState::Read, "{recipient} {number} was read");
-        }
     }
 
     /// Nothing is left that nobody has seen to.
     pub async fn is_settled(&self, opened: &Opened) {
         assert_eq!(self.pending(), Vec::<String>::new(), "what was tried has been acknowledged in the end");
-        for (name, inbox) in &self.inboxes {
-            let read = self.read.iter().filter(|(recipient, _)| recipient == name).count() as u64;
-            assert!(read <= inbox.last);
-            assert_eq!(opened.sql.store().inboxes.waiting(name).await, Ok(0));
-        }
         assert_eq!(opened.number(NOT_ENDED).await, 0, "no task is forgotten");
         assert_eq!(opened.number(NOT_SPREAD).await, 0, "each letter has each of its copies");
         assert_eq!(opened.number(NOT_READ).await, 0, "each letter is read by all");
@@ -263,12 +222,10 @@ impl Ledger {
     /// Reads everything again, from the beginning, and has the database look at itself.
     pub async fn look_at_all(&mut self, opened: &Opened) {
         self.streams.clear();
-        self.inboxes.clear();
         self.letters = Letters::default();
         self.fresh_got = self.got.clone();
         self.tasks = Numbered::default();
         self.fresh_ended = self.ended.clone();
-        self.fresh_read = self.read.iter().cloned().collect();
         self.fresh = self.acked.keys().cloned().collect();
         self.look(opened).await;
         for (promise, counts_others) in NEVER {
@@ -286,7 +243,6 @@ impl Ledger {
         let acked = self.acked.get(job);
         let found = match kind {
             Kind::Record => self.streams.get(stream_of(key)).and_then(|stream| stream.numbers.get(key)),
-            Kind::Entry => self.inboxes.get(recipient_of(key)).and_then(|inbox| inbox.numbers.get(key)),
             Kind::Letter => self.letters.posted.numbers.get(key),
             Kind::Task => self.tasks.numbers.get(key),
             Kind::Audit => return,

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use callboard_message::mail::LetterKind;
 use callboard_message::{DataClass, Principal};
 use callboard_runtime::{
-    AuditEntry, Begun, By, Claim, EntryFilter, EntryState, Lease, Letter, Mark, NewEntry, NewLetter, NewTask,
-    OnRestart, Record, Store, TASK_LEASE, TaskStep,
+    AuditEntry, Begun, By, Claim, Lease, Letter, Mark, NewLetter, NewTask, OnRestart, Record, Store, TASK_LEASE,
+    TaskStep,
 };
 use callboard_store::{SqlStore, StoreOptions};
 use futures::future::join_all;
@@ -24,13 +24,9 @@ pub const EFFECTS: &str = "effects";
 /// What tasks are kept under.
 pub const SCOPE: &str = "crash";
 const CLAIMED_AT_ONCE: usize = 8;
-/// The inboxes that entries go to.
-pub const RECIPIENTS: [&str; 2] = ["bob", "eve"];
-/// An entry that was handed out and not marked is handed out again after that.
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
-const DELIVERED_AT_ONCE: usize = 8;
 /// Who get letters; a letter is for two of them, or for all.
 const READERS: usize = 20;
+const READ_AT_ONCE: usize = 8;
 /// Copies that are made at once.
 const SPREAD: u32 = 8;
 /// More than all processes together left so: one batch of each producer in each round.
@@ -43,8 +39,6 @@ pub const DONE: &str = "done";
 pub enum Kind {
     /// A record is appended.
     Record,
-    /// An entry comes into an inbox; those that wait there are read.
-    Entry,
     /// A letter is posted, its copies are made, some of its recipients read it.
     Letter,
     /// A task is begun and done.
@@ -54,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Record, Self::Entry, Self::Letter, Self::Task, Self::Audit];
+    pub const ALL: [Self; 4] = [Self::Record, Self::Letter, Self::Task, Self::Audit];
 
     pub fn named(name: &str) -> Self {
         Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name).unwrap()
@@ -77,11 +71,6 @@ pub fn read(line: &str) -> Job {
 /// The stream that a record with that key goes to.
 pub fn stream_of(key: &str) -> &'static str {
     STREAMS[sum(key) % STREAMS.len()]
-}
-
-/// The inbox that an entry with that key comes into.
-pub fn recipient_of(key: &str) -> &'static str {
-    RECIPIENTS[sum(key) % RECIPIENTS.len()]
 }
 
 fn sum(key: &str) -> usize {
@@ -142,22 +131,6 @@ impl Load {
                 let body = json!({ "key": key, "filled": "x".repeat(key.len() * 20) });
                 let record = Record { stream: stream_of(key).to_owned(), key: Some(key.clone()), body };
                 ack(&job, self.store.journal.append(record).await.unwrap());
-            }
-            Kind::Entry => {
-                let recipient = recipient_of(key);
-                let entry = NewEntry {
-                    recipient: recipient.to_owned(),
-                    sender: "ann".to_owned(),
-                    kind: "direct".to_owned(),
-                    topic: None,
-                    reply_to: None,
-                    key: Some(key.clone()),
-                    class: DataClass::Internal,
-                    body: key.clone(),
-                    expires: SystemTime::now() + Duration::from_secs(24 * 3_600),
-                };
-                ack(&job, self.store.inboxes.accept(vec![entry]).await.unwrap()[0].number);
-                self.read(recipient).await;
             }
             Kind::Letter => {
                 let posted = self.store.mail.post(letter(key)).await.unwrap();
@@ -221,15 +194,6 @@ impl Load {
         }
     }
 
-    /// Has a recipient read what is handed out to it.
-    async fn read(&self, recipient: &str) {
-        let handed = self.store.inboxes.deliver(recipient, DELIVERED_AT_ONCE, AGAIN_AFTER).await.unwrap();
-        let numbers: Vec<_> = handed.iter().map(|entry| entry.number).collect();
-        self.store.inboxes.mark(recipient, &numbers, Mark::Delivered).await.unwrap();
-        self.store.inboxes.mark(recipient, &numbers, Mark::Read).await.unwrap();
-        numbers.iter().for_each(|number| println!("read {recipient} {number}"));
-    }
-
     /// Makes a letter's copies, a part at a time; the last of each part has it then.
     async fn spread(&self, letter: &Letter) {
         let recipients = &letter.new.recipients;
@@ -243,7 +207,7 @@ impl Load {
 
     /// Has an agent read its letters.
     async fn read_mail(&self, reader: &str) {
-        let open = self.store.mail.open(reader, None, false, DELIVERED_AT_ONCE).await.unwrap();
+        let open = self.store.mail.open(reader, None, false, READ_AT_ONCE).await.unwrap();
         let marks: Vec<_> = open.iter().map(|(letter, _)| (reader.to_owned(), letter.number)).collect();
         for (reader, number) in self.store.mail.mark(marks, Mark::Read).await.unwrap() {
             println!("got {reader} {number}");
@@ -258,22 +222,6 @@ impl Load {
         for reader in self.store.mail.waiting().await.unwrap().into_keys() {
             while !self.store.mail.open(&reader, None, false, 1).await.unwrap().is_empty() {
                 self.read_mail(&reader).await;
-            }
-        }
-        for recipient in RECIPIENTS {
-            // What a recipient got and didn't come to read isn't handed out again: it finds that itself.
-            let got = EntryFilter {
-                recipient: Some(recipient.to_owned()),
-                states: vec![EntryState::Delivered],
-                ..EntryFilter::default()
-            };
-            for entry in self.store.inboxes.history(got, 0, GOT_MAX).await.unwrap() {
-                self.store.inboxes.mark(recipient, &[entry.number], Mark::Read).await.unwrap();
-                println!("read {recipient} {}", entry.number);
-            }
-            while self.store.inboxes.waiting(recipient).await.unwrap() > 0 {
-                self.read(recipient).await;
-                tokio::time::sleep(AGAIN_AFTER / 5).await;
             }
         }
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use callboard_message::mail::{EntryState, LetterKind};
 use callboard_runtime::*;
+use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -25,7 +26,8 @@ fn agent(random: &mut StdRng) -> String {
 /// What somebody does, and can do to several stores.
 #[derive(Debug)]
 enum Act {
-    Post(Box<NewLetter>),
+    /// At the same time, in this order: a store takes them in together.
+    Post(Vec<NewLetter>),
     Spread(u64, u32, Vec<String>),
     Mark(Vec<(String, u64)>, Mark),
     Tried(String, u64),
@@ -36,7 +38,7 @@ impl Act {
     fn some(random: &mut StdRng, letters: u64) -> Self {
         let nth = |random: &mut StdRng| random.random_range(0..=letters + 1);
         match random.random_range(0..20) {
-            0..7 => Self::Post(Box::new(new(random, letters))),
+            0..7 => Self::Post((0..random.random_range(1..5)).map(|_| new(random, letters)).collect()),
             7..10 => {
                 let delivered = (0..random.random_range(0..4)).map(|_| agent(random)).collect();
                 Self::Spread(nth(random), random.random_range(0..AGENTS as u32 + 4), delivered)
@@ -54,8 +56,12 @@ impl Act {
     async fn on(&self, mail: &Arc<dyn Mail>) -> String {
         match self {
             Self::Post(new) => {
-                let posted = mail.post(NewLetter::clone(new)).await.unwrap();
-                format!("{} {} {} {:?}", posted.number, posted.is_new, posted.spread, posted.new)
+                let posted = join_all(new.iter().map(|new| mail.post(new.clone()))).await;
+                let told = |posted: Result<Arc<Letter>, _>| {
+                    let posted = posted.unwrap();
+                    format!("{} {} {} {:?}", posted.number, posted.is_new, posted.spread, posted.new)
+                };
+                posted.into_iter().map(told).collect()
             }
             Self::Spread(letter, to, delivered) => format!("{:?}", mail.spread(*letter, *to, delivered.clone()).await),
             Self::Mark(marks, mark) => {
@@ -81,7 +87,7 @@ fn new(random: &mut StdRng, letters: u64) -> NewLetter {
         topic: random.random_ratio(1, 3).then(|| "rota".to_owned()),
         thread: random.random_ratio(1, 3).then(|| format!("t{}", random.random_range(0..3))),
         urgent: random.random_ratio(1, 3),
-        key: random.random_ratio(1, 3).then(|| format!("k{}", random.random_range(0..=letters / 4))),
+        key: random.random_ratio(1, 3).then(|| format!("k{}", random.random_range(0..=letters / 16))),
         expires,
         ..letter(&[], WORDS.choose(random).unwrap())
     }
