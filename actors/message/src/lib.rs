@@ -3,6 +3,7 @@
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
 mod artifact;
+mod assent;
 mod call;
 mod content;
 mod data_class;
@@ -22,6 +23,7 @@ pub mod time;
 mod trace;
 
 pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
+pub use assent::assent;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;

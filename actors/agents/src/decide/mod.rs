@@ -29,6 +29,7 @@ pub use messages::{
     ConfirmWhy, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool,
     MakeSteps, Synthesize, WriteAnswer,
 };
+pub(crate) use outcomes::told_instead;
 pub use outcomes::{
     AWAY_AFTER_FAILURES, Clarity, Confirm, ErrorClass, FollowUp, Outcome, Recovery, Route, Split, Synthesis, TOOL_LLM,
     ToolChoice, class_of,

@@ -23,7 +23,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    fn of(failure: Failure) -> Self {
+    pub(super) fn of(failure: Failure) -> Self {
         Self { failure, is_away: false, is_settled: true }
     }
 }

@@ -156,9 +156,16 @@ fn conversations() {
             kit.hear(said("my name is Ann", "1", "c"), &nobody).await;
             kit.hear(said("what is my name?", "2", "c"), &nobody).await;
             kit.hear(said("and here?", "3", "other"), &nobody).await;
+            let which = decided(json!({ "needs_clarify": { "question": "Which city?" } }));
+            kit.decide("decide_clarity", [which, decided(json!("clear"))]);
+            kit.hear(said("the weather", "4", "clarified"), &says("Rome")).await;
+            kit.hear(said("and tomorrow?", "5", "clarified"), &nobody).await;
             let seen: Vec<usize> =
                 kit.asked("decide_route").iter().map(|asked| asked["history"].as_array().unwrap().len()).collect();
-            assert_eq!(seen, [0, 2, 0]);
+            assert_eq!(seen, [0, 2, 0, 0, 4]);
+            let history = &kit.asked("decide_route")[4]["history"];
+            let texts: Vec<_> = history.as_array().unwrap().iter().map(|turn| turn["text"].as_str().unwrap()).collect();
+            assert_eq!(texts[..3], ["the weather", "Which city?", "Rome"]);
         },
     );
 }
@@ -236,6 +243,8 @@ fn follow_ups() {
             let heard = kit.say("weather", &says("Rome")).await;
             let asked: Vec<&str> = heard.questions.iter().map(|(_, words)| &**words).collect();
             assert_eq!(asked, ["Which city?", "Which city, exactly?"]);
+            // Whoever judges the answer sees what is wanted.
+            assert_eq!(kit.asked("decide_follow_up")[0]["history"], json!([{ "by": "user", "text": "weather" }]));
         },
     );
 }
