@@ -34,8 +34,7 @@ const STEPS_AT_ONCE_MAX: usize = 256;
 const TARGET_PAUSE: Duration = Duration::from_millis(250);
 const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What `llm` says where there is no model.
-const NO_MODEL: &str =
-    "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
+const NO_MODEL: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
      \"model\") and name it in `model`";
 
 /// An orchestrator that runs, with what it works with.
