@@ -315,6 +315,30 @@ fn grpc_is_a_feature() {
     assert_eq!(told, if cfg!(feature = "grpc") { vec![] } else { vec![without] });
 }
 
+/// Goal: what is declared of an A2A listener holds for one at another address too, gRPC included, but not how others reach it.
+/// Method: rows of addresses.
+#[test]
+fn a_listener_elsewhere() {
+    let lines =
+        "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n";
+    let mut topology = Topology::parse(&format!("{NODE}{lines}"), false, Path::new("")).unwrap();
+    // As it is read where callboard speaks gRPC.
+    topology.listeners[0].grpc_bind = Some("127.0.0.1:7200".parse().unwrap());
+    topology.listeners[0].grpc_target = Some("x:443".to_owned());
+    for (bind, url, grpc, target) in [
+        ("127.0.0.1:7100", Some("https://x/"), "127.0.0.1:7200", Some("x:443")),
+        ("127.0.0.1:1", None, "127.0.0.1:7200", None),
+        ("127.0.0.2:1", None, "127.0.0.2:7200", None),
+        ("0.0.0.0:1", Some("http://localhost:1/"), "0.0.0.0:7200", Some("localhost:7200")),
+    ] {
+        let listener = topology.a2a_listener("a", bind.parse().unwrap());
+        assert_eq!(listener.bind.to_string(), bind);
+        assert_eq!(listener.public_url.as_ref().map(|url| url.url().as_str()), url, "{bind}");
+        assert_eq!(listener.grpc_bind.map(|grpc| grpc.to_string()).as_deref(), Some(grpc), "{bind}");
+        assert_eq!((listener.grpc_target.as_deref(), listener.version.as_deref()), (target, Some("2")), "{bind}");
+    }
+}
+
 /// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.
 #[test]
 fn agents_that_speak_a2a() {

@@ -11,7 +11,6 @@ use callboard_mcp::inbound::{
     self as mcp, Compat, InboundOptions, McpServer, McpServerOptions, NamedServers, TaskStore,
 };
 use callboard_runtime::AgentRef;
-use futures::future::BoxFuture;
 use secrecy::SecretString;
 use url::Url;
 
@@ -40,7 +39,9 @@ impl Served for Mcp {
         let store = place.node.store.as_ref().map(|_| TaskStore::from(place.node.system.store()));
         let tasks = mcp::TaskOptions { store, class: who.class(place.topology), ..options.inbound.tasks };
         let inbound = InboundOptions { info, tasks, ..options.inbound };
-        Ok(McpServer::new(agent, McpServerOptions { inbound, path: Self::PATH.to_owned(), ..options }))
+        let claims_must_match = place.topology.has_mailroom(who.ids());
+        let path = Self::PATH.to_owned();
+        Ok(McpServer::new(agent, McpServerOptions { inbound, path, claims_must_match, ..options }))
     }
 
     fn replace(_: &Place<'_>, _: Who<'_>, server: &McpServer, agent: AgentRef) {
@@ -55,9 +56,9 @@ impl Served for Mcp {
         named.set(servers);
     }
 
-    fn end(server: McpServer) -> BoxFuture<'static, ()> {
+    fn end(server: McpServer) {
         // Its sessions have had their answers.
-        Box::pin(async move { drop(server) })
+        drop(server);
     }
 }
 
@@ -128,8 +129,8 @@ impl Served for A2a {
         named.set(servers);
     }
 
-    fn end(server: A2aServer) -> BoxFuture<'static, ()> {
-        Box::pin(async move { server.stop().await })
+    fn end(server: A2aServer) {
+        server.leave();
     }
 }
 

@@ -1,4 +1,8 @@
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::kit::gateway::{addresses, began, edit, end, script, serve};
 use crate::kit::{Home, a2a, found, soon, until};
@@ -129,5 +133,32 @@ async fn a_listener_is_declared_anew() {
     assert_eq!(a2a::said(&soon("the old call", answer).await.unwrap()), "b");
     let told = soon("the old stream", streamed).await.unwrap();
     assert!(told.contains("\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
+    end(running, &home).await;
+}
+
+/// Goal: a task that nobody waits for goes on when its listener is declared anew, and can be followed there. Method: one that works
+/// while the old listener ends, which cuts a connection that is kept.
+#[tokio::test]
+async fn a_task_outlives_its_listener() {
+    let home = Home::new();
+    let one = script(&home, "a", "a");
+    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"1\"\n"));
+    let (mut running, before) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let url = before[0].1.clone();
+    let task = a2a::ask(&url, "SendMessage", a2a::for_skill("wait", true)).await["task"]["id"].clone();
+    until("the call to begin", || began(&home) == 1).await;
+    let address: SocketAddr = url.strip_prefix("http://").unwrap().split('/').next().unwrap().parse().unwrap();
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    kept.write_all(format!("GET /.well-known/jwks.json HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).await.unwrap();
+    soon("an answer", kept.read_u8()).await.unwrap();
+
+    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"2\"\n"));
+    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    soon("the old listener's end", kept.read_to_end(&mut Vec::new())).await.unwrap();
+    let followed = a2a::request(&url, "SubscribeToTask", json!({ "id": task }));
+    let followed = soon("a stream", followed.send()).await.unwrap();
+    home.write("go", "");
+    let told = soon("the task's end", followed.text()).await.unwrap();
+    assert!(told.contains("\"text\":\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
     end(running, &home).await;
 }

@@ -8,7 +8,7 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use callboard_message::{Principal, PrincipalKind};
+use callboard_message::{Principal, PrincipalKind, hex};
 use sha2::{Digest, Sha256};
 use url::Url;
 
@@ -73,8 +73,7 @@ impl CardBody {
 }
 
 fn etag(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().fold("\"".to_owned(), |tag, byte| format!("{tag}{byte:02x}")) + "\""
+    format!("\"{}\"", hex(&Sha256::digest(text)))
 }
 
 /// The cards of one agent.

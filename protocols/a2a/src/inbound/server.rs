@@ -5,6 +5,7 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use actix_web::http::Method;
+use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::check;
@@ -74,7 +75,15 @@ impl A2aServer {
         self.server.calls.replace(agent);
     }
 
-    /// Ends its work. Tasks in a store that lasts are left to whoever serves next.
+    /// Serves no more. Tasks in a store that lasts go on, for whoever serves them too or next, until
+    /// [`LiveScopes::stop`](callboard_runtime::live::LiveScopes::stop) of the store.
+    pub fn leave(&self) {
+        self.server.desk.stop();
+        self.server.calls.leave();
+    }
+
+    /// Ends its work, and that of all who serve the same agent from the same store. Tasks in a store that lasts are left to
+    /// whoever serves next.
     pub async fn stop(&self) {
         self.server.desk.stop();
         self.server.calls.stop().await;
@@ -112,11 +121,16 @@ impl NamedAgents {
         names
     }
 
-    fn catalog(&self, base_url: &Url) -> CardBody {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = servers.iter().map(|(id, served)| (&**id, &served.server.options.info)).collect();
-        all.sort_unstable_by_key(|(id, _)| *id);
-        catalog(base_url, all)
+    /// Those whose cards whoever asks may see.
+    async fn catalog(&self, request: &HttpRequest, base_url: &Url) -> CardBody {
+        let named = |name: String| self.get(&name).map(|served| (name, served.server));
+        let mut seen = Vec::new();
+        for (name, served) in self.names().into_iter().filter_map(named) {
+            if served.calls.is_seen_by(admit::anybody(request, &served.options).call()).await {
+                seen.push((name, served));
+            }
+        }
+        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info)))
     }
 
     pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
@@ -250,7 +264,12 @@ impl Door {
         let made = match (name, &self.others) {
             ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
             ("jwks.json", _) => Ok(self.server.cards.jwks()),
-            ("ai-catalog.json", Ok(others)) => Ok(Some(others.catalog(&options.base_url))),
+            ("ai-catalog.json", Ok(others)) => {
+                let mut answer = others.catalog(request, &options.base_url).await.answer(request);
+                // Another may see others.
+                answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
+                return answer;
+            }
             _ => Ok(None),
         };
         match made {
