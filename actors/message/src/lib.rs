@@ -8,6 +8,7 @@ mod call;
 mod content;
 mod data_class;
 mod failure;
+mod hex;
 pub mod json;
 pub mod mail;
 #[doc(hidden)]
@@ -27,6 +28,7 @@ pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;
 pub use failure::{Failure, FailureKind};
+pub use hex::hex;
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use plain::FAILURE;
 pub use principal::{Principal, PrincipalKind};

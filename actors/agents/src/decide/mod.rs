@@ -19,6 +19,7 @@ pub mod rules;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod withheld;
 
 pub use context::{Action, AgentView, Risk, SkillView, ToolView, Turn, World};
 pub use decided::{Cost, Decided};
@@ -37,3 +38,4 @@ pub use person::PersonDecider;
 pub use point::Point;
 pub use record::{DecisionRecord, FallbackWhy, RunId};
 pub use steps::{StepDefinition, StepMetadata, StepPlan, StepPlanError, StepReport, is_step_id};
+pub(crate) use withheld::withheld;

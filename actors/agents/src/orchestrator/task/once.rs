@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use callboard_message::{
-    Answer, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject,
+    Answer, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject, hex,
 };
 use callboard_runtime::{CallMeta, Caller, Cx, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
@@ -83,11 +83,7 @@ impl Once {
             Question::Roots(roots) => roots.0.to_raw(),
             _ => RawValue::NULL.to_owned(),
         };
-        let mut key = String::from("ask-");
-        for byte in &Sha256::digest(body.get())[..HASH_BYTES] {
-            // A String takes whatever is written to it.
-            let _ = write!(key, "{byte:02x}");
-        }
+        let mut key = format!("ask-{}", hex(&Sha256::digest(body.get())[..HASH_BYTES]));
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let times = asked.entry(key.clone()).or_default();
         *times += 1;

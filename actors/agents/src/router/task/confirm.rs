@@ -15,8 +15,8 @@ pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your co
 pub(crate) const CONFIRM: &str = "confirm";
 /// How risky it is to ask an agent one of whose skills says that it destroys.
 const RISK_DESTRUCTIVE: f32 = 0.8;
-/// The tag that says so.
-const TAG_DESTRUCTIVE: &str = "destructive";
+/// The tag that says so; a tool's own hints say the same.
+pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
 /// Longest account of what is planned, in characters: a person reads it.
 const SHOWN_CHARS_MAX: usize = 1_000;
 

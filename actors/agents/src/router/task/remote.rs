@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Errand;
 use super::follow_up::{FollowUps, with_follow_ups};
-use crate::decide::{RunId, Turn};
+use crate::decide::{RunId, Turn, withheld};
 
 /// The member of a message's metadata that makes a callboard do it once.
 const ONCE: &str = "callboard/key";
@@ -36,6 +36,8 @@ pub(super) async fn tell(errand: &Errand<'_>, telling: Telling<'_>) -> Result<To
     }
     let follow_ups = FollowUps { deciders: options.deciders.clone(), run: errand.run.clone(), history };
     let cx = with_follow_ups(errand.cx, follow_ups);
+    // What the guardrail has yet to judge nobody sees.
+    let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
     let specs = agent.specs();
     let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
     if converses || agent.is_outside() {

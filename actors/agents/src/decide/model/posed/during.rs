@@ -30,11 +30,9 @@ impl Shown for WriteAnswer {
 
     fn material(&self) -> Material {
         Material {
-            subject: self.request.clone(),
             history: self.history.clone(),
-            texts: vec![("latest_user_text", self.request.clone())],
             fixed: vec![("system_prompt", Fill::Bare(self.system_prompt.clone()))],
-            ..Material::default()
+            ..Material::said(&self.request)
         }
     }
 }
