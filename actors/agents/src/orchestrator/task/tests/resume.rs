@@ -4,6 +4,7 @@ use callboard_message::{Answer, FailureKind};
 use callboard_runtime::CallEvent;
 use serde_json::json;
 
+use super::super::notes::RUN_NOTE_BYTES_MAX;
 use super::kit::{Act, Kit, decided, nobody, said, says, steps, with};
 
 /// Goal: steps that were under way go on when the runner is back, those that are done aren't done again, and nothing is
@@ -84,9 +85,9 @@ fn asked_once() {
     );
 }
 
-/// Says "go" and answers "Rome" to every question but the one under `key`: with it the process ends.
-async fn parked_at(kit: &Kit, key: &str) {
-    let (person, mut call) = (says("Rome"), kit.agent.call(said("go", "k", "c")).start());
+/// Says something and answers "Rome" to every question but the one under `key`: with it the process ends.
+async fn parked_at(kit: &Kit, text: &str, key: &str) {
+    let (person, mut call) = (says("Rome"), kit.agent.call(said(text, "k", "c")).start());
     loop {
         let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else { continue };
         let asked = pending.question.take_key().unwrap();
@@ -126,7 +127,7 @@ fn asked_again_as_it_was() {
                     "peer" => "ask-",
                     key => key,
                 };
-                parked_at(kit, asked_under).await;
+                parked_at(kit, "go", asked_under).await;
                 let before: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
 
                 kit.decide("decide_clarity", [decided(json!("clear"))]);
@@ -137,6 +138,25 @@ fn asked_again_as_it_was() {
                 assert!(heard.questions.len() == 1 && heard.questions[0].0.starts_with(asked_under), "{key}");
                 let after: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
                 assert_eq!(after, before, "{key}");
+            },
+        );
+    }
+}
+
+/// Goal: what led to a question is kept up to its limit, and beyond it is asked all the same. Method: a request whose route has just
+/// room, and one that has none; a decider that would ask nobody by then.
+#[test]
+fn kept_up_to_a_limit() {
+    for (chars, asked_again) in [(RUN_NOTE_BYTES_MAX / 8, 1), (RUN_NOTE_BYTES_MAX / 4, 0)] {
+        with(
+            |options| (options.max_risk, options.intake.clarification) = (-1.0, false),
+            async |kit| {
+                // Two bytes each, in the request and in the tool's parameters.
+                let text = "é".repeat(chars);
+                parked_at(kit, &text, "confirm").await;
+                kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
+                let heard = kit.hear(said(&text, "k", "c"), &says("Rome")).await;
+                assert_eq!((heard.text(), heard.questions.len()), (text, asked_again), "{chars}");
             },
         );
     }
