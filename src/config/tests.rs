@@ -320,7 +320,8 @@ fn grpc_is_a_feature() {
 #[test]
 fn a_listener_elsewhere() {
     let lines =
-        "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n";
+        "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n\
+         [[agent]]\nkind = \"a2a\"\nid = \"far\"\nurl = \"https://far.example/agent\"\n";
     let mut topology = Topology::parse(&format!("{NODE}{lines}"), false, Path::new("")).unwrap();
     // As it is read where callboard speaks gRPC.
     topology.listeners[0].grpc_bind = Some("127.0.0.1:7200".parse().unwrap());
