@@ -176,11 +176,20 @@ impl Topology {
     pub(crate) fn class_of(&self, ids: &[&str]) -> DataClass {
         let agents = self.agents.iter().map(|agent| (agent.id(), agent.class()));
         let upstreams = self.upstreams.iter().map(|upstream| (&*upstream.id, upstream.class));
-        let servers = self.servers.iter().filter(|server| ids.contains(&&*server.id));
-        let members: Vec<_> = servers.flat_map(|server| &server.members).map(String::as_str).collect();
-        let is_behind = |id: &str| ids.contains(&id) || members.contains(&id);
-        let behind = agents.chain(upstreams).filter(|(id, _)| is_behind(id)).map(|(_, class)| class);
+        let behind = agents.chain(upstreams).filter(|(id, _)| self.leads_to(ids, id)).map(|(_, class)| class);
         behind.max().unwrap_or_default()
+    }
+
+    /// Whether there is a mailroom behind these ids.
+    pub(crate) fn has_mailroom(&self, ids: &[&str]) -> bool {
+        let is_one = |agent: &&AgentDeclaration| matches!(agent, AgentDeclaration::Mailroom(_));
+        self.agents.iter().filter(is_one).any(|agent| self.leads_to(ids, agent.id()))
+    }
+
+    /// Whether one of these ids is `id`, or a virtual server that has it.
+    fn leads_to(&self, ids: &[&str], id: &str) -> bool {
+        let mut servers = self.servers.iter().filter(|server| ids.contains(&&*server.id));
+        ids.contains(&id) || servers.any(|server| server.members.iter().any(|member| member == id))
     }
 
     /// The ids of what is behind a listener.

@@ -49,12 +49,17 @@ impl Who<'_> {
         name
     }
 
+    /// Whom it stands for.
+    pub(super) fn ids(&self) -> &[&str] {
+        match self {
+            Self::All(_, ids) => ids,
+            Self::One(id) => std::slice::from_ref(id),
+        }
+    }
+
     /// What it is taken to hold at most.
     pub(super) fn class(&self, topology: &Topology) -> DataClass {
-        match self {
-            Self::All(_, ids) => topology.class_of(ids),
-            Self::One(id) => topology.class_of(&[id]),
-        }
+        topology.class_of(self.ids())
     }
 }
 

@@ -40,7 +40,9 @@ impl Served for Mcp {
         let store = place.node.store.as_ref().map(|_| TaskStore::from(place.node.system.store()));
         let tasks = mcp::TaskOptions { store, class: who.class(place.topology), ..options.inbound.tasks };
         let inbound = InboundOptions { info, tasks, ..options.inbound };
-        Ok(McpServer::new(agent, McpServerOptions { inbound, path: Self::PATH.to_owned(), ..options }))
+        let claims_must_match = place.topology.has_mailroom(who.ids());
+        let path = Self::PATH.to_owned();
+        Ok(McpServer::new(agent, McpServerOptions { inbound, path, claims_must_match, ..options }))
     }
 
     fn replace(server: &McpServer, agent: AgentRef) {

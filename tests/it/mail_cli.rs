@@ -57,6 +57,10 @@ async fn people_write_to_each_other() {
     let read: Value = serde_json::from_str(&read.out).unwrap();
     assert_eq!((&read["message_id"], &read["topic"]), (&Value::from(id), &Value::from("ci")));
     assert_eq!(run(&office, "bob", "", &["msg", "inbox", "--unread"]).await.out, "");
+    for (state, count) in [("read", 1), ("accepted", 0)] {
+        let sent = run(&office, "ann", "", &["msg", "history", "--box", "out", "--state", state]).await;
+        assert_eq!((sent.code, sent.out.lines().count()), (Some(0), count), "{state}: {sent:?}");
+    }
 
     let shown = run(&office, "ann", "", &["msg", "show", id, "--receipts"]).await;
     assert!(shown.out.contains("\nreceipt: bob read ") && shown.out.ends_with("green?\nReally?\n"), "{shown:?}");
@@ -80,6 +84,8 @@ async fn ends_of_commands() {
         ("ann", "", &["msg", "send", "nobody", "x"][..], 3, "Failed to send message - recipient agent nobody"),
         ("ann", "", &["msg", "send", "bob", "x", "--as", "bob"], 3, "X-Agent-ID"),
         ("ann", "", &["msg", "send", "bob", "x", "--guidance", "STUCK"], 3, ""),
+        ("ann", "", &["msg", "broadcast", "x", "--group", "role:nobody"], 3, "group role:nobody is not there"),
+        ("ann", "", &["msg", "history", "--state", "gone"], 2, "one of accepted, delivered, read"),
         ("ann", "", &["agents", "end", "bob"], 3, "mail.admin"),
         ("ann", "", &["msg", "show", "no-such-id"], 4, "none such"),
         ("ann", &long, &["msg", "send", "bob", "-"], 2, "65536 bytes"),

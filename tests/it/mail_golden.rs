@@ -6,7 +6,7 @@ use callboard::agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
 use callboard::mail::client::Heard;
 use callboard::message::mail::{AgentLogs, BroadcastMessage, CheckInbox, EndAgent, ReadEvents, SendMessage};
 use callboard::{CallMeta, Principal, System};
-use reqwest::Method;
+use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::kit::mail::{Office, answered};
@@ -19,6 +19,9 @@ const GONE: &str = "99999999-3333-4333-8333-333333333333";
 const ALL: [(&str, &[&str]); 5] =
     [(SENDER, &["mail.admin"]), (OTHER, &[]), ("agent-123", &[]), ("agent-456", &[]), (GONE, &[])];
 const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n";
+/// A listener of MCP for the mailroom and another agent as one.
+const BESIDE: &str = "[[agent]]\nkind = \"orchestrator\"\nid = \"helper\"\n[[listener]]\nprotocol = \"mcp\"\n\
+    dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nkeys = \"keys.toml\"\nagents = [\"mailroom\", \"helper\"]\n";
 
 /// How somebody comes to the mailroom.
 enum Way<'a> {
@@ -142,7 +145,7 @@ async fn rows(way: &Way<'_>) {
 
 /// A node on which all have been, and one is terminated.
 async fn office() -> Office {
-    let office = Office::open(MAILROOM, &ALL).await;
+    let office = Office::open(&format!("{MAILROOM}{BESIDE}"), &ALL).await;
     for (id, _) in ALL {
         soon("its first word", office.client(id).agents(None)).await.unwrap();
     }
@@ -275,6 +278,8 @@ async fn golden_events_and_log() {
 async fn golden_who_may_send() {
     let office = office().await;
     let url = format!("{}/api/broadcast_message", office.mail);
+    let params = json!({ "name": "broadcast_message", "arguments": { "message": "x" } });
+    let call = |url: &str| mcp::request(url, &json!({}), "tools/call", params.clone());
     let key = |id: &str| secrecy::ExposeSecret::expose_secret(office.key(id)).to_owned();
     let (ours, unknown) = (key(SENDER), format!("cbk_{}", "A".repeat(43)));
     for (bearer, claims, expect) in [
@@ -290,23 +295,32 @@ async fn golden_who_may_send() {
         (Some(&key(GONE)), &[GONE], 403),
         (Some(&ours), &[SENDER], 200),
     ] {
-        let mut request = reqwest::Client::new().post(&url).json(&json!({ "message": "x" }));
-        if let Some(bearer) = bearer {
-            request = request.bearer_auth(bearer);
-        }
-        for claim in claims {
-            request = request.header("X-Agent-ID", *claim);
-        }
-        let (status, body) = answered(request).await;
+        let with = |mut request: RequestBuilder| {
+            if let Some(bearer) = bearer {
+                request = request.bearer_auth(bearer);
+            }
+            for claim in claims {
+                request = request.header("X-Agent-ID", *claim);
+            }
+            request
+        };
+        let (status, body) = answered(with(reqwest::Client::new().post(&url).json(&json!({ "message": "x" })))).await;
         assert_eq!(status, expect, "{claims:?}: {body}");
         assert!(!body.contains(OTHER), "{body}");
+        // Over MCP the key is enough, and nothing may contradict it, in the same words; behind a listener of several too. Who is
+        // terminated is told in the result.
+        let is_enough = bearer == Some(&ours) && claims.is_empty();
+        let expect = if is_enough || claims == [GONE] { 200 } else { expect };
+        let said: Value = serde_json::from_str(&body).unwrap();
+        for url in [&office.mcp, &office.more[0]] {
+            let (status, told) = answered(with(call(url))).await;
+            let is_one_of_several = url == &office.more[0];
+            assert!(status == expect || (expect == 200 && is_one_of_several), "{claims:?}: {status} {told}");
+            assert!(expect == 200 || told.contains(said["detail"].as_str().unwrap()), "{told}");
+        }
     }
-    // Over MCP there is nothing to claim: the key alone counts.
-    let params = json!({ "name": "broadcast_message", "arguments": { "message": "x" } });
-    let call = || mcp::request(&office.mcp, &json!({}), "tools/call", params.clone());
-    for request in [call(), call().bearer_auth(&unknown)] {
+    for request in [call(&office.mcp), call(&office.mcp).bearer_auth(&unknown)] {
         assert_eq!(answered(request).await.0, 401);
     }
-    assert_eq!(answered(call().bearer_auth(&ours)).await.0, 200);
     office.close().await;
 }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, stdout};
 use std::time::SystemTime;
 
-use callboard_message::mail::{AgentLogs, Direction, MessageHistory};
+use callboard_message::mail::{AgentLogs, Direction, EntryState, MessageHistory};
 use callboard_message::time::rfc3339;
 
 use super::super::clock::span;
@@ -34,8 +34,14 @@ pub(in crate::cli) struct HistoryArguments {
     /// Before this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<String>,
+    /// To you (in), from you (out), or both (all).
+    #[arg(long = "box", value_name = "BOX", value_parser = word(Direction::ALL, Direction::as_str))]
+    direction: Option<Direction>,
+    /// In this state only: what came, with you; what you sent, with its last recipient.
+    #[arg(long, value_parser = word(EntryState::ALL, EntryState::as_str))]
+    state: Option<EntryState>,
     /// The log of who wrote to whom, oldest first, in place of the messages.
-    #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until"])]
+    #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until", "direction", "state"])]
     agent_log: bool,
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = LIMIT_DEFAULT)]
@@ -45,6 +51,14 @@ pub(in crate::cli) struct HistoryArguments {
     after: Option<u64>,
     #[command(flatten)]
     mail: MailArguments,
+}
+
+/// Reads one of these words.
+fn word<T: Copy>(words: &'static [T], name: fn(T) -> &'static str) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |written| {
+        let all = || words.iter().map(|word| name(*word)).collect::<Vec<_>>().join(", ");
+        words.iter().copied().find(|word| name(*word) == written).ok_or_else(|| format!("one of {}", all()))
+    }
 }
 
 /// A time as it is sent.
@@ -72,7 +86,8 @@ pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure>
         text: arguments.text.clone(),
         since: arguments.since.clone(),
         until: arguments.until.clone(),
-        direction: Some(Direction::All),
+        direction: Some(arguments.direction.unwrap_or(Direction::All)),
+        state: arguments.state,
         after: arguments.after,
         ..MessageHistory::default()
     };

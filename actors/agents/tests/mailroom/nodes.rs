@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_agents::mailroom::{Declared, MailroomOptions};
+use callboard_agents::mailroom::{Declare, Declared, MailroomOptions};
 use callboard_message::Principal;
 use callboard_message::mail::{CheckInbox, GetAgentStatus, Join, MemberState};
 use callboard_runtime::testkit::{MailLayer, paused};
@@ -54,6 +54,27 @@ fn another_node() {
         assert_eq!(seen_there().await, (MemberState::Away, Some(1)));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(seen_there().await.1, Some(0));
+        end(system).await;
+    });
+}
+
+/// Goal: a member is there as long as one node's file has it, and leaves with the last. Method: two mailrooms on one store that both
+/// declare it, of which first one doesn't any more, then neither.
+#[test]
+fn in_two_files() {
+    paused(async |system| {
+        let memory = Store::in_memory();
+        let mail = Arc::new(Shared(MemoryMail::new(memory.audit.clone())));
+        system.keep_in(Store { mail, ..memory }).unwrap();
+        let rooms = [Room::of(system, &["sender", "worker"]).await, Room::of(system, &["sender", "worker"]).await];
+        let options = || MailroomOptions { members: vec![Declared::new("sender")], ..MailroomOptions::default() };
+        for (taken_out, is_there) in rooms.iter().zip([true, false]) {
+            taken_out.agent.ask(Declare { options: options() }).await.unwrap().unwrap();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            for room in &rooms {
+                assert_eq!(room.mailbox("sender").send("worker", "x").await.unwrap().success, is_there);
+            }
+        }
         end(system).await;
     });
 }

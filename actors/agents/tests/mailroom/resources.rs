@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use callboard_agents::mailroom::Mailbox;
+use callboard_agents::mailroom::{Mailbox, SESSIONS_MAX};
 use callboard_message::mail::{
     CheckInbox, GetAgentStatus, Join, MailPreferences, MemberState, MemberWay, Priority, SendMessage,
 };
@@ -147,6 +147,24 @@ fn live_sessions() {
         assert_eq!(status().await, (MemberState::Away, MemberWay::None));
         room.mailbox("a").send("ann", "x").await.unwrap();
         assert!(caller.0.lock().unwrap().is_empty());
+        end(system).await;
+    });
+}
+
+/// Goal: of a member's live sessions the newest are told, each once, and no more than there may be. Method: as many, and one more.
+#[test]
+fn the_newest_sessions() {
+    paused(async |system| {
+        let room = Room::of(system, &["a"]).await;
+        let ann = key("ann", &[]);
+        let callers: Vec<_> = (0..=SESSIONS_MAX).map(|_| Arc::new(Told::default())).collect();
+        for caller in &callers {
+            let (over, caller) = (CancellationToken::new(), caller.clone());
+            ask_in(&room, &ann, &Arc::new(PeerSession { id: SessionId::fresh(), over, caller }), Join {}).await;
+        }
+        room.mailbox("a").send("ann", "x").await.unwrap();
+        let told: Vec<usize> = callers.iter().map(|caller| caller.0.lock().unwrap().len()).collect();
+        assert_eq!((told[0], &told[1..]), (0, &[1; SESSIONS_MAX][..]));
         end(system).await;
     });
 }

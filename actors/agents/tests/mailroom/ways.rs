@@ -144,6 +144,31 @@ fn refused() {
     });
 }
 
+/// Goal: a message that its way breaks at is tried five times, and then keeps nobody's mail back. Method: a way that breaks at one.
+#[test]
+fn bugs_of_a_way() {
+    paused(async |system| {
+        let room = with_ways(system, &["worker"]).await;
+        let mut seen = way(system, "worker", |deliver| match deliver.message.as_str() {
+            "bad" => Err(Failure::internal("a bug")),
+            _ => Ok(()),
+        });
+        let sender = room.mailbox("sender");
+        let bad = sender.send("worker", "bad").await.unwrap().message_id.unwrap();
+        sender.send("worker", "good").await.unwrap();
+        for attempt in 1..=5 {
+            let tried = next(&mut seen).await;
+            assert_eq!((tried.message.as_str(), tried.attempt), ("bad", attempt));
+        }
+        assert_eq!(next(&mut seen).await.message, "good");
+        room.delivered(1).await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert!(seen.try_recv().is_err());
+        assert_eq!(receipts(&room, &bad).await, [("worker".to_owned(), EntryState::Accepted)]);
+        end(system).await;
+    });
+}
+
 /// Goal: what its recipient asked for itself isn't delivered after. Method: one that is away, and reads before it is back.
 #[test]
 fn read_before() {

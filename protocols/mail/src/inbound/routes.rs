@@ -118,7 +118,11 @@ pub(super) const ROUTES: &[Route] = &[
             parameter("text", Text, "With these words in it, in any case."),
             parameter("since", Text, "Not before this time (RFC 3339)."),
             parameter("until", Text, "Before this time (RFC 3339)."),
-            parameter("state", Kind::Word(&["accepted", "delivered", "read"]), "Only those that have come so far."),
+            parameter(
+                "state",
+                Kind::Word(&["accepted", "delivered", "read"]),
+                "Only those in this state: what came, with the caller; what it sent, with its last recipient.",
+            ),
             AFTER,
             parameter("limit", Integer, "At most so many, 1 to 100 (50)."),
         ],

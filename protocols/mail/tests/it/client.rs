@@ -6,9 +6,11 @@ use callboard_message::mail::{
     AgentLogs, BroadcastMessage, Direction, MailId, MemberState, MessageHistory, Priority, SendMessage,
 };
 use callboard_message::{Failure, FailureKind};
+use secrecy::SecretString;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::kit::Served;
+use crate::kit::{Served, soon};
 use crate::resume::client;
 use crate::room::{sent, view};
 
@@ -53,6 +55,31 @@ async fn everything() {
     served.stop().await;
 }
 
+/// Goal: an answer is read up to a limit. Method: a server whose answer has as many bytes, then one more.
+#[tokio::test]
+async fn answers_are_bounded() {
+    const BYTES_MAX: usize = 64 * 1024 * 1024;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let serving = tokio::spawn(async move {
+        for more in [0, 1] {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            peer.read_buf(&mut Vec::with_capacity(4_096)).await.unwrap();
+            let answer = r#"{"count":0,"agents":[]}"#;
+            let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", BYTES_MAX + more);
+            let rest = vec![b' '; BYTES_MAX + more - answer.len()];
+            for part in [head.as_bytes(), answer.as_bytes(), &rest] {
+                // Who has seen enough may close.
+                let _ = peer.write_all(part).await;
+            }
+        }
+    });
+    let client = Client::new(url, SecretString::from("key"), &MailId::parse("alice").unwrap()).unwrap();
+    assert_eq!(soon(client.agents(None)).await.unwrap().count, 0);
+    assert_eq!(soon(client.agents(None)).await, Err(ClientError::Unreadable));
+    soon(serving).await.unwrap();
+}
+
 /// Goal: what went wrong says what to do, in the server's words. Method: each kind of error.
 #[tokio::test]
 async fn errors() {
@@ -75,9 +102,9 @@ async fn errors() {
         assert_eq!(Client::new(bad.parse().unwrap(), None, &id).unwrap_err(), ClientError::Address, "{bad}");
     }
     let url = || format!("http://{}", served.address).parse().unwrap();
-    let secret = secrecy::SecretString::from("s3cret\n");
+    let secret = SecretString::from("s3cret\n");
     assert_eq!(Client::new(url(), secret, &id).unwrap_err(), ClientError::Key);
-    let key = secrecy::SecretString::from("s3cret");
+    let key = SecretString::from("s3cret");
     assert!(!format!("{:?}", Client::new(url(), key, &id).unwrap()).contains("s3cret"));
     served.stop().await;
     assert!(matches!(alice.agents(None).await.unwrap_err(), ClientError::Unreachable | ClientError::Broken));

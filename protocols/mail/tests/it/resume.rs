@@ -1,7 +1,8 @@
 //! A client that loses its connection loses no event.
 
+use callboard_mail::ClientError;
 use callboard_mail::client::{Client, Heard};
-use callboard_message::mail::MailId;
+use callboard_message::mail::{MailEvent, MailId};
 use secrecy::SecretString;
 
 use crate::events::broadcast;
@@ -63,6 +64,23 @@ async fn from_now_on() {
             other => panic!("{other:?}"),
         }
     }
+    served.stop().await;
+}
+
+/// Goal: an event that is larger than any is breaks the connection, and isn't read. Method: one of as many bytes as an event may
+/// have, and one of one more.
+#[tokio::test]
+async fn events_are_bounded() {
+    const BYTES_MAX: usize = 64 * 1024;
+    let left = |reason: String| MailEvent::AgentLeft { agent_id: "a".into(), reason };
+    let around = r#"{"sequence":1,"event":{"type":"agent_left","agent_id":"a","reason":""}}"#.len();
+    let served = Served::start().await;
+    let client = client(&served, "watcher");
+    let mut stream = client.events(Some(0), &[]);
+    served.happen([left("x".repeat(BYTES_MAX - around))]);
+    assert!(matches!(soon(stream.next()).await, Ok(Heard::Event(_))));
+    served.happen([left("x".repeat(BYTES_MAX - around + 1))]);
+    assert_eq!(soon(stream.next()).await, Ok(Heard::Broken(ClientError::Broken)));
     served.stop().await;
 }
 

@@ -12,7 +12,7 @@ fn options() -> McpServerOptions {
 }
 
 /// A raw WebSocket client (RFC 6455): whole text frames, masked with zeros.
-struct Socket {
+pub struct Socket {
     connection: Connection,
     bytes: Vec<u8>,
 }
@@ -23,13 +23,18 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 
 impl Socket {
-    const HANDSHAKE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+    pub const HANDSHAKE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
                              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
     async fn open(server: &Served) -> Self {
+        Self::open_with(server, "").await
+    }
+
+    /// With more header lines.
+    pub async fn open_with(server: &Served, more: &str) -> Self {
         let mut connection = server.connect().await;
-        let lines = Self::HANDSHAKE;
-        let request = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\n{lines}Sec-WebSocket-Protocol: x, mcp\r\n\r\n");
+        let lines = format!("{}Sec-WebSocket-Protocol: x, mcp\r\n{more}", Self::HANDSHAKE);
+        let request = format!("GET /mcp HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
         connection.send(request.as_bytes()).await;
         let reply = Streaming::begin(connection).await;
         assert_eq!((reply.status, header(&reply.head, "sec-websocket-protocol")), (101, Some("mcp")));
@@ -60,7 +65,7 @@ impl Socket {
     }
 
     /// The next frame but for pings; `None` where the socket is closed.
-    async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+    pub async fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
         loop {
             self.fill(2).await?;
             let kind = self.bytes[0] & 0x0F;

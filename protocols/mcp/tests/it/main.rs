@@ -62,5 +62,7 @@ mod http_streams;
 mod http_shares;
 // What comes over HTTP that shouldn't: foreign sources, wrong headers, broken messages, too much of everything.
 mod http_guards;
+// Who asks: by its key, never by what it says beside that, and as long as the key counts.
+mod http_keys;
 // WebSocket and HTTP+SSE, as far as they are wanted.
 mod http_compat;

@@ -3,9 +3,11 @@
 
 pub mod accept;
 mod alive;
+pub mod claim;
 pub mod guard;
 pub mod idle;
 mod permit;
+mod standing;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use actix_web::{App, HttpServer};
 
 pub use alive::Alive;
 pub use permit::Permit;
+pub use standing::{COUNTS_NO_MORE, STANDING_LOOKED_AT_EVERY, Standing};
 
 /// How long the head of a request may take to arrive, by default.
 pub const HEADERS_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);

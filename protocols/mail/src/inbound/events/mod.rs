@@ -19,7 +19,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
 use callboard_message::mail::{Events as Found, MAIL_TOPIC, MailHappened, ReadEvents, WATCH_SCOPE};
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::{Permit, accept};
+use callboard_rpc::serve::{Permit, Standing, accept};
 use callboard_runtime::{Agent, AgentRef, Cx, Handlers, SyncHandler, System};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -153,9 +153,10 @@ pub(super) async fn open(
     let numbered = query.text("after").is_some();
     let view = events.view(&caller.principal);
     let cursor = Cursor { at: after.unwrap_or(newest), numbered, types, view, newest: events.newest.subscribe() };
-    let socket = Socket { server: server.clone(), request: request.clone(), caller, session };
+    let socket = Socket { server: server.clone(), caller, session };
+    let standing = Standing::of(request, &server.options.access);
     let held = Held { _busy: busy, _permit: permit };
     let stopping = events.stopping.clone();
-    actix_web::rt::spawn(events.sockets.track_future(socket.serve(cursor, messages, held, stopping)));
+    actix_web::rt::spawn(events.sockets.track_future(socket.serve(cursor, standing, messages, held, stopping)));
     Ok(response)
 }

@@ -4,20 +4,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::web::Data;
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
 use callboard_message::mail::ReadEvents;
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::{Alive, Permit};
+use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::frames::Types;
 use super::view::View;
-use crate::inbound::admit::{self, Caller};
+use crate::inbound::admit::Caller;
 use crate::inbound::server::Server;
 use crate::limits::{EVENTS_PAGE, INCOMING_MESSAGES_MAX};
 
@@ -29,8 +28,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// One client's socket.
 pub(super) struct Socket {
     pub(super) server: Data<Server>,
-    /// The handshake: its credential is looked at again while the socket is open.
-    pub(super) request: HttpRequest,
     pub(super) caller: Caller,
     pub(super) session: Session,
 }
@@ -60,22 +57,23 @@ fn closing(code: CloseCode, why: impl Into<String>) -> Closing {
 }
 
 impl Socket {
-    /// Serves it until either side closes it.
+    /// Serves it until either side closes it, or the credential of its handshake counts no more.
     pub(super) async fn serve(
         self,
         cursor: Cursor,
+        mut standing: Standing,
         mut messages: AggregatedMessageStream,
         held: Held,
         stopping: CancellationToken,
     ) {
-        let options = &self.server.options;
-        let mut alive = Alive::new(options.ping_every);
+        let mut alive = Alive::new(self.server.options.ping_every);
         let mut heard = 0;
         let why = {
             let mut writing = pin!(self.write(cursor));
             loop {
                 tokio::select! {
                     why = &mut writing => break why,
+                    () = standing.lost() => break closing(CloseCode::Policy, COUNTS_NO_MORE),
                     () = stopping.cancelled() => break closing(CloseCode::Away, "the server stops"),
                     message = messages.recv() => {
                         alive.seen();
@@ -102,9 +100,6 @@ impl Socket {
                     () = alive.tick() => {
                         if alive.is_over() {
                             break None;
-                        }
-                        if admit::caller(&self.request, options).is_err() {
-                            break closing(CloseCode::Policy, "the key counts no more");
                         }
                         let mut session = self.session.clone();
                         let _ = timeout(Duration::ZERO, session.ping(b"")).await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use callboard_message::Failure;
 use futures::future::try_join;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 /// How long one command of tmux may take.
@@ -51,7 +51,7 @@ impl Tmux {
             .args(arguments)
             .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
             .spawn()?;
-        let (_, output) = try_join(feed(&mut child.stdin.take(), input), read(&mut child)).await?;
+        let (_, output) = try_join(feed(&mut child.stdin.take(), input), read(child.stdout.take())).await?;
         let status = child.wait().await?;
         Ok(status.success().then(|| String::from_utf8_lossy(&output).into_owned()))
     }
@@ -79,10 +79,24 @@ async fn feed(to: &mut Option<tokio::process::ChildStdin>, input: Option<&str>) 
     Ok(())
 }
 
-async fn read(child: &mut Child) -> io::Result<Vec<u8>> {
+async fn read(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
-    if let Some(from) = &mut child.stdout {
+    if let Some(from) = from {
         from.take(OUTPUT_BYTES_MAX).read_to_end(&mut output).await?;
     }
     Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: what tmux says is read up to a limit, and no further. Method: as much, and one byte more.
+    #[tokio::test]
+    async fn output_is_bounded() {
+        for more in [0, 1] {
+            let said = tokio::io::repeat(b'x').take(OUTPUT_BYTES_MAX + more);
+            assert_eq!(read(Some(said)).await.unwrap().len() as u64, OUTPUT_BYTES_MAX);
+        }
+    }
 }

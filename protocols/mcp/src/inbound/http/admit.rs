@@ -6,12 +6,13 @@ use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName};
 use callboard_message::Principal;
+use callboard_message::mail::Join;
 
 use super::Server;
 use super::sessions::HttpSession;
 use crate::wire::{Era, Revision};
-use callboard_rpc::serve::accept;
 use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::{Standing, accept, claim};
 
 /// The header of a legacy session's id.
 pub(super) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -60,10 +61,21 @@ impl<'a> Version<'a> {
     }
 }
 
-/// Who is behind a request from a source that may ask.
+/// Who is behind a request from a source that may ask. In front of a mailroom it may say so again (`X-Agent-ID`), and only
+/// truly.
 pub(super) fn principal(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-    guard::principal(request, &server.options.access)
+    let principal = guard::principal(request, &server.options.access)?;
+    let leads_to_mail = || server.endpoint.surface().agent().recipient::<Join>().is_some();
+    if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
+        claim::check(request.headers(), &principal)?;
+    }
+    Ok(principal)
+}
+
+/// Whether who sent a request may go on with what that opened.
+pub(super) fn standing(request: &HttpRequest, server: &Server) -> Standing {
+    Standing::of(request, &server.options.access)
 }
 
 /// The session that a request names. Another principal's is as unknown as none.

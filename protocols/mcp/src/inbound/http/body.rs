@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_rpc::SSE_KEEP_ALIVE;
-use callboard_rpc::serve::Permit;
+use callboard_rpc::serve::{COUNTS_NO_MORE, Permit, Standing};
 use futures::Stream;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -88,13 +88,17 @@ pub(super) struct SseBody {
     quiet: Pin<Box<Sleep>>,
     /// When the connection is closed though the stream goes on.
     closes: Option<Pin<Box<Sleep>>>,
+    /// Whether its reader may still have it.
+    standing: Standing,
+    /// It has said why it ends.
+    is_over: bool,
     _held: Held,
 }
 
 impl SseBody {
-    pub(super) fn new(reader: Reader, keep_alive: Duration, held: Held) -> Self {
+    pub(super) fn new(reader: Reader, keep_alive: Duration, standing: Standing, held: Held) -> Self {
         let quiet = Box::pin(sleep(keep_alive));
-        Self { reader, work: None, first: None, keep_alive, quiet, closes: None, _held: held }
+        Self { reader, work: None, first: None, keep_alive, quiet, closes: None, standing, is_over: false, _held: held }
     }
 
     /// With an event before all others.
@@ -121,6 +125,14 @@ impl Stream for SseBody {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        if this.standing.poll_lost(cx).is_ready() {
+            // What it was to say goes to nobody any more, and in the modern era isn't worked on.
+            (this.is_over, this.work) = (true, None);
+            return Poll::Ready(Some(Ok(Bytes::from(format!(": {COUNTS_NO_MORE}\n\n")))));
+        }
         if let Some(first) = this.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }

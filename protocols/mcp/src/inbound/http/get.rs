@@ -42,7 +42,7 @@ fn open(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpRespon
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
     let held = Held::new(busy, permits, Some(session.busy()));
     let of_call = log.number() > 0 && polls;
-    let body = SseBody::new(reader, streams.keep_alive, held)
+    let body = SseBody::new(reader, streams.keep_alive, admit::standing(request, server), held)
         .starting_with(first)
         .closing_after(streams.poll_after.filter(|_| of_call));
     Ok(reply::events(body))

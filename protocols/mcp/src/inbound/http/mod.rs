@@ -13,6 +13,7 @@
 //! | an `Accept` without JSON and event streams; another content type | 406; 415 |
 //! | a body over the limit; one that doesn't arrive in time, or whole | 413; 408, 400 |
 //! | an `Origin` or `Host` that isn't this machine's, nor configured | 403 |
+//! | in front of a mailroom: an `X-Agent-ID` that isn't the credential's id; two, or an empty one | 403; 401 |
 //! | a credential that nobody verifies | 401 |
 //! | more streams of a session than it may have; more of the server, or sessions | 429; 503 |
 //!

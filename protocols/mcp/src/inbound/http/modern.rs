@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::{Done, Held, SseBody, Work};
 use super::log::{EventLog, Kind};
 use super::post::{BROKEN, Exchange};
-use super::reply;
+use super::{admit, reply};
 use crate::inbound::link::Link;
 use crate::inbound::modern::{self, Field};
 use callboard_rpc::serve::guard::Refused;
@@ -61,7 +61,8 @@ pub(super) async fn post(
     let permits = exchange.server.permits(None)?;
     let reader = log.read(None).map_err(|_| BROKEN)?;
     let held = Held::new(exchange.busy, permits, None);
-    Ok(reply::events(SseBody::new(reader, options.keep_alive, held).driving(work)))
+    let standing = admit::standing(request, exchange.server);
+    Ok(reply::events(SseBody::new(reader, options.keep_alive, standing, held).driving(work)))
 }
 
 /// A header by its name, in bytes.

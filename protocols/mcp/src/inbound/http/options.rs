@@ -43,6 +43,9 @@ pub struct McpServerOptions {
     pub hosts: AllowedHosts,
     /// Web pages (`Origin`) beside this machine's own.
     pub origins: AllowedOrigins,
+    /// Whether `X-Agent-ID`, where a request has it, must be its credential's id. In front of a mailroom alone it must,
+    /// whatever this says.
+    pub claims_must_match: bool,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// Sessions of the legacy era.
@@ -103,6 +106,7 @@ impl Default for McpServerOptions {
             access: Access::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
+            claims_must_match: false,
             body_timeout: BODY_TIMEOUT_DEFAULT,
             sessions: SessionOptions::default(),
             streams: StreamOptions::default(),

@@ -52,7 +52,7 @@ async fn answer(
     let limits = &server.options.inbound.limits;
     let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
     let version = Version::of(headers);
-    let exchange = Exchange { server, accepts, busy };
+    let exchange = Exchange { request, server, accepts, busy };
     // A session means nothing to the modern era.
     let session = match version.is_modern() {
         true => None,
@@ -76,6 +76,7 @@ async fn answer(
 
 /// One POST on its way to an answer.
 pub(super) struct Exchange<'a> {
+    pub(super) request: &'a HttpRequest,
     pub(super) server: &'a Data<Server>,
     pub(super) accepts: Accepts,
     pub(super) busy: Busy,
@@ -181,7 +182,7 @@ impl Exchange<'_> {
         let first = polls.then(|| log.priming(streams.retry));
         let held = Held::new(self.busy, permits, Some(session.busy()));
         let reader = log.read(None).map_err(|_| BROKEN)?;
-        let body = SseBody::new(reader, streams.keep_alive, held)
+        let body = SseBody::new(reader, streams.keep_alive, admit::standing(self.request, self.server), held)
             .starting_with(first)
             .driving(work)
             .closing_after(streams.poll_after.filter(|_| polls));
@@ -229,7 +230,8 @@ impl Exchange<'_> {
                 log.finish(Some(body));
                 let held = Held::new(self.busy, self.server.permits(None)?, None);
                 let reader = log.read(None).map_err(|_| BROKEN)?;
-                Ok(reply::events(SseBody::new(reader, self.server.options.streams.keep_alive, held)))
+                let standing = admit::standing(self.request, self.server);
+                Ok(reply::events(SseBody::new(reader, self.server.options.streams.keep_alive, standing, held)))
             }
             None if done.status == 202 => Ok(reply::accepted()),
             None => Ok(reply::no_events()),

@@ -73,7 +73,7 @@ fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<Http
     let reader = log.read(None).map_err(|_| GONE)?;
     server.sse.table().insert(name.clone(), Arc::new(SseSession { session, log }));
     let held = Held::new(busy, permits, None);
-    let body = SseBody::new(reader, server.options.streams.keep_alive, held)
+    let body = SseBody::new(reader, server.options.streams.keep_alive, admit::standing(request, server), held)
         .starting_with(Some(encode_event(&endpoint).into()));
     Ok(reply::events(Open { body, name, server: server.clone() }))
 }

@@ -19,7 +19,7 @@ use crate::inbound::stdio::requests::Requests;
 use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::{Alive, Permit, accept};
+use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
@@ -46,14 +46,16 @@ fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Bu
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let messages = messages.max_frame_size(bytes_max).aggregate_continuations().max_continuation_size(bytes_max);
     let held = (busy, permits);
-    actix_web::rt::spawn(serve(server.clone(), principal, socket, messages, held));
+    let standing = admit::standing(request, server);
+    actix_web::rt::spawn(serve(server.clone(), principal, standing, socket, messages, held));
     Ok(response)
 }
 
-/// Serves one socket until either side closes it, or the client no longer shows that it is there.
+/// Serves one socket until either side closes it, the client no longer shows that it is there, or its key counts no more.
 async fn serve(
     server: Data<Server>,
     principal: Principal,
+    mut standing: Standing,
     socket: actix_ws::Session,
     mut messages: AggregatedMessageStream,
     _held: (Busy, Vec<Permit>),
@@ -65,6 +67,7 @@ async fn serve(
     let closing = {
         let mut writing = pin!(write_frames(queue, socket.clone()));
         loop {
+            let close = |code: CloseCode| Some(CloseReason::from(code));
             tokio::select! {
                 message = messages.recv(), if requests.have_room() => {
                     alive.seen();
@@ -76,14 +79,18 @@ async fn serve(
                             let _ = timeout(Duration::ZERO, socket.pong(&payload)).await;
                         }
                         Some(Ok(AggregatedMessage::Pong(_))) => {}
-                        Some(Ok(AggregatedMessage::Binary(_))) => break Some(CloseCode::Unsupported),
+                        Some(Ok(AggregatedMessage::Binary(_))) => break close(CloseCode::Unsupported),
                         Some(Ok(AggregatedMessage::Close(_))) | None => break None,
-                        Some(Err(ProtocolError::Overflow)) => break Some(CloseCode::Size),
-                        Some(Err(_)) => break Some(CloseCode::Protocol),
+                        Some(Err(ProtocolError::Overflow)) => break close(CloseCode::Size),
+                        Some(Err(_)) => break close(CloseCode::Protocol),
                     }
                 }
                 () = requests.work() => {}
                 _ = &mut writing => break None,
+                () = standing.lost() => {
+                    let description = Some(COUNTS_NO_MORE.to_owned());
+                    break Some(CloseReason { code: CloseCode::Policy, description });
+                }
                 () = alive.tick() => {
                     if alive.is_over() {
                         break None;
@@ -95,8 +102,7 @@ async fn serve(
         }
     };
     requests.cancel_all();
-    let reason = closing.map(CloseReason::from);
-    let _ = timeout(STDIO_DRAIN_DEFAULT, async { tokio::join!(requests.finish(), socket.close(reason)) }).await;
+    let _ = timeout(STDIO_DRAIN_DEFAULT, async { tokio::join!(requests.finish(), socket.close(closing)) }).await;
 }
 
 /// Writes what the pipe is given, a frame each.
