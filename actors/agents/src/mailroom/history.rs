@@ -72,7 +72,7 @@ impl Shared {
     }
 
     pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         let limit = message.limit.unwrap_or(LOG_ROWS_DEFAULT) as usize;
         if !(1..=MAIL_PAGE_MAX).contains(&limit) {
             return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_PAGE_MAX}")));
