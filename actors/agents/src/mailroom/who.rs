@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use callboard_message::mail::{
-    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR, Preferences, WATCH_SCOPE,
+    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences, WATCH_SCOPE,
 };
 use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::Shared;
@@ -19,7 +20,7 @@ use super::resources::AGENTS_URI;
 
 /// Where it is kept who has mail.
 pub(super) const SPACE: &str = "mail/agents";
-const ADMIN_SCOPE: &str = "mail.admin";
+pub(super) const ADMIN_SCOPE: &str = "mail.admin";
 /// How often it is tried to keep a member that other nodes keep too.
 const KEPT_TRIES_MAX: usize = 8;
 
@@ -94,6 +95,11 @@ fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
 
 pub(super) fn denied(why: &str) -> Failure {
     Failure::new(FailureKind::Denied, why)
+}
+
+/// The same, for want of a scope.
+pub(super) fn denied_without(scope: &str, why: &str) -> Failure {
+    denied(why).with_data(json!({ NEEDED_SCOPE: scope }))
 }
 
 /// What is kept of a member.

@@ -1,7 +1,7 @@
 use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
 use callboard_message::mail::{
     AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent,
-    MailPreferences, MemberState, MessageHistory, Priority, ReadEvents, SendMessage,
+    MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents, SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
 use callboard_runtime::testkit::paused;
@@ -284,7 +284,8 @@ fn terminated() {
         let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
         room.ask(&ann, Join {}).await.unwrap();
         let ending = |back| EndAgent { agent_id: "ann".into(), back };
-        assert_eq!(room.refused(&ann, ending(false)).await, FailureKind::Denied);
+        let refused = room.ask(&ann, ending(false)).await.unwrap_err();
+        assert_eq!((refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]), (FailureKind::Denied, &"mail.admin".into()));
         room.ask(&admin, ending(false)).await.unwrap();
         room.ask(&admin, ending(false)).await.unwrap();
         assert_eq!(room.refused(&ann, CheckInbox::default()).await, FailureKind::Denied);
