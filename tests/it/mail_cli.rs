@@ -72,6 +72,9 @@ async fn people_write_to_each_other() {
     assert!(lines[0].contains("\tbob\t") && lines[0].ends_with("It is.") && lines[0].contains(" urgent\t"));
     let log = run(&office, "bob", "", &["msg", "history", "--agent-log"]).await;
     assert!(log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
+    // More than one page has is listed by pages.
+    let log = run(&office, "bob", "", &["msg", "history", "--agent-log", "--limit", "5000"]).await;
+    assert!(log.code == Some(0) && log.out.contains("\tann\tbob\tdirect\t"), "{log:?}");
     office.close().await;
 }
 
