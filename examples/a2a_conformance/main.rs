@@ -1,4 +1,5 @@
-//! The agent that the official kit of A2A wants to find: all versions of A2A at `http://127.0.0.1:$PORT`, until it is ended.
+//! The agent that the official kit of A2A wants to find: all versions of A2A at `http://127.0.0.1:$PORT`, until it is ended. With
+//! the feature `grpc` its card says where that is.
 
 mod agent;
 mod play;
@@ -24,10 +25,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
     options.info.name = "kit".to_owned();
     options.access = Access::Open(Trust::LoopbackOperator);
     options.call_deadline = CALL_DEADLINE;
+    // The kit of 1.0 begins several tasks with one message, word for word.
+    options.tasks.repeat_within = Duration::ZERO;
     // The kit's own webhook.
     options.push.allow = vec!["127.0.0.0/8".parse()?];
+    #[cfg(feature = "grpc")]
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    #[cfg(feature = "grpc")]
+    {
+        options.grpc_target = Some(socket.local_addr()?.to_string());
+    }
     let system = System::start(1)?;
     let server = A2aServer::new(system.spawn(agent::Conversing), options);
+    #[cfg(feature = "grpc")]
+    let _grpc = callboard::a2a::grpc::serve(socket, server.clone(), NamedAgents::default(), &ListenOptions::default())?;
     let serving = serve(listener, server, NamedAgents::default(), &ListenOptions::default())?;
     println!("listening http://{}", serving.address);
     Ok(serving.server.await?)

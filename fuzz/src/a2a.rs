@@ -81,7 +81,7 @@ pub fn card(bytes: &[u8]) {
     let Some(raw) = raw(bytes) else { return };
     let Some(card) = read(Dialect::read_card(&raw)) else { return };
     stable(&card);
-    let hybrid = Dialect::read_card(&Dialect::write_hybrid_card(&card).to_raw()).expect("a hybrid is a card");
+    let hybrid = Dialect::read_card(&Dialect::write_hybrid_card(&card)).expect("a hybrid is a card");
     assert_eq!(hybrid.skills.len(), card.skills.len());
     assert!(hybrid.supported_interfaces.len() >= card.supported_interfaces.len());
     for dialect in DIALECTS {

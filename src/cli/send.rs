@@ -37,7 +37,8 @@ pub(super) struct SendArguments {
     #[arg(long)]
     ask: bool,
     /// How long it may take in all, questions included.
-    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_DEFAULT_S)]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_DEFAULT_S,
+        value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 }
 
@@ -114,6 +115,9 @@ fn shown(reply: &Result<ToolResult, Failure>, json: bool) -> std::io::Result<()>
     match (reply, json) {
         (Ok(result), true) => show::line(result.0.to_raw().get()),
         (Err(failure), true) => show::line(&serde_json::to_string(failure)?),
+        (Ok(result), false) if result.content().is_empty() => {
+            result.structured_content().map_or(Ok(()), |value| show::line(&printable(&value.to_string())))
+        }
         (Ok(result), false) => result.content().iter().try_for_each(|block| show::line(&printable(&told(block)))),
         (Err(failure), false) => {
             show::complain(printable(&format!("{}: {failure}", failure.kind)));

@@ -113,14 +113,20 @@ impl AgentDeclaration {
     }
 }
 
-/// Reads one, by its `kind`. (serde's own way to tell them apart would lose the places.)
-pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<AgentDeclaration>> {
+/// Reads one, by its `kind`, and what it is for. (serde's own way to tell them apart would lose the places.)
+pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry<AgentDeclaration>, Option<String>)> {
     let fingerprint = tree.fingerprint();
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return None;
     }
-    let value = match choice(&mut tree, "kind", &KINDS, problems)?.as_str() {
+    let kind = choice(&mut tree, "kind", &KINDS, problems)?;
+    let description = match kind.as_str() {
+        // It has one of its own, and a way is shown to nobody.
+        "orchestrator" | "tmux" | "webhook" => None,
+        _ => description(&mut tree, problems),
+    };
+    let value = match kind.as_str() {
         "clinic" => decode(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
         "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
         "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
@@ -141,7 +147,17 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<Entry<
             model.map(|model| AgentDeclaration::Model(id, Box::new(model)))
         }
     };
-    Some(Entry { value: value?, tree, fingerprint })
+    Some((Entry { value: value?, tree, fingerprint }, description))
+}
+
+/// What an agent of any kind is for, taken out: no kind knows it.
+fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
+    let (_, value) = tree.take("description")?;
+    let text = value.text().map(str::to_owned);
+    if text.is_none() {
+        problems.error(Some(value.span), "`description` must be a text");
+    }
+    text
 }
 
 fn model(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<ModelConfig> {

@@ -1,5 +1,6 @@
 //! The file as it is written, section by section.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use callboard_agents::plan::ClinicEntry;
@@ -44,6 +45,8 @@ pub(super) struct Sections {
     pub(super) store: Option<Entry<StoreDeclaration>>,
     pub(super) upstreams: Vec<Entry<UpstreamDeclaration>>,
     pub(super) agents: Vec<Entry<AgentDeclaration>>,
+    /// What agents are for, by id.
+    pub(super) descriptions: HashMap<String, String>,
     pub(super) servers: Vec<Entry<ServerDeclaration>>,
     pub(super) listeners: Vec<Entry<Listener>>,
     pub(super) clinics: Vec<Entry<ClinicEntry>>,
@@ -105,7 +108,10 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     upstreams.extend(entries(foreign_upstreams, "a server", problems));
     upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
     let agents = items(agents, "agent", problems);
-    let mut agents: Vec<_> = agents.into_iter().filter_map(|tree| agent::read(tree, problems)).collect();
+    let agents = agents.into_iter().filter_map(|tree| agent::read(tree, problems));
+    let (mut agents, descriptions): (Vec<_>, Vec<_>) = agents.unzip();
+    let told = agents.iter().zip(descriptions).filter_map(|(entry, told)| Some((entry.value.id().to_owned(), told?)));
+    let descriptions = told.collect();
     agents.iter_mut().for_each(|agent| agent.value.resolve(folder));
     let mut listener_trees = items(take("listener"), "listener", problems);
     if is_foreign && listener_trees.is_empty() {
@@ -134,6 +140,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
         store,
         upstreams,
         agents,
+        descriptions,
         servers,
         unread,
         listeners,

@@ -66,6 +66,13 @@ pub struct Listener {
     /// Whether who has a key may read the card of what keys are needed for; by default, where there are `keys`.
     #[serde(default)]
     pub extended_card: Option<bool>,
+    /// Whether who has no key sees the list of A2A's tasks that were begun without one; where it isn't said, see
+    /// [`Listener::lists_anonymous`].
+    #[serde(default)]
+    pub list_anonymous: Option<bool>,
+    /// For how many seconds a message of A2A's that comes again is answered by the task that it began; 0: never.
+    #[serde(default)]
+    pub repeat_s: Option<u64>,
     /// Who provides the agents, in A2A's cards.
     #[serde(default)]
     pub provider: Option<ProviderDeclaration>,
@@ -116,6 +123,8 @@ impl Listener {
             push_allow: Vec::new(),
             signing_key: None,
             extended_card: None,
+            list_anonymous: None,
+            repeat_s: None,
             provider: None,
             version: None,
             documentation_url: None,
@@ -186,6 +195,14 @@ impl Listener {
         wrong
     }
 
+    /// Whether all who come in without a key are taken for one party, which sees the list of its tasks: as the file says, else where
+    /// nobody has a key and nobody comes from beyond this machine, by itself or by way of a proxy.
+    pub(crate) fn lists_anonymous(&self) -> bool {
+        let is_of_this_machine =
+            self.wants().all(|(_, address)| address.ip().is_loopback()) && self.public_url.is_none();
+        self.list_anonymous.unwrap_or(is_of_this_machine && self.keys.is_none() && self.trust == Trust::Anonymous)
+    }
+
     fn mistakes_of_mail(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let wrong = [
             ("agent", self.agent.is_none(), "the protocol \"mail\" needs `agent`: a mailroom"),
@@ -195,7 +212,7 @@ impl Listener {
         wrong.into_iter().filter(|(_, is_wrong, _)| *is_wrong).map(|(key, _, why)| (key, why))
     }
 
-    fn only_a2a(&self) -> [(&'static str, bool); 10] {
+    fn only_a2a(&self) -> [(&'static str, bool); 12] {
         [
             ("public_url", self.public_url.is_some()),
             ("grpc_bind", self.grpc_bind.is_some()),
@@ -203,6 +220,8 @@ impl Listener {
             ("push_allow", !self.push_allow.is_empty()),
             ("signing_key", self.signing_key.is_some()),
             ("extended_card", self.extended_card.is_some()),
+            ("list_anonymous", self.list_anonymous.is_some()),
+            ("repeat_s", self.repeat_s.is_some()),
             ("provider", self.provider.is_some()),
             ("version", self.version.is_some()),
             ("documentation_url", self.documentation_url.is_some()),
@@ -217,6 +236,9 @@ impl Listener {
         }
         if self.extended_card == Some(true) && self.keys.is_none() && self.trust == Trust::Anonymous {
             wrong.push(("extended_card", "nobody has a key to read it with: write `keys` too"));
+        }
+        if self.list_anonymous == Some(true) && (self.keys.is_some() || self.trust != Trust::Anonymous) {
+            wrong.push(("list_anonymous", "nobody is anonymous there: leave it out"));
         }
         if self.public_url.as_ref().is_some_and(|url| url.url().query().is_some()) {
             wrong.push(("public_url", "it can't have a query"));

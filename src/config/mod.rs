@@ -71,6 +71,8 @@ pub struct Topology {
     pub name: String,
     /// The agents to start.
     pub agents: Vec<AgentDeclaration>,
+    /// What agents are for, by id, where the file says it and their kind doesn't.
+    pub descriptions: HashMap<String, String>,
     /// The MCP servers elsewhere.
     pub upstreams: Vec<UpstreamDeclaration>,
     /// Selections of both.
@@ -144,6 +146,17 @@ impl Topology {
         Ok(Checked { topology, problems, text })
     }
 
+    /// What the agent, upstream or virtual server of that id is for, where the file says it.
+    pub(crate) fn description(&self, id: &str) -> Option<&str> {
+        let of_agent = self.descriptions.get(id).or_else(|| self.orchestrator(id)?.description.as_ref());
+        let mut upstreams = self.upstreams.iter().filter(|upstream| upstream.id == id);
+        let mut servers = self.servers.iter().filter(|server| server.id == id);
+        let others = || {
+            upstreams.find_map(|it| it.description.as_ref()).or_else(|| servers.find_map(|it| it.description.as_ref()))
+        };
+        of_agent.or_else(others).map(String::as_str)
+    }
+
     /// The ids of all agents and upstreams, in the order of the file: what a listener that names nobody leads to. Ways out
     /// of a mailroom are nobody's to come to.
     pub(crate) fn ids(&self) -> Vec<&str> {
@@ -159,15 +172,17 @@ impl Topology {
         })
     }
 
-    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one.
+    /// A listener at `bind` in front of the agent `id` alone: as the first one of A2A is declared, if there is one. Its port for
+    /// gRPC stays, at the address of `bind`.
     pub(crate) fn a2a_listener(&self, id: &str, bind: SocketAddr) -> Listener {
         let declared = self.listeners.iter().find(|listener| listener.protocol == Protocol::A2a);
         let mut listener = declared.cloned().unwrap_or_else(|| Listener::a2a(bind));
         if listener.bind != bind {
             // Not where others reach the declared one; nobody reaches the address of all of them.
-            let here = format!("http://localhost:{}", bind.port());
-            listener.public_url = bind.ip().is_unspecified().then(|| WebUrl::try_from(here).ok()).flatten();
-            (listener.grpc_bind, listener.grpc_target) = (None, None);
+            let here = |port: u16| bind.ip().is_unspecified().then(|| format!("localhost:{port}"));
+            listener.public_url = here(bind.port()).and_then(|here| WebUrl::try_from(format!("http://{here}")).ok());
+            listener.grpc_bind = listener.grpc_bind.map(|grpc| SocketAddr::new(bind.ip(), grpc.port()));
+            listener.grpc_target = listener.grpc_bind.and_then(|grpc| here(grpc.port()));
         }
         Listener { bind, agent: Some(id.to_owned()), agents: Vec::new(), ..listener }
     }
@@ -253,6 +268,7 @@ impl Topology {
         Self {
             name: sections.name,
             agents: values(sections.agents),
+            descriptions: sections.descriptions,
             upstreams: values(sections.upstreams),
             servers: values(sections.servers),
             listeners: values(sections.listeners),

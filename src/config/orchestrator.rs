@@ -314,6 +314,11 @@ impl Checking<'_, '_, '_> {
             let span = item_place(&self.entry.tree, "agents", at);
             if !seen.insert(id) {
                 self.problems.error(span, format!("{id} is there twice"));
+            } else if let Some(server) = self.sections.servers.iter().find(|server| server.value.id == *id) {
+                let members = server.value.members.join("`, `");
+                let help =
+                    Some(format!("name those behind it: `{members}`; an upstream's `tools` choose among its own"));
+                self.problems.error_with(span, format!("{id} is a virtual server, which can't be delegated to"), help);
             } else if self.is_unknown(id) {
                 let message = format!("{} delegates to {id}, which is no agent or upstream", self.declared.id);
                 self.problems.error_with(span, message, did_you_mean(id, self.known.iter().copied()));

@@ -17,6 +17,9 @@ pub struct ServerDeclaration {
     /// Patterns over the names of tools as they are shown; all where there are none.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// What it is for, in A2A's cards.
+    #[serde(default)]
+    pub description: Option<String>,
     /// Which names of tools say whose they are.
     #[serde(default)]
     pub prefix: Prefix,

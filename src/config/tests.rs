@@ -218,16 +218,18 @@ fn listeners_of_a2a() {
         told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\n{lines}\n"), false)
     };
     let here = "bind = \"127.0.0.1:7100\"";
-    let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\n\
+    let all = "public_url = \"https://agents.example/base\"\npush_allow = [\"127.0.0.0/8\", \"::1\"]\nversion = \"2\"\nlist_anonymous = true\nrepeat_s = 0\n\
                provider = { organization = \"o\", url = \"https://o.example\" }\nicon_url = \"https://o.example/i.png\"\n";
     assert_eq!(told(&format!("protocol = \"a2a\"\n{here}\n{all}")), [""; 0]);
-    assert_eq!(told(&format!("protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\"")).len(), 5);
+    assert_eq!(told(&format!("protocol = \"mcp\"\n{here}\n{all}dialect = \"mcp\"")).len(), 7);
     for (lines, wanted) in [
         ("protocol = \"mcp\"", "the protocol \"mcp\" needs `dialect`"),
         ("protocol = \"a2a\"\ndialect = \"mcp\"", "has no dialects"),
         ("protocol = \"a2a\"\ncompat = [\"sse\"]", "`compat` is for the dialect \"mcp\""),
         ("protocol = \"a2a\"\nagent = \"a\"\nagents = [\"a\"]", "not both"),
         ("protocol = \"a2a\"\nextended_card = true", "nobody has a key"),
+        ("protocol = \"a2a\"\nlist_anonymous = true\ntrust = \"loopback_operator\"", "nobody is anonymous there"),
+        ("protocol = \"a2a\"\nlist_anonymous = true\nkeys = \"k\"", "nobody is anonymous there"),
         ("protocol = \"a2a\"\npush_allow = [\"127.0.0.1/8\"]", "with all others zero"),
         ("protocol = \"a2a\"\npublic_url = \"ftp://x/\"", "not an http or https URL"),
         ("protocol = \"a2a\"\npublic_url = \"http://u:p@x/\"", "user and password"),
@@ -258,6 +260,51 @@ fn listeners_of_a2a() {
     );
 }
 
+/// Goal: the anonymous are one party where nobody comes from elsewhere and nobody has a key, unless the file says otherwise. Method:
+/// rows.
+#[test]
+fn who_lists_the_tasks_of_the_anonymous() {
+    for (lines, lists) in [
+        ("bind = \"127.0.0.1:7100\"", true),
+        ("bind = \"[::1]:7100\"", true),
+        ("bind = \"127.0.0.1:7100\"\nlist_anonymous = false", false),
+        ("bind = \"127.0.0.1:7100\"\nkeys = \"k\"", false),
+        ("bind = \"127.0.0.1:7100\"\ntrust = \"loopback_operator\"", false),
+        ("bind = \"10.0.0.1:7100\"\nkeys = \"k\"", false),
+        // Whoever comes by the proxy.
+        ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"", false),
+        ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nlist_anonymous = true", true),
+    ] {
+        let text =
+            format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n[[listener]]\nprotocol = \"a2a\"\n{lines}\n");
+        let topology = Topology::parse(&text, false, Path::new("")).unwrap();
+        assert_eq!(topology.listeners[0].lists_anonymous(), lists, "{lines}");
+    }
+}
+
+/// Goal: whatever is served by name can say what it is for; a way of mail, which isn't, can't. Method: one of each.
+#[test]
+fn descriptions() {
+    let text = format!(
+        "{NODE}[[upstream]]\nid = \"u\"\nurl = \"http://x/\"\ndescription = \"of u\"\n\
+         [[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"m\"\ndescription = \"of m\"\n\
+         [[agent]]\nkind = \"a2a\"\nid = \"r\"\nurl = \"http://y/\"\ndescription = \"of r\"\n\
+         [[agent]]\nkind = \"orchestrator\"\nid = \"o\"\nmodel = \"m\"\ndescription = \"of o\"\n\
+         [[server]]\nid = \"s\"\nmembers = [\"u\"]\ndescription = \"of s\"\n\
+         [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\n"
+    );
+    let topology = Topology::parse(&text, false, Path::new("")).unwrap();
+    for id in ["u", "m", "r", "o", "s"] {
+        assert_eq!(topology.description(id), Some(&*format!("of {id}")));
+    }
+    assert_eq!(topology.description("other"), None);
+    let wrong = |lines: &str| told(&format!("{NODE}[[agent]]\n{lines}\n"), false).join("\n");
+    let of_model = wrong("kind = \"model\"\nprovider = \"echo\"\nid = \"m\"\ndescription = 5");
+    assert!(of_model.contains("`description` must be a text"), "{of_model}");
+    let of_way = wrong("kind = \"tmux\"\nid = \"t\"\ndescription = \"x\"");
+    assert!(of_way.contains("has no key `description`"), "{of_way}");
+}
+
 /// Goal: who built callboard without gRPC is told where the file wants it. Method: a listener that does, with the feature and
 /// without.
 #[test]
@@ -266,6 +313,30 @@ fn grpc_is_a_feature() {
     let told = told(&format!("{NODE}[[upstream]]\nid = \"a\"\nurl = \"http://x/\"\n{lines}"), false);
     let without = "8:15 the listener on 127.0.0.1:7100: this callboard speaks no gRPC: build it with `--features grpc`";
     assert_eq!(told, if cfg!(feature = "grpc") { vec![] } else { vec![without] });
+}
+
+/// Goal: what is declared of an A2A listener holds for one at another address too, gRPC included, but not how others reach it.
+/// Method: rows of addresses.
+#[test]
+fn a_listener_elsewhere() {
+    let lines =
+        "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n";
+    let mut topology = Topology::parse(&format!("{NODE}{lines}"), false, Path::new("")).unwrap();
+    // As it is read where callboard speaks gRPC.
+    topology.listeners[0].grpc_bind = Some("127.0.0.1:7200".parse().unwrap());
+    topology.listeners[0].grpc_target = Some("x:443".to_owned());
+    for (bind, url, grpc, target) in [
+        ("127.0.0.1:7100", Some("https://x/"), "127.0.0.1:7200", Some("x:443")),
+        ("127.0.0.1:1", None, "127.0.0.1:7200", None),
+        ("127.0.0.2:1", None, "127.0.0.2:7200", None),
+        ("0.0.0.0:1", Some("http://localhost:1/"), "0.0.0.0:7200", Some("localhost:7200")),
+    ] {
+        let listener = topology.a2a_listener("a", bind.parse().unwrap());
+        assert_eq!(listener.bind.to_string(), bind);
+        assert_eq!(listener.public_url.as_ref().map(|url| url.url().as_str()), url, "{bind}");
+        assert_eq!(listener.grpc_bind.map(|grpc| grpc.to_string()).as_deref(), Some(grpc), "{bind}");
+        assert_eq!((listener.grpc_target.as_deref(), listener.version.as_deref()), (target, Some("2")), "{bind}");
+    }
 }
 
 /// Goal: an agent elsewhere that speaks A2A is declared in full, and what doesn't fit is told at its place. Method: rows.

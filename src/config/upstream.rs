@@ -23,6 +23,9 @@ use super::routing::SamplingDeclaration;
 pub struct UpstreamDeclaration {
     /// Its name in the directory, in rules and in names of tools.
     pub id: String,
+    /// What it is for, in A2A's cards.
+    #[serde(default)]
+    pub description: Option<String>,
     /// A program that speaks over its standard streams, and its arguments. Either this or `url`.
     #[serde(default)]
     pub command: Vec<String>,

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 
 use callboard_message::DataClass;
 use callboard_runtime::{AgentId, AgentRef};
-use futures::future::BoxFuture;
 
 use super::{Listening, Node, NodeError};
 use crate::config::{Listener, Topology};
 
 /// A server of one protocol, in front of one agent.
-pub(super) trait Served: Sized {
+pub(super) trait Served: Sized + 'static {
     /// The server. Clones are the same.
     type Server: Clone + Send + 'static;
     /// Several, by name.
@@ -25,12 +24,12 @@ pub(super) trait Served: Sized {
     fn can_serve(listener: &Listener) -> Result<(), NodeError>;
     /// A server of `agent` at this place, under this name and, unless it is for all, at an address of its own.
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<Self::Server, NodeError>;
-    /// Serves another from now on.
-    fn replace(server: &Self::Server, agent: AgentRef);
+    /// Serves another from now on, as the topology says that it is.
+    fn replace(place: &Place<'_>, who: Who<'_>, server: &Self::Server, agent: AgentRef);
     fn get(named: &Self::Named, id: &str) -> Option<Self::Server>;
     fn set(named: &Self::Named, servers: HashMap<String, Self::Server>);
-    /// Lets go of what it has, once nobody comes to it any more.
-    fn end(server: Self::Server) -> BoxFuture<'static, ()>;
+    /// Lets go of what it has, once nobody comes to it any more. Tasks are the node's.
+    fn end(server: Self::Server);
 }
 
 /// Whom a server stands for.
@@ -92,7 +91,7 @@ pub(super) struct Left {
     /// Agents that were made to stand for others.
     pub(super) bundles: Vec<AgentRef>,
     /// The ends of servers with an address of their own: their sessions end with them.
-    pub(super) servers: Vec<BoxFuture<'static, ()>>,
+    pub(super) servers: Vec<Box<dyn FnOnce()>>,
 }
 
 impl<S: Served> Front<S> {
@@ -162,30 +161,30 @@ impl<S: Served> Front<S> {
         for (id, before) in &self.members {
             let Some(server) = S::get(&self.named, id) else { continue };
             let Some((_, now)) = members.iter().find(|(other, _)| other == id) else {
-                left.servers.push(S::end(server));
+                left.servers.push(Box::new(|| S::end(server)));
                 continue;
             };
             if now != before {
-                S::replace(&server, place.node.cast.as_one(&[id])?.0);
+                S::replace(place, Who::One(id), &server, place.node.cast.as_one(&[id])?.0);
             }
             served.insert(id.clone(), server);
         }
         S::set(&self.named, Self::each(place, &ids, &served)?);
-        S::replace(&self.all, agent.clone());
+        self.name = name_of(&ids, place.topology);
+        S::replace(place, Who::All(&self.name, &ids), &self.all, agent.clone());
         self.members = members;
         for (id, class) in classes(place.topology, &ids) {
             // A server that stays keeps to what it was made for.
             self.classes.entry(id).or_insert(class);
         }
-        self.name = name_of(&ids, place.topology);
         left.bundles.extend(std::mem::replace(&mut self.bundle, is_made.then_some(agent)));
         Ok(())
     }
 
     /// Ends its servers.
-    pub(super) async fn end(self) {
+    pub(super) fn end(self) {
         let each = self.members.iter().filter_map(|(id, _)| S::get(&self.named, id));
-        futures::future::join_all(each.chain([self.all]).map(S::end)).await;
+        each.chain([self.all]).for_each(S::end);
     }
 }
 

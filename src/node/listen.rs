@@ -99,8 +99,8 @@ impl Open {
         tokio::join!(handle.stop(true), grpc);
         match behind {
             Behind::Bare(_) | Behind::Mail(_) => {}
-            Behind::Mcp(front) => front.end().await,
-            Behind::A2a(front) => front.end().await,
+            Behind::Mcp(front) => front.end(),
+            Behind::A2a(front) => front.end(),
         }
     }
 

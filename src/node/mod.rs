@@ -188,6 +188,7 @@ impl Node {
         self.begins_to_end();
         self.retiring.close();
         futures::future::join_all(self.listeners.drain(..).map(Open::close)).await;
+        self.system.store().live.stop().await;
         self.runner.stop().await;
         let report = self.system.shutdown(SHUTDOWN_DEFAULT).await;
         if tokio::time::timeout(SHUTDOWN_DEFAULT, self.retiring.wait()).await.is_err() {

@@ -34,8 +34,8 @@ const STEPS_AT_ONCE_MAX: usize = 256;
 const TARGET_PAUSE: Duration = Duration::from_millis(250);
 const TARGET_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// What `llm` says where there is no model.
-const NO_MODEL: &str =
-    "no language model is configured: declare one ([[agent]] of the kind \"model\", or [llm]) and name it in `model`";
+const NO_MODEL: &str = "no language model is configured: set ANTHROPIC_API_KEY, or in a file with a [node] declare one ([[agent]] of the kind \
+     \"model\") and name it in `model`";
 
 /// An orchestrator that runs, with what it works with.
 #[derive(Clone)]
@@ -56,6 +56,11 @@ pub struct Orchestrated {
 pub(super) struct Built {
     pub(super) orchestrated: Orchestrated,
     pub(super) helpers: Vec<AgentRef>,
+}
+
+/// A share of one that a file says, or else.
+fn share(declared: Option<f64>, default: f32) -> f32 {
+    declared.map_or(default, |share| share as f32)
 }
 
 /// What an orchestrator is built of.
@@ -110,7 +115,6 @@ impl<'a> Building<'a> {
         let toolbox = Toolbox::new(&enabled, deps).map_err(|failure| self.wrong(failure))?;
         let memory = Memory::new(system.store().notes.clone(), &declared.id, declared.class);
         let guard = declared.guard.then(|| self.helper("guardrail", Guardrail::default));
-        let share = |declared: Option<f64>, default: f32| declared.map_or(default, |share| share as f32);
         let options = TaskOptions {
             id: declared.id.clone(),
             name: declared.name().to_owned(),
@@ -143,7 +147,9 @@ impl<'a> Building<'a> {
     fn deciders(&mut self, model: Option<(&str, AgentRef)>) -> Result<Deciders, NodeError> {
         let declared = self.declared;
         let needs = |who: &Who| Point::ALL.iter().any(|point| declared.who(*point) == *who);
-        let rules = needs(&Who::Rules).then(|| Decider::rules(self.helper("rules", RulesDecider::new)));
+        let max_risk = share(declared.max_risk, RISK_MAX_DEFAULT);
+        let by_rules = move || RulesDecider::new().with_max_risk(max_risk);
+        let rules = needs(&Who::Rules).then(|| Decider::rules(self.helper("rules", by_rules)));
         let person = needs(&Who::Person).then(|| Decider::person(self.helper("person", PersonDecider::default)));
         let modelled = match model {
             Some((id, model)) if needs(&Who::Model) => {
@@ -289,5 +295,30 @@ impl Node {
                 reached.as_ref().map_or((None, false), |(url, is_local)| (Some(url.as_str()), *is_local));
             orchestrated.known.listens(url, is_local);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use callboard_agents::decide::{Confirm, ConfirmWhy, DecideConfirm};
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Goal: rules have confirmed what the file says is too risky. Method: a risk between two of its lines, with each.
+    #[tokio::test]
+    async fn risk_by_rules() {
+        let (system, ending) = (System::start(1).unwrap(), CancellationToken::new());
+        for (max_risk, expected) in [("0.2", Confirm::ConfirmNeeded), ("0.4", Confirm::SafeToProceed)] {
+            let declared: OrchestratorDeclaration =
+                toml::from_str(&format!("id = \"o\"\nmax_risk = {max_risk}")).unwrap();
+            let mut building = Building::new(&system, &declared, &ending);
+            building.deciders(None).unwrap();
+            let asked =
+                DecideConfirm { action: Value::Null, why: ConfirmWhy::Risk, risk: 0.3, preference_known: false };
+            let decided = building.helpers[0].ask(asked).await.unwrap().unwrap();
+            assert_eq!(decided.outcome, Some(expected), "{max_risk}");
+        }
+        system.shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -157,7 +157,7 @@ impl Node {
             if tokio::time::timeout(RELOAD_DRAIN_MAX, ended).await.is_err() {
                 all.iter().for_each(AgentRef::kill);
             }
-            futures::future::join_all(servers).await;
+            servers.into_iter().for_each(|end| end());
         });
     }
 }

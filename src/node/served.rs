@@ -11,7 +11,6 @@ use callboard_mcp::inbound::{
     self as mcp, Compat, InboundOptions, McpServer, McpServerOptions, NamedServers, TaskStore,
 };
 use callboard_runtime::AgentRef;
-use futures::future::BoxFuture;
 use secrecy::SecretString;
 use url::Url;
 
@@ -45,7 +44,7 @@ impl Served for Mcp {
         Ok(McpServer::new(agent, McpServerOptions { inbound, path, claims_must_match, ..options }))
     }
 
-    fn replace(server: &McpServer, agent: AgentRef) {
+    fn replace(_: &Place<'_>, _: Who<'_>, server: &McpServer, agent: AgentRef) {
         server.replace(agent);
     }
 
@@ -57,9 +56,9 @@ impl Served for Mcp {
         named.set(servers);
     }
 
-    fn end(server: McpServer) -> BoxFuture<'static, ()> {
+    fn end(server: McpServer) {
         // Its sessions have had their answers.
-        Box::pin(async move { drop(server) })
+        drop(server);
     }
 }
 
@@ -101,7 +100,11 @@ impl Served for A2a {
         options.info.name = who.name().to_owned();
         if let Some(orchestrator) = place.topology.orchestrator(who.name()) {
             options.info.name = orchestrator.name().to_owned();
-            options.info.description = orchestrator.description.clone().unwrap_or(options.info.description);
+        }
+        options.info.description = description(place, who);
+        options.one_anonymous = listener.lists_anonymous();
+        if let Some(seconds) = listener.repeat_s {
+            options.tasks.repeat_within = Duration::from_secs(seconds);
         }
         // Each by itself is a tenant there, which no card of its own can say.
         if let (Who::All(..), Some(address)) = (who, place.grpc) {
@@ -113,8 +116,9 @@ impl Served for A2a {
         Ok(A2aServer::new(agent, options))
     }
 
-    fn replace(server: &A2aServer, agent: AgentRef) {
+    fn replace(place: &Place<'_>, who: Who<'_>, server: &A2aServer, agent: AgentRef) {
         server.replace(agent);
+        server.describe(&description(place, who));
     }
 
     fn get(named: &NamedAgents, id: &str) -> Option<A2aServer> {
@@ -125,9 +129,19 @@ impl Served for A2a {
         named.set(servers);
     }
 
-    fn end(server: A2aServer) -> BoxFuture<'static, ()> {
-        Box::pin(async move { server.stop().await })
+    fn end(server: A2aServer) {
+        server.leave();
     }
+}
+
+/// What the file says that it is for; empty where it doesn't, and for several as one.
+fn description(place: &Place<'_>, who: Who<'_>) -> String {
+    let id = match who {
+        Who::One(id) => id,
+        Who::All(_, [alone]) => alone,
+        Who::All(..) => return String::new(),
+    };
+    place.topology.description(id).unwrap_or_default().to_owned()
 }
 
 /// What stands before a server's paths in its card.

@@ -2,11 +2,12 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use callboard_agents::memory::Outgoing;
 use callboard_message::surface::{CallTool, Converse};
-use callboard_message::{CallId, Content, FailureKind, ToolResult};
-use callboard_runtime::TaskError;
+use callboard_message::{CallId, Content, DataClass, Failure, FailureKind, TaskState, ToolResult};
+use callboard_runtime::{Task, TaskError};
 
 use super::answer::text_of_result;
 use super::command::{Params, Whom};
@@ -15,6 +16,8 @@ use super::shell::{Shell, capital};
 use super::{Setup, json, views};
 use crate::node::Listening;
 
+/// What is said where somebody had enough of it.
+pub(super) const CANCELLED: &str = "⏹ Cancelled";
 /// What is said where `:connect` has to come first.
 const NOT_CONNECTED: &str = "Not connected: use :connect URL";
 
@@ -47,12 +50,19 @@ impl Shell<'_> {
     }
 
     pub(super) async fn connect(&mut self, whom: Whom) {
-        let connected = match (whom, &self.listening) {
-            (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
-                let here = remote::connect_here(self.node.system(), typed.clone(), &self.setup).await;
-                here.map_err(|why| (typed, why))
+        let Self { node, setup, orchestrated, listening, signals, .. } = self;
+        let connecting = async {
+            match (whom, listening) {
+                (Whom::Address(typed), Some(listening)) if remote::is_here(&typed, listening) => {
+                    let here = remote::connect_here(node.system(), typed.clone(), setup).await;
+                    here.map_err(|why| (typed, why))
+                }
+                (whom, _) => remote::connect(&orchestrated.known, whom).await,
             }
-            (whom, _) => remote::connect(&self.orchestrated.known, whom).await,
+        };
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            _ = signals.next() => return self.screen.line(CANCELLED),
         };
         match connected {
             Ok(remote) => {
@@ -60,7 +70,9 @@ impl Shell<'_> {
                 self.screen.line(&format!("✅ Successfully connected to agent: {}", remote.name));
                 self.remote = Some(remote);
             }
-            Err((whom, why)) => self.screen.trouble(&format!("Failed to connect to {whom}: {why}")),
+            Err((whom, why)) => {
+                self.screen.trouble(&format!("Failed to connect to {}: {why}", views::one_line(&whom)));
+            }
         }
     }
 
@@ -81,21 +93,35 @@ impl Shell<'_> {
         let (agent, to, at_ms) = (remote.agent.clone(), remote.id.clone(), now_ms());
         let key = CallId::fresh().to_string();
         let said = Converse::of([Content::text(text)]).0.with("key", &key).with("context", &remote.context);
-        let Some(reply) = self.call(&agent, Converse(said)).await else { return };
-        let place = match sent(&reply) {
-            Ok(place) => place,
-            Err(why) => return self.screen.trouble(&format!("Failed to send the task: {why}")),
+        // Before it goes out: what happens meanwhile must not make it forgotten.
+        let working = TaskState::Working;
+        let outgoing =
+            Outgoing { task: key.clone(), to, request: text.to_owned(), answer: None, state: working, at_ms };
+        self.remembered(self.orchestrated.memory.remember(outgoing.clone()).await);
+        let Some(reply) = self.call(&agent, Converse(said)).await else {
+            return self.remembered(self.orchestrated.memory.update(&key, TaskState::Canceled, None).await);
         };
         let answer = reply.as_ref().map_or_else(|failure| failure.message.clone(), text_of_result);
-        let (task, state) = (place.task.unwrap_or(key), place.state);
-        let outgoing = Outgoing { task, to, request: text.to_owned(), answer: Some(answer), state, at_ms };
+        let place = match sent(&reply) {
+            Ok(place) => place,
+            Err(why) => {
+                self.screen.trouble(&format!("Failed to send the task: {why}"));
+                return self.remembered(self.orchestrated.memory.update(&key, TaskState::Failed, Some(why)).await);
+            }
+        };
+        let (task, state) = (place.task.unwrap_or_else(|| key.clone()), place.state);
+        let settled = Outgoing { task: task.clone(), answer: Some(answer), state, ..outgoing };
+        self.remembered(self.orchestrated.memory.settle(&key, settled).await);
         self.screen.line("✅ Task sent successfully!");
-        self.screen.line(&format!("   Task ID: {}", outgoing.task));
+        self.screen.line(&format!("   Task ID: {task}"));
         self.screen.line(&format!("   Initial state reported by remote: {}", views::camel(state)));
         if let (true, Ok(result)) = (text.trim_start().starts_with(":tool "), &reply) {
             self.result(result);
         }
-        if let Err(failure) = self.orchestrated.memory.remember(outgoing).await {
+    }
+
+    fn remembered(&self, done: Result<(), Failure>) {
+        if let Err(failure) = done {
             self.screen.trouble(&format!("The task isn't in the memory: {}", failure.message));
         }
     }
@@ -152,19 +178,10 @@ impl Shell<'_> {
         self.shown(tasks.map(|tasks| views::tasks(&tasks, all)));
     }
 
-    pub(super) async fn task(&self, id: &str) {
+    /// Shows a task, with the steps of the plan that it has come to.
+    pub(super) async fn task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
         match self.desk.find(id).await {
-            Ok(task) => {
-                let parts = self.desk.parts(&task).await;
-                self.shown(parts.map(|parts| views::task(&task, &parts)));
-            }
-            Err(why) => self.screen.trouble(&why),
-        }
-    }
-
-    pub(super) async fn artifacts(&self, id: &str) {
-        match self.desk.find(id).await {
-            Ok(task) => self.screen.line(&views::artifacts(&task)),
+            Ok(task) => self.shown(self.desk.parts(&task).await.map(|parts| view(&task, &parts))),
             Err(why) => self.screen.trouble(&why),
         }
     }
@@ -200,13 +217,19 @@ impl Shell<'_> {
     }
 
     pub(super) async fn memory(&self) {
+        if self.setup.class == DataClass::Clinical {
+            return self.screen.line("🧠 Nothing is remembered here: what is said is clinical");
+        }
         self.shown(self.orchestrated.memory.list().await.map(|all| views::memory(&all)));
     }
 
     pub(super) async fn memory_task(&self, id: &str) {
         match self.orchestrated.memory.get(id).await {
             Ok(Some(sent)) => self.screen.line(&views::memory_task(&sent)),
-            Ok(None) => self.screen.trouble(&format!("There is no task {id} in the memory (:memory lists them)")),
+            Ok(None) => {
+                let id = views::one_line(id);
+                self.screen.trouble(&format!("There is no task {id} in the memory (:memory lists them)"));
+            }
             Err(failure) => self.screen.trouble(&capital(&failure.message)),
         }
     }

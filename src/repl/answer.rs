@@ -1,5 +1,6 @@
 //! What comes of something that was said, as it comes.
 
+use callboard_agents::model::STREAM_ARTIFACT;
 use callboard_message::{Artifact, Failure, FailureKind, Question, RawObject, SHOWN, TaskState, ToolResult};
 use callboard_runtime::{CANCELLED_WHY, Task, TaskOutcome};
 use serde_json::value::RawValue;
@@ -13,43 +14,45 @@ const HEADING: &str = "🤖 Agent response:";
 /// Stands after what nobody answered.
 const NEEDS_MORE: &str = "[Agent requires more input]";
 
-/// What has been printed of one answer.
+/// Stands between what turned out not to be the answer and what is.
+const ANEW: &str = "↺ The answer begins anew:";
+
+/// What has been printed of one answer. Where nobody looks on, nothing is before the end: what comes early may not be the answer.
 pub(super) struct Answering<'a> {
     screen: &'a Screen,
     /// How many artifacts have been looked at.
     artifacts: usize,
-    /// The artifact that was printed last.
-    last: String,
-    /// All that was printed of them.
-    shown: String,
+    shown: Shown,
 }
 
 impl<'a> Answering<'a> {
     pub(super) fn new(screen: &'a Screen) -> Self {
-        Self { screen, artifacts: 0, last: String::new(), shown: String::new() }
+        Self { screen, artifacts: 0, shown: Shown::default() }
     }
 
     /// Prints what is new.
     pub(super) fn news(&mut self, task: &Task) {
+        if !self.screen.is_watched() {
+            return;
+        }
         for artifact in task.artifacts.get(self.artifacts..).unwrap_or_default() {
-            self.artifact(&Artifact(artifact.clone()));
+            if let Some((how, text)) = self.shown.take(&Artifact(artifact.clone())) {
+                self.print(how, &text);
+            }
         }
         self.artifacts = task.artifacts.len();
     }
 
-    fn artifact(&mut self, artifact: &Artifact) {
-        let (mut text, goes_on) = unseen(artifact, &self.last, &self.shown);
-        if text.is_empty() {
-            return;
+    fn print(&self, how: How, text: &str) {
+        match how {
+            How::First => self.screen.line(HEADING),
+            How::Anew => {
+                self.screen.end_pieces();
+                self.screen.line(ANEW);
+            }
+            How::GoesOn => {}
         }
-        if self.shown.is_empty() {
-            self.screen.line(HEADING);
-        } else if !goes_on && !self.shown.ends_with('\n') {
-            text.insert(0, '\n');
-        }
-        self.last = artifact.id();
-        self.screen.piece(&text);
-        self.shown.push_str(&text);
+        self.screen.piece(text);
     }
 
     /// Ends the line that pieces were added to: something else comes in between.
@@ -60,16 +63,13 @@ impl<'a> Answering<'a> {
     /// Prints how it ended, as far as that isn't there yet.
     pub(super) fn end(mut self, task: &Task) {
         self.news(task);
-        match rest(task, &self.shown) {
+        match rest(task, &self.shown.text) {
             // What was shown begins it.
             Rest::More(more) => self.screen.piece(&more),
             Rest::Nothing => {}
             Rest::Whole(text) => {
                 self.screen.end_pieces();
-                if self.shown.is_empty() {
-                    self.screen.line(HEADING);
-                }
-                self.screen.piece(&text);
+                self.print(self.shown.whole(), &text);
             }
             Rest::Cancelled(line) => {
                 self.screen.end_pieces();
@@ -86,14 +86,72 @@ impl<'a> Answering<'a> {
     }
 }
 
-/// What is new in an artifact, and whether it goes on where what was shown ends. `last`: the id of the one before.
-fn unseen(artifact: &Artifact, last: &str, shown: &str) -> (String, bool) {
-    let text = text_of(artifact);
-    match last == artifact.id() {
-        true if artifact.is_appended() => (text, true),
-        // What comes to stand in the place of its pieces mostly says them again.
-        true => text.strip_prefix(shown).map_or_else(|| (text.clone(), false), |more| (more.to_owned(), true)),
-        false => (text, false),
+/// How a text comes after what was printed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Nothing was.
+    First,
+    /// It goes on with it.
+    GoesOn,
+    /// It stands in its place.
+    Anew,
+}
+
+/// What was printed of a task's artifacts, as far as it still counts.
+#[derive(Debug, Default)]
+struct Shown {
+    text: String,
+    /// The artifact that was printed last, and how many bytes of the text are its.
+    last: String,
+    bytes: usize,
+    /// Something was printed.
+    any: bool,
+    /// What was printed last counts no more.
+    is_anew: bool,
+}
+
+impl Shown {
+    /// What is new in an artifact.
+    fn take(&mut self, artifact: &Artifact) -> Option<(How, String)> {
+        let (mut new, id) = (text_of(artifact), artifact.id());
+        let before = &self.text[self.text.len().saturating_sub(self.bytes)..];
+        if self.last != id {
+            (self.last, self.bytes) = (id, 0);
+            if !self.text.is_empty() && !self.text.ends_with('\n') && !new.is_empty() {
+                new.insert(0, '\n');
+            }
+        } else if !artifact.is_appended() {
+            // What comes to stand in the place of its pieces mostly says them again.
+            match new.strip_prefix(before) {
+                Some(more) => new = more.to_owned(),
+                None => {
+                    self.text.truncate(self.text.len() - self.bytes);
+                    (self.bytes, self.is_anew) = (0, true);
+                }
+            }
+        }
+        if new.is_empty() {
+            return None;
+        }
+        let how = match (self.is_anew, self.any) {
+            (true, _) => How::Anew,
+            (false, true) => How::GoesOn,
+            (false, false) => How::First,
+        };
+        self.text.push_str(&new);
+        self.bytes += new.len();
+        (self.any, self.is_anew) = (true, false);
+        Some((how, new))
+    }
+
+    /// How the whole answer comes, where it doesn't go on with this.
+    fn whole(&self) -> How {
+        match self.any {
+            false => How::First,
+            // It comes to stand in the place of this one.
+            true if self.is_anew || (self.last == STREAM_ARTIFACT && self.bytes > 0) => How::Anew,
+            true => How::GoesOn,
+        }
     }
 }
 
@@ -113,7 +171,7 @@ fn rest(task: &Task, shown: &str) -> Rest {
         (_, Some(TaskOutcome::Reply(reply))) => {
             let result = result_of(reply);
             let is_shown = || result.0.object("_meta").and_then(|meta| meta.read(SHOWN)).unwrap_or(false);
-            let text = text_of_result(&result);
+            let text = answer_of(&result, task);
             match text.strip_prefix(shown) {
                 _ if !shown.is_empty() && is_shown() => Rest::Nothing,
                 Some(more) if !shown.is_empty() => Rest::More(more.to_owned()),
@@ -167,8 +225,31 @@ pub(super) fn text_of_result(result: &ToolResult) -> String {
     }
 }
 
+/// The same of a task's: its artifacts where it says that those hold it, and nothing more.
+fn answer_of(result: &ToolResult, task: &Task) -> String {
+    let texts = artifacts(task).into_iter().map(|(.., text)| text).filter(|text| !text.is_empty());
+    match result.content().is_empty() && !result.0.has("structuredContent") && !task.artifacts.is_empty() {
+        true => texts.collect::<Vec<_>>().join("\n"),
+        false => text_of_result(result),
+    }
+}
+
+/// A task's artifacts as they are now: id, name and text.
+pub(super) fn artifacts(task: &Task) -> Vec<(String, String, String)> {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    for artifact in task.artifacts.iter().cloned().map(Artifact) {
+        let (id, text) = (artifact.id(), text_of(&artifact));
+        match all.iter_mut().find(|(known, ..)| *known == id) {
+            Some((.., there)) if artifact.is_appended() => there.push_str(&text),
+            Some((.., there)) => *there = text,
+            None => all.push((id, artifact.0.text("name").unwrap_or_default(), text)),
+        }
+    }
+    all
+}
+
 /// What people read of an artifact.
-pub(super) fn text_of(artifact: &Artifact) -> String {
+fn text_of(artifact: &Artifact) -> String {
     artifact.content().iter().map(told).collect::<Vec<_>>().join("\n")
 }
 
@@ -215,17 +296,51 @@ mod tests {
         assert_eq!(rest(&completed(&shown), ""), Rest::Whole("Paris".into()));
     }
 
-    /// Goal: an artifact that comes in pieces and then whole is printed once. Method: a piece more, the whole, another whole, one of
-    /// another id.
+    /// Goal: an artifact that comes in pieces and then whole is printed once, and what turns out not to be the answer is told
+    /// from what is. Method: pieces, the whole, another whole, none and then pieces, one of another id; what still counts.
     #[test]
     fn pieces_and_the_whole() {
         let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
-        let new = |artifact: Artifact| unseen(&artifact, "result", "The capital");
-        assert_eq!(new(of("result", " is Paris.").appended(false)), (" is Paris.".into(), true));
-        assert_eq!(new(of("result", "The capital is Paris.")), (" is Paris.".into(), true));
-        assert_eq!(new(of("result", "The capital")), (String::new(), true));
-        assert_eq!(new(of("result", "Paris.")), ("Paris.".into(), false));
-        assert_eq!(new(of("other", "The capital")), ("The capital".into(), false));
+        let (more, whole) = (|text: &str| of("result", text).appended(false), |text: &str| of("result", text));
+        for (artifacts, expect, counts, at_the_end) in [
+            (
+                vec![whole("The capital"), more(" is Paris.")],
+                vec![(How::First, "The capital"), (How::GoesOn, " is Paris.")],
+                "The capital is Paris.",
+                How::Anew,
+            ),
+            (
+                vec![whole("The"), whole("The end")],
+                vec![(How::First, "The"), (How::GoesOn, " end")],
+                "The end",
+                How::Anew,
+            ),
+            (vec![whole("The"), whole("The")], vec![(How::First, "The")], "The", How::Anew),
+            (vec![whole("The"), whole("A")], vec![(How::First, "The"), (How::Anew, "A")], "A", How::Anew),
+            (
+                vec![whole("The"), whole(""), more("The c")],
+                vec![(How::First, "The"), (How::Anew, "The c")],
+                "The c",
+                How::Anew,
+            ),
+            (vec![whole("The"), whole("")], vec![(How::First, "The")], "", How::Anew),
+            (vec![of("a", "A"), of("b", "B")], vec![(How::First, "A"), (How::GoesOn, "\nB")], "A\nB", How::GoesOn),
+            (vec![], vec![], "", How::First),
+        ] {
+            let mut shown = Shown::default();
+            let took: Vec<_> = artifacts.iter().filter_map(|artifact| shown.take(artifact)).collect();
+            let took: Vec<_> = took.iter().map(|(how, text)| (*how, &**text)).collect();
+            assert_eq!((took, &*shown.text, shown.whole()), (expect, counts, at_the_end));
+        }
+    }
+
+    /// Goal: an answer that only its artifacts hold is an answer. Method: an empty result with pieces, and one with neither.
+    #[test]
+    fn artifacts_may_be_all() {
+        let piece = |text: &str| Artifact::new("a", [Content::text(text)]);
+        let steps = [piece("Sun"), piece("ny.").appended(true)].map(|artifact| TaskStep::Artifact(artifact.0));
+        let end = TaskStep::Completed(ToolResult::of([]).0.to_raw());
+        assert_eq!(outcome(&task(steps.into_iter().chain([end]).collect())).unwrap(), "Sunny.");
     }
 
     /// Goal: each end says what it is. Method: rejected, blocked, failed, cancelled by request and otherwise, no text.

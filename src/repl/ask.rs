@@ -2,6 +2,7 @@
 
 use callboard_message::{Answer, ElicitAnswer, Elicitation, Question};
 
+use super::command::is_command;
 use super::input::{Got, Input};
 use super::print::Screen;
 use super::signals::{Said, Signals};
@@ -64,22 +65,29 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     async fn typed(&mut self, prompt: &str) -> Typed {
-        let got = tokio::select! {
-            got = self.input.line(prompt, false) => got,
-            said = self.signals.next() => return match said {
-                Said::Interrupt => Typed::Interrupted,
-                Said::Terminate => Typed::Later,
-            },
-        };
-        match got {
-            Got::GivenUp => Typed::Interrupted,
-            Got::End => Typed::Later,
-            Got::Line(line) => match line.trim() {
-                DECLINE => Typed::Decline,
-                CANCEL => Typed::Cancel,
-                LATER => Typed::Later,
-                line => Typed::Line(line.to_owned()),
-            },
+        loop {
+            let got = tokio::select! {
+                got = self.input.line(prompt, false) => got,
+                said = self.signals.next() => return match said {
+                    Said::Interrupt => Typed::Interrupted,
+                    Said::Terminate => Typed::Later,
+                },
+            };
+            return match got {
+                Got::GivenUp => Typed::Interrupted,
+                Got::End => Typed::Later,
+                Got::Line(line) => match line.trim() {
+                    DECLINE => Typed::Decline,
+                    CANCEL => Typed::Cancel,
+                    LATER => Typed::Later,
+                    // It would be taken for the answer.
+                    line if is_command(line) => {
+                        self.screen.trouble(&format!("Answer first, or type {CANCEL} or {LATER}: commands come after"));
+                        continue;
+                    }
+                    line => Typed::Line(line.to_owned()),
+                },
+            };
         }
     }
 

@@ -150,6 +150,12 @@ pub(super) fn read(line: &str) -> Result<Typed, Mistake> {
     }
 }
 
+/// Whether a line begins like a command that there is.
+pub(super) fn is_command(line: &str) -> bool {
+    let name = line.trim().strip_prefix(':').map(|typed| cut(typed).0);
+    name.is_some_and(|name| COMMANDS.iter().any(|entry| entry.name.eq_ignore_ascii_case(name)))
+}
+
 fn command_of(typed: &str) -> Result<Command, Mistake> {
     let (name, rest) = cut(typed);
     let Some(entry) = COMMANDS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)) else {

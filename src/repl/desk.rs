@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use callboard_agents::decide::RunId;
 use callboard_message::surface::{Abilities, Converse};
 use callboard_message::{Content, DataClass, Failure, FailureKind, Message, Principal, Progress, RawObject};
 use callboard_runtime::live::{BeginWork, CannotResume, Ending, LiveOptions, LiveTask, LiveTasks, Run, TaskHost};
@@ -15,6 +16,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{asked, result_of};
 use super::print::Screen;
+use super::views::one_line;
 
 /// How long what was said here is kept.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -59,7 +61,7 @@ impl Desk {
         let live = LiveTasks::new(tasks, format!("repl:{id}"), options);
         let (id, screen, attended) = (id.to_owned(), screen.clone(), Mutex::default());
         let desk = Arc::new(Self { live, agent, id, class, screen, attended });
-        desk.live.start(&desk);
+        desk.live.serve(&desk);
         desk
     }
 
@@ -122,7 +124,7 @@ impl Desk {
     /// # Errors
     /// What to type.
     pub(super) async fn find(&self, given: &str) -> Result<Arc<Task>, String> {
-        let unknown = || format!("There is no task {given} (:tasks lists them)");
+        let unknown = || format!("There is no task {} (:tasks lists them)", one_line(given));
         let id = TaskId::new(given).map_err(|_| unknown())?;
         if let Some(task) = self.tasks().get(&id).await.map_err(|error| error.to_string())? {
             return Ok(task);
@@ -160,20 +162,27 @@ impl Desk {
         self.list(TaskFilter::default()).await
     }
 
-    /// The steps of the plan that a task came to, if it did.
+    /// The steps of the plan that a task has come to, if it did: where each of them stands now.
     ///
     /// # Errors
     /// The store's.
     pub(super) async fn parts(&self, of: &Task) -> Result<Vec<Arc<Task>>, JournalError> {
-        let reply = match &of.outcome {
-            Some(TaskOutcome::Reply(reply)) => result_of(reply),
-            _ => return Ok(Vec::new()),
-        };
-        let run = reply.0.object("structuredContent").and_then(|value| value.text("run"));
-        match run.and_then(|run| TaskId::new(run).ok()) {
-            Some(run) => self.list(TaskFilter { parent: Some(run), ..TaskFilter::default() }).await,
-            None => Ok(Vec::new()),
+        // A plan's own task is one that can be looked at too.
+        for run in [Some(of.id.clone()), self.run_of(of), told_run(of)].into_iter().flatten() {
+            let parts = self.list(TaskFilter { parent: Some(run), ..TaskFilter::default() }).await?;
+            if !parts.is_empty() {
+                return Ok(parts);
+            }
         }
+        Ok(Vec::new())
+    }
+
+    /// The plan's own task, as the agent names it by what was said.
+    fn run_of(&self, of: &Task) -> Option<TaskId> {
+        let said = Converse(said_of(of)?);
+        let key = Some(said.key()).filter(|key| !key.is_empty())?;
+        let run = RunId::of(&self.id, of.owner.as_str(), &said.context(), &key);
+        TaskId::new(run.as_str()).ok()
     }
 
     async fn list(&self, filter: TaskFilter) -> Result<Vec<Arc<Task>>, JournalError> {
@@ -245,14 +254,10 @@ impl Desk {
 }
 
 impl TaskHost for Desk {
-    fn live(&self) -> &Arc<LiveTasks> {
-        &self.live
-    }
-
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(said) = task.request.clone() else {
-                let why = Failure::new(FailureKind::Unavailable, "what it was asked wasn't kept");
+                let why = Failure::new(FailureKind::Unavailable, not_kept(task.class));
                 return Err(CannotResume::Fails(why));
             };
             self.screen.notice(&format!("🔔 Task {} goes on", task.id));
@@ -263,6 +268,14 @@ impl TaskHost for Desk {
     }
 }
 
+/// Why a task can't go on that an earlier process began.
+fn not_kept(class: DataClass) -> &'static str {
+    match class {
+        DataClass::Clinical => "what it was asked wasn't kept, for it is clinical: say it again",
+        _ => "what it was asked wasn't kept: say it again",
+    }
+}
+
 /// The session that a task belongs to.
 pub(super) fn session_of(task: &Task) -> String {
     task.extra.text(SESSION).unwrap_or_default()
@@ -270,18 +283,25 @@ pub(super) fn session_of(task: &Task) -> String {
 
 /// What was said to begin a task.
 pub(super) fn text_of_request(task: &Task) -> String {
-    let Some(request) = task.request.as_ref().and_then(|request| RawObject::parse(request).ok()) else {
-        return "(not kept)".to_owned();
-    };
-    let said = match request.object("arguments") {
-        // A task of a protocol has what it was asked in its own words.
-        Some(arguments) => arguments,
-        None => request,
-    };
+    let Some(said) = said_of(task) else { return "(not kept)".to_owned() };
     match Converse(said.clone()).texts() {
         text if text.is_empty() => super::json::laid_out(&said.to_raw()),
         text => text,
     }
+}
+
+/// The same, in the agent's words.
+fn said_of(task: &Task) -> Option<RawObject> {
+    let request = RawObject::parse(task.request.as_ref()?).ok()?;
+    // A task of a protocol has what it was asked in its own words.
+    Some(request.object("arguments").unwrap_or(request))
+}
+
+/// The plan's own task, where the answer tells of it.
+fn told_run(task: &Task) -> Option<TaskId> {
+    let Some(TaskOutcome::Reply(reply)) = &task.outcome else { return None };
+    let run = result_of(reply).0.object("structuredContent")?.text("run")?;
+    TaskId::new(run).ok()
 }
 
 fn end(reply: Result<Box<RawValue>, Failure>) -> TaskStep {

@@ -1,7 +1,7 @@
 //! The REPL: a node in this process, and a person who talks to one of its agents.
 //!
 //! `shell` reads lines and does what they mean: `command` and `words` read them, `desk` has what was said as tasks, `answer` and
-//! `ask` show what comes of those, `remote` is the agent that one is connected to, `views` are lists and details. `input` is
+//! `ask` show what comes of those, `remote` is the agent that one is connected to, `views` are lists and details, `steps` those of plans. `input` is
 //! where lines come from, a terminal or a pipe; everything that is printed goes through one `Screen` (`print`).
 
 mod acts;
@@ -17,6 +17,7 @@ mod print;
 mod remote;
 mod shell;
 mod signals;
+mod steps;
 mod views;
 mod words;
 

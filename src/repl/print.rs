@@ -47,6 +47,11 @@ impl Screen {
         self.state().printer = Some(printer);
     }
 
+    /// Whether somebody looks at it while it grows.
+    pub(super) fn is_watched(&self) -> bool {
+        self.0.is_watched
+    }
+
     /// A line, or several.
     pub(crate) fn line(&self, text: &str) {
         let text = printable(text);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{CallId, Failure, FailureKind, Message, Principal, TaskState, ToolResult};
+use callboard_message::{CallId, DataClass, Failure, FailureKind, Message, Principal, TaskState, ToolResult};
 use callboard_runtime::live::LiveTask;
 use callboard_runtime::{AgentRef, CallEvent, RunningCall, SendError, Task, TaskError, TaskId};
 
+use super::acts::CANCELLED;
 use super::answer::Answering;
 use super::ask::{Asked, ask};
 use super::command::{Command, Typed, read};
@@ -21,6 +22,10 @@ use crate::node::{Node, Orchestrated};
 
 /// How long a tool or an agent elsewhere may take, questions included.
 const CALL_MAX: Duration = Duration::from_secs(60 * 60);
+/// What is told where nothing of what is said is kept.
+const CLINICAL: &str =
+    "What is said here is clinical: it is kept in memory alone, and what isn't done when this ends is lost.";
+
 /// How the last thing that was said ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -83,6 +88,9 @@ impl Shell<'_> {
     pub(super) fn welcome(&self) {
         let Setup { name, id, .. } = &self.setup;
         self.screen.aside(&format!("{name} ({id}). :help lists the commands, :quit or Ctrl-D ends."));
+        if self.setup.class == DataClass::Clinical {
+            self.screen.aside(CLINICAL);
+        }
     }
 
     fn prompt(&self) -> String {
@@ -97,7 +105,8 @@ impl Shell<'_> {
         if !self.input.is_terminal() {
             return;
         }
-        let ours = self.desk.ours(Some(&self.session)).await.unwrap_or_default();
+        // Those of sessions before too: what was left open is gone on with by its id.
+        let ours = self.desk.ours(None).await.unwrap_or_default();
         let sent = self.orchestrated.memory.list().await.unwrap_or_default();
         let agents = self.orchestrated.known.list().into_iter();
         self.completion.set(Names {
@@ -125,8 +134,8 @@ impl Shell<'_> {
             Command::ShowSession => self.screen.line(&format!("🔖 Session: {}", self.session)),
             Command::History => self.history().await,
             Command::Tasks { all } => self.tasks(all).await,
-            Command::Task(id) => self.task(&id).await,
-            Command::Artifacts(id) => self.artifacts(&id).await,
+            Command::Task(id) => self.task(&id, views::task).await,
+            Command::Artifacts(id) => self.task(&id, views::artifacts).await,
             Command::CancelTask(id) => self.cancel(&id).await,
             Command::Answer(id) => self.answer(&id).await,
             Command::Memory => self.memory().await,
@@ -246,7 +255,7 @@ impl Shell<'_> {
         let call = agent.call(message).principal(Principal::local_operator()).within(CALL_MAX).start();
         let reply = self.hear(call).await;
         if reply.is_none() {
-            self.screen.line("⏹ Cancelled");
+            self.screen.line(CANCELLED);
         }
         reply.map(|reply| reply.map_err(Failure::from).flatten())
     }

@@ -1,17 +1,19 @@
 //! Lists and details, in lines.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_agents::decide::ToolView;
 use callboard_agents::known::{Health, Known};
 use callboard_agents::memory::Outgoing;
+use callboard_message::TaskState;
 use callboard_message::time::rfc3339;
-use callboard_message::{Artifact, TaskState};
 use callboard_runtime::Task;
 
-use super::answer::{asked, outcome, text_of};
+use super::answer::{self, asked, outcome};
 use super::command::COMMANDS;
 use super::desk::{session_of, text_of_request};
+use super::steps;
 
 /// How much of a request a list shows, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
@@ -92,7 +94,7 @@ pub(super) fn tasks(tasks: &[impl AsRef<Task>], all: bool) -> String {
 }
 
 /// All there is to know of a task.
-pub(super) fn task(task: &Task, parts: &[impl AsRef<Task>]) -> String {
+pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
     let mut lines = vec![
         format!("🧾 Task ID: {}", task.id),
         String::new(),
@@ -112,8 +114,7 @@ pub(super) fn task(task: &Task, parts: &[impl AsRef<Task>]) -> String {
     }
     if !parts.is_empty() {
         lines.push("Steps:".to_owned());
-        let part = |part: &Task| format!("  {} ({})", part.id, camel(part.state));
-        lines.extend(parts.iter().map(|each| part(each.as_ref())));
+        lines.extend(parts.iter().flat_map(|part| steps::lines(part)));
     }
     lines.extend([String::new(), "📤 Request:".to_owned(), text_of_request(task)]);
     if let Some(outcome) = outcome(task) {
@@ -122,19 +123,13 @@ pub(super) fn task(task: &Task, parts: &[impl AsRef<Task>]) -> String {
     lines.join("\n")
 }
 
-/// What a task has made.
-pub(super) fn artifacts(task: &Task) -> String {
-    let mut all: Vec<(String, String, String)> = Vec::new();
-    for artifact in task.artifacts.iter().cloned().map(Artifact) {
-        let (id, text) = (artifact.id(), text_of(&artifact));
-        match all.iter_mut().find(|(known, ..)| *known == id) {
-            Some((.., there)) if artifact.is_appended() => there.push_str(&text),
-            Some((.., there)) => *there = text,
-            None => all.push((id, artifact.0.text("name").unwrap_or_default(), text)),
-        }
-    }
+/// What a task has made, and what the steps of its plan have come to so far.
+pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
+    let mut all = answer::artifacts(task);
+    all.extend(parts.iter().filter_map(|part| steps::made(part)));
     if all.is_empty() {
-        return format!("📦 Task {} has made no artifacts", task.id);
+        let yet = if task.state.is_terminal() { "" } else { " yet" };
+        return format!("📦 Task {} has made no artifacts{yet}", task.id);
     }
     let mut lines = vec![format!("📦 Artifacts of task {} ({}):", task.id, all.len())];
     for (at, (id, name, text)) in all.iter().enumerate() {
@@ -199,7 +194,7 @@ pub(super) fn camel(state: TaskState) -> String {
 }
 
 /// A text as a line of a list.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &line[..at]),
@@ -209,10 +204,8 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use callboard_message::surface::Converse;
-    use callboard_message::{Content, Message, Principal, Question, RawObject, ToolResult};
+    use callboard_message::{Artifact, Content, Message, Principal, Question, RawObject, ToolResult};
     use callboard_runtime::{NewTask, OpenQuestion, TaskStep};
     use serde_json::json;
 
@@ -297,8 +290,8 @@ The current weather in Paris is sunny with a temperature of 22°C (72°F).";
         };
         let reply = TaskStep::Completed(ToolResult::text("Sunny.").0.to_raw());
         let done = said("weather?", vec![part("Sun", false), part("ny.", true), reply]);
-        assert_eq!(artifacts(&done), "📦 Artifacts of task t-1 (1):\n\n1. answer\nSunny.");
-        assert_eq!(artifacts(&asking), "📦 Task t-1 has made no artifacts");
+        assert_eq!(artifacts(&done, &[]), "📦 Artifacts of task t-1 (1):\n\n1. answer\nSunny.");
+        assert_eq!(artifacts(&asking, &[]), "📦 Task t-1 has made no artifacts yet");
         let whole = task(&done, std::slice::from_ref(&asking));
         for line in ["Status: Completed", "Session: s-1", "  t-1 (InputRequired)", "📤 Request:\nweather?"] {
             assert!(whole.contains(line), "{whole}");

@@ -1,4 +1,8 @@
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::kit::gateway::{addresses, began, edit, end, script, serve};
 use crate::kit::{Home, a2a, found, soon, until};
@@ -27,6 +31,36 @@ async fn card(url: &str) -> (u16, Value) {
     let request = reqwest::Client::new().get(url).header("a2a-version", "1.0");
     let response = soon("a card", request.send()).await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap_or_default())
+}
+
+/// Goal: a card says what the file says that its agent is for, also once the file says something else, and of the others what their skills
+/// say; whoever comes in without a key, on this machine, sees the list of such tasks, and an agent is at the listener's bare address too. Method: two
+/// upstreams of which one is described, otherwise after a reload; a call to the bare address, and the list.
+#[tokio::test]
+async fn cards_say_what_agents_are_for() {
+    let home = Home::new();
+    let declared = |what: &str| {
+        let [a, b] = ["a", "b"].map(|id| script(&home, id, id));
+        format!("{NODE}{a}description = \"{what}\"\n{b}{LISTENER}")
+    };
+    edit(&home, &declared("Knows who."));
+    let file = home.path("n.toml").display().to_string();
+    let (mut running, before) = serve(&home, &[&file]).await;
+    let [all, a, b] = [0, 1, 2].map(|at| before[at].1.clone());
+    assert_eq!(card(&a).await.1["description"], "Knows who.");
+    for url in [&all, &b] {
+        let told = card(url).await.1["description"].as_str().unwrap().to_owned();
+        assert!(told.contains("who"), "{told}");
+    }
+    edit(&home, &declared("Knows more."));
+    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    assert_eq!(card(&a).await.1["description"], "Knows more.");
+
+    let base = all.strip_suffix("/a2a").unwrap();
+    let task = a2a::ask(base, "SendMessage", a2a::for_skill("a.who", false)).await["task"]["id"].clone();
+    let listed = a2a::ask(&all, "ListTasks", json!({})).await;
+    assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &task), "{listed}");
+    end(running, &home).await;
 }
 
 /// Goal: whoever is behind an A2A listener is replaced, added and removed, while what was begun ends with whom it began: answers,
@@ -99,5 +133,32 @@ async fn a_listener_is_declared_anew() {
     assert_eq!(a2a::said(&soon("the old call", answer).await.unwrap()), "b");
     let told = soon("the old stream", streamed).await.unwrap();
     assert!(told.contains("\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
+    end(running, &home).await;
+}
+
+/// Goal: a task that nobody waits for goes on when its listener is declared anew, and can be followed there. Method: one that works
+/// while the old listener ends, which cuts a connection that is kept.
+#[tokio::test]
+async fn a_task_outlives_its_listener() {
+    let home = Home::new();
+    let one = script(&home, "a", "a");
+    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"1\"\n"));
+    let (mut running, before) = serve(&home, &[&home.path("n.toml").display().to_string()]).await;
+    let url = before[0].1.clone();
+    let task = a2a::ask(&url, "SendMessage", a2a::for_skill("wait", true)).await["task"]["id"].clone();
+    until("the call to begin", || began(&home) == 1).await;
+    let address: SocketAddr = url.strip_prefix("http://").unwrap().split('/').next().unwrap().parse().unwrap();
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    kept.write_all(format!("GET /.well-known/jwks.json HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).await.unwrap();
+    soon("an answer", kept.read_u8()).await.unwrap();
+
+    edit(&home, &format!("{NODE}{one}{LISTENER}version = \"2\"\n"));
+    assert_eq!(addresses(&mut running, "reloaded").await, before);
+    soon("the old listener's end", kept.read_to_end(&mut Vec::new())).await.unwrap();
+    let followed = a2a::request(&url, "SubscribeToTask", json!({ "id": task }));
+    let followed = soon("a stream", followed.send()).await.unwrap();
+    home.write("go", "");
+    let told = soon("the task's end", followed.text()).await.unwrap();
+    assert!(told.contains("\"text\":\"a\"") && told.contains("TASK_STATE_COMPLETED"), "{told}");
     end(running, &home).await;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix_web::dev::ServerHandle;
+use callboard::a2a::card::SigningKey;
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
 use callboard::a2a::outbound::{Peer, RemoteOptions};
 use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
@@ -26,10 +27,15 @@ struct One {
 
 impl One {
     async fn start(home: &Home, id: &'static str, name: &str, bind: &str, directory: &str) -> Self {
+        Self::signing(home, id, name, bind, directory, "").await
+    }
+
+    /// One whose listener has more lines.
+    async fn signing(home: &Home, id: &'static str, name: &str, bind: &str, directory: &str, listener: &str) -> Self {
         let topology = format!(
             "[node]\nname = \"{id}\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"{id}\"\nname = \"{name}\"\nguard = false\n\
              [agent.directory]\n{directory}\n\
-             [[listener]]\nprotocol = \"a2a\"\nbind = \"{bind}\"\nagent = \"{id}\"\n"
+             [[listener]]\nprotocol = \"a2a\"\nbind = \"{bind}\"\nagent = \"{id}\"\n{listener}"
         );
         let topology = Topology::parse(&topology, false, Path::new(".")).unwrap_or_else(|error| panic!("{error}"));
         let state = home.path(id);
@@ -111,6 +117,52 @@ async fn directories_are_shared() {
     assert_eq!(states, [Health::Up, Health::Down]);
     one.end().await;
     two.end().await;
+}
+
+/// Two keys of Ed25519: PKCS#8 in base64.
+const KEYS: [&str; 2] = [
+    "MC4CAQAwBQYDK2VwBCIEIAcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcH",
+    "MC4CAQAwBQYDK2VwBCIEIAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI",
+];
+
+/// One of them as a listener's file has it.
+fn key_file(home: &Home, name: &str, key: &str) -> (String, SigningKey) {
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+    (home.write(name, &pem), SigningKey::from_pem(&pem.into()).unwrap())
+}
+
+/// Goal: over the wire an agent is learned second-hand by its card's signature alone, if that is good and a trusted key's.
+/// Method: a teacher that knows three agents: one signed by the trusted key, one by nobody, one by a key that is known under
+/// its name with another's members; who trusts that set of keys and allows no origin, and who trusts none.
+#[actix_web::test]
+async fn signed_cards_are_learned() {
+    let home = Home::new();
+    let ((good_file, good), (bad_file, bad)) =
+        (key_file(&home, "good.pem", KEYS[0]), key_file(&home, "bad.pem", KEYS[1]));
+    let trusted = good.jwks().read::<Vec<RawObject>>("keys").unwrap().remove(0);
+    let forged = trusted.clone().with("kid", bad.id());
+    let keys = home.write("keys.json", RawObject::new().with("keys", [trusted, forged]).to_raw().get());
+    let signing = |file: &str| format!("signing_key = \"{file}\"\n");
+    let signed = One::signing(&home, "signed", "Signed", ANY_PORT, "", &signing(&good_file)).await;
+    let badly = One::signing(&home, "badly", "Badly", ANY_PORT, "", &signing(&bad_file)).await;
+    let unsigned = One::start(&home, "unsigned", "Unsigned", ANY_PORT, "").await;
+    let teacher = One::start(&home, "teacher", "Teacher", ANY_PORT, HERE).await;
+    for one in [&signed, &badly, &unsigned] {
+        soon("a connection", teacher.known().connect(&one.address())).await.unwrap();
+    }
+    let trusting = One::start(&home, "trusting", "T", ANY_PORT, &format!("trusted_keys = \"{keys}\"")).await;
+    let wary = One::start(&home, "wary", "W", ANY_PORT, "").await;
+    for (pupil, learned) in [(&trusting, vec!["signed", "teacher"]), (&wary, vec!["teacher"])] {
+        soon("a connection", pupil.known().connect(&teacher.address())).await.unwrap();
+        assert_eq!(ids(&pupil.known()), learned);
+    }
+    // It is asked as it was learned: by its signed card.
+    let agent = trusting.known().agent("signed").await.unwrap();
+    let echo = CallTool::new("echo", json!({ "text": "hello" }));
+    assert_eq!(soon("an echo", agent.ask(echo)).await.unwrap().unwrap().texts(), "hello");
+    for one in [trusting, wary, teacher, signed, badly, unsigned] {
+        one.end().await;
+    }
 }
 
 /// Says of others what it was given.

@@ -58,6 +58,15 @@ impl Story {
         Self { home, file, weather, backup, tides }
     }
 
+    /// The model answers otherwise from the next start on.
+    fn changes(&self, from: &str, to: &str) {
+        let file = std::fs::read_to_string(&self.file).unwrap();
+        // As it stands there.
+        let changed = file.replacen(&json!(from).to_string(), &json!(to).to_string(), 1);
+        assert_ne!(changed, file);
+        std::fs::write(&self.file, changed).unwrap();
+    }
+
     async fn node(&self) -> Node {
         let (running, addresses) = serve(&self.home, &[&self.file]).await;
         Node { running, url: addresses[0].1.clone() }
@@ -156,12 +165,19 @@ async fn from_question_to_answer() {
 }
 
 /// Goal: the same where the process is killed, after the first step and again at the confirmation: it goes on, nobody is asked
-/// twice, and no peer does anything twice. Method: SIGKILL, and a node with the same file.
+/// twice or decided anew for, and no peer does anything twice. Method: SIGKILL at each question and in between, and a node with the same
+/// file, but for a model that would ask nothing by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_two_kills() {
+async fn over_kills() {
     let story = Story::new().await;
     let node = story.node().await;
     let task = node.say("plan my trip", "m1", None).await;
+    let asked = node.asks(&task, "Which city?").await;
+    node.kill().await;
+
+    story.changes(ANSWERS[0].1, "CLARITY: CLEAR");
+    let node = story.node().await;
+    node.until(&task, "going on", |now| event(now) > event(&asked)).await;
     node.asks(&task, "Which city?").await;
     node.say("Lisbon", "m2", Some(&task)).await;
     story.backup.done("wind in Lisbon").await;
@@ -173,6 +189,7 @@ async fn over_two_kills() {
     let asked = node.asks(&task, "needs your confirmation").await;
     node.kill().await;
 
+    story.changes(ANSWERS[7].1, "CONFIRMATION: SAFE_TO_PROCEED\nJUSTIFICATION: \"sure\"");
     let node = story.node().await;
     // Until the task goes on it looks as it was left.
     let goes_on = |now: &Value| event(now) > event(&asked);

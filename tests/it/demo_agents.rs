@@ -1,11 +1,19 @@
-use crate::kit::{Home, soon};
+use crate::kit::{Finished, Home, soon};
 
-/// Goal: three agents find one another in one command, and nothing is left of them, also where it is interrupted. Method:
-/// run it, each step has to be as it should; run it again and interrupt it; no process or folder stays.
+/// Goal: three agents find one another in one command, also where two such commands run at once, and nothing is left of them.
+/// Method: start two, each step of both has to be as it should; no process or folder stays.
 #[tokio::test]
 async fn three_agents_find_one_another() {
-    let home = Home::new();
-    let finished = home.run(&["demo", "agents"]).await;
+    let homes = [Home::new(), Home::new()];
+    let [one, two] = homes.each_ref().map(|home| home.run(&["demo", "agents"]));
+    let (one, two) = tokio::join!(one, two);
+    for (home, finished) in homes.iter().zip([one, two]) {
+        as_it_should(&finished);
+        home.swept().await;
+    }
+}
+
+fn as_it_should(finished: &Finished) {
     assert_eq!(finished.code, Some(0), "{}\n{}", finished.out, finished.err);
     assert!(!finished.out.contains('✘'), "{}", finished.out);
     for line in [
@@ -17,9 +25,11 @@ async fn three_agents_find_one_another() {
     ] {
         assert!(finished.out.contains(line), "{line:?} in {}", finished.out);
     }
-    home.swept().await;
+}
 
-    // In one test, for both want the same ports.
+/// Goal: where it is interrupted nothing is left. Method: interrupt it while the agents run; no process or folder stays.
+#[tokio::test]
+async fn an_interrupted_one_leaves_nothing() {
     let home = Home::new();
     let mut running = home.start(&["demo", "agents"]);
     running.line_with("Agent One").await;

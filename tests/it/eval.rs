@@ -6,7 +6,7 @@ use crate::kit::Home;
 
 /// What the rules have to get right of each part, a little below what they do: they were fitted on dev, so its floor only says that
 /// they hold together. The floors rise with them.
-const FLOORS: [(&str, f64); 2] = [("dev", 0.97), ("heldout", 0.85)];
+const FLOORS: [(&str, f64); 2] = [("dev", 0.98), ("heldout", 0.85)];
 
 /// Goal: the rules lose nothing of what they reached, and a program can read it. Method: `--json`.
 #[actix_web::test]

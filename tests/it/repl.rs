@@ -6,6 +6,7 @@ use crate::kit::{Home, Running, soon};
 use pipe::piped;
 use pty::{Terminal, free_ports};
 
+mod killed;
 mod pipe;
 mod pty;
 
@@ -168,6 +169,7 @@ async fn directories_are_shared() {
         terminal.types(":remote :tool list_agents");
         terminal.sees("✅ Task sent successfully!\n");
         terminal.sees("   Initial state reported by remote: Completed\n📋 Tool Result:\n");
+        terminal.sees(&format!("agent1@localhost:{}> ", ports[2]));
         terminal.control('d');
         assert_eq!(terminal.ends(), 0);
 
@@ -246,6 +248,9 @@ fn questions_are_asked_inline() {
     terminal.types(weather);
     terminal.sees("❓ Which city?\n");
     terminal.sees("> ");
+    terminal.types(":tasks");
+    terminal.sees("❌ Answer first, or type :cancel or :later: commands come after\n");
+    terminal.sees("> ");
     terminal.types("Paris");
     terminal.sees(sunny);
     // A request with a conversation before it is less likely to be unclear.
@@ -283,6 +288,22 @@ fn questions_are_asked_inline() {
     assert_eq!(terminal.ends(), 0);
 }
 
+/// Goal: nothing keeps a person waiting. Method: an address where somebody takes the connection and says nothing; Ctrl-C.
+#[test]
+fn connecting_can_be_given_up() {
+    let home = Home::new();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut terminal = Terminal::start(&home, &[], "xterm");
+    terminal.sees("agent> ");
+    terminal.types(&format!(":connect {}", silent.local_addr().unwrap()));
+    let _taken = silent.accept().unwrap();
+    terminal.control('c');
+    terminal.sees("⏹ Cancelled\n");
+    terminal.sees("agent> ");
+    terminal.control('d');
+    assert_eq!(terminal.ends(), 0);
+}
+
 /// Goal: one message is one answer, by either command, with the exit code that says how it went. Method: answered, refused, asked
 /// with nobody there, a file that isn't there, and what is written to the log that the file names.
 #[tokio::test]
@@ -315,10 +336,21 @@ async fn one_message() {
     assert_eq!(fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// Goal: who talks about patients is told that nothing is remembered. Method: an agent of that class, its memory.
+#[tokio::test]
+async fn clinical_data_is_not_remembered() {
+    let home = Home::new();
+    let text = "[node]\nname = \"c\"\n[[agent]]\nkind = \"orchestrator\"\nid = \"c\"\nclass = \"clinical\"\n";
+    let finished = piped(&home, &[&home.write("c.toml", text)], &[":memory"]).await;
+    let told = "🧠 Nothing is remembered here: what is said is clinical\n";
+    assert_eq!((finished.code, &*finished.out), (Some(0), told), "{}", finished.err);
+}
+
 /// Goal: there is no dead end. Method: mistakes of every kind; each says what to do next, and the REPL goes on.
 #[tokio::test]
 async fn mistakes_lead_on() {
     let home = Home::new();
+    let long = format!(":task {}", "é".repeat(300));
     let lines = [
         ":conect localhost:1",
         ":disconnect",
@@ -326,6 +358,7 @@ async fn mistakes_lead_on() {
         ":tool echo hello",
         ":tool nothing",
         ":task nothing",
+        &long,
         ":memoryTask nothing",
         ":connect 7",
         ":stop",
@@ -339,6 +372,7 @@ async fn mistakes_lead_on() {
         "❌ There is no command :conect: did you mean :connect?\n❌ Not connected: use :connect URL\n❌ Not connected: use",
         "❌ The parameters of a tool are a JSON object, for example {\"format\":\"simple\"}\n",
         "(there are: echo, ",
+        &format!("❌ There is no task {}… (:tasks lists them)\n", "é".repeat(200)),
         "❌ There is no task nothing (:tasks lists them)\n",
         "❌ There is no task nothing in the memory (:memory lists them)\n",
         "❌ Failed to connect to 7: there is no such number in :servers\n",

@@ -18,8 +18,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
-  test                 everything that must hold: format, lints, build, tests, model check, examples, conformance,
-                       instructions
+  test                 everything that must hold: format, lints, tests, examples, conformance, instructions
   peers                installs the programs that tests/peers talks to, and says how to run one of its tests
   postgres -- COMMAND  runs it with a Postgres server of its own, whose URL is CALLBOARD_POSTGRES
   conformance [SIDE]   the official MCP suite against our server, our client, or both

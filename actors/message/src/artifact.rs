@@ -35,6 +35,13 @@ impl Artifact {
         Self(self.0.with("append", true).with("last", last))
     }
 
+    /// The same, in place of what the artifact of its id holds so far.
+    #[must_use]
+    pub fn anew(mut self) -> Self {
+        self.0.remove("append");
+        self
+    }
+
     /// Its name among the call's artifacts.
     pub fn id(&self) -> String {
         self.0.text("id").unwrap_or_default()

@@ -3,10 +3,12 @@
 //! Serde only, no I/O: everything here can be a field of a message and can cross a wire.
 
 mod artifact;
+mod assent;
 mod call;
 mod content;
 mod data_class;
 mod failure;
+mod hex;
 pub mod json;
 pub mod mail;
 #[doc(hidden)]
@@ -21,10 +23,12 @@ pub mod time;
 mod trace;
 
 pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
+pub use assent::assent;
 pub use call::{Budget, CallId, HOPS_MAX_DEFAULT, Progress, SessionId};
 pub use content::{Content, ResourceContent, ToolResult};
 pub use data_class::DataClass;
 pub use failure::{Failure, FailureKind};
+pub use hex::hex;
 pub use message::{Message, MessageSpec, Named, RawReply, Wire, WireError};
 pub use plain::FAILURE;
 pub use principal::{Principal, PrincipalKind};

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::hex::write_hex;
+
 /// Which trace a call belongs to (W3C Trace Context, `traceparent` version 00).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
@@ -50,20 +52,11 @@ impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut trace_id, mut span_id) = ([0; 32], [0; 16]);
         f.write_str("00-")?;
-        f.write_str(hex(&self.trace_id.to_be_bytes(), &mut trace_id))?;
+        f.write_str(write_hex(&self.trace_id.to_be_bytes(), &mut trace_id))?;
         f.write_str("-")?;
-        f.write_str(hex(&self.span_id.to_be_bytes(), &mut span_id))?;
+        f.write_str(write_hex(&self.span_id.to_be_bytes(), &mut span_id))?;
         f.write_str(if self.sampled { "-01" } else { "-00" })
     }
-}
-
-/// Two digits a byte.
-fn hex<'a>(bytes: &[u8], digits: &'a mut [u8]) -> &'a str {
-    const OF_NIBBLES: &[u8; 16] = b"0123456789abcdef";
-    for (byte, pair) in bytes.iter().zip(digits.as_chunks_mut::<2>().0) {
-        *pair = [byte >> 4, byte & 15].map(|nibble| OF_NIBBLES[usize::from(nibble)]);
-    }
-    std::str::from_utf8(digits).unwrap_or_default()
 }
 
 impl FromStr for TraceContext {

@@ -9,7 +9,6 @@ use futures::future::BoxFuture;
 
 use crate::journal::JournalError;
 
-pub(crate) use entry::hex;
 pub use entry::{AuditEntry, AuditValue, BodyMark};
 pub use log::AuditLog;
 pub use memory::{MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit};

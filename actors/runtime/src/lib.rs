@@ -29,7 +29,9 @@ mod judged;
 mod lane;
 mod mail;
 mod mailbox;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+mod mailbox_tests;
+#[cfg(test)]
 mod model;
 mod notes;
 mod ops;
@@ -76,8 +78,8 @@ pub use journal::{
 };
 pub use mail::{
     COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
-    MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail, MailCopy, Mark, MemoryMail,
-    NewLetter, SPREAD_MAX, StoredEvent,
+    MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail,
+    MailCopy, Mark, MemoryMail, NewLetter, SPREAD_MAX, StoredEvent,
 };
 pub use notes::{
     MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note,

@@ -27,6 +27,8 @@ pub const MARKS_AT_ONCE_MAX: usize = 256;
 pub const MAIL_PAGE_MAX: usize = 1_000;
 /// Most letters that one [`Mail::history`] looks at.
 pub const MAIL_LOOKED_MAX: u64 = 10_000;
+/// Numbers that a letter has for its rows of [`Mail::logs`]: more than it can have recipients. Stores' views have it, too.
+pub const MAIL_LOG_ROWS_A_LETTER: u64 = 16_384;
 /// The stream of the journal that [`Mail::events`] are kept in.
 pub const MAIL_EVENTS_STREAM: &str = "mail/events";
 

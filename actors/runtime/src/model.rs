@@ -1,4 +1,4 @@
-//! The mailbox under every schedule that shuttle finds: `cargo test -p callboard-runtime --features shuttle --lib model`.
+//! The mailbox under every schedule that shuttle finds: its source once more, with shuttle's lock in place of the kernel's.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -8,7 +8,29 @@ use shuttle::future::block_on;
 use shuttle::sync::{Arc, Mutex, mpsc};
 use shuttle::thread;
 
-use crate::mailbox::{Admitted, Batch, HasBatch, Mailbox, Rest, WaiterId};
+#[expect(clippy::duplicate_mod, dead_code, reason = "the same with another lock; the kernel uses more of it")]
+#[path = "mailbox.rs"]
+mod mailbox;
+
+use mailbox::{Admitted, Batch, HasBatch, Mailbox, Rest, WaiterId};
+
+mod sync {
+    pub(crate) use shuttle::sync::MutexGuard;
+
+    /// shuttle's mutex with the shape of parking_lot's: a panicking holder doesn't poison it.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+}
 
 /// Schedules tried for each promise.
 const SCHEDULES: usize = 3_000;

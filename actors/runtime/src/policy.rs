@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 
-use callboard_message::{CallId, Failure, FailureKind, Principal, RawObject, RawReply};
+use callboard_message::surface::{ListPrompts, ListResourceTemplates, ListResources, ListTools};
+use callboard_message::{CallId, Failure, FailureKind, Message, Principal, RawObject, RawReply};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 
@@ -128,13 +129,11 @@ impl PolicyChain {
             return Ok(());
         }
         let links = self.links.lock().clone();
-        for link in links.iter().filter(|link| link.judges_parts()) {
-            if let Err(failure) = link.judge_part(part, crossing).await {
-                tell(&links, Some(part), crossing, &failure).await;
-                return Err(failure);
-            }
+        let judged = ask_each(&links, part, crossing).await;
+        if let Err(failure) = &judged {
+            tell(&links, Some(part), crossing, failure).await;
         }
-        Ok(())
+        judged
     }
 
     /// The reply to the message that crossed, or the failure in its place, if it may pass; else the refusal.
@@ -151,8 +150,83 @@ impl PolicyChain {
             Err(refusal) if refusal.kind == FailureKind::Blocked && has_reason(refusal) => return reply,
             Err(failure) => RawObject::new().with("message", &failure.message).with("data", &failure.data).to_raw(),
         };
-        self.judge_part(Part::Reply, Crossing { payload: &told, ..crossing }).await?;
-        reply
+        let crossing = Crossing { payload: &told, ..crossing };
+        let links = self.links.lock().clone();
+        match ask_each(&links, Part::Reply, crossing).await {
+            Ok(()) => reply,
+            Err(refusal) => {
+                if refusal.kind == FailureKind::Blocked
+                    && let Some(list) = reply.ok().and_then(|reply| List::read(crossing.message, &reply))
+                {
+                    return self.judge_items(crossing, list).await;
+                }
+                tell(&links, Some(Part::Reply), crossing, &refusal).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// A list that may not pass as a whole without those of its items that may not: one server's bad tool isn't the end of
+    /// the others, and honest descriptions beside each other may read like an attack that none of them is.
+    ///
+    /// # Errors
+    /// The refusal of what stands beside the items.
+    async fn judge_items(&self, crossing: Crossing<'_>, list: List) -> RawReply {
+        let rest = list.with(&[]);
+        self.judge_part(Part::Reply, Crossing { payload: &rest.to_raw(), ..crossing }).await?;
+        let mut kept = Vec::with_capacity(list.items.len());
+        for item in &list.items {
+            if self.judge_part(Part::Reply, Crossing { payload: item, ..crossing }).await.is_ok() {
+                kept.push(item.clone());
+            }
+        }
+        let quarantined = list.items.len() - kept.len();
+        let mut passed = list.with(&kept);
+        if quarantined > 0 {
+            tracing::warn!(server = crossing.agent, quarantined, "a list passes without some of its items");
+            let meta = passed.object("_meta").unwrap_or_default();
+            passed.set("_meta", meta.with(QUARANTINED, quarantined));
+        }
+        Ok(passed.to_raw())
+    }
+}
+
+/// In the `_meta` of a list: how many of its items a policy kept back.
+const QUARANTINED: &str = "callboard/quarantined";
+
+/// Asks each link that judges parts; the first refusal decides.
+async fn ask_each(links: &[Arc<dyn Policy>], part: Part, crossing: Crossing<'_>) -> Result<(), Failure> {
+    for link in links.iter().filter(|link| link.judges_parts()) {
+        link.judge_part(part, crossing).await?;
+    }
+    Ok(())
+}
+
+/// A reply that lists things that each say what they are.
+struct List {
+    /// The list without them.
+    rest: RawObject,
+    /// The member where they stand.
+    member: &'static str,
+    items: Vec<Box<RawValue>>,
+}
+
+impl List {
+    fn read(message: &str, reply: &RawValue) -> Option<Self> {
+        let member = match message {
+            ListTools::NAME => "tools",
+            ListPrompts::NAME => "prompts",
+            ListResources::NAME => "resources",
+            ListResourceTemplates::NAME => "resourceTemplates",
+            _ => return None,
+        };
+        let rest = RawObject::parse(reply).ok()?;
+        let items = rest.read(member)?;
+        Some(Self { rest, member, items })
+    }
+
+    fn with(&self, items: &[Box<RawValue>]) -> RawObject {
+        self.rest.clone().with(self.member, items)
     }
 }
 

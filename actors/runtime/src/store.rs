@@ -7,6 +7,7 @@ use crate::audit::{Audit, MemoryAudit};
 use crate::journal::{Journal, MemoryJournal};
 use crate::mail::{Mail, MemoryMail};
 use crate::notes::{MemoryNotes, Notes};
+use crate::task::live::LiveScopes;
 use crate::task::{MemoryTasks, Tasks};
 
 /// Where a system keeps what must last.
@@ -16,6 +17,8 @@ pub struct Store {
     pub journal: Arc<dyn Journal>,
     /// Tasks.
     pub tasks: Arc<dyn Tasks>,
+    /// Those of them that run here. Stop them before the store is closed.
+    pub live: LiveScopes,
     /// Mail.
     pub mail: Arc<dyn Mail>,
     /// Notes: the directory, what agents remember.
@@ -33,6 +36,7 @@ impl Store {
         Self {
             journal: Arc::new(MemoryJournal::default()),
             tasks: Arc::new(MemoryTasks::default()),
+            live: LiveScopes::default(),
             mail: Arc::new(MemoryMail::new(audit.clone())),
             notes: Arc::new(MemoryNotes::default()),
             audit,

@@ -200,11 +200,6 @@ impl System {
         self.inner.agents.len()
     }
 
-    /// How many arbiters it has.
-    pub fn arbiter_count(&self) -> usize {
-        self.inner.hosts.len()
-    }
-
     /// Every agent, as people see it, by id.
     pub fn snapshot(&self) -> Vec<AgentSnapshot> {
         let mut agents: Vec<_> = self.inner.agents.iter().map(|agent| agent.snapshot()).collect();

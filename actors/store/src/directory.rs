@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use callboard_message::RawObject;
+use callboard_message::{RawObject, hex};
 use callboard_runtime::{JournalError, Note, NoteError, Notes};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -106,7 +106,7 @@ pub async fn import_directory(notes: &dyn Notes, text: &str) -> Result<Imported,
 /// # Errors
 /// As [`import_directory`].
 pub async fn import_directory_once(notes: &dyn Notes, text: &str) -> Result<Option<Imported>, DirectoryError> {
-    let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(text));
     if notes.get(IMPORTED_SPACE, &hash).await?.is_some() {
         return Ok(None);
     }

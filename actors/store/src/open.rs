@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use callboard_runtime::live::LiveScopes;
 use callboard_runtime::{Journal, JournalError, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
@@ -139,6 +140,7 @@ impl SqlStore {
         Store {
             journal: self.journal(),
             tasks: self.tasks(Arc::clone(&audit)),
+            live: LiveScopes::default(),
             mail: self.mail(Arc::clone(&audit)),
             notes: self.notes(),
             audit,

@@ -45,6 +45,9 @@ pub enum ErrorKind {
     Blocked,
 }
 
+/// What a policy stops is nobody's bug: the code is outside of those that JSON-RPC reserves, as MCP's and HMCP's is.
+const BLOCKED: i64 = -1;
+
 impl ErrorKind {
     /// All of them.
     pub const ALL: [Self; 17] = [
@@ -90,7 +93,7 @@ impl ErrorKind {
             Self::Internal => (code::INTERNAL_ERROR, 500, "INTERNAL", "INTERNAL_ERROR"),
             Self::Overloaded => (code::INTERNAL_ERROR, 503, "UNAVAILABLE", "OVERLOADED"),
             Self::Denied => (code::INTERNAL_ERROR, 403, "PERMISSION_DENIED", "DENIED"),
-            Self::Blocked => (code::INTERNAL_ERROR, 403, "PERMISSION_DENIED", "BLOCKED"),
+            Self::Blocked => (BLOCKED, 403, "PERMISSION_DENIED", "BLOCKED"),
         }
     }
 
@@ -222,5 +225,6 @@ mod tests {
         let codes: Vec<i64> = ErrorKind::ALL.iter().take(9).map(|kind| kind.code()).collect();
         assert_eq!(codes, (1..=9).map(|n| -32_000 - n).collect::<Vec<_>>());
         assert_eq!(ErrorKind::of_code(-32_603), Some(ErrorKind::Internal));
+        assert_eq!(ErrorKind::of_code(-1), Some(ErrorKind::Blocked));
     }
 }

@@ -2,7 +2,6 @@
 
 mod prompt;
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,8 +19,9 @@ use super::super::{EXIT_ANSWERED, EXIT_FAILED, interrupted, show};
 use crate::clinics::{Child, ClinicsError};
 use crate::examples;
 
-/// Where the agents of the files listen.
-const PORTS: [u16; 3] = [4_200, 4_201, 4_202];
+/// Where the agents that serve listen by their files.
+const PORT_TWO: u16 = 4_201;
+const PORT_THREE: u16 = 4_202;
 const HOST: &str = "127.0.0.1";
 /// How long the second agent may take until it knows the third.
 const ACQUAINTED: Duration = Duration::from_secs(15);
@@ -52,8 +52,8 @@ pub(super) async fn demo() -> Result<u8, Stopped> {
 
 async fn walk(cast: &mut Cast) -> Result<bool, Stopped> {
     heading("Three agents, each a process of its own")?;
-    cast.serve("agent3", "Agent Three").await?;
-    cast.serve("agent2", "Agent Two").await?;
+    cast.serve("agent3", "Agent Three", PORT_THREE).await?;
+    cast.serve("agent2", "Agent Two", PORT_TWO).await?;
     cast.acquainted().await?;
     let mut one = cast.sit_down().await?;
     let mut all = true;
@@ -63,7 +63,7 @@ async fn walk(cast: &mut Cast) -> Result<bool, Stopped> {
     all &= one.step(":tool list_agents", &[r#""count": 0"#, nobody], "its directory is empty").await?;
 
     heading("\n2 It connects to Agent Two, who knows Agent Three")?;
-    let two = format!("http://localhost:{}", cast.ports[1]);
+    let two = format!("http://localhost:{}", cast.port("agent2"));
     let connected = [format!("🔗 Connected to remote agent: {two}"), CONNECTED.to_owned()];
     let connected = connected.each_ref().map(String::as_str);
     all &= one.step(&format!(":connect {two}"), &connected, "it is connected").await?;
@@ -97,38 +97,45 @@ const BOTH: [&str; 3] = [
     r#"{"id": "bidirectional-agent-3", "name": "Agent Three"}"#,
 ];
 
-/// The agents' files and folders, and those that run.
+/// The agents' folder, and those that run.
 struct Cast {
     folder: TempDir,
-    ports: [u16; 3],
+    /// Whose file it is, where its listener is in the files, and where it is.
+    ports: Vec<(&'static str, u16, u16)>,
     children: Vec<Child>,
 }
 
 impl Cast {
-    /// Writes the files, with the ports that are free.
     fn prepare() -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("callboard-").tempdir()?;
-        Ok(Self { folder, ports: ports()?, children: Vec::new() })
+        Ok(Self { folder, ports: Vec::new(), children: Vec::new() })
     }
 
-    /// An agent's file, in a folder of its own.
+    /// Where an agent listens that was started.
+    fn port(&self, example: &str) -> u16 {
+        self.ports.iter().find(|(of, ..)| *of == example).map_or(0, |(.., port)| *port)
+    }
+
+    /// An agent's file, in a folder of its own, with the ports of those that run.
     fn file(&self, example: &str) -> Result<PathBuf, ClinicsError> {
         let folder = self.folder.path().join(example);
         std::fs::create_dir_all(&folder)?;
         let written = examples::write(example, &folder).map_err(|error| failed(example, error))?;
         let mut text = std::fs::read_to_string(&written)?;
-        for (declared, port) in PORTS.iter().zip(self.ports) {
+        for (_, declared, port) in &self.ports {
             text = text.replace(&declared.to_string(), &port.to_string());
         }
         std::fs::write(&written, text)?;
         Ok(written)
     }
 
-    /// Starts an agent that only serves.
-    async fn serve(&mut self, example: &str, name: &str) -> Result<(), Stopped> {
+    /// Starts an agent that only serves, at a port that it finds free itself: nobody can take it in between.
+    async fn serve(&mut self, example: &'static str, name: &str, declared: u16) -> Result<(), Stopped> {
         let file = self.file(example)?;
-        let child = Child::serving(example, &[path(&file)]).await?;
+        let child = Child::serving(example, &[path(&file), "--free-ports"]).await?;
         say(&format!("  {name:11}  {}  (process {})", child.url, child.process_id))?;
+        let port = port_of(&child.url).ok_or_else(|| failed(example, "it listens at no port"))?;
+        self.ports.push((example, declared, port));
         self.children.push(child);
         Ok(())
     }
@@ -137,7 +144,8 @@ impl Cast {
     async fn acquainted(&self) -> Result<(), Stopped> {
         let system = System::start(1).map_err(ClinicsError::from)?;
         let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
-        let url = Url::parse(&format!("http://{HOST}:{}", self.ports[1])).map_err(|error| failed("agent2", error))?;
+        let url =
+            Url::parse(&format!("http://{HOST}:{}", self.port("agent2"))).map_err(|error| failed("agent2", error))?;
         let two = RemoteA2a::new(url, options).map_err(|error| failed("agent2", error))?;
         let kept = two.clone();
         let agent = system.prepare_with(move || two.clone()).label("agent2").spawn();
@@ -165,8 +173,9 @@ impl Cast {
     /// Starts the agent that one talks to.
     async fn sit_down(&self) -> Result<Prompt, Stopped> {
         let file = self.file("agent1")?;
-        let prompt = Prompt::start(&[path(&file), "--listen", &self.ports[0].to_string()])?;
-        say(&format!("  {:11}  http://{HOST}:{}  (process {})", "Agent One", self.ports[0], prompt.process_id))?;
+        let mut prompt = Prompt::start(&[path(&file), "--listen", "0"])?;
+        let url = prompt.listening().await?;
+        say(&format!("  {:11}  {url}  (process {})", "Agent One", prompt.process_id))?;
         Ok(prompt)
     }
 
@@ -175,18 +184,9 @@ impl Cast {
     }
 }
 
-/// Those of the files where they are free, else others.
-fn ports() -> std::io::Result<[u16; 3]> {
-    let held: Result<Vec<_>, _> = PORTS.iter().map(|port| TcpListener::bind((HOST, *port))).collect();
-    if held.is_ok() {
-        return Ok(PORTS);
-    }
-    let held = [TcpListener::bind((HOST, 0))?, TcpListener::bind((HOST, 0))?, TcpListener::bind((HOST, 0))?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&held) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
+/// The port of a child's address, which may have a path.
+fn port_of(url: &str) -> Option<u16> {
+    Url::parse(url).ok()?.port()
 }
 
 fn path(file: &Path) -> &str {

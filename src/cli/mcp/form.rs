@@ -1,6 +1,6 @@
 //! One field of a form that a server sends (MCP elicitation's subset of JSON Schema).
 
-use callboard_message::RawObject;
+use callboard_message::{RawObject, assent};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -133,11 +133,7 @@ impl Field {
                 let value = line.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or("a number")?;
                 within(value, *min, *max).map(|()| value.into())
             }
-            Kind::YesNo => match line.to_lowercase().as_str() {
-                "y" | "yes" | "true" => Ok(true.into()),
-                "n" | "no" | "false" => Ok(false.into()),
-                _ => Err("yes or no".into()),
-            },
+            Kind::YesNo => assent(line).map(Value::from).ok_or_else(|| "yes or no".to_owned()),
             Kind::One(choices) => choice(choices, line),
             Kind::Several(choices) => {
                 line.split(',').map(|part| choice(choices, part.trim())).collect::<Result<Vec<_>, _>>().map(Value::from)
@@ -210,6 +206,7 @@ mod tests {
             (json!({ "type": "integer", "minimum": 1 }), "42", json!(42)),
             (json!({ "type": "number" }), "4.5", json!(4.5)),
             (json!({ "type": "boolean" }), "No", json!(false)),
+            (json!({ "type": "boolean" }), "Yes, go ahead", json!(true)),
             (json!({ "type": "string", "enum": ["x", "y"], "enumNames": ["Ex", "Why"] }), "Why", json!("y")),
             (titled.clone(), "2", json!("g")),
             (titled, "r", json!("r")),

@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, oneshot};
 use super::super::show;
 use super::Stopped;
 use super::form::{Field, Filled};
-use super::words::printable;
+use super::words::{printable, told_progress};
 
 const DECLINE: &str = ":decline";
 const CANCEL: &str = ":cancel";
@@ -121,9 +121,7 @@ impl Terminal {
 
 impl Caller for Terminal {
     fn progress(&self, progress: Progress) {
-        let total = progress.total.map(|total| format!(" of {total}")).unwrap_or_default();
-        let message = progress.message.map(|message| format!("  {}", printable(&message))).unwrap_or_default();
-        show::progress(&format!("{}{total}{message}", progress.done));
+        show::progress(&told_progress(&progress));
     }
 
     fn log(&self, line: Log) {

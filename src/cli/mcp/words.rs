@@ -1,6 +1,6 @@
 //! Words of a command line, and words that a server sent.
 
-use callboard_message::Content;
+use callboard_message::{Content, Progress};
 
 /// Cuts a command into words as a shell does, with single and double quotes and backslashes, and nothing else of it.
 /// `None`: a quote isn't closed, or there is no word.
@@ -25,9 +25,22 @@ pub(super) fn cut(command: &str) -> Option<Vec<String>> {
     (quote.is_none() && !words.is_empty()).then_some(words)
 }
 
-/// What a server sent, without what would move a terminal's cursor or change its colours.
+/// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || turns(*c))).collect()
+}
+
+/// How far something is: the amount where there is one, and what is said of it.
+pub(super) fn told_progress(progress: &Progress) -> String {
+    let said = progress.message.as_deref().map(printable);
+    match (progress.done, progress.total, said) {
+        (0.0, None, Some(said)) => said,
+        (done, None, None) => done.to_string(),
+        (done, None, Some(said)) => format!("{done}  {said}"),
+        (done, Some(total), None) => format!("{done} of {total}"),
+        (done, Some(total), Some(said)) => format!("{done} of {total}  {said}"),
+    }
 }
 
 /// The first line of a text, for lists.
@@ -73,9 +86,24 @@ mod tests {
         }
     }
 
-    /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return.
+    /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return, overrides of direction.
     #[test]
     fn escapes_are_taken_out() {
         assert_eq!(printable("a\u{1b}[31mb\u{7}\rc\n\td\u{9b}"), "a[31mbc\n\td");
+        assert_eq!(printable("pay \u{202e}001\u{2069} \u{5d0}"), "pay 001 \u{5d0}");
+    }
+
+    /// Goal: progress is told as far as it is known. Method: with and without amount, total and words.
+    #[test]
+    fn progress_is_told() {
+        for (done, total, message, expect) in [
+            (0.0, None, Some("DP2"), "DP2"),
+            (0.0, None, None, "0"),
+            (2.0, None, Some("files"), "2  files"),
+            (2.5, Some(4.0), None, "2.5 of 4"),
+            (0.0, Some(4.0), Some("files"), "0 of 4  files"),
+        ] {
+            assert_eq!(told_progress(&Progress { done, total, message: message.map(str::to_owned) }), expect);
+        }
     }
 }

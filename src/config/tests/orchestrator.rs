@@ -38,6 +38,10 @@ fn every_mistake_of_an_orchestrator() {
     for (more, expect) in [
         ("model = \"n\"", "13:9 there is no model n"),
         ("agents = [\"wether\"]", "13:11 helper delegates to wether, which is no agent or upstream"),
+        (
+            "agents = [\"tools\"]\n[[server]]\nid = \"tools\"\nmembers = [\"weather\"]",
+            "13:11 tools is a virtual server, which can't be delegated to",
+        ),
         ("agents = [\"weather\", \"weather\"]", "13:22 weather is there twice"),
         ("agents = [\"helper\"]", "12:6 helper delegates to itself, or has itself decide, by way of others or not"),
         ("decide = { rout = \"rules\" }", "13:12 nothing is decided at `rout`"),

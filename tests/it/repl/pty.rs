@@ -32,6 +32,11 @@ impl Terminal {
         self.0.send_line(line).unwrap();
     }
 
+    /// Presses the arrow that goes back in what was typed, and Enter.
+    pub fn repeats(&mut self) {
+        self.0.send_line("\x1b[A").unwrap();
+    }
+
     /// Presses Ctrl and a letter.
     pub fn control(&mut self, letter: char) {
         self.0.send_control(letter).unwrap();
@@ -54,6 +59,12 @@ impl Terminal {
             WaitStatus::Exited(_, code) => code,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Has the system end the process at once, in the midst of whatever it does.
+    pub fn kill(mut self) {
+        self.0.process_mut().signal(Signal::SIGKILL).unwrap();
+        assert!(matches!(self.0.process().wait().unwrap(), WaitStatus::Signaled(..)));
     }
 
     /// Has the system ask the process to end.

@@ -25,6 +25,8 @@ struct Kit {
     branch: &'static str,
     /// Its Python environment, beside the peers.
     environment: &'static str,
+    /// What the agent is built with for it, besides the default.
+    features: &'static [&'static str],
     /// What its runner is told; `{at}` is the agent's address.
     arguments: &'static [&'static str],
     /// Files that it writes into `reports`: what they are about.
@@ -36,11 +38,12 @@ const KITS: [Kit; 2] = [
         version: "1.0",
         branch: "1.0-dev",
         environment: "tck-10",
+        features: &["--features", "grpc"],
         arguments: &[
             "--sut-host",
             "{at}",
             "--transport",
-            "jsonrpc,http_json",
+            "grpc,jsonrpc,http_json",
             "--",
             "--webhook-host",
             "127.0.0.1",
@@ -53,6 +56,7 @@ const KITS: [Kit; 2] = [
         version: "0.3",
         branch: "0.3.x",
         environment: "tck-03",
+        features: &[],
         arguments: &["--sut-url", "{at}/a2a", "--category", "all", "--transports", "jsonrpc,rest"],
         reports: &[
             ("mandatory_jsonrpc_results.json", "mandatory, JSON-RPC"),
@@ -75,7 +79,6 @@ pub fn run_kit(clone: &str, version: Option<&str>) -> Outcome {
         return Err("the kit has branches for 1.0 and 0.3".to_owned());
     }
     let clone = fs::canonicalize(clone).map_err(|e| format!("{clone} can't be read: {e}"))?;
-    run(cargo(&["build", "--package", "callboard", "--example", EXAMPLE]))?;
     let mut sheets = Vec::new();
     for kit in kits {
         sheets.push(kit.play(&clone)?);
@@ -95,6 +98,7 @@ impl Kit {
             fs::remove_dir_all(&reports).map_err(|e| format!("{} can't be emptied: {e}", reports.display()))?;
         }
         let log = target().join("tck").join(format!("{}.log", self.branch));
+        run(cargo(&[&["build", "--package", "callboard", "--example", EXAMPLE], self.features].concat()))?;
         let server = Server::start(&target().join("debug").join("examples").join(EXAMPLE), &log)?;
         let at = format!("http://127.0.0.1:{}", server.port());
         let mut kit = program(&python.to_string_lossy(), &["run_tck.py"]);

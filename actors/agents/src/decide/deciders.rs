@@ -11,6 +11,7 @@ use super::decision::Decision;
 use super::limits::{MODEL_WITHIN, RULES_WITHIN};
 use super::point::Point;
 use super::record::{DecisionRecord, FallbackWhy, RunId};
+use super::withheld;
 
 /// Who decides at a point.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -240,12 +241,16 @@ fn judge<D: Decision>(message: &D, asked: Result<Decided<D::Outcome>, Failure>) 
 }
 
 async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided<D::Outcome>, Failure> {
-    let found;
+    let (found, judged);
+    let mut cx = cx;
     let agent = match &seat.asked {
         Asked::Agent(agent) => agent,
         Asked::Id(id) => {
             let gone = || Failure::unavailable(format!("no agent is called {id}: see the topology's decide"));
             found = cx.system().directory().get(id).ok_or_else(gone)?;
+            // What such an agent gives early are parts of a decision, and no answer.
+            judged = withheld(cx);
+            cx = &judged;
             &found
         }
         // Not `Unavailable`: it doesn't come back, so trying again and asking people how to go on lead nowhere.

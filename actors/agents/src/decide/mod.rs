@@ -19,6 +19,7 @@ pub mod rules;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod withheld;
 
 pub use context::{Action, AgentView, Risk, SkillView, ToolView, Turn, World};
 pub use decided::{Cost, Decided};
@@ -28,6 +29,7 @@ pub use messages::{
     ConfirmWhy, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool,
     MakeSteps, Synthesize, WriteAnswer,
 };
+pub(crate) use outcomes::told_instead;
 pub use outcomes::{
     AWAY_AFTER_FAILURES, Clarity, Confirm, ErrorClass, FollowUp, Outcome, Recovery, Route, Split, Synthesis, TOOL_LLM,
     ToolChoice, class_of,
@@ -36,3 +38,4 @@ pub use person::PersonDecider;
 pub use point::Point;
 pub use record::{DecisionRecord, FallbackWhy, RunId};
 pub use steps::{StepDefinition, StepMetadata, StepPlan, StepPlanError, StepReport, is_step_id};
+pub(crate) use withheld::withheld;

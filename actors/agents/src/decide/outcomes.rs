@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::steps::StepPlan;
+use crate::model::Refused;
 
 /// Something that is decided at one point.
 pub trait Outcome: Clone + PartialEq + Send + 'static {
@@ -127,6 +128,9 @@ pub const AWAY_AFTER_FAILURES: u32 = 3;
 /// The class of a failure; `run_of_same`: failures in a row at that target, this one included. `None` where the failure is the
 /// step's end: nothing is to be recovered of what was refused, stopped or cancelled.
 pub fn class_of(failure: &Failure, run_of_same: u32) -> Option<ErrorClass> {
+    if Refused::of(failure) == Some(Refused::Key) {
+        return Some(ErrorClass::PermissionAuth);
+    }
     Some(match failure.kind {
         FailureKind::TimedOut | FailureKind::Overloaded => ErrorClass::TransientNetwork,
         FailureKind::Unavailable if run_of_same < AWAY_AFTER_FAILURES => ErrorClass::TransientNetwork,
@@ -166,6 +170,12 @@ pub enum Recovery {
         /// Why.
         reason: String,
     },
+}
+
+/// What an agent is told instead, by modified parameters: the only member, a text.
+pub(crate) fn told_instead(params: &RawObject) -> Option<String> {
+    let (name, _) = params.iter().next().filter(|_| params.len() == 1)?;
+    params.text(name).filter(|text| !text.trim().is_empty())
 }
 
 /// NP4.

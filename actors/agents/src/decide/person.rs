@@ -4,9 +4,7 @@ mod forms;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write;
-
-use callboard_message::{Elicitation, Failure, FailureKind};
+use callboard_message::{Elicitation, Failure, FailureKind, hex};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use sha2::{Digest, Sha256};
 
@@ -42,12 +40,7 @@ async fn decide<D: Formed>(asked: D, cx: Cx) -> Result<Decided<D::Outcome>, Fail
 fn key<D: Formed>(asked: &D) -> String {
     let body = D::wire().and_then(|wire| (wire.encode)(asked).ok());
     let hash = Sha256::digest(body.as_deref().map_or("", |body| body.get()));
-    let mut key = format!("decide-{}-", D::POINT);
-    for byte in &hash[..6] {
-        // A String takes whatever is written to it.
-        let _ = write!(key, "{byte:02x}");
-    }
-    key
+    format!("decide-{}-{}", D::POINT, hex(&hash[..6]))
 }
 
 impl Agent for PersonDecider {

@@ -1,7 +1,7 @@
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 
-use callboard_message::FailureKind;
+use callboard_message::{FailureKind, hex};
 use callboard_runtime::BodyMark;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -27,12 +27,7 @@ impl RunId {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let mut id = String::from("run-");
-        for byte in &hash.finalize()[..16] {
-            // A String takes whatever is written to it.
-            let _ = write!(id, "{byte:02x}");
-        }
-        Self(id.into())
+        Self(format!("run-{}", hex(&hash.finalize()[..16])).into())
     }
 
     /// One that nothing else has.

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use callboard_message::surface::{Describe, ListTools, RESERVED_PREFIX};
+use callboard_message::surface::{Converse, Describe, ListTools, RESERVED_PREFIX};
 use callboard_message::{Message as _, MessageSpec, RawObject};
 use callboard_runtime::AgentRef;
 use futures::future::{join, join_all};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::says::{description, name, now_ms, skills};
 use super::{Health, KnownAgents, Learned, SKILLS_KEPT_MAX};
 use crate::decide::SkillView;
+use crate::router::task::{TAG_DESTRUCTIVE, text_member};
 
 /// How long what an agent said holds.
 const DESCRIBED_FOR: Duration = Duration::from_secs(60);
@@ -78,7 +80,9 @@ async fn describe(agent: &AgentRef) -> Described {
         }
         let page = agent.ask(ListTools(RawObject::new())).within(DESCRIBE_WITHIN).await.ok()?.ok()?;
         let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
-        Some(tools.iter().take(SKILLS_KEPT_MAX).filter_map(tool).collect::<Vec<_>>())
+        let tools = tools.iter().take(SKILLS_KEPT_MAX);
+        let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
+        Some(tools.filter_map(if converses { tool } else { bare_tool }).collect::<Vec<_>>())
     };
     let (about, listed) = join(about, listed).await;
     let about = about.unwrap_or_default();
@@ -91,12 +95,40 @@ async fn describe(agent: &AgentRef) -> Described {
 
 /// A message type as a skill.
 fn own(spec: &MessageSpec) -> SkillView {
-    skill(spec.name.clone(), &spec.description, &spec.more)
+    let skill = skill(spec.name.clone(), &spec.description, &spec.more);
+    if destroys(&spec.more, &spec.input_schema) { tagged(skill) } else { skill }
 }
 
 /// An entry of a list of tools as a skill.
 fn tool(listed: &RawObject) -> Option<SkillView> {
     Some(skill(listed.text("name")?, &listed.text("description").unwrap_or_default(), listed))
+}
+
+/// The same of an agent that is used by its tools, and decides nothing itself.
+fn bare_tool(listed: &RawObject) -> Option<SkillView> {
+    let schema = listed.read("inputSchema").unwrap_or_default();
+    tool(listed).map(|skill| if destroys(listed, &schema) { tagged(skill) } else { skill })
+}
+
+/// Whether a tool says that it may destroy something (the hints of MCP), and can be used from plain words: no other is used.
+fn destroys(more: &RawObject, schema: &Value) -> bool {
+    let hints = more.object("annotations").unwrap_or_default();
+    // A tool that says that it changes something may destroy it unless it says that it doesn't; of one that says nothing
+    // at all, nothing is known.
+    let (reads, destroys) = (hints.read::<bool>("readOnlyHint"), hints.read::<bool>("destructiveHint"));
+    let says_so = match (reads, destroys) {
+        (Some(true), _) => false,
+        (Some(false), said) => said.unwrap_or(true),
+        (None, said) => said.unwrap_or(false),
+    };
+    says_so && text_member(schema).is_some()
+}
+
+fn tagged(mut skill: SkillView) -> SkillView {
+    if !skill.tags.iter().any(|tag| tag == TAG_DESTRUCTIVE) {
+        skill.tags.push(TAG_DESTRUCTIVE.to_owned());
+    }
+    skill
 }
 
 fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
@@ -106,5 +138,36 @@ fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
         tags: more.read("tags").unwrap_or_default(),
         examples: more.read("examples").unwrap_or_default(),
         id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Goal: what may destroy something is known by what its tool says (MCP's hints, with their defaults), and only of tools
+    /// that are used from plain words. Method: rows.
+    #[test]
+    fn hints_are_heard() {
+        let text = json!({ "type": "object", "required": ["t"], "properties": { "t": { "type": "string" } } });
+        let two = json!({ "type": "object", "required": ["t", "u"], "properties": {} });
+        for (hints, schema, expect) in [
+            (json!({}), &text, false),
+            (json!({ "destructiveHint": true }), &text, true),
+            (json!({ "destructiveHint": true, "readOnlyHint": false }), &text, true),
+            (json!({ "destructiveHint": false, "readOnlyHint": false }), &text, false),
+            (json!({ "readOnlyHint": false }), &text, true),
+            (json!({ "destructiveHint": true, "readOnlyHint": true }), &text, false),
+            (json!({ "destructiveHint": "yes" }), &text, false),
+            (json!({ "destructiveHint": true }), &two, false),
+        ] {
+            let listed = json!({ "name": "drop", "annotations": hints, "inputSchema": schema, "tags": ["db"] });
+            let listed: RawObject = serde_json::from_value(listed).unwrap();
+            let tags = |skill: Option<SkillView>| skill.unwrap().tags.contains(&TAG_DESTRUCTIVE.to_owned());
+            assert_eq!(tags(bare_tool(&listed)), expect, "{hints}");
+            assert!(!tags(tool(&listed)), "who converses decides for itself");
+        }
     }
 }

@@ -17,6 +17,8 @@ use super::Shared;
 
 /// How long copies wait for their recipients to have them: so a copy is written once.
 const SPREAD_AFTER: Duration = Duration::from_millis(20);
+/// How long what was delivered waits for more: a write is an fsync, which whoever sends then waits for.
+const FLUSH_AFTER: Duration = Duration::from_millis(3);
 /// How often what is left to write is looked for: what failed, and what had no room in the mailbox.
 const REST_EVERY: Duration = Duration::from_secs(1);
 /// What may wait for the store; whoever delivers more waits.
@@ -130,7 +132,7 @@ struct Marker {
     room: Weak<Shared>,
     told: Arc<AtomicBool>,
     waiting: Vec<(String, u64)>,
-    /// A write of what waits is on its way: in the mailbox or, where the last one failed, by the clock.
+    /// A write of what waits is on its way: in a little or, where the last one failed, by the clock.
     is_flushing: bool,
     spreading: BTreeMap<u64, Spreading>,
     clock: Option<Timer>,
@@ -244,8 +246,8 @@ impl SyncHandler<Delivered> for Marker {
         }
         self.waiting.push((recipient.to_string(), letter));
         if !self.is_flushing {
-            // Behind what waits in the mailbox: that is kept in the same write.
-            self.is_flushing = cx.me().try_tell(Flush).is_ok();
+            self.is_flushing = true;
+            cx.tell_after(FLUSH_AFTER, Flush);
         }
     }
 }

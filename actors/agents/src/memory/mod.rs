@@ -104,6 +104,26 @@ impl Memory {
         self.put(&Outgoing { state, answer, ..before }).await
     }
 
+    /// The same for a task that had another name until it was answered: `outgoing` stands in the place of what is remembered
+    /// under `before`, or is new.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn settle(&self, before: &str, outgoing: Outgoing) -> Result<(), Failure> {
+        if !self.keeps {
+            return Ok(());
+        }
+        let turn = self.turn.lock().await;
+        let there = self.look().await?.into_iter().rev().find(|(_, kept)| kept.task == before);
+        match there {
+            Some((key, kept)) => self.put_at(&key, &Outgoing { at_ms: kept.at_ms, ..outgoing }).await,
+            None => {
+                drop(turn);
+                self.remember(outgoing).await
+            }
+        }
+    }
+
     /// What is remembered, oldest first.
     ///
     /// # Errors
@@ -133,6 +153,11 @@ impl Memory {
     }
 
     async fn put(&self, outgoing: &Outgoing) -> Result<(), Failure> {
+        let id = cut_bytes(&outgoing.task, KEY_ID_BYTES_MAX).replace('\0', "");
+        self.put_at(&format!("{:020}-{id}", outgoing.at_ms), outgoing).await
+    }
+
+    async fn put_at(&self, key: &str, outgoing: &Outgoing) -> Result<(), Failure> {
         let kept = Outgoing {
             request: shortened(&outgoing.request),
             answer: outgoing.answer.as_deref().map(shortened),
@@ -140,9 +165,7 @@ impl Memory {
         };
         let raw = serde_json::value::to_raw_value(&kept).and_then(|raw| RawObject::parse(&raw));
         let raw = raw.map_err(|_| Failure::internal("a request can't be written down"))?;
-        let id = cut_bytes(&outgoing.task, KEY_ID_BYTES_MAX).replace('\0', "");
-        let put = self.notes.put(&self.space, &format!("{:020}-{id}", kept.at_ms), raw, None).await;
-        match put {
+        match self.notes.put(&self.space, key, raw, None).await {
             Ok(_) => Ok(()),
             Err(NoteError::Journal(error)) => Err(error.into()),
             Err(other) => Err(Failure::internal(other.to_string())),

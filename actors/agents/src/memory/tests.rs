@@ -37,6 +37,23 @@ async fn remembers_until_it_is_cleared() {
     assert!(tasks(&again).await.is_empty());
 }
 
+/// Goal: a request is one entry in its own place, also where its answer gives it another name. Method: two sent, the first
+/// settled; one that was never remembered.
+#[tokio::test]
+async fn an_answer_may_rename() {
+    let memory = Memory::new(Arc::new(MemoryNotes::default()), "one", DataClass::Personal);
+    let first = sent("ours", Duration::from_secs(2));
+    memory.remember(first.clone()).await.unwrap();
+    memory.remember(sent("other", Duration::from_secs(1))).await.unwrap();
+    let theirs = Outgoing { task: "theirs".into(), state: TaskState::Completed, at_ms: 0, ..first.clone() };
+    memory.settle("ours", theirs).await.unwrap();
+    assert_eq!(tasks(&memory).await, ["theirs", "other"]);
+    let kept = memory.get("theirs").await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.at_ms), (TaskState::Completed, first.at_ms));
+    memory.settle("never", sent("new", Duration::ZERO)).await.unwrap();
+    assert_eq!(tasks(&memory).await, ["theirs", "other", "new"]);
+}
+
 /// Goal: it stays bounded by count. Method: one more than the most; the oldest is gone from the store too.
 #[tokio::test]
 async fn the_oldest_of_too_many_is_forgotten() {

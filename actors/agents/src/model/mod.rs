@@ -50,6 +50,7 @@ pub use error::ModelError;
 pub use remote::MODEL_REQUEST_BYTES_MAX;
 pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX};
 pub use stream::{STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
+pub(crate) use trouble::Refused;
 
 use draft::{Draft, Usage};
 use place::{Keys, Kind, Place};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
+use serde_json::{Value, json};
 
 /// Why a provider gave no answer. It never holds what was said, either way: providers quote requests in their errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,33 @@ pub(super) enum Trouble {
     Malformed(&'static str),
     /// The request has something that this provider doesn't take.
     Unfit(&'static str),
+}
+
+/// Member of a failure's data: what of ours the provider refuses.
+const REFUSES: &str = "provider_refuses";
+
+/// What of ours a provider refuses: whoever asked is told of a failure, not that they were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The key: somebody has to see to it.
+    Key,
+    /// The request, as we made it.
+    Request,
+}
+
+impl Refused {
+    /// Of a failure of a model.
+    pub(crate) fn of(failure: &Failure) -> Option<Self> {
+        match failure.data.as_ref()?.get(REFUSES)?.as_str()? {
+            "key" => Some(Self::Key),
+            "request" => Some(Self::Request),
+            _ => None,
+        }
+    }
+
+    fn data(self) -> Value {
+        json!({ REFUSES: match self { Self::Key => "key", Self::Request => "request" } })
+    }
 }
 
 /// How long an error's own name may be, in bytes.
@@ -82,9 +110,14 @@ impl Trouble {
             Self::Status { code, .. } | Self::Told { code, .. } => code.as_deref(),
             _ => None,
         };
-        match code {
+        let failure = match code {
             Some(code) => Failure::new(kind, format!("{sentence}: {code}")),
             None => Failure::new(kind, sentence),
+        };
+        match (self, kind) {
+            (Self::Status { status: 401 | 403, .. }, _) => failure.with_data(Refused::Key.data()),
+            (_, Rejected) => failure.with_data(Refused::Request.data()),
+            _ => failure,
         }
     }
 }

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::decide::limits::{REQUEST_CHARS_MAX, cut_bytes};
 use crate::decide::{Asked, Deciders, Point, RunId, ToolView, Turn, WriteAnswer};
 use crate::known::KnownAgents;
+use crate::model::Refused;
 
 use tool::Use;
 
@@ -170,7 +171,15 @@ impl Toolbox {
         let message = WriteAnswer { request, history, system_prompt: self.inner.system_prompt.clone() };
         let settled = self.inner.deciders.decide(cx, run, message).await;
         let silent = || Failure::unavailable("the model gave no answer: try again");
-        settled.outcome.ok_or_else(|| settled.failure.unwrap_or_else(silent))
+        let failure = match settled.failure {
+            // Ours is refused, not what was asked for: that may be recovered from.
+            Some(failure) if Refused::of(&failure) == Some(Refused::Request) => {
+                Failure { kind: FailureKind::Internal, ..failure }
+            }
+            Some(failure) => failure,
+            None => silent(),
+        };
+        settled.outcome.ok_or(failure)
     }
 
     /// The model's summary; by rules where there is no model, or none that answers.

@@ -106,12 +106,6 @@ impl Verify {
     }
 }
 
-/// What personal data a text of unknown origin seems to hold, in words; `None` if there is no sign of any.
-pub fn personal_data(text: &str) -> Option<&'static str> {
-    let nothing = Known::default();
-    identity::find(text, &nothing, &nothing).map(words)
-}
-
 fn fabricated(recorded: &[Line], shown: &[Line], text: &str) -> Option<Verdict> {
     let grounds = Grounds::new(recorded);
     let in_lines = shown

@@ -201,6 +201,23 @@ fn store_is_away() {
     });
 }
 
+/// Goal: letters that are delivered one right after the other are marked in one write, for each is an fsync. Method: ten.
+#[test]
+fn marks_of_many() {
+    paused(async |system| {
+        let mail = Faulty::of(system);
+        let room = open(system, &ids(1), true).await;
+        let _seen = way(system, "worker-00000", |_| Ok(()));
+        let sender = room.mailbox("sender");
+        for _ in 0..10 {
+            sender.send("worker-00000", "hello").await.unwrap();
+        }
+        room.delivered(10).await;
+        assert_eq!(mail.marks.load(SeqCst), 1);
+        end(system).await;
+    });
+}
+
 /// Goal: copies that the store will never make aren't asked for again, and who has the letter counts all the same. Method: a
 /// broadcast to 300 whose copies are refused for good.
 #[test]

@@ -1,9 +1,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::SystemTime;
 
-use callboard_message::{CallId, DataClass, Principal, PrincipalKind};
+use callboard_message::{CallId, DataClass, Principal, PrincipalKind, hex};
 use hmac::{Hmac, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -23,21 +22,12 @@ impl BodyMark {
         let hash = match Hmac::<Sha256>::new_from_slice(key) {
             Ok(mut mac) if class.is_keyed() => {
                 mac.update(body);
-                hex("hmac-sha256:", &mac.finalize().into_bytes())
+                format!("hmac-sha256:{}", hex(&mac.finalize().into_bytes()))
             }
-            _ => hex("sha256:", &Sha256::digest(body)),
+            _ => format!("sha256:{}", hex(&Sha256::digest(body))),
         };
         Self { bytes: body.len() as u64, hash }
     }
-}
-
-/// `before`, then the bytes in hexadecimal.
-pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
-    bytes.iter().fold(before.to_owned(), |mut text, byte| {
-        // A String takes whatever is written to it.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// A value of [`AuditEntry::more`]: names, counts, rule ids. Never what was said.

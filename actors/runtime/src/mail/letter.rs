@@ -1,14 +1,14 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use callboard_message::DataClass;
 use callboard_message::mail::{
     EntryState, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_KEY_BYTES_MAX, MAIL_LOG_CHARS, MAIL_NAMED_MAX,
     MAIL_RECIPIENTS_MAX, MAIL_SEARCH_CHARS_MAX, MAIL_TOPIC_CHARS_MAX, MailId,
 };
+use callboard_message::{DataClass, hex};
 use sha2::{Digest, Sha256};
 
-use crate::audit::{AuditEntry, BodyMark, hex};
+use crate::audit::{AuditEntry, BodyMark};
 use crate::journal::{JournalError, storable};
 
 /// A letter that comes in.
@@ -184,7 +184,7 @@ impl Letter {
             .with("kind", new.kind.as_str())
             .with("number", self.number)
             .with("recipients", new.recipients.len())
-            .with("recipients_sha256", hex("", &names.finalize()));
+            .with("recipients_sha256", hex(&names.finalize()));
         match new.recipients.len() <= MAIL_NAMED_MAX {
             true => told.with("names", new.recipients.clone()),
             false => told,

@@ -8,8 +8,8 @@ use callboard_message::time::rfc3339;
 use futures::future::BoxFuture;
 
 use super::{
-    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy,
-    Mark, NewLetter, SPREAD_MAX, StoredEvent,
+    Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX,
+    MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent,
 };
 use crate::audit::Audit;
 use crate::journal::JournalError;
@@ -19,8 +19,6 @@ use crate::sync::Mutex;
 pub const MEMORY_LETTERS_MAX_DEFAULT: usize = 100_000;
 /// Events that [`MemoryMail`] holds: the oldest go.
 const EVENTS_MAX: usize = 100_000;
-/// Numbers of rows of the log that a letter has: more than it can have recipients.
-const LOG_ROWS_A_LETTER: u64 = 16_384;
 
 /// Mail that lasts as long as the process, and its bodies with it: they have no retention here.
 pub struct MemoryMail {
@@ -157,7 +155,7 @@ impl Kept {
             let new = &letter.new;
             let of = move |recipient: &&String| agent.is_none_or(|agent| agent == recipient.as_str());
             (0..).zip(&new.recipients).filter(move |(_, recipient)| of(recipient)).map(|(nth, recipient)| AgentLogRow {
-                number: letter.number * LOG_ROWS_A_LETTER + nth,
+                number: letter.number * MAIL_LOG_ROWS_A_LETTER + nth,
                 log_type: "agent_communication".to_owned(),
                 agent_id: recipient.clone(),
                 message: letter.summary(),

@@ -1,10 +1,10 @@
 //! A signed word about a chain: up to this number it has this hash.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use callboard_message::hex;
 use ring::signature::{ED25519, UnparsedPublicKey};
 use sha2::{Digest, Sha256};
 
@@ -22,15 +22,6 @@ pub(crate) fn chained(before: &Hash, line: &str) -> Hash {
     hash.update(before);
     hash.update(line.as_bytes());
     hash.finalize().into()
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // A String takes whatever is written to it.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Bytes from what [`hex`] writes.

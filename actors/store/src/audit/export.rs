@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
 
+use callboard_message::hex;
 use callboard_runtime::JournalError;
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::{Checkpoint, from_hex, hex};
+use super::checkpoint::{Checkpoint, from_hex};
 use super::line::Said;
 use super::look::{VerifyOptions, chains, ends, page};
 use super::verify::{AuditRow, ChainCheck, ChainReport, Ends, settle};

@@ -1,14 +1,14 @@
 //! The log of who wrote to whom: the view `agent_log`.
 
 use callboard_message::mail::{AgentLogRow, LogDetails};
-use callboard_runtime::JournalError;
+use callboard_runtime::{JournalError, MAIL_LOG_ROWS_A_LETTER};
 
 use crate::error::journal_error;
 use crate::readers::Readers;
 use crate::sql::Row;
 
-/// Rows that the view has a letter, at most.
-const ROWS_A_LETTER: i64 = 16_384;
+/// As the view's text says.
+const ROWS_A_LETTER: i64 = MAIL_LOG_ROWS_A_LETTER as i64;
 
 // No index knows a row's number, which is made of the letter's: so many letters have as many rows at least, but that the
 // first may have been seen.

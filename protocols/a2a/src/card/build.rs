@@ -21,8 +21,13 @@ pub const API_KEY_HEADER: &str = "X-API-Key";
 /// The media types of skills that say nothing else.
 const MODES: [&str; 2] = ["text/plain", "application/json"];
 
-/// The card of an agent with these skills, not signed.
-pub(super) fn card(options: &A2aOptions, skills: &Skills) -> AgentCard {
+/// Skills that a description of an agent tells of at most.
+const SKILLS_TOLD_MAX: usize = 8;
+/// Characters of what it tells of each at most.
+const SENTENCE_CHARS_MAX: usize = 160;
+
+/// The card of an agent with these skills, not signed. `description`: what it is for; empty: what its skills say.
+pub(super) fn card(options: &A2aOptions, skills: &Skills, description: &str) -> AgentCard {
     let info = &options.info;
     let modes: Vec<String> = match skills.converses {
         true => vec!["*/*".to_owned()],
@@ -31,7 +36,7 @@ pub(super) fn card(options: &A2aOptions, skills: &Skills) -> AgentCard {
     let (security_schemes, security_requirements) = security(&options.access);
     AgentCard {
         name: info.name.clone(),
-        description: info.description.clone(),
+        description: if description.is_empty() { of_skills(skills) } else { description.to_owned() },
         supported_interfaces: interfaces(options),
         provider: info.provider.clone(),
         version: info.version.clone(),
@@ -101,6 +106,28 @@ fn described(skill: &Skill, modes: &[String]) -> AgentSkill {
         output_modes: others(&skill.output_modes),
         security_requirements: Vec::new(),
     }
+}
+
+/// What an agent of which nobody says anything says of itself: what its skills are, a sentence of each.
+fn of_skills(skills: &Skills) -> String {
+    let first = |text: &str| {
+        let line = text.trim().lines().next().unwrap_or_default();
+        let sentence = line.split_inclusive(". ").next().unwrap_or_default().trim_end();
+        sentence.chars().take(SENTENCE_CHARS_MAX).collect::<String>()
+    };
+    let told = |skill: &Skill| match (&*skill.spec.name, first(&skill.spec.description)) {
+        (name, sentence) if sentence.is_empty() => format!("{name}."),
+        (name, sentence) if sentence.ends_with(['.', '!', '?', '…']) => format!("{name}: {sentence}"),
+        (name, sentence) => format!("{name}: {sentence}."),
+    };
+    if skills.all.is_empty() && !skills.converses {
+        return "It has no skills.".to_owned();
+    }
+    let converses = skills.converses.then(|| "Takes whatever is said to it.".to_owned());
+    let more = skills.all.len().saturating_sub(SKILLS_TOLD_MAX);
+    let more = (more > 0).then(|| format!("And {more} more."));
+    let told = skills.all.iter().take(SKILLS_TOLD_MAX).map(told);
+    converses.into_iter().chain(told).chain(more).collect::<Vec<_>>().join(" ")
 }
 
 fn schemas(skills: &[Skill]) -> Option<AgentExtension> {

@@ -16,16 +16,17 @@ pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a 
     let base = base_url.as_str().trim_end_matches('/');
     let host = base_url.host_str().unwrap_or("localhost");
     let entry = |(id, info): (&str, &Info)| {
-        RawObject::new()
+        let entry = RawObject::new()
             .with("identifier", format!("urn:air:{host}:agents:{id}"))
             .with("name", id)
             .with("displayName", &info.name)
-            .with("description", &info.description)
             .with("version", &info.version)
             // The form was published with either name.
             .with("type", CARD_TYPE)
             .with("mediaType", CARD_TYPE)
-            .with("url", format!("{base}/agents/{id}/.well-known/agent-card.json"))
+            .with("url", format!("{base}/agents/{id}/.well-known/agent-card.json"));
+        // What its skills say stands in its card.
+        if info.description.is_empty() { entry } else { entry.with("description", &info.description) }
     };
     let entries: Vec<_> = agents.into_iter().map(entry).collect();
     CardBody::new(RawObject::new().with("specVersion", CATALOG_VERSION).with("entries", entries).to_raw().get())

@@ -3,7 +3,6 @@
 mod build;
 mod canonical;
 mod catalog;
-mod hybrid;
 mod keys;
 mod serve;
 mod sign;

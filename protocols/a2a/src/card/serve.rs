@@ -1,6 +1,6 @@
 //! Cards as documents: made when they are asked for, the same bytes as long as they say the same.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use actix_web::http::header::{
@@ -8,12 +8,11 @@ use actix_web::http::header::{
 };
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
-use callboard_message::{Principal, PrincipalKind};
+use callboard_message::{Principal, PrincipalKind, hex};
 use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::build::card;
-use super::hybrid::hybrid;
 use super::sign::sign;
 use crate::inbound::calls::{Calls, Who};
 use crate::inbound::options::A2aOptions;
@@ -74,14 +73,15 @@ impl CardBody {
 }
 
 fn etag(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().fold("\"".to_owned(), |tag, byte| format!("{tag}{byte:02x}")) + "\""
+    format!("\"{}\"", hex(&Sha256::digest(text)))
 }
 
 /// The cards of one agent.
 pub(crate) struct Cards {
     calls: Calls,
     options: Arc<A2aOptions>,
+    /// What the agent is for; empty: what its skills say.
+    description: RwLock<String>,
     /// The public ones as they were made last: a signature is another each time.
     made: Mutex<[Option<Made>; 2]>,
 }
@@ -95,7 +95,13 @@ struct Made {
 
 impl Cards {
     pub(crate) fn new(calls: Calls, options: Arc<A2aOptions>) -> Self {
-        Self { calls, options, made: Mutex::default() }
+        let description = RwLock::new(options.info.description.clone());
+        Self { calls, options, description, made: Mutex::default() }
+    }
+
+    /// Says from now on what the agent is for.
+    pub(crate) fn describe(&self, description: &str) {
+        description.clone_into(&mut self.description.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// The card for everybody: that of 1.0 for who says that it reads that, else one for readers of all versions.
@@ -121,7 +127,11 @@ impl Cards {
             return Ok(before.body);
         }
         let card = self.signed(card)?;
-        let body = if reads_1_0 { CardBody::new(&card.to_json()) } else { CardBody::new(hybrid(&card).get()) };
+        let body = if reads_1_0 {
+            CardBody::new(&card.to_json())
+        } else {
+            CardBody::new(Dialect::write_hybrid_card(&card).get())
+        };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = made.get_mut(nth) {
             // Made twice at once, it is the first one.
@@ -136,13 +146,15 @@ impl Cards {
     /// The card for a principal, with what else it may use.
     ///
     /// # Errors
-    /// `UnsupportedOperation` where there is none, `Denied` to nobody in particular, `Overloaded`.
+    /// Where there is none, `UnsupportedOperation` (1.0, section 3.1.11: the card doesn't announce one), which older versions
+    /// call `ExtendedAgentCardNotConfigured`; `Denied` to nobody in particular; `Overloaded`.
     pub(crate) async fn extended(&self, who: &Who) -> Result<AgentCard, A2aError> {
         if !self.options.extended {
-            return Err(A2aError::new(
-                ErrorKind::UnsupportedOperation,
-                "there is no extended card: the public one is all",
-            ));
+            let kind = match who.dialect {
+                Dialect::V10 => ErrorKind::UnsupportedOperation,
+                Dialect::V03 | Dialect::V03Rest | Dialect::V01 => ErrorKind::ExtendedAgentCardNotConfigured,
+            };
+            return Err(A2aError::new(kind, "there is no extended card: the public one is all"));
         }
         if who.principal.kind == PrincipalKind::Anonymous {
             return Err(A2aError::new(ErrorKind::Denied, "the extended card is for who shows a credential"));
@@ -156,7 +168,8 @@ impl Cards {
     }
 
     async fn card(&self, who: &Who) -> Result<AgentCard, A2aError> {
-        Ok(card(&self.options, &*self.calls.skills(who.call()).await?))
+        let skills = self.calls.skills(who.call()).await?;
+        Ok(card(&self.options, &skills, &self.description.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {

@@ -2,7 +2,7 @@
 
 use callboard_message::surface::SAID;
 use callboard_message::{
-    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, RootsAnswer, SampleAnswer,
+    Answer, ElicitAction, ElicitAnswer, Elicitation, Question, RawObject, RootsAnswer, SampleAnswer, assent,
 };
 use serde_json::{Map, Value};
 
@@ -157,11 +157,7 @@ fn typed(schema: &Value, text: &str) -> Option<Value> {
         Some("string") => Some(text.into()),
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(Value::from),
-        Some("boolean") => match text.to_lowercase().as_str() {
-            "true" | "yes" | "y" => Some(true.into()),
-            "false" | "no" | "n" => Some(false.into()),
-            _ => None,
-        },
+        Some("boolean") => assent(text).map(Value::from),
         _ => None,
     }
 }

@@ -183,6 +183,8 @@ fn answers_to_forms() {
         (one(json!({ "type": "number" })), text("1.5"), Ok((Accept, json!({ "x": 1.5 })))),
         (one(json!({ "type": "number" })), text("inf"), needs(&["x"])),
         (one(json!({ "type": "boolean" })), text("Yes"), Ok((Accept, json!({ "x": true })))),
+        (one(json!({ "type": "boolean" })), text("Yes, go ahead"), Ok((Accept, json!({ "x": true })))),
+        (one(json!({ "type": "boolean" })), text("não"), Ok((Accept, json!({ "x": false })))),
         (one(json!({ "type": "boolean" })), text("maybe"), needs(&["x"])),
         (one(json!({ "type": "string", "enum": ["a", "b"] })), text("B"), Ok((Accept, json!({ "x": "b" })))),
         (

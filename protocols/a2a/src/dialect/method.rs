@@ -107,13 +107,15 @@ impl Dialect {
         version.trim().is_empty() || Self::of_version(version).is_some()
     }
 
-    /// The words of a version, of which only major and minor count: over JSON-RPC where bindings differ. None is nobody's.
+    /// The words of a version, of which only major and minor count (1.0, section 3.6.1), with or without a `v` before them:
+    /// over JSON-RPC where bindings differ. `1` is 1.0. None is nobody's.
     pub fn of_version(version: &str) -> Option<Self> {
-        let mut numbers = version.trim().split('.');
-        match (numbers.next()?, numbers.next()?) {
-            ("1", "0") => Some(Self::V10),
-            ("0", "3" | "2") => Some(Self::V03),
-            ("0", "1") => Some(Self::V01),
+        let version = version.trim();
+        let mut numbers = version.strip_prefix(['v', 'V']).unwrap_or(version).split('.');
+        match (numbers.next()?, numbers.next()) {
+            ("1", None | Some("0")) => Some(Self::V10),
+            ("0", Some("3" | "2")) => Some(Self::V03),
+            ("0", Some("1")) => Some(Self::V01),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //! A server reads requests and writes responses, a client the other way round; each of these is a method here, named after
 //! what is read or written.
 
+mod hybrid;
 mod method;
 mod request;
 mod response;

@@ -228,6 +228,14 @@ impl Dialect {
         (self == Self::V10).then(|| request.to_raw())
     }
 
+    /// How many messages of a task's history are told who doesn't say; `None`: all. Clients of 0.1 get those that they ask for.
+    pub(crate) const fn history_length(self) -> Option<i32> {
+        match self {
+            Self::V10 | Self::V03 | Self::V03Rest => None,
+            Self::V01 => Some(0),
+        }
+    }
+
     /// What a client means by what it leaves out or makes up, for servers: see [`Dialect::mean_push`].
     pub(crate) fn mean_send(self, request: &mut SendMessageRequest) {
         if self == Self::V03Rest && !request.message.task_id.is_empty() {
@@ -271,8 +279,13 @@ fn check_send(request: &SendMessageRequest) -> Result<(), A2aError> {
     if message.message_id.is_empty() {
         return missing("message.messageId");
     }
-    if message.role == Role::Unspecified {
-        return missing("message.role");
+    match message.role {
+        Role::User => {}
+        Role::Unspecified => return missing("message.role"),
+        // Whoever sends is the user; words in the agent's mouth would stand in the task's history.
+        Role::Agent => {
+            return Err(A2aError::invalid("message.role", "must be the user's: what the agent says it says itself"));
+        }
     }
     if message.parts.is_empty() {
         return missing("message.parts");

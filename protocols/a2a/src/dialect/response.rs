@@ -4,6 +4,7 @@ use callboard_message::RawObject;
 use callboard_rpc::RpcError;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::hybrid;
 use crate::error::ERROR_INFO;
 use crate::wire::*;
 use crate::{A2aError, Dialect, ErrorKind, v01, v03};
@@ -74,8 +75,8 @@ impl Dialect {
     }
 
     /// A card in the words of all versions at once: for who didn't say which it reads.
-    pub fn write_hybrid_card(card: &AgentCard) -> RawObject {
-        v03::write_hybrid(card)
+    pub fn write_hybrid_card(card: &AgentCard) -> Box<RawValue> {
+        hybrid::write(card)
     }
 
     /// An error over JSON-RPC.

@@ -81,6 +81,12 @@ fn principal(request: &HttpRequest, options: &A2aOptions) -> Result<Principal, R
     guard::principal_showing(request, Some(&shown), &options.access)
 }
 
+/// Whoever asks for what is there for all: nobody in particular, where it isn't known who it is.
+pub(super) fn anybody(request: &HttpRequest, options: &A2aOptions) -> Who {
+    let principal = principal(request, options).unwrap_or_else(|_| Principal::anonymous());
+    Who::new(Arc::new(principal), Dialect::V10)
+}
+
 /// The version that a request names, in its header or its query; empty where it names none.
 pub(super) fn version(request: &HttpRequest) -> String {
     if let Some(value) = request.headers().get(VERSION) {

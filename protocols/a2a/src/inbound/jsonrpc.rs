@@ -1,10 +1,11 @@
 //! The JSON-RPC binding, of all versions: the method says which.
 
+use actix_web::http::StatusCode;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::{
-    Body, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, code, decode_body, encode_response,
+    DecodeError, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, code, decode, encode_response,
 };
 
 use super::admit::{self, Head};
@@ -24,15 +25,18 @@ pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, b
         Ok(body) => body,
         Err(refused) => return nobody.refuse(refused),
     };
-    let (id, method, params) = match decode_body(&body, &options.limits) {
-        Ok(Body::One(Incoming::Request(Request { id, method, params }))) => (Some(id), method, params),
-        Ok(Body::One(Incoming::Notification(Notification { method, params }))) => (None, method, params),
-        Ok(Body::One(Incoming::Response(_))) => return not_a_request("a response that nobody waits for"),
-        Ok(Body::Batch(_)) => return not_a_request("batches are not accepted"),
+    let (id, method, params) = match decode(&body, &options.limits) {
+        Ok(Incoming::Request(Request { id, method, params })) => (Some(id), method, params),
+        Ok(Incoming::Notification(Notification { method, params })) => (None, method, params),
+        Ok(Incoming::Response(_)) => return not_a_request("a response that nobody waits for"),
         Err(refusal) => return malformed(&refusal),
     };
     let (binding, is_request) = (Binding::Rpc(id.clone()), id.is_some());
     let Some((dialect, operation)) = Dialect::of_method(&method) else {
+        if !is_request {
+            // A notification of whatever sort: it wants no answer (JSON-RPC 2.0, section 4.1).
+            return reply::taken();
+        }
         // In the newest dialect's words: what was meant is unknown.
         return binding.error(&A2aError::new(ErrorKind::MethodNotFound, "no such method"), Dialect::V10);
     };
@@ -49,13 +53,15 @@ pub(super) async fn post(door: &Door, request: &HttpRequest, payload: Payload, b
 
 /// A message of JSON-RPC that asks nothing.
 fn not_a_request(why: &str) -> HttpResponse {
-    refusal(None, &RpcError::new(code::INVALID_REQUEST, why))
+    refusal(StatusCode::OK, None, &RpcError::new(code::INVALID_REQUEST, why))
 }
 
 fn malformed(refused: &Refusal) -> HttpResponse {
-    refusal(refused.id.as_ref(), &RpcError::from(refused))
+    // Whoever sends several messages at once waits for several answers, which an error in their place isn't: HTTP says so too.
+    let status = if refused.error == DecodeError::Batch { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    refusal(status, refused.id.as_ref(), &RpcError::from(refused))
 }
 
-fn refusal(id: Option<&Id>, error: &RpcError) -> HttpResponse {
-    reply::rpc(encode_response(id, Err(error), Nulls::Omit))
+fn refusal(status: StatusCode, id: Option<&Id>, error: &RpcError) -> HttpResponse {
+    reply::rpc(status, encode_response(id, Err(error), Nulls::Omit))
 }

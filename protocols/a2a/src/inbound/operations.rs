@@ -177,7 +177,10 @@ pub(super) async fn perform(
         Asked::Send(asked) => calls.send(who, asked).await?,
         Asked::Stream(asked) => return calls.stream(who, asked).await.map(Answer::Events),
         Asked::Subscribe(asked) => return calls.subscribe(who, &asked.id, last_event).await.map(Answer::Events),
-        Asked::Get(asked) => dialect.write_task(&calls.get(who, &asked.id, most(asked.history_length)).await?),
+        Asked::Get(asked) => {
+            let messages_max = most(asked.history_length.or(dialect.history_length()));
+            dialect.write_task(&calls.get(who, &asked.id, messages_max).await?)
+        }
         Asked::List(asked) => dialect.write_task_list(&calls.list(who, asked).await?),
         Asked::Cancel(asked) => dialect.write_task(&calls.cancel(who, &asked.id).await?),
         Asked::CreateConfig(asked) => {

@@ -24,6 +24,8 @@ pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
 pub const TASKS_MAX_DEFAULT: usize = 10_000;
 /// Most of them that belong to one owner, by default.
 pub const OWNER_TASKS_MAX_DEFAULT: usize = 1_000;
+/// For how long a message that comes again is answered by the task that it began, by default.
+pub const REPEAT_WITHIN_DEFAULT: Duration = Duration::from_secs(600);
 /// Most event streams of one agent that are open at once, by default: fewer than a listener's connections, so that who
 /// comes next is told.
 pub const STREAMS_MAX_DEFAULT: usize = 896;
@@ -44,6 +46,10 @@ pub struct A2aOptions {
     pub grpc_target: Option<String>,
     /// How it is known who is behind a request.
     pub access: Access,
+    /// Whether all who show no credential are one party, as where nobody but this machine's own comes in: they see the list of
+    /// their tasks, and each other's, and what one of them says again is known whatever its id. Otherwise they have to know the ids
+    /// of their tasks, and a message is known again by an id that is a UUID.
+    pub one_anonymous: bool,
     /// Names (`Host`) beside this machine's own.
     pub hosts: AllowedHosts,
     /// Web pages (`Origin`) beside this machine's own.
@@ -80,6 +86,7 @@ impl A2aOptions {
             base_url,
             grpc_target: None,
             access: Access::default(),
+            one_anonymous: false,
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
             limits: Limits::default(),
@@ -109,7 +116,7 @@ pub struct Info {
     pub name: String,
     /// Of the agent, not of callboard.
     pub version: String,
-    /// What it is for.
+    /// What it is for; empty: what its skills say.
     pub description: String,
     /// Who runs it.
     pub provider: Option<AgentProvider>,
@@ -124,7 +131,7 @@ impl Default for Info {
         Self {
             name: "callboard".into(),
             version: env!("CARGO_PKG_VERSION").into(),
-            description: "Agents of a callboard".into(),
+            description: String::new(),
             provider: None,
             documentation_url: None,
             icon_url: None,
@@ -145,6 +152,8 @@ pub struct TaskOptions {
     pub tasks_max: usize,
     /// Most of them that belong to one owner.
     pub owner_tasks_max: usize,
+    /// For how long a message that comes again is answered by the task that it began, from its beginning on; zero: never.
+    pub repeat_within: Duration,
 }
 
 impl TaskOptions {
@@ -165,6 +174,7 @@ impl Default for TaskOptions {
             ttl: TASK_TTL_DEFAULT,
             tasks_max: TASKS_MAX_DEFAULT,
             owner_tasks_max: OWNER_TASKS_MAX_DEFAULT,
+            repeat_within: REPEAT_WITHIN_DEFAULT,
         }
     }
 }

@@ -122,8 +122,13 @@ fn grpc_name(status: StatusCode) -> &'static str {
 }
 
 /// A JSON-RPC message.
-pub(super) fn rpc(message: Vec<u8>) -> HttpResponse {
-    json(StatusCode::OK, JSON, message)
+pub(super) fn rpc(status: StatusCode, message: Vec<u8>) -> HttpResponse {
+    json(status, JSON, message)
+}
+
+/// What wants no answer.
+pub(super) fn taken() -> HttpResponse {
+    HttpResponse::Accepted().finish()
 }
 
 /// JSON that is nobody's to keep.

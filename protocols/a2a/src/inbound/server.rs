@@ -5,6 +5,7 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use actix_web::http::Method;
+use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::check;
@@ -63,13 +64,26 @@ impl A2aServer {
         Self { server: Arc::new(Server { options, calls, desk, cards, streams }) }
     }
 
+    /// Says from now on that it is for this; empty: what its skills say.
+    pub fn describe(&self, description: &str) {
+        self.server.cards.describe(description);
+    }
+
     /// Serves `agent` from now on, in place of the one before. A call that was begun ends with the agent that it began
     /// with.
     pub fn replace(&self, agent: AgentRef) {
         self.server.calls.replace(agent);
     }
 
-    /// Ends its work. Tasks in a store that lasts are left to whoever serves next.
+    /// Serves no more. Tasks in a store that lasts go on, for whoever serves them too or next, until
+    /// [`LiveScopes::stop`](callboard_runtime::live::LiveScopes::stop) of the store.
+    pub fn leave(&self) {
+        self.server.desk.stop();
+        self.server.calls.leave();
+    }
+
+    /// Ends its work, and that of all who serve the same agent from the same store. Tasks in a store that lasts are left to
+    /// whoever serves next.
     pub async fn stop(&self) {
         self.server.desk.stop();
         self.server.calls.stop().await;
@@ -107,11 +121,16 @@ impl NamedAgents {
         names
     }
 
-    fn catalog(&self, base_url: &Url) -> CardBody {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = servers.iter().map(|(id, served)| (&**id, &served.server.options.info)).collect();
-        all.sort_unstable_by_key(|(id, _)| *id);
-        catalog(base_url, all)
+    /// Those whose cards whoever asks may see.
+    async fn catalog(&self, request: &HttpRequest, base_url: &Url) -> CardBody {
+        let named = |name: String| self.get(&name).map(|served| (name, served.server));
+        let mut seen = Vec::new();
+        for (name, served) in self.names().into_iter().filter_map(named) {
+            if served.calls.is_seen_by(admit::anybody(request, &served.options).call()).await {
+                seen.push((name, served));
+            }
+        }
+        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info)))
     }
 
     pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
@@ -153,6 +172,7 @@ pub fn serve_with(
     door::serve(listener, listen, move |config| {
         configure(&front, config);
         more(config);
+        configure_bases(&front, config);
     })
 }
 
@@ -183,6 +203,17 @@ fn configure(front: &Front, config: &mut ServiceConfig) {
     }
     at("/.well-known/{file}", |resource| resource.to(at_root));
     at("/agents/{name}/.well-known/{file}", |resource| resource.to(at_name));
+}
+
+/// JSON-RPC at what stands before the paths of A2A: there clients from before cards look for it. Other methods, and whatever else is
+/// there, aren't touched.
+fn configure_bases(front: &Front, config: &mut ServiceConfig) {
+    let data = Data::new(front.clone());
+    let posted = |path: &str| web::resource(path).guard(actix_web::guard::Post()).app_data(data.clone());
+    config.service(posted("/").to(at_root));
+    for path in ["/agents/{name}", "/agents/{name}/"] {
+        config.service(posted(path).to(at_name));
+    }
 }
 
 async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
@@ -233,7 +264,12 @@ impl Door {
         let made = match (name, &self.others) {
             ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
             ("jwks.json", _) => Ok(self.server.cards.jwks()),
-            ("ai-catalog.json", Ok(others)) => Ok(Some(others.catalog(&options.base_url))),
+            ("ai-catalog.json", Ok(others)) => {
+                let mut answer = others.catalog(request, &options.base_url).await.answer(request);
+                // Another may see others.
+                answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
+                return answer;
+            }
             _ => Ok(None),
         };
         match made {
@@ -290,6 +326,11 @@ fn read<'a>(body: &'a [u8], options: &A2aOptions) -> Result<&'a RawValue, A2aErr
     serde_json::from_str(text).map_err(|_| A2aError::new(ErrorKind::Parse, "the body is not JSON"))
 }
 
+/// Who names a version that isn't spoken knows versions, and so 1.0's error for it, whatever the method's name.
+fn words_of(error: &A2aError, dialect: Dialect) -> Dialect {
+    if error.kind == ErrorKind::VersionNotSupported { Dialect::V10 } else { dialect }
+}
+
 /// One request on its way to an answer.
 pub(super) struct Exchange<'a> {
     pub(super) door: &'a Door,
@@ -303,7 +344,10 @@ pub(super) struct Exchange<'a> {
 impl Exchange<'_> {
     pub(super) async fn perform(self, read: impl FnOnce() -> Result<Asked, A2aError>) -> HttpResponse {
         let Self { door, request, mut head, binding, dialect, busy } = self;
-        let asked = head.agreed.clone().and_then(|()| read());
+        if let Err(error) = &head.agreed {
+            return binding.error(error, words_of(error, dialect));
+        }
+        let asked = read();
         let found = asked.and_then(|mut asked| Ok((door.of(asked.tenant())?, asked)));
         let (server, asked) = match found {
             Ok(found) => found,
@@ -316,7 +360,7 @@ impl Exchange<'_> {
                 Err(refused) => return binding.refuse(refused),
             }
             if let Err(error) = &head.agreed {
-                return binding.error(error, dialect);
+                return binding.error(error, words_of(error, dialect));
             }
         }
         let who = operations::known(&server, head.who(dialect), &asked).await;

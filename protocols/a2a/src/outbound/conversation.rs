@@ -6,6 +6,7 @@ use std::task::Poll;
 use callboard_message::{Answer, Artifact, ElicitAction, Failure, FailureKind, Progress, Question};
 use callboard_runtime::Caller;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::error::{AgentError, PeerError};
 use super::options::ROUNDS_MAX;
@@ -183,11 +184,22 @@ impl<'a> Talk<'a> {
             }
         }
         request.configuration = Some(SendMessageConfiguration::default());
+        if request.message.task_id.is_empty() && self.peer.names_tasks().await {
+            // So it can be ended before there is an answer.
+            let id = Uuid::new_v4().to_string();
+            self.unfinished.task = Some(id.clone());
+            request.message.task_id = id;
+        }
         match self.peer.send(request).await {
             Ok(response) => drop(self.hear(response.into(), false)?),
             // A proxy gave up waiting; the task is known from an earlier round.
             Err(error) if error.is_lost() && !self.story.task.is_empty() => {}
-            Err(error) => return Err(error),
+            Err(error) => {
+                if !error.is_lost() {
+                    self.unfinished.follow(&self.story);
+                }
+                return Err(error);
+            }
         }
         self.watch().await
     }

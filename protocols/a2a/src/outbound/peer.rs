@@ -16,7 +16,7 @@ use super::choose::{Candidate, candidates};
 use super::connection::{Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::options::{
-    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, plain_url,
+    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, plain_url,
 };
 use super::resolve::{FoundCard, Kept, believe, find};
 use super::stream::{Events, unreadable};
@@ -262,6 +262,14 @@ impl Peer {
         let mut passed_over = lock(&self.inner.passed_over);
         passed_over.retain(|(to, _)| *to != connection.to);
         passed_over.push((connection.to.clone(), Instant::now()));
+    }
+
+    /// Whether its tasks are ours to name: it speaks 0.1 and nothing newer that we speak.
+    pub(super) async fn names_tasks(&self) -> bool {
+        let known = self.known().await;
+        known.is_ok_and(|known| {
+            !known.interfaces.is_empty() && known.interfaces.iter().all(|is| is.to.version == Version::V01)
+        })
     }
 
     async fn ask<A: Ask>(&self, ask: A) -> Result<A::Reply, PeerError> {

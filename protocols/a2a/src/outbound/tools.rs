@@ -2,6 +2,7 @@
 
 use callboard_message::surface::RESERVED_PREFIX;
 use callboard_message::{Failure, RawObject};
+use callboard_runtime::outward::is_disguised;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -59,7 +60,16 @@ impl Book {
         let schemas = card.capabilities.extensions.iter().find(|extension| extension.uri == SCHEMAS_EXTENSION);
         let schemas = schemas.and_then(|extension| extension.params.clone()).unwrap_or_default();
         let (mut skills, mut tools) = (Vec::<Skill>::new(), Vec::new());
-        for skill in card.skills.iter().take(SKILLS_MAX) {
+        // A disguised id would lose its disguise as a tool's name, and stand there as an honest one.
+        let (disguised, honest): (Vec<_>, Vec<_>) = card.skills.iter().partition(|skill| is_disguised(&skill.id));
+        if !disguised.is_empty() {
+            tracing::warn!(
+                agent = card.name,
+                skills = disguised.len(),
+                "skills with ids that look like others are left out"
+            );
+        }
+        for skill in honest.into_iter().take(SKILLS_MAX) {
             let own = schemas.object(&skill.id).unwrap_or_default();
             let tool = unique(&skill.id, &skills);
             tools.push(described(&tool, skill, &own));
@@ -74,7 +84,7 @@ impl Book {
                 is_wrapped: output[WRAPPED] == true,
             });
         }
-        if skills.is_empty() {
+        if card.skills.is_empty() {
             let (id, takes_data) = (None, true);
             let agent = AgentSkill { description: card.description.clone(), ..AgentSkill::default() };
             tools.push(described(MESSAGE, &agent, &RawObject::new()));
@@ -247,6 +257,8 @@ mod tests {
         assert!(tools[0].object("inputSchema").unwrap().has("anyOf"));
         let long = Book::of(&AgentCard { skills: vec![skill(&"x".repeat(500)); 2], ..AgentCard::default() });
         assert!(long.skills.iter().all(|skill| skill.tool.len() <= NAME_BYTES_MAX));
+        let disguised = AgentCard { skills: ["add", "\u{430}dd"].map(skill).to_vec(), ..AgentCard::default() };
+        assert_eq!(Book::of(&disguised).skills.len(), 1, "one that looks like the other");
         let many = AgentCard { skills: vec![skill("x"); SKILLS_MAX + 1], ..AgentCard::default() };
         assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
     }

@@ -20,8 +20,7 @@ pub(crate) fn read_send(params: Option<&RawValue>) -> Result<SendMessageRequest,
     }
     let configuration = SendMessageConfiguration {
         task_push_notification_config: members.optional("pushNotification", &[])?,
-        // Nothing of it unless it is asked for.
-        history_length: Some(members.default("historyLength", &[])?),
+        history_length: members.optional("historyLength", &[])?.or(Dialect::V01.history_length()),
         ..Default::default()
     };
     let metadata = members.optional("metadata", &[])?;

@@ -81,27 +81,6 @@ fn own(card: &AgentCard, object: &mut RawObject) {
     object.set("supportsAuthenticatedExtendedCard", card.capabilities.extended_agent_card == Some(true));
 }
 
-/// The card in the words of 1.0 and 0.3 at once, and what 0.1 has besides.
-pub(crate) fn write_hybrid(card: &AgentCard) -> RawObject {
-    let mut object = RawObject::parse(&card.to_raw()).unwrap_or_default();
-    own(card, &mut object);
-    let both = |(name, scheme): (&String, &SecurityScheme)| {
-        let mut both = write_scheme(scheme);
-        let new = RawObject::parse(&scheme.to_raw()).unwrap_or_default();
-        new.iter().for_each(|(name, value)| both.set_raw(name, value.to_owned()));
-        (name.clone(), both)
-    };
-    if !card.security_schemes.is_empty() {
-        let mut schemes = RawObject::new();
-        card.security_schemes.iter().map(both).for_each(|(name, scheme)| schemes.set(&name, scheme));
-        object.set("securitySchemes", schemes);
-    }
-    if let Some(authentication) = crate::v01::authentication(card) {
-        object.set("authentication", authentication);
-    }
-    object
-}
-
 fn security(requirements: &[SecurityRequirement]) -> Vec<RawObject> {
     let one = |requirement: &SecurityRequirement| {
         let schemes = requirement.schemes.iter();

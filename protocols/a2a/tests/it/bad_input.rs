@@ -50,16 +50,12 @@ async fn envelopes() {
         (with("1e400"), Value::Null, -32_700),
         (get(r#""id":1,"method":"ListTasks","#), Value::Null, -32_600),
         (with(r#"{"a":1,"\u0061":2}"#), Value::Null, -32_600),
-        // A5
-        (format!("[{}]", get(r#""id":1,"#)), Value::Null, -32_600),
-        ("[]".into(), Value::Null, -32_600),
-        // A6, A9
+        // A6
         (get(r#""id":null,"#), Value::Null, -32_600),
         (get(r#""id":1.5,"#), Value::Null, -32_600),
         (get(r#""id":{},"#), Value::Null, -32_600),
         (get(r#""id":true,"#), Value::Null, -32_600),
         (get(""), Value::Null, -32_600),
-        (r#"{"jsonrpc":"2.0","method":"message/ssend","params":{}}"#.into(), Value::Null, -32_601),
         (r#"{"jsonrpc":"2.0","method":"message/send","params":{}}"#.into(), Value::Null, -32_602),
         (get(r#""id":"a","#), json!("a"), -32_001),
         (get(r#""id":-1,"#), json!(-1), -32_001),
@@ -84,6 +80,18 @@ async fn envelopes() {
         let (status, answer) = answer(&peer, body).await;
         assert_eq!((status, &answer["id"], &answer["error"]["code"]), (200, &id, &json!(code)), "{shown}: {answer}");
         assert!(answer.get("result").is_none());
+    }
+    // A5: no batches; A9: nothing answers a notification that nobody knows.
+    for (body, status, code) in [
+        (format!("[{}]", get(r#""id":1,"#)), 400, json!(-32_600)),
+        (format!("[{0},{0}]", get(r#""id":1,"#)), 400, json!(-32_600)),
+        ("[]".into(), 400, json!(-32_600)),
+        (r#"{"jsonrpc":"2.0","method":"message/ssend","params":{}}"#.into(), 202, Value::Null),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#.into(), 202, Value::Null),
+    ] {
+        let (found, answer) = answer(&peer, body.clone()).await;
+        assert_eq!((found, &answer["error"]["code"]), (status, &code), "{body}: {answer}");
+        assert_eq!(answer.is_null(), status == 202, "{body}: {answer}");
     }
     for bytes in [&b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\"}"[..], b"{\"jsonrpc\":\"2.0\",\"id\":\"\\ud800\"}", b"\0"] {
         assert_eq!(answer(&peer, bytes.to_vec()).await.1["error"]["code"], -32_700);
@@ -118,6 +126,8 @@ async fn messages() {
         (with("messageId", json!("")), "message.messageId"),
         (with("messageId", json!("x".repeat(129))), "message.messageId"),
         (with("role", json!("ROLE_UNSPECIFIED")), "message.role"),
+        // H4: words in the agent's mouth.
+        (with("role", json!("ROLE_AGENT")), "message.role"),
         (with("parts", json!([])), "message.parts"),
         (with("parts", json!(null)), "message.parts"),
         (with("parts", json!([{}])), "message.parts[0]"),
@@ -149,7 +159,15 @@ async fn messages() {
             json!({ "message": { "kind": "message", "role": "user", "parts": [{ "kind": "text", "text": "x" }] } }),
         ),
         ("message/send", json!({ "message": { "messageId": "m", "role": "user", "parts": [] } })),
+        (
+            "message/send",
+            json!({ "message": { "messageId": "m", "role": "agent", "parts": [{ "kind": "text", "text": "x" }] } }),
+        ),
         ("tasks/send", json!({ "id": "t", "message": { "role": "user", "parts": [] } })),
+        (
+            "tasks/send",
+            json!({ "id": "t", "message": { "role": "agent", "parts": [{ "type": "text", "text": "x" }] } }),
+        ),
         ("tasks/send", json!({ "id": "t" })),
         ("tasks/get", json!({})),
     ] {
@@ -315,7 +333,8 @@ async fn policies() {
         ),
     ] {
         let answer = peer.rpc(method, params).await;
-        assert_eq!(answer["error"]["code"], -32_603, "{answer}");
+        let error = &answer["error"];
+        assert_eq!((&error["code"], &error["message"]), (&json!(-1), &json!("blocked by guardrails")), "{answer}");
         assert!(!answer.to_string().contains("xyzzy"));
     }
     let (status, answer) =

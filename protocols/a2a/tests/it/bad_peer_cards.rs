@@ -1,7 +1,10 @@
 //! Cards that lead elsewhere, are none, or are old; and the tokens that they say how to get.
 
+use std::sync::Arc;
+
 use callboard_a2a::outbound::{Auth, CARD_BYTES_MAX, CardTrust, RemoteOptions, Version};
-use callboard_message::FailureKind;
+use callboard_message::{FailureKind, Principal};
+use callboard_runtime::CallMeta;
 use serde_json::json;
 
 use crate::bad_peer::{SAY, hello, text_of};
@@ -92,7 +95,7 @@ async fn bad_cards_are_told() {
 }
 
 /// Goal: a card of the oldest version is enough, and its agent is spoken to in its words. Method: `tasks/send`, under an id of
-/// the client's own.
+/// the client's own, which a call is ended by that is given up before it is answered.
 #[tokio::test]
 async fn the_oldest_agents_are_spoken_to() {
     let mut peer = Played::start().await;
@@ -108,6 +111,17 @@ async fn the_oldest_agents_are_spoken_to() {
     let artifact = json!({ "index": 0, "parts": [{ "type": "text", "text": "hi" }] });
     hit.result(json!({ "id": id, "status": { "state": "completed" }, "artifacts": [artifact] })).await;
     assert_eq!(text_of(&joined(asked).await.unwrap()), ["hi"]);
+
+    let call = CallMeta::new(Arc::new(Principal::local_operator()));
+    let cancel = call.cancel.clone();
+    let asked = remote.ask_in(SAY, hello(), call);
+    let hit = peer.expect("tasks/send").await;
+    cancel.cancel();
+    assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::Cancelled);
+    let cancelled = peer.expect("tasks/cancel").await;
+    let id = hit.body["params"]["id"].clone();
+    assert_eq!(cancelled.body["params"]["id"], id);
+    cancelled.result(json!({ "id": id, "status": { "state": "canceled" } })).await;
     remote.stop().await;
 }
 

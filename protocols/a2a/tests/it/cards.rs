@@ -6,7 +6,10 @@ use callboard_a2a::Dialect;
 use callboard_a2a::card::{Jwks, SIGNATURE_HEADER_BYTES_MAX, SigningKey, VerifyError, sign, verify, verify_with};
 use callboard_a2a::inbound::A2aServer;
 use callboard_a2a::wire::{AgentCard, AgentCardSignature, Wire};
+use callboard_message::{Failure, FailureKind};
 use callboard_rpc::Egress;
+use callboard_runtime::{AgentRef, Crossing, Policy};
+use futures::future::BoxFuture;
 use reqwest::{Method, Response};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair};
@@ -75,6 +78,19 @@ async fn a_card_is_in_its_readers_words() {
         assert_eq!(members.remove(name).as_ref(), Some(value), "{name}");
     }
     insta::assert_json_snapshot!("card_of_older_versions", members);
+    served.stop().await;
+}
+
+/// Goal: a card says what its agent is for: what its host says, else what its skills say. Method: without words of the host's, and
+/// with them.
+#[tokio::test]
+async fn a_card_tells_what_the_agent_is_for() {
+    let served = Served::start().await;
+    let description = async || read(get(&served.client(), CARD).await).await.description;
+    let told = description().await;
+    assert!(told.contains("add: Adds.") && told.contains("echo: Says it again."), "{told}");
+    served.server.describe("Adds and echoes.");
+    assert_eq!(description().await, "Adds and echoes.");
     served.stop().await;
 }
 
@@ -325,24 +341,29 @@ async fn extended_card() {
     assert_eq!(status, 401);
     served.stop().await;
     let served = Served::start().await;
-    assert_eq!(served.client().code("GetExtendedAgentCard", json!({})).await, -32_004);
+    let peer = served.client();
+    assert_eq!(peer.code("GetExtendedAgentCard", json!({})).await, -32_004);
+    assert_eq!(peer.code("agent/getAuthenticatedExtendedCard", json!({})).await, -32_007);
     served.stop().await;
 }
 
-/// Goal: a listener tells who is served there. Method: the catalogue with two agents; each entry's card is there.
+/// Goal: a listener tells who is served there, to each who may see them. Method: the catalogue with two agents; each entry's card is
+/// there; then a policy that keeps one of them for somebody.
 #[tokio::test]
 async fn catalogue() {
     let served = Served::start().await;
     let peer = served.client();
     let empty: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
     assert_eq!((&empty["specVersion"], &empty["entries"]), (&json!("1.0"), &json!([])));
-    let server = |name: &str| {
+    let [east, west] = [0, 1].map(|_| served.watched.spawn(&served.system));
+    let server = |name: &str, agent: &AgentRef| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut options = options(&listener);
         options.info.name = format!("the {name}");
-        A2aServer::new(served.watched.spawn(&served.system), options)
+        options.access = named_keys();
+        (name.to_owned(), A2aServer::new(agent.clone(), options))
     };
-    served.named.set([("west".to_owned(), server("west")), ("east".to_owned(), server("east"))].into());
+    served.named.set([server("west", &west), server("east", &east)].into());
     let catalog: Value = soon(get(&peer, "/.well-known/ai-catalog.json").await.json()).await.unwrap();
     let entries = catalog["entries"].as_array().unwrap();
     assert_eq!(entries.iter().map(|entry| &entry["name"]).collect::<Vec<_>>(), ["east", "west"]);
@@ -352,5 +373,26 @@ async fn catalogue() {
         let path = url.strip_prefix(&format!("http://{}", served.address)).unwrap();
         assert_eq!(read(get(&peer, path).await).await.name, entry["displayName"].as_str().unwrap());
     }
+
+    served.system.policy().push(OnlyAlice(west.to_string()));
+    for (key, wanted) in [(None, &["east"][..]), (Some("bob"), &["east"]), (Some("alice"), &["east", "west"])] {
+        let peer = key.map_or_else(|| peer.clone(), |key| peer.with("X-API-Key", key));
+        let response = get(&peer, "/.well-known/ai-catalog.json").await;
+        assert!(response.headers()["cache-control"].to_str().unwrap().starts_with("private"));
+        let catalog: Value = soon(response.json()).await.unwrap();
+        let names: Vec<_> = catalog["entries"].as_array().unwrap().iter().map(|entry| entry["name"].clone()).collect();
+        assert_eq!(names, wanted, "{key:?}");
+    }
     served.stop().await;
+}
+
+/// An agent is alice's alone.
+struct OnlyAlice(String);
+
+impl Policy for OnlyAlice {
+    fn judge<'a>(&'a self, crossing: Crossing<'a>) -> BoxFuture<'a, Result<(), Failure>> {
+        let is_let_in = crossing.agent != self.0 || crossing.principal.id == "alice";
+        let denied = || Failure::new(FailureKind::Denied, "not yours");
+        Box::pin(std::future::ready(if is_let_in { Ok(()) } else { Err(denied()) }))
+    }
 }

@@ -20,7 +20,8 @@ async fn a_message_answers() {
     let peer = served.client();
     for tongue in Tongue::ALL {
         let own = if tongue == Tongue::Rpc01 { "booking" } else { "" };
-        let about = About { skill: "book", text: "{}", task: own, ..About::default() };
+        let message = format!("m-{tongue:?}");
+        let about = About { message: &message, skill: "book", text: "{}", task: own, ..About::default() };
         let task = tongue.task(&tongue.result(&peer, Op::SendMessage, about).await);
         assert_eq!(state(&task), "input_required", "{tongue:?}: {task}");
         let said = &task["status"]["message"];

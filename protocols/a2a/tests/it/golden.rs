@@ -25,5 +25,8 @@ async fn the_oldest_client() {
     // It says no version: the task knows what its client speaks.
     let old = peer.result("tasks/get", json!({ "id": "t1" })).await;
     assert_eq!(old["artifacts"][0]["parts"], json!([part]), "{old}");
+    assert!(old.get("history").is_none() && answer["result"].get("history").is_none(), "nobody asked for it: {old}");
+    let more = peer.result("tasks/get", json!({ "id": "t1", "historyLength": 1 })).await;
+    assert_eq!(more["history"][0]["parts"], json!([part]), "{more}");
     served.stop().await;
 }

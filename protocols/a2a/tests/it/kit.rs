@@ -105,6 +105,13 @@ impl Served {
         Peer::new(format!("http://{}", self.address))
     }
 
+    /// Ends its listener and its server. Its agents, and tasks in a store that lasts, go on.
+    pub async fn leave(self) -> System {
+        self.handle.stop(false).await;
+        self.server.leave();
+        self.system
+    }
+
     pub async fn stop(self) {
         self.handle.stop(false).await;
         self.server.stop().await;

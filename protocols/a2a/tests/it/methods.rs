@@ -55,8 +55,10 @@ fn methods_and_versions() {
         ("0.2.6", Some(Dialect::V03)),
         ("0.1", Some(Dialect::V01)),
         ("", None),
-        ("1", None),
+        ("1", Some(Dialect::V10)),
+        ("v1.0", Some(Dialect::V10)),
         ("1.1", None),
+        ("0", None),
         ("2.0", None),
         ("0.30", None),
     ] {

@@ -1,6 +1,7 @@
 //! Two owners never see each other's tasks.
 
 use callboard_a2a::Operation as Op;
+use callboard_rpc::Trust;
 use serde_json::json;
 
 use crate::kit::{Peer, Seen, Served, Stream, named_keys, said, soon};
@@ -67,6 +68,26 @@ async fn anothers_task_is_no_task() {
     assert_eq!(kept["history"].as_array().map(Vec::len), Some(1), "{kept}");
     Tongue::Rpc10.result(&alice, Op::GetTaskPushNotificationConfig, about).await;
     served.stop().await;
+}
+
+/// Goal: who shows no credential sees the list of such tasks where all of them are one party, and nowhere else; the task itself is
+/// there by its id. Method: a message, then the list, on both.
+#[tokio::test]
+async fn lists_of_the_anonymous() {
+    for is_one in [false, true] {
+        let served = Served::with(|options| {
+            options.access = Trust::Anonymous.into();
+            options.one_anonymous = is_one;
+        })
+        .await;
+        let peer = served.client();
+        let sent = peer.result("SendMessage", json!({ "message": said("m", "hello", "echo") })).await;
+        let listed = peer.result("ListTasks", json!({})).await;
+        assert_eq!(listed["totalSize"], u32::from(is_one), "{listed}");
+        assert_eq!(listed["tasks"].get(0).map(|task| &task["id"]), is_one.then_some(&sent["task"]["id"]));
+        peer.result("GetTask", json!({ "id": sent["task"]["id"] })).await;
+        served.stop().await;
+    }
 }
 
 /// Goal: nothing of another's tasks shows in a list, in a context of the same name, or by reference; a stream of one's own

@@ -21,7 +21,8 @@ fn here(options: &mut A2aOptions) {
 
 /// Begins `book`, which asks for a name, with a configuration; the task's id.
 async fn booking(peer: &Peer, config: Value) -> String {
-    let params = json!({ "message": given("m-book", json!({}), "book"),
+    let id = uuid::Uuid::new_v4().to_string();
+    let params = json!({ "message": given(&id, json!({}), "book"),
         "configuration": { "taskPushNotificationConfig": config } });
     let sent = peer.result("SendMessage", params).await;
     assert_eq!(sent["task"]["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{sent}");
@@ -351,4 +352,42 @@ async fn workers_are_bounded() {
     peer.result("DeleteTaskPushNotificationConfig", config(&tasks[0], 0)).await;
     peer.result("CreateTaskPushNotificationConfig", config(&last, 0)).await;
     served.stop().await;
+}
+
+/// Goal: of several servers of one agent in a process one posts, and when that one goes another does. Method: a second server on the
+/// same store while two tasks ask; one is answered beside the first server, the other when that is gone.
+#[tokio::test]
+async fn one_of_several_servers_posts() {
+    let store = Store::in_memory();
+    let with_store = |options: &mut A2aOptions| {
+        here(options);
+        options.tasks.store = Some(store.clone());
+    };
+    let first = Served::with(with_store).await;
+    let mut receivers = Vec::new();
+    for _ in 0..2 {
+        let mut receiver = Receiver::start("127.0.0.1", &["204 Fine"]).await;
+        let task = booking(&first.client(), json!({ "url": receiver.url() })).await;
+        let events = [receiver.post().await.event(), receiver.post().await.event()];
+        receivers.push((receiver, task, events.to_vec()));
+    }
+    let second = Served::with(with_store).await;
+    let (mut first, mut left) = (Some(first), None);
+    for (receiver, task, events) in &mut receivers {
+        answer(&second.client(), task).await;
+        loop {
+            let post = receiver.post().await;
+            events.push(post.event());
+            if state(&post) == "TASK_STATE_COMPLETED" {
+                break;
+            }
+        }
+        assert!(events.is_sorted_by(|a, b| a < b), "{events:?}");
+        if let Some(first) = first.take() {
+            left = Some(first.leave().await);
+        }
+    }
+    assert!(receivers.iter().all(|(receiver, ..)| receiver.waiting() == 0));
+    second.stop().await;
+    left.unwrap().shutdown(Duration::ZERO).await;
 }

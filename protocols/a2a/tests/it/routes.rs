@@ -11,8 +11,8 @@ fn echo() -> Value {
     json!({ "message": said("m-1", "hello", "echo") })
 }
 
-/// Goal: an agent is at its address, with and without the slash, at its name, and (0.3 over HTTP+JSON) at the root.
-/// Method: the same message to each; then what isn't there.
+/// Goal: an agent is at its address, with and without the slash, at its name, at what stands before both (JSON-RPC alone), and
+/// (0.3 over HTTP+JSON) at the root. Method: the same message to each; then what isn't there.
 #[tokio::test]
 async fn every_address() {
     let served = Served::start().await;
@@ -23,7 +23,8 @@ async fn every_address() {
     served.named.set([("east".to_owned(), east)].into());
     let peer = served.client();
     let named = peer.at(&NAMED_PATH.replace("{name}", "east"));
-    for peer in [&peer, &peer.at("/a2a/"), &named, &named.at("/agents/east/a2a/")] {
+    let bases = ["", "/", "/agents/east", "/agents/east/"].map(|path| peer.at(path));
+    for peer in [&peer, &peer.at("/a2a/"), &named, &named.at("/agents/east/a2a/")].into_iter().chain(&bases) {
         assert_eq!(peer.result("SendMessage", echo()).await["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     }
     for peer in [&peer, &named] {
@@ -40,6 +41,10 @@ async fn every_address() {
         [(&peer, "/nothing"), (&peer.at("/agents/west/a2a"), ""), (&peer.at(""), "/a2ab"), (&named, "/a/b/c")];
     for (peer, tail) in nowhere {
         assert_eq!(peer.rest(Method::POST, tail, Some(echo())).await.0, 404, "{tail}");
+    }
+    assert_eq!(peer.at("/agents/west").rest(Method::POST, "", Some(echo())).await.0, 404);
+    for base in bases {
+        assert_eq!(base.rest(Method::GET, "", None).await.0, 404, "nothing else is there");
     }
     for (method, tail, allow) in [
         (Method::GET, "", "POST"),
@@ -66,16 +71,16 @@ async fn every_address() {
 async fn versions() {
     let served = Served::start().await;
     let peer = served.client();
-    for version in ["1.0", " 1.0 ", "1.0.1", "0.3", "0.3.0", "0.2.6", "0.1", ""] {
+    for version in ["1.0", " 1.0 ", "1.0.1", "1", "v1.0", "0.3", "0.3.0", "0.2.6", "0.1", ""] {
         let peer = peer.with("A2A-Version", version);
         assert!(peer.rpc("SendMessage", echo()).await["error"].is_null(), "{version}");
         assert_eq!(peer.rest(Method::POST, "/message:send", Some(echo())).await.0, 200, "{version}");
     }
-    for version in ["2.0", "1.1", "0.4", "1", "x", "1.0;0.3", "99999999999999999999.0"] {
+    for version in ["2.0", "1.1", "0.4", "0", "x", "vv1.0", "1.0;0.3", "99999999999999999999.0"] {
         let other = peer.with("A2A-Version", version);
         assert_eq!(other.code("SendMessage", echo()).await, -32_009, "{version}");
-        // What 0.3 has no code for.
-        assert_eq!(other.code("message/send", echo()).await, -32_004, "{version}");
+        // 0.3 has no code for it, but its clients don't name versions.
+        assert_eq!(other.code("message/send", echo()).await, -32_009, "{version}");
         let (status, answer) = other.rest(Method::POST, "/message:send", Some(echo())).await;
         assert_eq!((status, &answer["error"]["status"]), (400, &json!("FAILED_PRECONDITION")), "{answer}");
         assert_eq!(answer["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED", "{answer}");

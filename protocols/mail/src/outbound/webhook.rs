@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::mail::Deliver;
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, FailureKind, RawObject, hex};
 use callboard_rpc::{EgressError, HookOptions, Hooks, Network, Posted};
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 use hmac::{Hmac, Mac};
@@ -173,8 +173,7 @@ fn sign(secret: &SecretString, timestamp: u64, body: &str) -> Option<HeaderValue
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
     mac.update(format!("{timestamp}.").as_bytes());
     mac.update(body.as_bytes());
-    let digits: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    HeaderValue::from_str(&format!("sha256={digits}")).ok()
+    HeaderValue::from_str(&format!("sha256={}", hex(&mac.finalize().into_bytes()))).ok()
 }
 
 #[cfg(test)]

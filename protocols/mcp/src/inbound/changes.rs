@@ -1,6 +1,7 @@
 //! What an agent shows changes: whoever listens on its endpoint is told, over either era.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::surface::{Subscribe, Unsubscribe};
@@ -9,6 +10,10 @@ use callboard_rpc::RpcError;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler};
 
 use super::surface::Surface;
+
+/// The number of whoever began to listen last, at any endpoint: of several that serve one agent, in turn or at once, sessions
+/// own tasks by it.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// Told of a change. Never waits.
 type Callback = dyn Fn(&Change) + Send + Sync;
@@ -23,7 +28,6 @@ struct Hub {
 struct State {
     agent: AgentRef,
     listeners: Vec<(u64, Arc<Callback>)>,
-    next: u64,
     /// Follows the agent while anybody listens.
     follower: Option<AgentRef>,
     /// Who watches each resource.
@@ -41,7 +45,7 @@ struct Watched {
 
 impl Changes {
     pub(crate) fn of(agent: AgentRef) -> Self {
-        let state = State { agent, listeners: Vec::new(), next: 0, follower: None, watched: HashMap::new() };
+        let state = State { agent, listeners: Vec::new(), follower: None, watched: HashMap::new() };
         Self(Arc::new(Hub { state: Mutex::new(state) }))
     }
 
@@ -69,8 +73,7 @@ impl Changes {
     /// Tells `callback` every change, until what this returns is dropped.
     pub(crate) fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
         let mut state = self.0.state();
-        state.next += 1;
-        let number = state.next;
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         state.listeners.push((number, Arc::new(callback)));
         if state.follower.is_none() {
             let follower = state.agent.system().spawn(Follower(self.0.clone()));
@@ -118,7 +121,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Its place among those who listen at the endpoint: no other has or had it.
+    /// Its place among those who listen in this process: no other has or had it.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -33,7 +33,7 @@ impl Endpoint {
             tasks: TaskState::new(&options),
             options,
         });
-        tasks::start(&endpoint);
+        tasks::serve(&endpoint);
         endpoint
     }
 

@@ -84,7 +84,7 @@ impl Core {
             self.greet(&session, &resources).await;
         }
         if let Some(listener) = listen::start(&session, resources) {
-            listener.install(&session);
+            listener.install(&session).await;
         }
         Ok(session)
     }

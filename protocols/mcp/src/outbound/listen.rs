@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use callboard_message::RawObject;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ear::Ear;
@@ -21,6 +21,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// A stream that lived so long was a good one: counting begins again.
 const GOOD: Duration = Duration::from_secs(60);
+/// How long the first call waits for the GET stream to be answered. Some servers ask there what belongs to a call, and what is
+/// asked before anybody listens is lost; some answer only once they have something to say.
+pub(super) const STREAM_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A listener that has begun.
 pub(super) struct Listener {
@@ -38,10 +41,14 @@ impl Listener {
         drop(before);
     }
 
-    /// Lets it begin beside what follows.
-    pub(super) fn install(self, session: &Session) {
+    /// Lets it begin beside what follows; a GET stream is there by then, unless its answer takes longer than
+    /// [`STREAM_WAIT_MAX`].
+    pub(super) async fn install(self, session: &Session) {
         let before = lock(&session.listener).replace(self.task);
         drop(before);
+        if session.era() == Era::Legacy {
+            let _ = timeout(STREAM_WAIT_MAX, self.ready).await;
+        }
     }
 }
 
@@ -50,7 +57,7 @@ pub(super) fn start(session: &Session, resources: Vec<String>) -> Option<Listene
     let (told, ready) = oneshot::channel();
     let (link, ear, options) = (session.link.clone(), session.ear.clone(), session.options.clone());
     let task = match (session.era(), session.link.http()) {
-        (Era::Legacy, Some(http)) if options.listen => tokio::spawn(follow_get(http.clone(), ear, options)),
+        (Era::Legacy, Some(http)) if options.listen => tokio::spawn(follow_get(http.clone(), ear, options, told)),
         (Era::Legacy, _) => return None,
         (Era::Modern, _) => {
             let filter = Some(filter(session, resources)).filter(|filter| !filter.is_empty())?;
@@ -76,10 +83,10 @@ fn filter(session: &Session, resources: Vec<String>) -> RawObject {
 }
 
 /// Follows the GET stream for as long as the server keeps one.
-async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>) {
-    let (mut place, mut failures) = (None, 0);
+async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>, ready: oneshot::Sender<()>) {
+    let (mut place, mut failures, mut ready) = (None, 0, Some(ready));
     loop {
-        match http.follow_get(&ear, &mut place).await {
+        match http.follow_get(&ear, &mut place, &mut ready).await {
             Ok(Followed::Ended(pause)) => {
                 failures = 0;
                 sleep(pause).await;

@@ -30,8 +30,6 @@ impl Revision {
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];
     /// The newest that begins with `initialize`.
     pub const LATEST_LEGACY: Self = Self::V2025_11_25;
-    /// What a client speaks that sends no `MCP-Protocol-Version` (2025-06-18, transports).
-    pub const WITHOUT_HEADER: Self = Self::V2025_03_26;
 
     /// As it is written.
     pub fn as_str(self) -> &'static str {

@@ -11,6 +11,22 @@ use crate::client_kit::{Client, Played, joined, only, tool};
 use crate::client_legacy::{CALL, connected};
 use crate::kit::soon;
 
+/// Goal: what a server asks on the GET stream in the first call finds somebody who hears it. Method: a handshake; the stream is
+/// asked for before the call comes.
+#[tokio::test]
+async fn the_stream_is_there_before_the_first_call() {
+    let mut peer = Played::start().await;
+    let client = Client::at(&peer.url, ClientOptions { listen: true, ..only(Era::Legacy) });
+    let first = client.ask(CALL, tool("first", json!({})));
+    peer.initialize("2025-11-25", Some("s-1")).await;
+    let stream = peer.hit().await;
+    assert_eq!(stream.method, "GET", "{}", stream.text);
+    let _open = stream.stream().await;
+    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    joined(first).await.unwrap();
+    client.stop().await;
+}
+
 /// Goal: a stream that breaks off is taken up where it broke off, after the pause that the server wants. Method: an
 /// event with an id and a pause, the end, and the rest on a GET stream.
 #[tokio::test]

@@ -140,17 +140,11 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError {
 
 /// 32 bytes in hexadecimal.
 mod hex {
-    use std::fmt::Write;
-
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
-        let mut text = String::with_capacity(64);
-        for byte in bytes {
-            write!(text, "{byte:02x}").map_err(serde::ser::Error::custom)?;
-        }
-        serializer.serialize_str(&text)
+        serializer.serialize_str(&callboard_message::hex(bytes))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {

@@ -16,6 +16,8 @@ const ANSWERED: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(5);
 /// What is typed after each line, and how the answer to that begins: then all is said about the line.
 const LAST: (&str, &str) = (":session show", "🔖 Session: ");
+/// How the line begins that says where it listens.
+const LISTENING: &str = "✅ Server started on ";
 
 /// The process; killed when this is dropped before [`Prompt::leave`].
 pub(super) struct Prompt {
@@ -56,22 +58,32 @@ impl Prompt {
         Ok(is_so)
     }
 
+    /// Waits until it listens; where.
+    pub(super) async fn listening(&mut self) -> Result<String, Stopped> {
+        Ok(self.until(LISTENING).await?.1)
+    }
+
     async fn type_in(&mut self, line: &str) -> Result<Vec<String>, Stopped> {
         let lines = format!("{line}\n{}\n", LAST.0);
         self.typed.write_all(lines.as_bytes()).await.map_err(ClinicsError::from)?;
+        Ok(self.until(LAST.1).await?.0)
+    }
+
+    /// The lines before the one that begins so, and what follows that beginning.
+    async fn until(&mut self, begins: &str) -> Result<(Vec<String>, String), Stopped> {
         let mut said = Vec::new();
-        let all = async {
+        let last = async {
             while let Some(line) = self.printed.next_line().await? {
-                if line.starts_with(LAST.1) {
-                    return Ok(true);
+                if let Some(rest) = line.strip_prefix(begins) {
+                    return Ok(Some(rest.to_owned()));
                 }
                 said.push(line);
             }
-            Ok::<_, std::io::Error>(false)
+            Ok::<_, std::io::Error>(None)
         };
-        match tokio::time::timeout(ANSWERED, all).await {
-            Ok(Ok(true)) => Ok(said),
-            Ok(Ok(false)) => Err(failed("agent1", "it ended by itself").into()),
+        match tokio::time::timeout(ANSWERED, last).await {
+            Ok(Ok(Some(rest))) => Ok((said, rest)),
+            Ok(Ok(None)) => Err(failed("agent1", "it ended by itself").into()),
             Ok(Err(error)) => Err(ClinicsError::from(error).into()),
             Err(_) => Err(failed("agent1", format!("no answer in {ANSWERED:?}")).into()),
         }

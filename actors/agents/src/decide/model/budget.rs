@@ -41,6 +41,13 @@ pub(super) struct Material {
     pub fixed: Fills,
 }
 
+impl Material {
+    /// What somebody says, and nothing else yet.
+    pub(super) fn said(text: &str) -> Self {
+        Self { subject: text.to_owned(), texts: vec![("latest_user_text", text.to_owned())], ..Self::default() }
+    }
+}
+
 /// It doesn't fit, whatever is left out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;

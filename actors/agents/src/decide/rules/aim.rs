@@ -47,7 +47,7 @@ pub(super) fn aim(reading: &Reading, likely: &Likely, index: &Index, tools: &[To
     aim.next = shares.get(1).copied().unwrap_or(0.0);
     let Some(other) = other(reading, index, &found, least) else { return aim };
     let own = aim.target.as_ref().and_then(|target| found.iter().find(|found| found.target == *target));
-    let said = intent(reading, &reading.all()).filter(|intent| aim.is_for(intent.tool.name())).map_or(0.0, |i| i.score);
+    let said = intent(reading, &reading.wish).filter(|intent| aim.is_for(intent.tool.name())).map_or(0.0, |i| i.score);
     let is_words = aim.is_for(TOOL_LLM) || aim.target.is_none();
     let clearer = other.evidence > own.map_or(0.0, |own| own.evidence) && score(other.evidence) > said;
     if !other.target.is_up {
@@ -66,8 +66,8 @@ impl Aim {
 
 /// Of those whose field isn't known the one whom most speaks for: their own words tell, but where they are only written about.
 fn other(reading: &Reading, index: &Index, found: &[Found], least: f32) -> Option<Found> {
-    let all = reading.all();
-    let is_words = composes(reading, &all) || explains(reading, &all);
+    let wish = &reading.wish;
+    let is_words = composes(reading, wish) || explains(reading, wish);
     let share = if is_words { ONLY_SUBJECT } else { 1.0 };
     let others = found.iter().filter(|found| !index.is_of_a_kind(&found.target.id));
     let mut enough = others.filter(|found| found.evidence * share >= least);

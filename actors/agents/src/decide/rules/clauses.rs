@@ -23,11 +23,11 @@ pub(super) struct Part {
     pub(super) score: f32,
 }
 
-/// The spans between signs and joining words.
+/// The spans between signs and joining words, where something is wanted.
 pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
     let mut clauses = Vec::new();
-    let mut start = 0;
-    for at in reading.all() {
+    let mut start = reading.wish.start;
+    for at in reading.wish.clone() {
         let Some(token) = reading.tokens.get(at) else { break };
         let joins = match token.kind {
             Kind::Sign => true,
@@ -42,8 +42,8 @@ pub(super) fn clauses(reading: &Reading) -> Vec<Range<usize>> {
             start = if token.kind == Kind::Sign { at + 1 } else { at };
         }
     }
-    if start < reading.tokens.len() {
-        clauses.push(start..reading.tokens.len());
+    if start < reading.wish.end {
+        clauses.push(start..reading.wish.end);
     }
     clauses
 }
@@ -70,6 +70,10 @@ pub(super) fn parts(reading: &Reading, likely: &Likely, index: &Index, world: &W
         if is_likely && !is_several(&found) && (at == 0 || several >= SEVERAL_SURELY) {
             found = joined(&aims, from);
         }
+    }
+    // What led to it is told to whoever does the first part.
+    if let Some(first) = found.first_mut() {
+        first.span.start = 0;
     }
     found
 }

@@ -232,7 +232,7 @@ pub(super) fn only_addressed(reading: &Reading) -> Vec<usize> {
 }
 
 /// The field of the verb that a part begins with, where what follows is only what the verb is applied to.
-fn lead_field(reading: &Reading, span: &Range<usize>) -> Option<usize> {
+pub(super) fn lead_field(reading: &Reading, span: &Range<usize>) -> Option<usize> {
     if !reading.begins_with(Set::Governs, span) {
         return None;
     }

@@ -79,6 +79,7 @@ sets! {
     Context = "context",
     Subordinate = "subordinate",
     Surprise = "surprise",
+    Wish = "wish",
 }
 
 /// What a word of a field says: which field, by its place in [`Lexicon::fields`], and how much alone.
@@ -101,6 +102,8 @@ pub(super) struct Lexicon {
     /// Single words, as they stand, by first letter: for misspellings. Those of fields come first.
     spelling: HashMap<char, Vec<String>>,
     known: HashSet<String>,
+    /// Words written in a hurry, as they are meant: in either language, only in English, only in Portuguese.
+    short: [HashMap<String, String>; 3],
 }
 
 #[derive(Deserialize)]
@@ -109,6 +112,16 @@ struct File {
     fields: BTreeMap<String, FieldWords>,
     sets: BTreeMap<String, String>,
     emoji: BTreeMap<String, String>,
+    short: Short,
+}
+
+/// How words are written in a hurry: `word=short,short`.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Short {
+    both: String,
+    english: String,
+    portuguese: String,
 }
 
 #[derive(Deserialize)]
@@ -126,7 +139,12 @@ pub(super) fn lexicon() -> &'static Lexicon {
         Ok(file) => Lexicon::new(&file),
         Err(error) => {
             tracing::error!(%error, "failed to read the rules' lexicon: they know no words");
-            Lexicon::new(&File { fields: BTreeMap::new(), sets: BTreeMap::new(), emoji: BTreeMap::new() })
+            Lexicon::new(&File {
+                fields: BTreeMap::new(),
+                sets: BTreeMap::new(),
+                emoji: BTreeMap::new(),
+                short: Short::default(),
+            })
         }
     })
 }
@@ -141,6 +159,7 @@ impl Lexicon {
             emoji: HashMap::new(),
             spelling: HashMap::new(),
             known: HashSet::new(),
+            short: [&file.short.both, &file.short.english, &file.short.portuguese].map(|list| short(list)),
         };
         for (name, words) in &file.fields {
             let field = lexicon.fields.len();
@@ -191,6 +210,17 @@ impl Lexicon {
         self.fields.len()
     }
 
+    /// The word that is meant by one written in a hurry; `portuguese`: also by those that only mean it there.
+    pub(super) fn meant(&self, folded: &str, portuguese: Option<bool>) -> Option<&str> {
+        let [both, english, pt] = &self.short;
+        let list = match portuguese {
+            None => both,
+            Some(false) => english,
+            Some(true) => pt,
+        };
+        list.get(folded).map(String::as_str)
+    }
+
     /// The word that a picture stands for.
     pub(super) fn emoji(&self, c: char) -> Option<&'static str> {
         self.emoji.get(&c).copied()
@@ -217,6 +247,13 @@ impl Lexicon {
         });
         near.min_by_key(|(slips, _)| *slips).map(|(_, word)| word)
     }
+}
+
+/// Lines of `word=short,short`, by what is short.
+fn short(list: &str) -> HashMap<String, String> {
+    let lines = list.split_whitespace().filter_map(|line| line.split_once('='));
+    let each = lines.flat_map(|(word, short)| short.split(',').map(move |short| (short.to_owned(), word.to_owned())));
+    each.collect()
 }
 
 /// Whether the two have the same letters in another order.

@@ -21,6 +21,7 @@ mod tests;
 mod tools;
 mod vague;
 mod weights;
+mod wish;
 mod words;
 
 pub use self::decider::RulesDecider;

@@ -7,10 +7,12 @@ use super::clauses;
 use super::index::Index;
 use super::kinds::{CLARIFY, Likely, REJECT, SEVERAL};
 use super::reading::Reading;
-use super::refusal::{Refusal, SELF_HARM, refusal, refusal_unnamed};
+use super::refusal::{Refusal, SELF_HARM, refusal, refusal_unnamed, tells_of_harm};
 use super::tools::{self, intent};
 use super::vague::{Missing, carries_on, question, vagueness};
-use super::weights::{ASK_FROM, CONFIDENCE_ELSE, REFUSE_FROM, REFUSE_FROM_OF_PATTERN, REFUSE_FROM_OF_SELF_HARM};
+use super::weights::{
+    ASK_FROM, CONFIDENCE_ELSE, REFUSE_FROM, REFUSE_FROM_OF_PATTERN, REFUSE_FROM_OF_SELF_HARM, REFUSE_FROM_OF_WORD,
+};
 use crate::decide::{
     Clarity, Decided, Route, Split, StepPlan, StepPlanError, TOOL_LLM, ToolChoice, ToolView, Turn, World,
 };
@@ -68,6 +70,7 @@ fn refused(reading: &Reading, likely: &Likely, but: &[&str]) -> Option<Refusal> 
         // Better one too many who hears where help is.
         Some(known) if known.class == SELF_HARM => REFUSE_FROM_OF_SELF_HARM,
         Some(_) => REFUSE_FROM_OF_PATTERN,
+        None if tells_of_harm(reading) => REFUSE_FROM_OF_WORD,
         None => REFUSE_FROM,
     };
     if share < from {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::lexicon::{OfField, Set, lexicon};
 use super::matcher::Hit;
 use super::weights::FUZZY_WORDS_MAX;
+use super::wish;
 use super::words::{Kind, Token, plain_text, stems, tokenize};
 
 /// A request, read once.
@@ -32,6 +33,8 @@ pub(super) struct Reading {
     pub(super) portuguese: bool,
     /// Whether it is surely English.
     pub(super) english: bool,
+    /// Where something is wanted: the rest of `tokens` is background.
+    pub(super) wish: Range<usize>,
 }
 
 impl Reading {
@@ -39,8 +42,12 @@ impl Reading {
     pub(super) fn new(request: &str) -> Self {
         let lexicon = lexicon();
         let text = plain_text(request.trim());
-        let tokens = tokenize(&text, |c| lexicon.emoji(c));
+        let mut tokens = tokenize(&text, |c| lexicon.emoji(c));
+        mean(&mut tokens, None);
         let (portuguese, english) = language(&tokens);
+        if portuguese || english {
+            mean(&mut tokens, Some(portuguese));
+        }
         let quotes = quotes(&text);
         let mut content: Vec<Range<usize>> = quotes;
         if let Some(pasted) = pasted(&text, &tokens, &content, english) {
@@ -64,7 +71,11 @@ impl Reading {
                 *bit |= hit.value.bit();
             }
         }
-        Self { text, tokens, misspelt, hits, fields, bits, content: shown, has_code, address, portuguese, english }
+        let wish = 0..tokens.len();
+        let content = shown;
+        let read =
+            Self { text, tokens, misspelt, hits, fields, bits, content, has_code, address, portuguese, english, wish };
+        Self { wish: wish::wish(&read), ..read }
     }
 
     /// All of it.
@@ -114,6 +125,16 @@ impl Reading {
         let start = self.tokens.get(span.start).map_or(self.text.len(), |token| token.range.start);
         let end = span.end.checked_sub(1).and_then(|at| self.tokens.get(at)).map_or(start, |token| token.range.end);
         self.text.get(start..end.max(start)).unwrap_or_default().trim()
+    }
+}
+
+/// Puts the words that are meant in the place of those written in a hurry: in either language, or those of one of them.
+fn mean(tokens: &mut [Token], portuguese: Option<bool>) {
+    for token in tokens.iter_mut().filter(|token| token.is_word() && !token.capital) {
+        if let Some(word) = lexicon().meant(&token.folded, portuguese) {
+            token.folded = word.to_owned();
+            (token.english, token.portuguese) = stems(word);
+        }
     }
 }
 
@@ -249,4 +270,24 @@ fn language(tokens: &[Token]) -> (bool, bool) {
     let among = |list: &str| tokens.iter().filter(|t| t.is_word() && crate::text::is_one_of(&t.folded, list)).count();
     let (portuguese, english) = (among(PORTUGUESE), among(ENGLISH));
     (portuguese > english, english > portuguese)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: words written in a hurry are read as they are meant, in their language alone. Method: rows.
+    #[test]
+    fn words_in_a_hurry() {
+        for (request, expect) in [
+            ("pls tell ppl abt it tmrw", "please tell people about it tomorrow"),
+            ("what do u want from him n why", "what do you want from him and why"),
+            ("pq o cão late qnd eu saio d casa", "porque o cao late quando eu saio de casa"),
+            ("o livro d Ana e n o meu", "o livro de ana e nao o meu"),
+            ("PQ 7 and U 2", "pq 7 and u 2"),
+        ] {
+            let read: Vec<String> = Reading::new(request).tokens.into_iter().map(|token| token.folded).collect();
+            assert_eq!(read.join(" "), expect, "{request}");
+        }
+    }
 }

@@ -254,6 +254,14 @@ pub(super) fn refusal(reading: &Reading) -> Option<Refusal> {
     Some(Refusal { class: class.name.clone(), score, reason: reason(&class.name, phrases, reading.portuguese) })
 }
 
+/// Whether a word of the patterns tells of harm, and none that it is harmless.
+pub(super) fn tells_of_harm(reading: &Reading) -> bool {
+    let Some(sum) = &rules().sum else { return false };
+    let hits = rules().words.find(&reading.tokens, reading.english);
+    let telling = |set: &usize| sum.kinds.iter().any(|kind| !kind.only_about && kind.sets.contains(set));
+    hits.iter().any(|hit| telling(&hit.value)) && !hits.iter().any(|hit| sum.defensive.contains(&hit.value))
+}
+
 /// A refusal that no pattern is known for.
 pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
     let harm = Phrases { english: "doing harm".to_owned(), portuguese: "fazer mal a alguém".to_owned() };
@@ -261,14 +269,15 @@ pub(super) fn refusal_unnamed(reading: &Reading, score: f32) -> Refusal {
     Refusal { class: "harm".to_owned(), score, reason: reason("harm", phrases, reading.portuguese) }
 }
 
-/// The names of the patterns' sets that have words in the request.
-pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = &'static str> {
+/// The names of the patterns' sets that have words in the request, each with whether one of them is where something is wanted.
+pub(super) fn concepts(reading: &Reading) -> impl Iterator<Item = (&'static str, bool)> {
     let rules = rules();
-    let mut sets: Vec<usize> =
-        rules.words.find(&reading.tokens, reading.english).into_iter().map(|hit| hit.value).collect();
-    sets.sort_unstable();
-    sets.dedup();
-    sets.into_iter().filter_map(|set| rules.names.get(set)).map(String::as_str)
+    let hits = rules.words.find(&reading.tokens, reading.english);
+    let mut sets: BTreeMap<usize, bool> = BTreeMap::new();
+    for hit in hits {
+        *sets.entry(hit.value).or_default() |= reading.wish.contains(&hit.at);
+    }
+    sets.into_iter().filter_map(|(set, wished)| Some((rules.names.get(set)?.as_str(), wished)))
 }
 
 /// Whether the token is a word of the patterns: then it isn't a misspelt other one.

@@ -7,7 +7,7 @@ use super::index::Seen;
 use super::lexicon::Set;
 use super::reading::Reading;
 use super::tools::{explains, intent};
-use super::words::Kind;
+use super::words::{Kind, Token};
 use crate::decide::Turn;
 use crate::text::is_one_of;
 use crate::tools::Tool;
@@ -40,7 +40,7 @@ impl Missing {
 
 /// How vague a request is, 0 to 1, and what is missing.
 pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
-    let all = reading.all();
+    let all = reading.wish.clone();
     if works_on_nothing(reading, history) {
         return (0.9, Missing::Text);
     }
@@ -65,7 +65,7 @@ pub(super) fn vagueness(reading: &Reading, history: &[Turn]) -> (f32, Missing) {
     // Many words, few of which say anything.
     const WORDY: usize = 15;
     const SAYING_MIN: f32 = 0.28;
-    let words = reading.tokens.iter().filter(|token| token.is_word()).count();
+    let words = all.clone().filter(|at| reading.tokens.get(*at).is_some_and(Token::is_word)).count();
     // At most TOKENS_MAX: exact in f32.
     let saying = mass / words.max(1) as f32;
     let pointed = reading.of(Set::Deictic, &all).count();
@@ -106,7 +106,7 @@ fn asks_for_it(reading: &Reading, span: &Range<usize>) -> bool {
 
 /// A text is to be translated or shortened, and there is none.
 fn works_on_nothing(reading: &Reading, history: &[Turn]) -> bool {
-    let all = reading.all();
+    let all = reading.wish.clone();
     let works = reading.begins_with(Set::TranslateVerb, &all)
         || reading.begins_with(Set::SummarizeVerb, &all)
         || reading.begins_with(Set::ReviewVerb, &all);

@@ -69,6 +69,8 @@ pub(super) fn score(evidence: f32) -> f32 {
 pub(super) const ASK_FROM: f32 = 0.5;
 /// A request is refused where that is so likely, whatever else it may be.
 pub(super) const REFUSE_FROM: f32 = 0.75;
+/// The same where a word tells of harm: what nobody here knows a word of is seldom harm.
+pub(super) const REFUSE_FROM_OF_WORD: f32 = 0.6;
 /// The same where a pattern of refusals is in it.
 pub(super) const REFUSE_FROM_OF_PATTERN: f32 = 0.15;
 /// The same of somebody who would harm themselves.

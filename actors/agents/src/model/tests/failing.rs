@@ -8,7 +8,7 @@ use serde_json::json;
 use wiremock::ResponseTemplate;
 
 use super::kit::{at, events, said, sample, server, spawn, times_asked, whole};
-use crate::model::{ModelConfig, ModelLimits, Remote, Retries};
+use crate::model::{ModelConfig, ModelLimits, Refused, Remote, Retries};
 
 fn hello() -> ResponseTemplate {
     whole(json!({ "choices": [{ "message": { "content": "Hello" }, "finish_reason": "stop" }] }))
@@ -75,6 +75,12 @@ fn refusals() {
             let agent = spawn(system, ModelConfig::Openai(at(&server)));
             let failure = sample(&agent, &said("Hi")).await.unwrap_err();
             assert_eq!(failure.kind, kind, "{status} {code}: {failure}");
+            let refused = match status {
+                401 | 403 => Some(Refused::Key),
+                400 | 413 => Some(Refused::Request),
+                _ => None,
+            };
+            assert_eq!(Refused::of(&failure), refused, "{status} {code}");
             assert!(!failure.message.contains("secret") && failure.message.contains(code), "{failure}");
             assert_eq!(times_asked(&server).await, tries, "{status} {code}");
         }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use callboard_message::surface::Converse;
 use callboard_message::{Elicitation, Failure, FailureKind, ToolResult};
 use callboard_runtime::{Cx, TaskOwner};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::Shared;
 use super::follow::follow;
 use super::notes::RunNotes;
-use super::once::{Kept, asked_once};
+use super::once::{Asked, Kept, asked_once};
 use super::plan::{Plan, is_command, only, root_id};
 use super::said::{Said, bounded};
 use super::state::{Event, Standing, State, end_of};
@@ -19,13 +20,30 @@ use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, R
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
 use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World};
 use crate::guardrail::Origin;
-use crate::router::task::{CONFIRM, Doubt, Errand, confirm, passes, text_member, text_of};
+use crate::router::task::{Doubt, Errand, confirm, passes, text_member, text_of};
 
 /// The name of the one thing that a call does itself, among what its run does.
 const STEP: &str = "act";
 /// The key of the question that clarifies, and the member of its answer.
 const CLARIFY: &str = "clarify";
 const ANSWER: &str = "answer";
+/// The key of the question about what it may cost: what is done then may have to be confirmed for other reasons.
+const CONFIRM_COST: &str = "confirm-cost";
+/// The name of where a request goes, in a run's notes.
+const ROUTED: &str = "routed";
+
+/// A request, and where it goes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Routed {
+    /// What is asked for, and below it what was clarified.
+    text: String,
+    decision: RoutingDecision,
+    /// How it was decided; what was decided before a restart that came in between is left out.
+    records: Vec<DecisionRecord>,
+    /// What was asked and answered on the way.
+    clarified: Vec<Turn>,
+}
 
 /// Where a call stands.
 pub(super) struct Life(Standing);
@@ -58,12 +76,14 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
     let run = RunId::of(&shared.options.id, owner.as_str(), &said.context, &said.key);
     let notes = shared.notes(cx, &run);
     // What nobody can ask for again needn't be found again.
-    let once = match said.key.is_empty() {
-        true => cx.clone(),
+    let (once, asked) = match said.key.is_empty() {
+        true => (cx.clone(), Asked::default()),
         false => asked_once(cx, Kept::Notes(notes.clone())),
     };
     let (text, context) = (said.text.clone(), said.context.clone());
-    let mut call = Call { shared, cx: once, said, owner, run, notes: notes.clone(), life: Life(Standing::NEW) };
+    let life = Life(Standing::NEW);
+    let mut call =
+        Call { shared, cx: once, asked, said, owner, run, notes: notes.clone(), life, clarified: Vec::new() };
     let answer = call.through().await;
     call.life.on(answer.as_ref().map_or_else(end_of, |_| Event::Done));
     shared.count(call.life.state());
@@ -71,18 +91,22 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
         notes.forget().await;
     }
     let said = answer.as_ref().ok().map(|answer| Turn::assistant(text_of(answer, usize::MAX)));
-    shared.conversations.add(call.owner.as_str(), &context, [Turn::user(text)].into_iter().chain(said));
+    let turns = [Turn::user(text)].into_iter().chain(call.clarified).chain(said);
+    shared.conversations.add(call.owner.as_str(), &context, turns);
     answer
 }
 
 struct Call<'a> {
     shared: &'a Shared,
     cx: Cx,
+    asked: Asked,
     said: Said,
     owner: TaskOwner,
     run: RunId,
     notes: RunNotes,
     life: Life,
+    /// What was asked and answered before it was clear what is wanted.
+    clarified: Vec<Turn>,
 }
 
 impl Call<'_> {
@@ -106,17 +130,44 @@ impl Call<'_> {
             history.retain(|turn| !told.contains(turn));
             history = bounded(told.into_iter().chain(history).collect());
         }
-        let mut request = Request { run: self.run.clone(), text: self.said.text.clone(), history };
-        let (decision, records) = self.decided(&mut request, &world).await?;
+        let Routed { text, decision, records, .. } = self.routed(&history, &world).await?;
         self.life.on(Event::Decided);
         match decision {
             RoutingDecision::Reject { reason } => Err(Failure::new(FailureKind::Rejected, reason)),
             RoutingDecision::Decompose { subtasks } => {
-                self.affordable(&subtasks, &records).await?;
-                self.plan(&request.text, subtasks, records, true).await
+                let ids: Vec<&str> = subtasks.iter().map(|planned| &*planned.step.id).collect();
+                let what = format!("Do it in {} steps: {}", ids.len(), ids.join(", "));
+                // A decision or two a step, and one about all of them.
+                self.affordable(what, json!({ "steps": ids }), 2 * ids.len() + 1, &records).await?;
+                self.plan(&text, subtasks, records, true).await
             }
-            action => self.act(request.text, action, &world, request.history, true).await,
+            action => {
+                let (what, target, left) = match &action {
+                    // It is written by whoever decides.
+                    RoutingDecision::Local { tool_name, .. } => (format!("Use {tool_name}"), tool_name, 1),
+                    RoutingDecision::Remote { agent_id } => (format!("Ask {agent_id}"), agent_id, 0),
+                    _ => return Err(Failure::internal("that is nothing that one does")),
+                };
+                self.affordable(format!("{what}: {text}"), json!({ "by": target }), left, &records).await?;
+                self.act(text, action, &world, history, true).await
+            }
         }
+    }
+
+    /// Where the request goes: what was decided before the process ended holds, if anybody was asked since.
+    async fn routed(&mut self, history: &[Turn], world: &Arc<World>) -> Result<Routed, Failure> {
+        let is_named = !self.said.key.is_empty();
+        if is_named && let Some(there) = self.notes.get::<Routed>(ROUTED).await? {
+            self.clarified.clone_from(&there.clarified);
+            return Ok(there);
+        }
+        let mut request = Request { run: self.run.clone(), text: self.said.text.clone(), history: history.to_vec() };
+        let (decision, records) = self.decided(&mut request, world).await?;
+        let routed = Routed { text: request.text, decision, records, clarified: self.clarified.clone() };
+        if is_named {
+            self.notes.stage(ROUTED, &routed);
+        }
+        Ok(routed)
     }
 
     /// Whether the run is kept already: the same was said before, and the process ended since, or the answer was lost.
@@ -138,34 +189,38 @@ impl Call<'_> {
         let (mut all, mut from) = (Vec::new(), From::Clarity);
         for round in 0..=CLARIFY_ROUNDS_MAX {
             let may_clarify = options.intake.clarification && round < CLARIFY_ROUNDS_MAX;
-            let intake = IntakeOptions { clarification: may_clarify, ..options.intake.clone() };
-            let taken = route(&options.deciders, &self.cx, request, world, &intake, from).await;
-            let Intake { decision, records } = taken;
-            all.extend(records);
-            let RoutingDecision::NeedsClarification { question } = decision else { return Ok((decision, all)) };
-            let answer = self.clarified(round, question).await?;
+            let question = match self.asked.before(&clarify_key(round)).await? {
+                // Whoever asked has seen it: it is what is answered.
+                Some(question) => question.message(),
+                None => {
+                    let intake = IntakeOptions { clarification: may_clarify, ..options.intake.clone() };
+                    let taken = route(&options.deciders, &self.cx, request, world, &intake, from).await;
+                    let Intake { decision, records } = taken;
+                    all.extend(records);
+                    let RoutingDecision::NeedsClarification { question } = decision else { return Ok((decision, all)) };
+                    question
+                }
+            };
+            let answer = self.clarified(round, &question).await?;
             request.text = format!("{}\nClarification: {answer}", request.text);
+            self.clarified.extend([Turn::assistant(question), Turn::user(answer)]);
             from = From::Split;
         }
         Err(Failure::internal("a request is clarified without end"))
     }
 
     /// NP1's question goes to whoever asked, in its own words and no others.
-    async fn clarified(&mut self, round: u32, question: String) -> Result<String, Failure> {
-        let key = if round == 0 { CLARIFY.to_owned() } else { format!("{CLARIFY}-{}", round + 1) };
+    async fn clarified(&mut self, round: u32, question: &str) -> Result<String, Failure> {
         let schema = json!({
             "type": "object",
             "properties": { ANSWER: { "type": "string", "title": "Answer" } },
             "required": [ANSWER],
         });
         self.life.on(Event::Asked);
-        let answer = self.cx.elicit(Elicitation::form(&question, schema).key(&key)).await.map_err(|failure| {
-            match failure.kind {
-                FailureKind::NobodyToAsk => {
-                    Failure { message: format!("nobody could be asked: {question}"), ..failure }
-                }
-                _ => failure,
-            }
+        let form = Elicitation::form(question, schema).key(&clarify_key(round));
+        let answer = self.cx.elicit(form).await.map_err(|failure| match failure.kind {
+            FailureKind::NobodyToAsk => Failure { message: format!("nobody could be asked: {question}"), ..failure },
+            _ => failure,
         })?;
         self.life.on(Event::Answered);
         let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
@@ -173,29 +228,32 @@ impl Call<'_> {
         said.filter(|said| !said.is_empty()).ok_or_else(unsaid)
     }
 
-    /// NP5 for what a plan may cost.
-    async fn affordable(&mut self, steps: &[PlannedStep], records: &[DecisionRecord]) -> Result<(), Failure> {
+    /// NP5 for what it may cost: what was decided so far, and about as much for each of `left` decisions.
+    async fn affordable(
+        &mut self,
+        what: String,
+        action: Value,
+        left: usize,
+        records: &[DecisionRecord],
+    ) -> Result<(), Failure> {
         let options = &self.shared.options;
         let Some(most) = options.cost_micro_usd_max else { return Ok(()) };
         let spent: u64 = records.iter().map(|record| record.cost.micro_usd).sum();
         let decisions = u64::try_from(records.len()).unwrap_or(u64::MAX).max(1);
-        // A decision or two a step, and one about all of them.
-        let left = u64::try_from(2 * steps.len() + 1).unwrap_or(u64::MAX);
-        let estimate = spent.saturating_mul(left) / decisions;
+        let estimate = spent.saturating_mul(u64::try_from(left).unwrap_or(u64::MAX)) / decisions;
         if spent.saturating_add(estimate) <= most {
             return Ok(());
         }
-        let ids: Vec<&str> = steps.iter().map(|planned| &*planned.step.id).collect();
         let doubt = Doubt {
-            what: format!("Do it in {} steps: {}", ids.len(), ids.join(", ")),
-            action: json!({ "steps": ids, "micro_usd": estimate, "micro_usd_max": most }),
+            what,
+            action: json!({ "action": action, "micro_usd": estimate, "micro_usd_max": most }),
             why: ConfirmWhy::Cost,
             risk: 1.0,
             always: false,
-            key: CONFIRM,
+            key: CONFIRM_COST,
         };
         self.life.on(Event::Asked);
-        confirm(&options.deciders, &self.cx, &self.run, doubt).await?;
+        confirm(&options.deciders, &self.cx, &self.run, &self.asked, doubt).await?;
         self.life.on(Event::Answered);
         Ok(())
     }
@@ -222,6 +280,7 @@ impl Call<'_> {
         let errand = Errand {
             options: &self.shared.options,
             cx: &self.cx,
+            asked: &self.asked,
             run: &self.run,
             step: STEP,
             goal: &text,
@@ -261,4 +320,9 @@ impl Call<'_> {
         notes.may_be_there();
         follow(shared, cx, run, owner, life).await
     }
+}
+
+/// The key of the question that clarifies, the `round`th time.
+fn clarify_key(round: u32) -> String {
+    if round == 0 { CLARIFY.to_owned() } else { format!("{CLARIFY}-{}", round + 1) }
 }

@@ -6,16 +6,15 @@ use callboard_message::{Failure, FailureKind, TaskState, ToolResult};
 use callboard_runtime::{Cx, Task, TaskOutcome};
 use serde_json::json;
 
-use super::Shared;
 use super::messages::{RunPlan, StepDone};
 use super::once::{Kept, asked_once};
 use super::plan::{root_id, step_id};
+use super::{Shared, missing};
 use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_RESULT_BYTES_MAX, cut_bytes};
 use crate::decide::{ConfirmWhy, Decision, RunId, StepReport, Synthesis, Synthesize};
 use crate::guardrail::Origin;
 use crate::router::task::{CONFIRM, Doubt, confirm, passes};
-use crate::text::fold;
 
 /// The name of what NP4 came to, in a run's notes.
 const SYNTHESIS: &str = "synthesis";
@@ -38,20 +37,20 @@ pub(super) async fn run(shared: &Shared, message: RunPlan, cx: &Cx) -> Result<To
         let answer = Synthesis { final_answer: only.text.clone(), confidence: 1.0, notes: None };
         return Ok(result(&answer, &reports, &run));
     }
-    let cx = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
+    let (cx, asked) = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
     let answer = synthesis(shared, &run, &goal, &reports, &cx).await?;
     // What others said is shown as one text now.
     passes(shared.options.guard.as_ref(), &answer.final_answer, Origin::ToolResult).await?;
     if answer.confidence < shared.options.confidence_min {
         let doubt = Doubt {
             what: answer.final_answer.clone(),
-            action: json!({ "final_answer": answer.final_answer, "confidence": answer.confidence }),
+            action: json!({ "final_answer": answer.final_answer, "confidence": to_hundredths(answer.confidence) }),
             why: ConfirmWhy::Confidence,
             risk: 1.0 - answer.confidence,
             always: false,
             key: CONFIRM,
         };
-        confirm(&shared.options.deciders, &cx, &run, doubt).await?;
+        confirm(&shared.options.deciders, &cx, &run, &asked, doubt).await?;
     }
     Ok(result(&answer, &reports, &run))
 }
@@ -73,7 +72,7 @@ async fn synthesis(
     let settled = shared.options.deciders.decide(cx, run, message).await;
     let unsaid = || Failure::internal("nobody made one answer of the results");
     let mut answer = settled.outcome.or(fallback).ok_or_else(unsaid)?;
-    name_what_is_missing(&mut answer, reports);
+    missing::name(&mut answer, reports);
     match notes.keep(SYNTHESIS, &answer).await {
         Ok(()) => {}
         // An answer too long to be kept is made again after a restart.
@@ -83,21 +82,6 @@ async fn synthesis(
         Err(failure) => return Err(failure),
     }
     Ok(answer)
-}
-
-/// Partial success is told: whatever didn't complete is named in the answer.
-fn name_what_is_missing(answer: &mut Synthesis, reports: &[StepReport]) {
-    let said = fold(&answer.final_answer);
-    let is_named = |name: &str| !name.is_empty() && said.contains(&fold(name));
-    let is_missing = |report: &&StepReport| {
-        let StepReport { id, by, goal, state, .. } = report;
-        *state != TaskState::Completed && ![id, by, goal].into_iter().any(|name| is_named(name))
-    };
-    let missing: Vec<String> =
-        reports.iter().filter(is_missing).map(|report| format!("{} ({})", report.id, report.state)).collect();
-    if !missing.is_empty() {
-        answer.final_answer.push_str(&format!("\n\nNot everything succeeded: {}.", missing.join(", ")));
-    }
 }
 
 fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {

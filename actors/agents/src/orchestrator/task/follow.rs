@@ -58,6 +58,8 @@ pub(super) struct Following<'a> {
     bell: Hearing,
     /// The root is the last.
     parts: Vec<Part>,
+    /// How many parts there are, the root among them.
+    parts_all: usize,
     asking: FuturesUnordered<Asking>,
     /// By part and key.
     open: HashMap<(usize, String), AbortHandle>,
@@ -85,6 +87,7 @@ pub(super) async fn follow(
         // Before the first look: what happens after it rings.
         bell: shared.bells.hear(run.clone()),
         parts: Vec::new(),
+        parts_all: 0,
         asking: FuturesUnordered::new(),
         open: HashMap::new(),
         end: None,
@@ -113,6 +116,7 @@ impl Following<'_> {
         if steps.iter().chain([&root]).any(|task| task.last_event > 0) {
             self.life.on(Event::StepsBegun);
         }
+        self.parts_all = steps.len() + 1;
         let prefix = format!("{root_id}.");
         for task in &steps {
             let step = task.id.as_str().strip_prefix(&prefix).unwrap_or(task.id.as_str());
@@ -258,7 +262,11 @@ impl Following<'_> {
             Some(step) => format!("{step}.{}", open.key),
             None => open.key.clone(),
         };
-        let question = Question::clone(&open.question).key(&key);
+        let mut question = Question::clone(&open.question).key(&key);
+        // Two steps may ask the same at once. A plan of one was never shown as one.
+        if let (Some(step), Question::Elicit(form), 3..) = (&self.parts[at].step, &mut question, self.parts_all) {
+            form.0.set_text("message", &format!("{} (step {step})", form.message()));
+        }
         let (cx, key) = (self.cx.clone(), open.key.clone());
         let (abort, registration) = AbortHandle::new_pair();
         let place = (at, key.clone());

@@ -9,6 +9,7 @@ mod conversations;
 mod finish;
 mod follow;
 mod messages;
+mod missing;
 mod notes;
 mod once;
 mod options;
@@ -39,6 +40,8 @@ use notes::RunNotes;
 use state::State;
 
 use crate::decide::RunId;
+
+pub(crate) use once::Asked;
 
 pub use conversations::CONVERSATIONS_MAX;
 pub use options::{CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions};

@@ -1,7 +1,8 @@
-//! What a run must not forget, beside its tasks: answers that came before it had any, and what its steps came to.
+//! What a run must not forget, beside its tasks: questions and answers that came before it had any, what was decided up to
+//! them, and what its steps came to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use callboard_message::{DataClass, Failure, RawObject};
 use callboard_runtime::{JournalError, NoteError, Notes};
@@ -17,6 +18,8 @@ const TRIES_MAX: usize = 5;
 
 /// The member of a note that holds answers, by key.
 const ANSWERS: &str = "answers";
+/// The member that holds questions, by key.
+const QUESTIONS: &str = "questions";
 
 /// The notes of one run: an object under its id in the space `run/AGENT`.
 #[derive(Clone)]
@@ -28,12 +31,14 @@ pub(super) struct RunNotes {
     keeps: bool,
     /// Something is kept, as far as is known here.
     any: Arc<AtomicBool>,
+    /// What is kept with the first question: most runs ask nobody, and are over sooner than it is written.
+    staged: Arc<Mutex<RawObject>>,
 }
 
 impl RunNotes {
     pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
         let keeps = class != DataClass::Clinical;
-        Self { notes, space: format!("run/{agent}").into(), run, keeps, any: Arc::default() }
+        Self { notes, space: format!("run/{agent}").into(), run, keeps, any: Arc::default(), staged: Arc::default() }
     }
 
     /// Others may have kept something.
@@ -54,6 +59,38 @@ impl RunNotes {
     /// Keeps something under a name.
     pub(super) async fn keep(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.change(|body| body.set(name, value)).await
+    }
+
+    /// Keeps something under a name as soon as somebody is asked.
+    pub(super) fn stage(&self, name: &str, value: &impl Serialize) {
+        if self.keeps {
+            self.staged.lock().unwrap_or_else(PoisonError::into_inner).set(name, value);
+        }
+    }
+
+    /// What was asked under a key.
+    pub(super) async fn question(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+        Ok(self.get::<RawObject>(QUESTIONS).await?.and_then(|questions| questions.object(key)))
+    }
+
+    /// Keeps a question, and what was decided up to it.
+    pub(super) async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
+        if self.question(key).await?.is_some_and(|there| there == *question) {
+            return Ok(());
+        }
+        let staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self.change(|body| {
+            for (name, value) in staged.iter() {
+                body.set(name, value);
+            }
+            let questions = body.object(QUESTIONS).unwrap_or_default();
+            body.set(QUESTIONS, questions.with(key, question));
+        });
+        // It is asked all the same; after a restart it is decided anew.
+        if let Err(failure) = kept.await {
+            tracing::warn!(run = %self.run, %failure, "a question and what led to it aren't kept");
+        }
+        Ok(())
     }
 
     /// What was answered under a key.

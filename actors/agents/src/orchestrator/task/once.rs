@@ -1,10 +1,12 @@
-//! Questions that are asked once, whatever happens to the process meanwhile.
+//! Questions that are asked once, whatever happens to the process meanwhile, and in the same words each time.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use callboard_message::{Answer, ElicitAnswer, FAILURE, Failure, FailureKind, Progress, Question, RawObject};
+use callboard_message::{
+    Answer, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject, hex,
+};
 use callboard_runtime::{CallMeta, Caller, Cx, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -18,7 +20,7 @@ const EVENTS_READ_MAX: usize = 100;
 /// Bytes of the hash that names a question without a name.
 const HASH_BYTES: usize = 6;
 
-/// Where answers are found again.
+/// Where questions and answers are found again.
 pub(super) enum Kept {
     /// Among the events of the task that asks.
     Task { tasks: Arc<dyn Tasks>, id: TaskId, ringer: Ringer },
@@ -26,18 +28,45 @@ pub(super) enum Kept {
     Notes(RunNotes),
 }
 
+/// What was asked before, by this process or an earlier one: what led to it needn't be decided anew.
+#[derive(Clone, Default)]
+pub(crate) struct Asked(Option<Arc<Kept>>);
+
+impl Asked {
+    /// The question that was asked under a key.
+    pub(crate) async fn before(&self, key: &str) -> Result<Option<Elicitation>, Failure> {
+        let Some(kept) = &self.0 else { return Ok(None) };
+        match &**kept {
+            Kept::Notes(notes) => Ok(notes.question(key).await?.map(|body| Elicitation(body).key(key))),
+            Kept::Task { tasks, id, .. } => {
+                let asked = last(&**tasks, id, |step| match step {
+                    TaskStep::Asked(open) if open.key == key => Some(open.question),
+                    _ => None,
+                });
+                match asked.await?.as_deref() {
+                    Some(Question::Elicit(form)) => Ok(Some(form.clone().key(key))),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+}
+
 /// The same surroundings, in which no person is asked twice what was answered already: before a restart, for example.
 /// Questions without a key get one that is the same each time.
-pub(super) fn asked_once(cx: &Cx, kept: Kept) -> Cx {
-    let Some(call) = cx.call() else { return cx.clone() };
-    let Some(inner) = call.caller.clone() else { return cx.clone() };
-    let once = Once { inner, kept, asked: Mutex::default() };
-    cx.within(Arc::new(CallMeta { caller: Some(Arc::new(once)), ..CallMeta::clone(call) }))
+pub(super) fn asked_once(cx: &Cx, kept: Kept) -> (Cx, Asked) {
+    let nobody = || (cx.clone(), Asked::default());
+    let Some(call) = cx.call() else { return nobody() };
+    let Some(inner) = call.caller.clone() else { return nobody() };
+    let kept = Arc::new(kept);
+    let once = Once { inner, kept: kept.clone(), asked: Mutex::default() };
+    let cx = cx.within(Arc::new(CallMeta { caller: Some(Arc::new(once)), ..CallMeta::clone(call) }));
+    (cx, Asked(Some(kept)))
 }
 
 struct Once {
     inner: Arc<dyn Caller>,
-    kept: Kept,
+    kept: Arc<Kept>,
     /// How often each nameless question was asked by now.
     asked: Mutex<HashMap<String, u32>>,
 }
@@ -54,11 +83,7 @@ impl Once {
             Question::Roots(roots) => roots.0.to_raw(),
             _ => RawValue::NULL.to_owned(),
         };
-        let mut key = String::from("ask-");
-        for byte in &Sha256::digest(body.get())[..HASH_BYTES] {
-            // A String takes whatever is written to it.
-            let _ = write!(key, "{byte:02x}");
-        }
+        let mut key = format!("ask-{}", hex(&Sha256::digest(body.get())[..HASH_BYTES]));
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let times = asked.entry(key.clone()).or_default();
         *times += 1;
@@ -69,28 +94,34 @@ impl Once {
     }
 
     async fn answered(&self, key: &str) -> Result<Option<RawObject>, Failure> {
-        let answer = match &self.kept {
+        let answer = match &*self.kept {
             Kept::Notes(notes) => return notes.answer(key).await,
-            Kept::Task { tasks, id, .. } => answered(&**tasks, id, key).await?,
+            Kept::Task { tasks, id, .. } => {
+                let answered = last(&**tasks, id, |step| match step {
+                    TaskStep::Answered { key: of, answer } if of == key => Some(answer),
+                    _ => None,
+                });
+                answered.await?
+            }
         };
         let unreadable = |_| Failure::invalid("the answer is no JSON object");
         answer.map(|answer| RawObject::parse(&answer).map_err(unreadable)).transpose()
     }
 }
 
-/// The last answer under a key among a task's events.
-async fn answered(tasks: &dyn Tasks, id: &TaskId, wanted: &str) -> Result<Option<Box<RawValue>>, Failure> {
+/// The last of what is looked for among a task's events.
+async fn last<T>(
+    tasks: &dyn Tasks,
+    id: &TaskId,
+    mut wanted: impl FnMut(TaskStep) -> Option<T>,
+) -> Result<Option<T>, Failure> {
     let (mut after, mut found) = (0, None);
     loop {
         let events = tasks.events(id, after, EVENTS_READ_MAX).await?;
         let Some(last) = events.last() else { return Ok(found) };
         after = last.number;
         for event in events {
-            if let TaskStep::Answered { key, answer } = event.step
-                && key == wanted
-            {
-                found = Some(answer);
-            }
+            found = wanted(event.step).or(found);
         }
     }
 }
@@ -102,7 +133,7 @@ impl Caller for Once {
 
     fn progress(&self, progress: Progress) {
         self.inner.progress(progress);
-        if let Kept::Task { ringer, .. } = &self.kept {
+        if let Kept::Task { ringer, .. } = &*self.kept {
             ringer.ring();
         }
     }
@@ -116,11 +147,14 @@ impl Caller for Once {
             if let Some(body) = self.answered(&key).await? {
                 return heard(question.answered(body));
             }
-            if let Kept::Task { ringer, .. } = &self.kept {
-                ringer.ring();
+            match (&*self.kept, &question) {
+                (Kept::Task { ringer, .. }, _) => ringer.ring(),
+                // A task keeps what it asks; here it is kept before anybody sees it.
+                (Kept::Notes(notes), Question::Elicit(form)) => notes.keep_question(&key, &form.0).await?,
+                _ => {}
             }
             let answer = self.inner.ask(question.key(&key)).await?;
-            if let Kept::Notes(notes) = &self.kept
+            if let Kept::Notes(notes) = &*self.kept
                 && let Ok(body) = RawObject::parse(&answer.to_raw())
             {
                 // Before it is used: what is done with it must not be done with another.

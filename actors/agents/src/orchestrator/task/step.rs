@@ -30,10 +30,11 @@ pub(super) async fn run(shared: &Shared, message: RunStep, cx: &Cx) -> Result<St
     }
     let world = world(&shared.options).await;
     let action = action_of(action, &text, &results, &world)?;
-    let cx = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
+    let (cx, asked) = asked_once(cx, Kept::Task { tasks, id, ringer: ringer.clone() });
     let errand = Errand {
         options: &shared.options,
         cx: &cx,
+        asked: &asked,
         run: &run,
         step: &step.id,
         goal: &goal,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::call::answer;
 use super::said::Said;
-use super::{REQUEST, Shared};
+use super::{Asked, REQUEST, Shared};
 use crate::decide::{Action, ConfirmWhy, Risk, RunId, ToolView, World};
 use crate::guardrail::Origin;
 use crate::router::task::{CONFIRM, Doubt, TOOL_COMMAND, confirm, passes, risk_of};
@@ -57,7 +57,7 @@ pub(super) async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Re
             always: true,
             key: CONFIRM,
         };
-        confirm(&options.deciders, cx, &RunId::fresh(), doubt).await?;
+        confirm(&options.deciders, cx, &RunId::fresh(), &Asked::default(), doubt).await?;
     }
     options.tools.run(&name, arguments, cx).await
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::TOOL_COMMAND;
 use crate::decide::limits::cut_chars;
 use crate::decide::{Action, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, World};
+use crate::orchestrator::task::Asked;
 
 /// The first line of the question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
@@ -14,8 +15,8 @@ pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your co
 pub(crate) const CONFIRM: &str = "confirm";
 /// How risky it is to ask an agent one of whose skills says that it destroys.
 const RISK_DESTRUCTIVE: f32 = 0.8;
-/// The tag that says so.
-const TAG_DESTRUCTIVE: &str = "destructive";
+/// The tag that says so; a tool's own hints say the same.
+pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
 /// Longest account of what is planned, in characters: a person reads it.
 const SHOWN_CHARS_MAX: usize = 1_000;
 
@@ -34,35 +35,49 @@ pub(crate) struct Doubt<'a> {
     pub key: &'a str,
 }
 
-/// Has it confirmed, where that is needed.
+/// Has it confirmed, where that is needed. What was asked before the process ended is asked again as it was.
 ///
 /// # Errors
 /// [`FailureKind::Cancelled`] where the person doesn't want it, [`FailureKind::NobodyToAsk`] where there is nobody.
-pub(crate) async fn confirm(deciders: &Deciders, cx: &Cx, run: &RunId, doubt: Doubt<'_>) -> Result<(), Failure> {
-    let Doubt { what, action, why, risk, always, key } = doubt;
-    if !always {
-        let message = DecideConfirm { action, why, risk, preference_known: false };
-        if deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed) {
-            return Ok(());
-        }
+pub(crate) async fn confirm(
+    deciders: &Deciders,
+    cx: &Cx,
+    run: &RunId,
+    asked: &Asked,
+    doubt: Doubt<'_>,
+) -> Result<(), Failure> {
+    let before = asked.before(doubt.key).await?;
+    if before.is_none() && !doubt.always && is_safe(deciders, cx, run, &doubt).await {
+        return Ok(());
     }
-    let because = match why {
-        ConfirmWhy::Confidence => format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk),
-        ConfirmWhy::Risk => format!("It may change something that can't be undone: risk {risk:.2} of 1."),
-        ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
-    };
-    let shown = cut_chars(&what, SHOWN_CHARS_MAX);
-    let schema = json!({
-        "type": "object",
-        "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },
-        "required": [CONFIRM],
-    });
-    let question = Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key);
+    let question = before.unwrap_or_else(|| question(&doubt));
     let answer = cx.elicit(question).await?;
     match answer.content().and_then(|content| content.get(CONFIRM)?.as_bool()) {
         Some(true) => Ok(()),
         _ => Err(Failure::new(FailureKind::Cancelled, "not confirmed")),
     }
+}
+
+async fn is_safe(deciders: &Deciders, cx: &Cx, run: &RunId, doubt: &Doubt<'_>) -> bool {
+    let Doubt { action, why, risk, .. } = doubt;
+    let message = DecideConfirm { action: action.clone(), why: *why, risk: *risk, preference_known: false };
+    deciders.decide(cx, run, message).await.outcome == Some(Confirm::SafeToProceed)
+}
+
+fn question(doubt: &Doubt<'_>) -> Elicitation {
+    let Doubt { what, why, risk, key, .. } = doubt;
+    let because = match why {
+        ConfirmWhy::Confidence => format!("The answer is not sure enough: {:.2} of 1.", 1.0 - risk),
+        ConfirmWhy::Risk => format!("It may change something that can't be undone: risk {risk:.2} of 1."),
+        ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
+    };
+    let shown = cut_chars(what, SHOWN_CHARS_MAX);
+    let schema = json!({
+        "type": "object",
+        "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },
+        "required": [CONFIRM],
+    });
+    Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key)
 }
 
 /// How risky an action is, 0 to 1.

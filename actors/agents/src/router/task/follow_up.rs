@@ -9,24 +9,30 @@ use serde_json::Value;
 
 use crate::decide::{DecideFollowUp, Deciders, FollowUp, RunId, Turn};
 
+/// What answers are looked at with.
+pub(super) struct FollowUps {
+    pub(super) deciders: Arc<Deciders>,
+    pub(super) run: RunId,
+    /// What was said before, what is wanted, and what the agent was told.
+    pub(super) history: Vec<Turn>,
+}
+
 /// The same surroundings, in which the answers to another agent's questions are looked at before it gets them.
-pub(super) fn with_follow_ups(cx: &Cx, deciders: Arc<Deciders>, run: RunId, history: Vec<Turn>) -> Cx {
+pub(super) fn with_follow_ups(cx: &Cx, with: FollowUps) -> Cx {
     let Some(call) = cx.call() else { return cx.clone() };
     let Some(inner) = call.caller.clone() else { return cx.clone() };
-    let caller = FollowUps { inner, cx: cx.clone(), deciders, run, history };
+    let caller = Looking { inner, cx: cx.clone(), with };
     cx.within(Arc::new(CallMeta { caller: Some(Arc::new(caller)), ..CallMeta::clone(call) }))
 }
 
-struct FollowUps {
+struct Looking {
     inner: Arc<dyn Caller>,
     /// The call without this.
     cx: Cx,
-    deciders: Arc<Deciders>,
-    run: RunId,
-    history: Vec<Turn>,
+    with: FollowUps,
 }
 
-impl FollowUps {
+impl Looking {
     async fn form(&self, elicitation: Elicitation) -> Result<Answer, Failure> {
         let answer = self.inner.ask(Question::Elicit(elicitation.clone())).await?;
         let Answer::Elicit(given) = &answer else { return Ok(answer) };
@@ -34,20 +40,23 @@ impl FollowUps {
         if given.action() != ElicitAction::Accept {
             return Ok(answer);
         }
-        let message =
-            DecideFollowUp { history: self.history.clone(), reason: elicitation.message(), message: said(given) };
-        let outcome = self.deciders.decide(&self.cx, &self.run, message).await.outcome;
-        let question = match outcome {
+        let FollowUps { deciders, run, history } = &self.with;
+        let message = DecideFollowUp { history: history.clone(), reason: elicitation.message(), message: said(given) };
+        let question = match deciders.decide(&self.cx, run, message).await.outcome {
             Some(FollowUp::HandleDirectly) => return Ok(answer),
             Some(FollowUp::NeedHumanInput { question }) => question,
             None => None,
         };
-        // Once more, and then it goes on as it is.
-        let again = match question {
+        let mut again = Question::Elicit(match question {
             Some(question) => Elicitation(elicitation.0.with("message", question)),
             None => elicitation,
-        };
-        match self.inner.ask(Question::Elicit(again)).await? {
+        });
+        // Under its own key there is an answer already: the one that won't do.
+        if let Some(key) = again.take_key() {
+            again = again.key(&format!("{key}-again"));
+        }
+        // Once more, and then it goes on as it is.
+        match self.inner.ask(again).await? {
             Answer::Elicit(better) if better.action() == ElicitAction::Accept => Ok(Answer::Elicit(better)),
             _ => Ok(answer),
         }
@@ -64,7 +73,7 @@ fn said(answer: &ElicitAnswer) -> String {
     }
 }
 
-impl Caller for FollowUps {
+impl Caller for Looking {
     fn behind(&self) -> Option<&dyn Caller> {
         Some(&*self.inner)
     }

@@ -12,9 +12,9 @@ use callboard_runtime::Cx;
 
 use crate::decide::limits::cut_bytes;
 use crate::decide::{Action, RunId, Turn, World};
-use crate::orchestrator::task::TaskOptions;
+use crate::orchestrator::task::{Asked, TaskOptions};
 
-pub(crate) use confirm::{CONFIRM, Doubt, confirm, risk_of};
+pub(crate) use confirm::{CONFIRM, Doubt, TAG_DESTRUCTIVE, confirm, risk_of};
 pub(crate) use remote::text_member;
 pub(crate) use screen::{passes, screened};
 
@@ -33,6 +33,8 @@ pub(crate) struct Errand<'a> {
     pub options: &'a TaskOptions,
     /// The call that it belongs to.
     pub cx: &'a Cx,
+    /// What it asked before, if it is done once more.
+    pub asked: &'a Asked,
     /// The run that it belongs to.
     pub run: &'a RunId,
     /// Names it among what the run does.

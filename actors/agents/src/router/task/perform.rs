@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use callboard_message::{FAILURE, Failure, FailureKind, RawObject, TaskState, ToolResult};
+use callboard_message::{FAILURE, Failure, FailureKind, RawObject, SHOWN, TaskState, ToolResult};
 
 use super::remote::{Telling, tell};
 use super::screen::is_blocked;
@@ -23,7 +23,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    fn of(failure: Failure) -> Self {
+    pub(super) fn of(failure: Failure) -> Self {
         Self { failure, is_away: false, is_settled: true }
     }
 }
@@ -58,6 +58,7 @@ impl Errand<'_> {
         let ended = match answer {
             Ok(result) if result.is_error() => Err(Trouble::of(failure_of(result))),
             Ok(result) => match passes(self.options.guard.as_ref(), &result.texts(), Origin::ToolResult).await {
+                Ok(()) if self.options.guard.is_some() => Ok(not_shown(result)),
                 Ok(()) => Ok(result),
                 Err(blocked) => Err(Trouble::of(blocked)),
             },
@@ -98,6 +99,15 @@ impl Errand<'_> {
             tracing::warn!(%failure, "what came of a request isn't remembered");
         }
     }
+}
+
+/// A result of which nobody was shown anything before it was judged, whatever it says.
+fn not_shown(mut result: ToolResult) -> ToolResult {
+    if let Some(mut meta) = result.0.object("_meta").filter(|meta| meta.has(SHOWN)) {
+        meta.remove(SHOWN);
+        result.0.set("_meta", meta);
+    }
+    result
 }
 
 /// How a task ends that fails so.

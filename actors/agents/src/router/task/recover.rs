@@ -11,8 +11,10 @@ use tokio::time::{Instant, sleep};
 use super::perform::Trouble;
 use super::remote::text_member;
 use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TOOL_COMMAND, TRIES_MAX, confirm, risk_of, screened};
-use crate::decide::limits::cut_chars;
-use crate::decide::{Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of};
+use crate::decide::limits::{STEP_INPUT_BYTES_MAX, cut_chars};
+use crate::decide::{
+    Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of, told_instead,
+};
 use crate::tools::may_run;
 
 /// Before the first repetition; twice as long before each further one.
@@ -75,11 +77,22 @@ impl<'a> Trying<'a> {
 
     pub(super) async fn run(mut self) -> Result<Done, Failure> {
         loop {
-            if std::mem::take(&mut self.is_new) {
-                self.confirm().await?;
+            if self.is_command() {
+                // Who may not isn't asked anything.
+                may_run(self.errand.cx.principal())?;
             }
+            let is_new = std::mem::take(&mut self.is_new);
+            let tried = match self.is_fit() {
+                Err(failure) => Err(Trouble::of(failure)),
+                Ok(()) => {
+                    if is_new {
+                        self.confirm().await?;
+                    }
+                    self.errand.once(&self.action, self.settled).await
+                }
+            };
             self.attempts += 1;
-            let trouble = match self.errand.once(&self.action, self.settled).await {
+            let trouble = match tried {
                 Ok(result) => {
                     return Ok(Done { by: self.action.target().to_owned(), result, attempts: self.attempts });
                 }
@@ -94,13 +107,9 @@ impl<'a> Trying<'a> {
 
     /// NP5 for what may do harm: before it is done first, and whenever it becomes something else.
     async fn confirm(&mut self) -> Result<(), Failure> {
-        let Errand { options, cx, run, world, .. } = *self.errand;
+        let Errand { options, cx, asked, run, world, .. } = *self.errand;
         let risk = risk_of(&self.action, world);
         let always = self.is_command();
-        if always {
-            // Who may not isn't asked first.
-            may_run(cx.principal())?;
-        }
         if !always && risk <= options.max_risk {
             return Ok(());
         }
@@ -118,7 +127,15 @@ impl<'a> Trying<'a> {
         };
         let action = serde_json::to_value(&self.action).unwrap_or_default();
         let doubt = Doubt { what, action, why: ConfirmWhy::Risk, risk, always, key: &key };
-        confirm(&options.deciders, cx, run, doubt).await
+        confirm(&options.deciders, cx, run, asked, doubt).await
+    }
+
+    /// Nobody is asked to confirm a program that isn't allowed.
+    fn is_fit(&self) -> Result<(), Failure> {
+        match &self.action {
+            Action::Local { tool, params } if tool == TOOL_COMMAND => self.errand.options.tools.check(tool, params),
+            _ => Ok(()),
+        }
     }
 
     fn is_command(&self) -> bool {
@@ -154,6 +171,12 @@ impl<'a> Trying<'a> {
         if self.attempts >= TRIES_MAX || !self.has_time() {
             self.tell(class, "abandon: over budget");
             return Next::Over(failure);
+        }
+        if self.may_ask()
+            && let Ok(Some(question)) = self.errand.asked.before(&self.question_key()).await
+        {
+            self.tell(class, "ask_human");
+            return self.ask(question, failure).await;
         }
         let message = self.message(class, &failure).await;
         let fallback = message.fallback();
@@ -195,10 +218,7 @@ impl<'a> Trying<'a> {
     fn possible(&self, strategy: Recovery, failure: &Failure) -> Recovery {
         let can = match &strategy {
             Recovery::RetrySame => !self.may_act_twice(),
-            Recovery::RetryModified { params } => match &self.action {
-                Action::Local { tool, .. } => self.errand.options.tools.check(tool, params).is_ok(),
-                Action::Remote { .. } => false,
-            },
+            Recovery::RetryModified { params } => self.patched(params).is_some(),
             Recovery::UseAlternative { .. } | Recovery::AskHuman { .. } | Recovery::Abandon { .. } => true,
         };
         match can {
@@ -211,18 +231,51 @@ impl<'a> Trying<'a> {
         }
     }
 
+    /// The action with other parameters, where those fit: what is named is changed, or left out where it is null. Parameters that
+    /// fit only as a whole are the whole. An agent's only one is what it is told.
+    fn patched(&self, patch: &RawObject) -> Option<Action> {
+        match &self.action {
+            Action::Local { tool, params } => {
+                let mut merged = params.clone();
+                for (name, value) in patch.iter() {
+                    match value.get() {
+                        "null" => drop(merged.remove(name)),
+                        _ => merged.set_raw(name, value.to_owned()),
+                    }
+                }
+                let fits = |params: &RawObject| self.errand.options.tools.check(tool, params).is_ok();
+                let params = [merged, patch.clone()].into_iter().find(fits)?;
+                Some(Action::Local { tool: tool.clone(), params })
+            }
+            Action::Remote { agent, .. } => {
+                let text = told_instead(patch).filter(|text| text.len() <= STEP_INPUT_BYTES_MAX)?;
+                Some(Action::Remote { agent: agent.clone(), text })
+            }
+        }
+    }
+
     async fn follow(&mut self, strategy: Recovery, failure: Failure) -> Next {
         let repeats = matches!(strategy, Recovery::RetrySame);
         match strategy {
             Recovery::RetrySame => self.pause().await,
             Recovery::RetryModified { params } => {
-                if let Action::Local { params: old, .. } = &mut self.action {
-                    *old = params;
+                if let Some(patched) = self.patched(&params) {
+                    // To an agent other words are another task.
+                    self.settled += u32::from(matches!(patched, Action::Remote { .. }));
+                    self.action = patched;
                 }
                 self.is_new = true;
             }
             Recovery::UseAlternative { which } => self.reroute(which),
-            Recovery::AskHuman { message } => return self.ask(message, failure).await,
+            Recovery::AskHuman { message } => {
+                let schema = json!({
+                    "type": "object",
+                    "properties": { ANSWER: { "type": "string", "description": format!("What to do, or `{SKIP}`.") } },
+                    "required": [ANSWER],
+                });
+                let question = Elicitation::form(message, schema).key(&self.question_key());
+                return self.ask(question, failure).await;
+            }
             Recovery::Abandon { reason } => return Next::Over(Failure { message: reason, ..failure }),
         }
         if !repeats {
@@ -250,14 +303,12 @@ impl<'a> Trying<'a> {
         RawObject::new().with(&member, &self.text)
     }
 
-    async fn ask(&mut self, message: String, failure: Failure) -> Next {
+    fn question_key(&self) -> String {
+        format!("recover-{}", self.asks + 1)
+    }
+
+    async fn ask(&mut self, question: Elicitation, failure: Failure) -> Next {
         self.asks += 1;
-        let schema = json!({
-            "type": "object",
-            "properties": { ANSWER: { "type": "string", "description": format!("What to do, or `{SKIP}`.") } },
-            "required": [ANSWER],
-        });
-        let question = Elicitation::form(message, schema).key(&format!("recover-{}", self.asks));
         let answer = match self.errand.cx.elicit(question).await {
             Ok(answer) => answer,
             // Nobody helps: it failed as it failed.

@@ -6,8 +6,8 @@ use callboard_runtime::AgentRef;
 use serde_json::Value;
 
 use super::Errand;
-use super::follow_up::with_follow_ups;
-use crate::decide::RunId;
+use super::follow_up::{FollowUps, with_follow_ups};
+use crate::decide::{RunId, Turn, withheld};
 
 /// The member of a message's metadata that makes a callboard do it once.
 const ONCE: &str = "callboard/key";
@@ -28,8 +28,16 @@ pub(super) struct Telling<'a> {
 /// Tells it, and hears the answer. What it asks meanwhile goes to whoever called.
 pub(super) async fn tell(errand: &Errand<'_>, telling: Telling<'_>) -> Result<ToolResult, Failure> {
     let options = errand.options;
-    let cx = with_follow_ups(errand.cx, options.deciders.clone(), errand.run.clone(), errand.history.to_vec());
     let Telling { agent, id, text, .. } = telling;
+    let mut history = errand.history.to_vec();
+    history.push(Turn::user(errand.goal));
+    if text != errand.goal {
+        history.push(Turn::assistant(format!("[to {id}] {text}")));
+    }
+    let follow_ups = FollowUps { deciders: options.deciders.clone(), run: errand.run.clone(), history };
+    let cx = with_follow_ups(errand.cx, follow_ups);
+    // What the guardrail has yet to judge nobody sees.
+    let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
     let specs = agent.specs();
     let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
     if converses || agent.is_outside() {

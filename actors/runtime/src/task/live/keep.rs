@@ -1,13 +1,14 @@
 //! What a server does for its tasks in a store that others write to as well: it keeps its leases, goes on with what an earlier
 //! process or another node left, and hears what others want of the tasks that run here.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::handle::Event;
 use super::{LiveTask, LiveTasks, left};
@@ -22,9 +23,6 @@ const CLAIMED_AT_ONCE_MAX: usize = 64;
 
 /// Whoever serves tasks, as far as those need to know it that were left.
 pub trait TaskHost: Send + Sync + 'static {
-    /// Its tasks.
-    fn live(&self) -> &Arc<LiveTasks>;
-
     /// Whether it could go on with a task that was left. It is asked again each time.
     fn can_resume(&self) -> bool {
         true
@@ -44,20 +42,38 @@ pub enum CannotResume {
 }
 
 impl LiveTasks {
-    /// Begins to keep a host's tasks, where that is needed and has not begun. Within a tokio runtime; outside of one it does
-    /// nothing, and the first request begins it.
-    pub fn start(&self, host: &Arc<impl TaskHost>) {
+    /// A host serves them from now on, as long as it is there: what was left goes on with it, or with a newer one.
+    pub fn serve(self: &Arc<Self>, host: &Arc<impl TaskHost>) {
+        let host = Arc::downgrade(host);
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.retain(|host| host.strong_count() > 0);
+        hosts.push(host);
+        drop(hosts);
+        self.start();
+    }
+
+    /// Begins to keep them, where that is needed and has not begun. Within a tokio runtime, which they run in then; outside of
+    /// one it does nothing, and the first request begins it.
+    pub fn start(self: &Arc<Self>) {
         if self.options.is_shared
             && self.keeper.get().is_none()
             && let Ok(runtime) = Handle::try_current()
             && self.keeper.set(runtime.clone()).is_ok()
         {
-            runtime.spawn(keep(Arc::downgrade(host)));
+            runtime.spawn(keep(Arc::downgrade(self), self.stopped.clone()));
         }
     }
 
+    /// The newest of those who serve them, if it can go on with what was left.
+    fn host(&self) -> Option<Arc<dyn TaskHost>> {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = hosts.iter().rev().find_map(Weak::upgrade);
+        drop(hosts);
+        newest.filter(|host| host.can_resume())
+    }
+
     /// Takes what is ready, and goes on with it.
-    async fn recover(&self, host: &Arc<impl TaskHost>) {
+    async fn recover(&self, host: &Arc<dyn TaskHost>) {
         while !self.stopped.is_cancelled() && host.can_resume() {
             let claim = Claim {
                 scope: self.scope.clone(),
@@ -80,7 +96,7 @@ impl LiveTasks {
         }
     }
 
-    async fn resume(&self, host: &Arc<impl TaskHost>, task: Arc<Task>, lease: Lease) {
+    async fn resume(&self, host: &Arc<dyn TaskHost>, task: Arc<Task>, lease: Lease) {
         let id = task.id.clone();
         let resumed = if left(&task).is_zero() {
             Err(CannotResume::IsForgotten(Failure::new(FailureKind::Unavailable, "its time is over")))
@@ -137,8 +153,8 @@ impl LiveTasks {
     }
 }
 
-async fn keep(host: Weak<impl TaskHost>) {
-    let Some(stopped) = host.upgrade().map(|host| host.live().stopped.clone()) else { return };
+/// As long as somebody serves them, or one runs.
+async fn keep(all: Weak<LiveTasks>, stopped: CancellationToken) {
     let mut looks = interval(TASK_CANCELS_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut renewed, mut renew_at, mut recover_at) = (Instant::now(), Instant::now(), Instant::now());
@@ -147,8 +163,8 @@ async fn keep(host: Weak<impl TaskHost>) {
             () = stopped.cancelled() => return,
             _ = looks.tick() => {}
         }
-        let Some(host) = host.upgrade() else { return };
-        let (all, began) = (host.live(), Instant::now());
+        let Some(all) = all.upgrade() else { return };
+        let began = Instant::now();
         let running = all.running();
         if running.is_empty() {
             renewed = began;
@@ -165,7 +181,9 @@ async fn keep(host: Weak<impl TaskHost>) {
             // Others may have taken them by now, and do the same again.
             running.iter().for_each(|live| live.hint(Event::Lost));
         }
-        if began >= recover_at && host.can_resume() {
+        if began >= recover_at
+            && let Some(host) = all.host()
+        {
             recover_at = began + TASKS_RECOVERED_EVERY;
             all.recover(&host).await;
         }

@@ -1,14 +1,17 @@
 //! Tasks that run here, for whoever serves them by a protocol: one task, one call, one place that takes its steps.
 
 mod caller;
+mod found;
 mod handle;
 mod keep;
+mod scopes;
 #[cfg(test)]
 mod tests;
 mod worker;
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
@@ -25,8 +28,10 @@ use super::{Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, Ta
 use crate::call::Caller;
 use crate::journal::JournalError;
 
+pub use found::Found;
 pub use handle::{Delivering, LiveTask};
 pub use keep::{CannotResume, TASKS_RECOVERED_EVERY, TaskHost};
+pub use scopes::LiveScopes;
 
 /// Most questions of one task that wait for an answer.
 pub const TASK_QUESTIONS_MAX: usize = 64;
@@ -93,6 +98,10 @@ pub struct LiveTasks {
     gone: watch::Sender<u64>,
     /// Where they are looked after, once they are.
     keeper: OnceLock<Handle>,
+    /// Who serves them, the newest last.
+    hosts: Mutex<Vec<Weak<dyn TaskHost>>>,
+    /// See [`Self::beside`].
+    beside: OnceLock<Arc<dyn Any + Send + Sync>>,
     stopped: CancellationToken,
 }
 
@@ -112,8 +121,9 @@ pub struct LiveOptions {
 impl LiveTasks {
     /// None run yet.
     pub fn new(tasks: Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<Self> {
-        let (live, gone, keeper) = (Mutex::default(), watch::Sender::new(0), OnceLock::new());
-        Arc::new(Self { tasks, scope, options, live, gone, keeper, stopped: CancellationToken::new() })
+        let (live, hosts, gone) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
+        let (keeper, beside, stopped) = (OnceLock::new(), OnceLock::new(), CancellationToken::new());
+        Arc::new(Self { tasks, scope, options, live, gone, keeper, hosts, beside, stopped })
     }
 
     /// Keeps a task. Whoever wants it may go away meanwhile: then it is left to whoever looks for such, as one that nobody
@@ -127,7 +137,7 @@ impl LiveTasks {
             return self.begin(new).await;
         }
         let (all, (begun, was_begun)) = (self.clone(), oneshot::channel());
-        tokio::spawn(async move {
+        self.spawn_here(async move {
             if let Err(Ok(Begun::New(_, lease))) = begun.send(all.begin(new).await) {
                 all.release(&lease, Released::Waits).await;
             }
@@ -244,7 +254,7 @@ impl LiveTasks {
         // Before it runs: it takes itself out when it ends.
         self.live().insert(id, handle.clone());
         let mut here = Here { all: self.clone(), lease: Some(lease.clone()) };
-        tokio::spawn(async move {
+        self.spawn_here(async move {
             let done = worker.run(happening, work, expiry, &here.all.stopped).await;
             // Whoever still waits for an answer hears that there is none; the task stays in sight as long as it is here.
             let _seen = worker.into_seen();
@@ -281,6 +291,18 @@ impl LiveTasks {
     /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
     pub fn stop(&self) {
         self.stopped.cancel();
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_cancelled()
+    }
+
+    /// Whoever served them serves them no more. What is in no store that lasts is stopped, for nobody could find it.
+    pub fn leave(&self) {
+        if !self.options.is_shared {
+            self.stop();
+        }
     }
 
     /// Ends when all are let go of after [`Self::stop`], or [`STOP_WAIT`] is over.
@@ -322,7 +344,7 @@ impl LiveTasks {
     }
 }
 
-/// A task is here. Dropped with it, the work on it is let go of: its thread ends, because the server does that it belongs to.
+/// A task is here. Dropped with it, the work on it is let go of: it came to nothing, or its thread ends.
 struct Here {
     all: Arc<LiveTasks>,
     lease: Option<Lease>,

@@ -30,12 +30,8 @@ async fn ran(
     live: &Arc<LiveTasks>,
     work: impl FnOnce(Arc<dyn Caller>) -> Work + Send + 'static,
 ) -> Result<Ran, TaskError> {
-    let expires = SystemTime::now() + Duration::from_secs(60);
-    let new = NewTask { scope: live.scope.clone(), ..NewTask::new(Principal::agent("ann"), "agent", "do", expires) };
-    let Begun::New(task, lease) = live.keep(new).await.unwrap() else { panic!("it was there") };
-    let abilities = Arc::new(Abilities::all());
-    let work: BeginWork<'_> = Box::new(move |caller, _| work(caller));
-    live.run_at_once(Run { task, lease, is_resumed: false, abilities, told: None, work }).await
+    let begun = run(live, false, Box::new(move |caller, _| work(caller))).await;
+    live.run_at_once(begun).await
 }
 
 fn ends_as(steps: fn(bool) -> Vec<TaskStep>) -> Ending {
@@ -44,6 +40,14 @@ fn ends_as(steps: fn(bool) -> Vec<TaskStep>) -> Ending {
 
 fn form() -> Question {
     Question::Elicit(Elicitation::form("Who?", serde_json::json!({ "type": "object" })))
+}
+
+/// A task, as it begins to run.
+async fn run<'a>(live: &Arc<LiveTasks>, is_resumed: bool, work: BeginWork<'a>) -> Run<'a> {
+    let expires = SystemTime::now() + Duration::from_secs(60);
+    let new = NewTask { scope: live.scope.clone(), ..NewTask::new(Principal::agent("ann"), "agent", "do", expires) };
+    let Begun::New(task, lease) = live.keep(new).await.unwrap() else { panic!("it was there") };
+    Run { task, lease, is_resumed, abilities: Arc::new(Abilities::all()), told: None, work }
 }
 
 async fn events(live: &LiveTasks, id: &TaskId) -> Vec<&'static str> {
@@ -169,4 +173,66 @@ async fn other_ends() {
             _ => panic!("another end"),
         }
     }
+}
+
+/// Goal: a call that goes on after a restart gives its artifacts from the beginning: what it only appends to isn't there twice.
+/// Method: two pieces of an artifact, each appended, in a call that is new and in one that goes on.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_on_gives_all_once_more() {
+    for (is_resumed, appended) in [(false, [true, true]), (true, [false, true])] {
+        let live = live();
+        let work = |caller: Arc<dyn Caller>| {
+            for text in ["a", "b"] {
+                caller.artifact(Artifact::new("x", [Content::text(text)]).appended(false));
+            }
+            async { ends_as(completed) }.boxed()
+        };
+        let begun = run(&live, is_resumed, Box::new(move |caller, _| work(caller))).await;
+        let mut handle = live.run(begun);
+        let ended = handle.seen.wait_for(|task| task.state.is_terminal()).await.unwrap().clone();
+        let kept: Vec<_> = ended.artifacts.iter().map(|kept| Artifact(kept.clone()).is_appended()).collect();
+        assert_eq!(kept, appended, "{is_resumed}");
+    }
+}
+
+/// Goal: a task in a store that others share outlives the server where it began, and whoever serves its scope next has it, until all
+/// are stopped. Method: it begins in a runtime that ends.
+#[tokio::test]
+async fn a_task_outlives_its_server() {
+    let (scopes, tasks): (LiveScopes, Arc<dyn Tasks>) = (LiveScopes::default(), Arc::new(MemoryTasks::default()));
+    let options = LiveOptions { is_shared: true, ..LiveOptions::default() };
+    let of = |scope: &str| scopes.of(&tasks, scope.to_owned(), options);
+    let (go, gone) = oneshot::channel::<()>();
+    let server = of("test");
+    server.start();
+    let id = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let work: BeginWork<'_> = Box::new(|_, _| {
+                async {
+                    gone.await.unwrap();
+                    ends_as(completed)
+                }
+                .boxed()
+            });
+            let begun = run(&server, false, work).await;
+            let id = begun.task.id.clone();
+            server.run(begun);
+            id
+        })
+    });
+    let id = id.await.unwrap();
+    assert!(of("other").get(&id).is_none());
+    let mut next = of("test").get(&id).expect("it doesn't run any more");
+    go.send(()).unwrap();
+    next.seen.wait_for(|task| task.state == TaskState::Completed).await.unwrap();
+
+    let before = of("test");
+    let begun = run(&before, false, Box::new(|_, _| pending().boxed())).await;
+    let id = begun.task.id.clone();
+    before.run(begun);
+    scopes.stop().await;
+    assert!(before.get(&id).is_none() && !Arc::ptr_eq(&before, &of("test")));
+    let left = tasks.get(&id).await.unwrap().unwrap().lease.clone().unwrap();
+    assert!(left.until <= SystemTime::now());
 }

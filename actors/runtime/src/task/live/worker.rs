@@ -58,6 +58,8 @@ pub(super) struct Worker {
     waiting: HashMap<String, Waiting>,
     /// The keys of all its questions so far: none is used twice in the life of a task.
     keys: HashSet<String>,
+    /// The artifacts that a call which goes on has given so far: of an earlier life's it gives all once more.
+    given: HashSet<String>,
 }
 
 impl Worker {
@@ -70,8 +72,8 @@ impl Worker {
         artifacts: Option<Artifacts>,
     ) -> Self {
         let read = seen.borrow().last_event;
-        let (waiting, keys) = (HashMap::new(), HashSet::new());
-        Self { tasks, lease, is_resumed, seen, read, is_lost: false, caller, artifacts, waiting, keys }
+        let (waiting, keys, given) = (HashMap::new(), HashSet::new(), HashSet::new());
+        Self { tasks, lease, is_resumed, seen, read, is_lost: false, caller, artifacts, waiting, keys, given }
     }
 
     /// Until the task has ended, its time is over, it is another's, or nobody is to work here any more. The call is cancelled
@@ -146,10 +148,14 @@ impl Worker {
         }
     }
 
-    fn step_of(&self, told: Told) -> Option<TaskStep> {
+    fn step_of(&mut self, told: Told) -> Option<TaskStep> {
         match told {
             Told::Said(text) => Some(TaskStep::Said(text)),
-            Told::Made(artifact) => Some(TaskStep::Artifact(self.artifacts?(&artifact))),
+            Told::Made(artifact) => {
+                let is_first = self.is_resumed && self.given.insert(artifact.id());
+                let artifact = if is_first { artifact.anew() } else { artifact };
+                Some(TaskStep::Artifact(self.artifacts?(&artifact)))
+            }
         }
     }
 

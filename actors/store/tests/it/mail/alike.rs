@@ -154,7 +154,7 @@ async fn seen(mail: &Arc<dyn Mail>, random: &mut StdRng, letters: u64) -> Vec<St
     }
     seen.push(format!("last {}", mail.last_event().await.unwrap()));
     for of in [None, Some(agent.as_str())] {
-        let rows = mail.logs(of, after * 16_384 + 3, random.random_range(1..30)).await.unwrap();
+        let rows = mail.logs(of, after * MAIL_LOG_ROWS_A_LETTER + 3, random.random_range(1..30)).await.unwrap();
         seen.extend(rows.into_iter().map(|row| format!("{} {} {}", row.number, row.agent_id, row.message)));
     }
     seen

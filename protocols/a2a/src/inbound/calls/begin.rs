@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::history::MESSAGE;
 use super::pick::{Picked, pick};
+use super::repeat::{Asks, Known};
 use super::skills::{Callee, Route};
 use super::view::{self, CONTEXT, written_context};
 use super::{Core, Who};
@@ -20,8 +21,6 @@ use crate::limits::ID_BYTES_MAX;
 use crate::wire::{Message, Part, SendMessageRequest, TaskPushNotificationConfig, written_about};
 use crate::{A2aError, Dialect, ErrorKind};
 
-/// Member of a message's metadata: the same key of the same owner is the same task. A string of 1 to 128 bytes.
-const KEY: &str = "callboard/key";
 /// Member of [`Task::request`]: what the skill is given.
 const ARGUMENTS: &str = "arguments";
 /// Member of [`Task::extra`]: what its client spoke.
@@ -52,7 +51,7 @@ pub(super) struct Sent {
     pub(super) live: Option<LiveTask>,
     /// The message began it.
     pub(super) is_new: bool,
-    /// The message had begun it before: it has the same key.
+    /// The message had begun it before: it is the same, or has the same key.
     pub(super) begun_before: bool,
     /// There is nothing to wait for: the task had the message before.
     pub(super) is_again: bool,
@@ -77,31 +76,41 @@ impl Core {
             picked.arguments = self.with_referenced(who, &request.message, picked.arguments).await?;
         }
         let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
-        let options = &self.options.tasks;
-        let expires = SystemTime::now() + options.ttl;
-        let mut extra = RawObject::new();
-        extra.set_text(CONTEXT, &context);
-        extra.set_text(DIALECT, who.dialect.version());
-        let new = NewTask {
-            id,
-            scope: self.live.scope.clone(),
-            owner: who.owner(),
-            principal: who.principal.as_ref().clone(),
-            agent: self.options.info.name.clone(),
-            message: picked.skill.clone(),
-            key: key_of(&request.message)?,
-            request: Some(self.request_of(&request, &picked)),
-            class: options.class,
-            on_restart: callee.on_restart(&skills, &picked.skill),
-            parent: None,
-            needs: Vec::new(),
-            deadline: Some(expires),
-            expires,
-            extra,
-            scope_tasks_max: Some(options.tasks_max),
-            owner_tasks_max: Some(options.owner_tasks_max),
+        let mut kept = Some(self.request_of(&request, &picked));
+        let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
+        let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
+        let mut known = Known::of(who, &request.message, &self.options, asks)?;
+        let begun = loop {
+            let options = &self.options.tasks;
+            let expires = SystemTime::now() + options.ttl;
+            let mut extra = RawObject::new();
+            extra.set_text(CONTEXT, &context);
+            extra.set_text(DIALECT, who.dialect.version());
+            let new = NewTask {
+                id: id.clone(),
+                scope: self.live.scope.clone(),
+                owner: who.owner(),
+                principal: who.principal.as_ref().clone(),
+                agent: self.options.info.name.clone(),
+                message: picked.skill.clone(),
+                key: known.key(),
+                request: Some(kept.take().unwrap_or_else(|| self.request_of(&request, &picked))),
+                class: options.class,
+                on_restart: callee.on_restart(&skills, &picked.skill),
+                parent: None,
+                needs: Vec::new(),
+                deadline: Some(expires),
+                expires,
+                extra,
+                scope_tasks_max: Some(options.tasks_max),
+                owner_tasks_max: Some(options.owner_tasks_max),
+            };
+            match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
+                Begun::Again(task) if known.is_over(&task) => known = known.next(),
+                begun => break begun,
+            }
         };
-        match self.live.keep(new).await.map_err(|error| of_tasks(&error))? {
+        match begun {
             Begun::Again(task) => {
                 let live = self.live.get(&task.id);
                 Ok(Sent { task, live, is_new: false, begun_before: true, is_again: false })
@@ -242,10 +251,4 @@ fn context_of(message: &Message) -> Result<String, A2aError> {
         }
         id => Ok(id.to_owned()),
     }
-}
-
-fn key_of(message: &Message) -> Result<Option<String>, A2aError> {
-    let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) else { return Ok(None) };
-    let invalid = |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
-    serde_json::from_str(key.get()).map(Some).map_err(invalid)
 }

@@ -1,21 +1,16 @@
 //! A message to a task that there is: it answers what the task asks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use callboard_runtime::live::Found;
 use callboard_runtime::{By, OpenQuestion, Task, TaskError, TaskStep};
-use tokio::time::Instant;
 
 use super::begin::Sent;
 use super::view::{NEEDED, context};
-use super::wait::Found;
-use super::{Core, history};
+use super::{Core, history, wait};
 use crate::convert::{Fit, QUESTION, answered, of_store, of_tasks};
 use crate::wire::{Message, Wire as _};
 use crate::{A2aError, ErrorKind};
-
-/// How long a message waits for a task that goes on after a restart to ask again what it answers.
-const ASKS_AGAIN_IN: Duration = Duration::from_secs(5);
 
 impl Core {
     /// Takes a message for a task.
@@ -30,7 +25,7 @@ impl Core {
         }
         let is_again = self.has(&found.task, &message).await?;
         if !is_again {
-            found.asks_again(Instant::now() + ASKS_AGAIN_IN).await?;
+            wait::asks_again(&mut found).await?;
         }
         let Found { task, live, .. } = found;
         if is_again {

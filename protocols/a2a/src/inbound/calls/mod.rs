@@ -12,6 +12,7 @@ mod page;
 mod pick;
 mod recover;
 mod referenced;
+mod repeat;
 mod skills;
 mod stream;
 mod view;
@@ -22,10 +23,9 @@ mod tests;
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use callboard_message::FailureKind;
 use callboard_message::json::raw;
-use callboard_message::surface::ListTools;
-use callboard_message::{Message as _, RawObject};
-use callboard_runtime::live::{LiveOptions, LiveTasks};
+use callboard_runtime::live::{Found, LiveOptions, LiveTasks};
 use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -97,14 +97,19 @@ impl Calls {
             ..LiveOptions::default()
         };
         let core = Arc::new(Core {
-            live: LiveTasks::new(store.tasks.clone(), options.scope(), live),
+            live: store.live.of(&store.tasks, options.scope(), live),
             store,
             callee: RwLock::new(Arc::new(Callee::new(agent))),
             push: OnceLock::new(),
             options,
         });
-        core.live.start(&core);
+        core.live.serve(&core);
         Self(core)
+    }
+
+    /// Its tasks that run here.
+    pub(crate) fn live(&self) -> &Arc<LiveTasks> {
+        &self.0.live
     }
 
     /// The store that tasks and push configurations are kept in.
@@ -123,7 +128,12 @@ impl Calls {
         *self.0.callee.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Callee::new(agent));
     }
 
-    /// Ends the work on all tasks here; a store that lasts hands them to whoever serves next.
+    /// Serves them no more: those in a store that lasts go on.
+    pub(crate) fn leave(&self) {
+        self.0.live.leave();
+    }
+
+    /// Ends the work on all tasks here, whoever else serves them; a store that lasts hands them to whoever serves next.
     pub(crate) async fn stop(&self) {
         self.0.live.stop();
         self.0.live.stopped().await;
@@ -135,9 +145,14 @@ impl Calls {
     /// `Denied`, `Blocked`: the policy's; `Overloaded` where the agent can't be asked now.
     pub(crate) async fn skills(&self, call: CallMeta) -> Result<Arc<Skills>, A2aError> {
         let callee = self.0.callee();
-        let nothing = RawObject::new().to_raw();
-        let call = callee.judged(ListTools::NAME, &nothing, call).await.map_err(of_failure)?;
+        let call = callee.seen(call).await.map_err(of_failure)?;
         callee.skills(call).await.map_err(of_failure)
+    }
+
+    /// Whether `call`'s principal may know what the agent can do.
+    pub(crate) async fn is_seen_by(&self, call: CallMeta) -> bool {
+        let judged = self.0.callee().seen(call).await;
+        !judged.is_err_and(|refused| matches!(refused.kind, FailureKind::Denied | FailureKind::Blocked))
     }
 
     /// What answers a message, in its sender's dialect: once its task has ended or asks, or at once where that is wanted.
@@ -169,8 +184,8 @@ impl Calls {
         let waits = if is_blocking { Waits::ForItsEnd } else { Waits::ForItsBeginning };
         let Sent { mut task, live, is_new, is_again, .. } = self.0.take(who, request, waits).await?;
         if is_blocking && !is_again && !task.state.is_terminal() {
-            let mut found = self.0.found(task, live);
-            found.settled(Instant::now() + self.0.options.call_deadline).await?;
+            let mut found = self.0.live.found(task, live);
+            wait::settled(&mut found, Instant::now() + self.0.options.call_deadline).await?;
             task = found.task;
         }
         if is_new
@@ -233,7 +248,7 @@ impl Calls {
     /// `TaskNotFound`, `TaskNotCancelable`.
     pub(crate) async fn cancel(&self, who: &Who, id: &str) -> Result<wire::Task, A2aError> {
         let mut found = self.0.find(who, id).await?;
-        found.cancel().await?;
+        wait::cancel(&mut found).await?;
         self.0.seen(&found.task, None, true).await
     }
 
@@ -275,7 +290,7 @@ impl Core {
         mut request: SendMessageRequest,
         waits: Waits,
     ) -> Result<Sent, A2aError> {
-        self.live.start(self);
+        self.live.start();
         let id = std::mem::take(&mut request.message.task_id);
         if id.is_empty() {
             return self.begin(who, request, None, waits).await;
@@ -298,12 +313,7 @@ impl Core {
         self.go_on(who, found, request).await
     }
 
-    async fn go_on(
-        self: &Arc<Self>,
-        who: &Who,
-        found: wait::Found,
-        request: SendMessageRequest,
-    ) -> Result<Sent, A2aError> {
+    async fn go_on(self: &Arc<Self>, who: &Who, found: Found, request: SendMessageRequest) -> Result<Sent, A2aError> {
         let push = request.configuration.and_then(|given| given.task_push_notification_config);
         if let Some(config) = push.filter(|_| !found.task.state.is_terminal()) {
             self.keep_push(who, &found.task, config).await?;

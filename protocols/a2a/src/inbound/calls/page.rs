@@ -68,7 +68,7 @@ impl Core {
 
     /// Those that the request leaves, in the order in which they began.
     async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
-        if who.principal.kind == PrincipalKind::Anonymous {
+        if who.principal.kind == PrincipalKind::Anonymous && !self.options.one_anonymous {
             // Whoever they are, they know the ids of their own.
             return Ok(Vec::new());
         }

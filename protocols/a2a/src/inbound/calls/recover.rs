@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::live::{CannotResume, LiveTasks, TaskHost};
+use callboard_runtime::live::{CannotResume, TaskHost};
 use callboard_runtime::{CallMeta, Lease, Task};
 use futures::future::BoxFuture;
 
@@ -11,10 +11,6 @@ use super::Core;
 use super::begin::{arguments, run_of};
 
 impl TaskHost for Core {
-    fn live(&self) -> &Arc<LiveTasks> {
-        &self.live
-    }
-
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
         Box::pin(async move {
             let Some(given) = arguments(&task) else {

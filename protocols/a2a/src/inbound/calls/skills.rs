@@ -185,6 +185,11 @@ impl Callee {
         skills.get(skill).map_or(OnRestart::Fail, |skill| OnRestart::of(&skill.spec))
     }
 
+    /// The call, if the policy lets its principal know what the agent can do.
+    pub(super) async fn seen(&self, call: CallMeta) -> Result<CallMeta, Failure> {
+        self.judged(ListTools::NAME, &RawObject::new().to_raw(), call).await
+    }
+
     /// The call, if the policy lets it in. What is asked and answered in its course is shown to the policy too.
     pub(super) async fn judged(&self, skill: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
         if call.hops > call.hops_max {

@@ -112,7 +112,8 @@ fn said(task: &Task) -> (Vec<Part>, Option<RawObject>) {
     let text = task.said.as_deref().filter(|said| !said.is_empty());
     if let Some(open) = task.open.first() {
         let lacks = text.filter(|said| said.starts_with(NEEDED)).map(Part::text);
-        let parts = lacks.into_iter().chain(question_parts(&open.key, &open.question)).collect();
+        // The question first: what it is about stands in its first line.
+        let parts = question_parts(&open.key, &open.question).into_iter().chain(lacks).collect();
         return (parts, Some(RawObject::new().with(QUESTION, &open.key)));
     }
     let parts = match &task.outcome {

@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_runtime::{AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::{self, Kept, PUSH_CONFIGS_MAX};
@@ -47,8 +48,16 @@ pub(super) struct Desk {
     pub(super) sender: Option<Sender>,
     pub(super) space: String,
     node: String,
-    workers: Mutex<HashMap<String, Worker>>,
+    workers: Arc<Workers>,
     stopped: CancellationToken,
+}
+
+/// Who works on the configurations of an agent's tasks: of several desks in a process one.
+#[derive(Default)]
+struct Workers {
+    all: Mutex<HashMap<String, Worker>>,
+    /// Another number each time that a desk has gone which worked on one.
+    left: watch::Sender<u64>,
 }
 
 /// Who works on a configuration.
@@ -73,7 +82,7 @@ impl PushDesk {
             sender,
             space: config::space(&options.scope()),
             node: name_of(store.tasks.worker()).to_owned(),
-            workers: Mutex::default(),
+            workers: calls.live().beside(),
             stopped: stopped.clone(),
         });
         if let Ok(runtime) = Handle::try_current() {
@@ -220,7 +229,7 @@ impl Desk {
     }
 
     fn workers(&self) -> std::sync::MutexGuard<'_, HashMap<String, Worker>> {
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_room(&self, key: &str) -> bool {
@@ -244,12 +253,15 @@ impl Desk {
             }
         }
         let desk = self.clone();
-        tokio::spawn(async move {
+        self.calls.live().spawn_here(async move {
             let work = Work { desk: &desk, key: &key, kept, version };
             stopped.run_until_cancelled(work.run(task)).await;
             let mut workers = desk.workers();
             if workers.get(&key).is_some_and(|worker| worker.since == version) {
                 workers.remove(&key);
+            }
+            if desk.stopped.is_cancelled() {
+                desk.workers.left.send_modify(|number| *number += 1);
             }
         });
     }
@@ -289,13 +301,15 @@ fn name_of(worker: &str) -> &str {
 
 /// Looks from time to time, as long as there is a desk.
 async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
+    let Some(mut left) = desk.upgrade().map(|desk| desk.workers.left.subscribe()) else { return };
     let looking = async {
         while let Some(desk) = desk.upgrade() {
             if let Err(error) = desk.look().await {
                 tracing::warn!(%error, "no look at push notification configurations");
             }
             drop(desk);
-            sleep(LOOK_EVERY).await;
+            // Without a sender there is no desk either.
+            let _ = timeout(LOOK_EVERY, left.changed()).await;
         }
     };
     stopped.run_until_cancelled(looking).await;

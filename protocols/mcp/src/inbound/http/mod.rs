@@ -138,7 +138,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.endpoint.modern.close();
-        self.endpoint.tasks.stop();
+        self.endpoint.tasks.leave();
     }
 }
 

@@ -83,7 +83,7 @@ impl Session {
         self.client.get().map(|client| client.revision)
     }
 
-    /// Its place among the sessions of its endpoint: no other has or had it.
+    /// Its place among the sessions of this process: no other has or had it.
     pub(crate) fn number(&self) -> Option<u64> {
         self.listening.get().map(Listening::number)
     }

@@ -112,7 +112,7 @@ struct Ends(Arc<Endpoint>);
 impl Drop for Ends {
     fn drop(&mut self) {
         self.0.modern.close();
-        self.0.tasks.stop();
+        self.0.tasks.leave();
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::record::{outcome, refused};
 use super::view::{self, RELATED_TASK};
-use super::{TaskRequest, asking};
+use super::{TaskRequest, asking, found};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
 use crate::inbound::surface::{object, tool_name};
@@ -115,7 +115,7 @@ async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let mut found = endpoint.tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
-    found.cancel().await?;
+    found.cancel().await.map_err(found::gone)?;
     let now = &found.task;
     if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
         let status = view::legacy_status(now);
@@ -162,18 +162,18 @@ async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
             return come_to(&found.task);
         }
         for open in &found.task.open {
-            if let Some(delivering) = found.deliver(&open.key) {
+            if let Some(delivering) = Delivering::of(&found.delivering, &open.key) {
                 asked.push(ask(request, &found.task, open, delivering));
             }
         }
         tokio::select! {
-            changed = found.changed() => changed?,
+            changed = found.changed() => changed.map_err(found::gone)?,
             // Whoever was asked may have gone: then a question is free again.
             Ok(()) = delivering.changed() => {}
             Some((key, answer, delivered)) = asked.next() => {
                 // Nobody could be asked here and now; somebody may at the next `tasks/result`.
                 if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {
-                    found.answer(key, answer).await?;
+                    found::answer(&mut found, key, answer).await?;
                 }
                 drop(delivered);
             }

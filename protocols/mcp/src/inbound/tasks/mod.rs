@@ -38,7 +38,7 @@ pub use options::{
     TASK_POLL_INTERVAL_DEFAULT, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN, TASKS_MAX_DEFAULT,
     TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions, TaskStore,
 };
-pub(crate) use recover::start;
+pub(crate) use recover::serve;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
@@ -70,7 +70,7 @@ pub(crate) async fn intercept(
     if !concerns(endpoint, request.method) {
         return None;
     }
-    start(endpoint);
+    endpoint.tasks.live.start();
     match request.revision {
         Revision::V2025_11_25 => legacy::intercept(endpoint, request).await,
         Revision::V2026_07_28 => modern::intercept(endpoint, request).await,
@@ -97,6 +97,8 @@ pub(crate) struct TaskState {
     run: Arc<str>,
     /// Those that run here, and the store.
     live: Arc<LiveTasks>,
+    /// They are this endpoint's alone.
+    owned: bool,
 }
 
 /// What becomes a task.
@@ -120,15 +122,23 @@ impl TaskState {
         let scope = format!("mcp:{}", options.info.name);
         let options = options.tasks.clone();
         let is_shared = options.store.is_some();
-        let TaskStore { tasks: store, run } =
+        let TaskStore { tasks: store, run, live: scopes } =
             options.store.clone().unwrap_or_else(|| TaskStore::in_memory(options.tasks_max));
         let live = LiveOptions { is_shared, stays: true, ..LiveOptions::default() };
-        Self { options, run, live: LiveTasks::new(store, scope, live) }
+        let owned = scopes.is_none();
+        let live = match scopes {
+            Some(scopes) => scopes.of(&store, scope, live),
+            None => LiveTasks::new(store, scope, live),
+        };
+        Self { options, run, live, owned }
     }
 
-    /// Cancels all that run. What is kept elsewhere stays there, for whoever serves next.
-    pub(crate) fn stop(&self) {
-        self.live.stop();
+    /// Nobody serves them here any more. Those of a store that others share go on; of any other they are cancelled, and
+    /// what is kept elsewhere stays there, for whoever serves next.
+    pub(crate) fn leave(&self) {
+        if self.owned {
+            self.live.stop();
+        }
     }
 
     /// How long a task is kept whose client wants `wanted`.

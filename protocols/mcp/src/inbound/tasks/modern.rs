@@ -10,7 +10,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::record::Outcome;
-use super::{Beginning, TaskRequest, asking, ending, view};
+use super::{Beginning, TaskRequest, asking, ending, found, view};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::surface::{object, tool_name};
 use crate::inbound::tools::TaskSupport;
@@ -155,13 +155,13 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
         answers.push((open.key.clone(), answer));
     }
     for (key, answer) in answers {
-        found.answer(key, Ok(answer)).await?;
+        found::answer(&mut found, key, Ok(answer)).await?;
     }
     Ok(acknowledged())
 }
 
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    endpoint.tasks.find(request).await?.cancel().await?;
+    endpoint.tasks.find(request).await?.cancel().await.map_err(found::gone)?;
     Ok(acknowledged())
 }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::DataClass;
+use callboard_runtime::live::LiveScopes;
 use callboard_runtime::{MemoryTasks, Store, Tasks};
 use uuid::Uuid;
 
@@ -58,12 +59,14 @@ pub struct TaskStore {
     pub(super) tasks: Arc<dyn Tasks>,
     /// Sessions are counted anew in each run: this tells those of one from those of another.
     pub(super) run: Arc<str>,
+    /// Whose the tasks are that run; `None`: each endpoint's that they began at.
+    pub(super) live: Option<LiveScopes>,
 }
 
 impl TaskStore {
-    /// `run` is another one at each start of the process.
+    /// `run` is another one at each start of the process. The work on a task ends with the endpoint where it began.
     pub fn new(tasks: Arc<dyn Tasks>, run: impl Into<Arc<str>>) -> Self {
-        Self { tasks, run: run.into() }
+        Self { tasks, run: run.into(), live: None }
     }
 
     /// Tasks that last as long as this value.
@@ -73,8 +76,9 @@ impl TaskStore {
 }
 
 impl From<&Store> for TaskStore {
+    /// Tasks go on when the endpoint ends where they began, until [`LiveScopes::stop`] of the store.
     fn from(store: &Store) -> Self {
-        Self { tasks: store.tasks.clone(), run: store.run.clone() }
+        Self { tasks: store.tasks.clone(), run: store.run.clone(), live: Some(store.live.clone()) }
     }
 }
 

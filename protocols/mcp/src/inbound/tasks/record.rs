@@ -1,6 +1,6 @@
 //! What MCP keeps with a task, and reads from it.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use callboard_message::{Abilities, RawObject};
 use callboard_rpc::{RpcError, code};
@@ -47,11 +47,6 @@ impl Extra {
 pub(super) fn ttl(task: &Task) -> Duration {
     let millis = task.extra.read::<u64>("ttl_ms").map(Duration::from_millis);
     millis.unwrap_or_else(|| task.expires.duration_since(task.created).unwrap_or_default())
-}
-
-/// Until when a task is kept, from now on.
-pub(super) fn left(task: &Task) -> Duration {
-    task.expires.duration_since(SystemTime::now()).unwrap_or_default()
 }
 
 /// The step that ends a task whose call came to this.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::{Failure, FailureKind};
-use callboard_runtime::live::{CannotResume, LiveTasks, Run, TaskHost};
+use callboard_runtime::live::{CannotResume, Run, TaskHost};
 use callboard_runtime::{CallMeta, Lease, Task};
 use futures::future::BoxFuture;
 
@@ -11,16 +11,12 @@ use super::record::Extra;
 use super::{TaskState, perform};
 use crate::inbound::endpoint::Endpoint;
 
-/// Begins to keep an endpoint's tasks, where that is needed and has not begun.
-pub(crate) fn start(endpoint: &Arc<Endpoint>) {
-    endpoint.tasks.live.start(endpoint);
+/// An endpoint serves its tasks from now on.
+pub(crate) fn serve(endpoint: &Arc<Endpoint>) {
+    endpoint.tasks.live.serve(endpoint);
 }
 
 impl TaskHost for Endpoint {
-    fn live(&self) -> &Arc<LiveTasks> {
-        &self.tasks.live
-    }
-
     /// Who serves no tools as tasks could only fail them. Another agent may have such tools later.
     fn can_resume(&self) -> bool {
         self.surface().has_task_tools()

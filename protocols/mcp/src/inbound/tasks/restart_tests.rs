@@ -133,7 +133,7 @@ fn a_key_is_one_task() {
             let params = json!({ "name": "repeat", "_meta": { "callboard/key": none } });
             assert_eq!(ask(&endpoint, &ann, "tools/call", params).await, Err(-32602), "{none}");
         }
-        endpoint.tasks.stop();
+        endpoint.tasks.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -152,7 +152,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         let once = begin(&first, &ann, "once", "o").await;
         let of_session = json!({ "name": "repeat", "task": {} });
         let of_session = ask(&first, &nobody, "tools/call", of_session).await.unwrap()["task"]["taskId"].clone();
-        first.tasks.stop();
+        first.tasks.leave();
 
         let second = serve(&agent, &tasks, "two");
         let failed = until(&second, &ann, &once, |now| now["status"] == "failed").await;
@@ -172,7 +172,7 @@ fn a_restart_goes_on_or_says_that_it_does_not() {
         assert_eq!(ask(&second, &nobody, "tasks/get", json!({ "taskId": of_session })).await, Err(-32602));
         let id = TaskId::new(of_session.as_str().unwrap()).unwrap();
         assert!(tasks.get(&id).await.unwrap().is_none());
-        second.tasks.stop();
+        second.tasks.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }
@@ -202,8 +202,35 @@ fn another_node_answers_and_cancels() {
         assert_eq!(tasks.get(&id).await.unwrap().unwrap().on_restart, OnRestart::Resume);
         tasks.want_cancel(&id, By::Operator).await.unwrap();
         until(&here, &ann, &works, |now| now["status"] == "cancelled").await;
-        here.tasks.stop();
-        there.tasks.stop();
+        here.tasks.leave();
+        there.tasks.leave();
+        system.shutdown(Duration::from_secs(5)).await;
+    });
+}
+
+/// Goal: what is kept in a system's store goes on when its endpoint ends, and no session of the next one is taken for one of
+/// before. Method: a call that can't be repeated, and two endpoints in turn.
+#[test]
+fn another_endpoint_takes_its_place() {
+    paused(async |system| {
+        let (agent, go) = worker(system);
+        let serve = || {
+            let mut options = InboundOptions::default();
+            options.tasks.store = Some(system.store().into());
+            Endpoint::new(agent.clone(), options)
+        };
+        let (ann, first) = (of("ann"), serve());
+        let once = begin(&first, &ann, "once", "o").await;
+        let session = first.changes.listen(|_| ()).number();
+        first.tasks.leave();
+        drop(first);
+
+        let second = serve();
+        assert_ne!(second.changes.listen(|_| ()).number(), session);
+        go.add_permits(1);
+        let done = until(&second, &ann, &once, |now| now["status"] != "working").await;
+        assert_eq!(done["status"], "completed", "{done}");
+        system.store().live.stop().await;
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

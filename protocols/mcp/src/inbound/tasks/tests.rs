@@ -103,7 +103,7 @@ fn a_task_is_its_owners() {
         let named = json!({ "taskId": listed["tasks"][0]["taskId"] });
         ask(&endpoint, &before, "tasks/cancel", named.clone()).await.unwrap();
         assert_eq!(ask(&endpoint, after, "tasks/get", named).await.unwrap()["status"], "cancelled");
-        endpoint.tasks.stop();
+        endpoint.tasks.leave();
         system.shutdown(Duration::from_secs(5)).await;
     });
 }

@@ -10,6 +10,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, 
 use hyper::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 use url::Url;
 
 use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
@@ -197,9 +198,13 @@ impl Http {
         &self,
         ear: &Ear,
         place: &mut Option<Place>,
+        ready: &mut Option<oneshot::Sender<()>>,
     ) -> Result<Followed, LinkError> {
         let from = place.take().unwrap_or_default();
-        let Some(response) = self.listen(from.last_event_id()).await? else { return Ok(Followed::NotOffered) };
+        let answered = self.listen(from.last_event_id()).await;
+        // Dropped, it says the same: there is nothing more to wait for.
+        drop(ready.take());
+        let Some(response) = answered? else { return Ok(Followed::NotOffered) };
         let mut events = EventStream::new(response, self.limits().body_bytes_max, from);
         while let Some(event) = events.next().await? {
             match read(&event.data, self.limits()) {

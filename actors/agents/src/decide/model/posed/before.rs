@@ -22,20 +22,13 @@ const IDS_LISTED_MAX: usize = 64;
 /// What whoever asked is told where the model rejects without a reason: it must not be done for want of one.
 const NO_REASON: &str = "This request was refused.";
 
-fn text(name: &'static str, text: &str) -> (&'static str, String) {
-    (name, text.to_owned())
-}
-
 impl Shown for DecideFollowUp {
     const TOKENS_MAX: u32 = 256;
 
     fn material(&self) -> Material {
-        Material {
-            subject: self.message.clone(),
-            history: self.history.clone(),
-            texts: vec![text("latest_user_text", &self.message), text("reason", &self.reason)],
-            ..Material::default()
-        }
+        let mut material = Material { history: self.history.clone(), ..Material::said(&self.message) };
+        material.texts.push(("reason", self.reason.clone()));
+        material
     }
 }
 
@@ -76,12 +69,7 @@ impl Shown for DecideClarity {
     const TOKENS_MAX: u32 = 256;
 
     fn material(&self) -> Material {
-        Material {
-            subject: self.request.clone(),
-            history: self.history.clone(),
-            texts: vec![text("latest_user_text", &self.request)],
-            ..Material::default()
-        }
+        Material { history: self.history.clone(), ..Material::said(&self.request) }
     }
 }
 
@@ -123,12 +111,10 @@ impl Shown for DecideSplit {
 
     fn material(&self) -> Material {
         Material {
-            subject: self.request.clone(),
             history: self.history.clone(),
             tools: self.world.tools.clone(),
             agents: self.world.agents.clone(),
-            texts: vec![text("latest_user_text", &self.request)],
-            ..Material::default()
+            ..Material::said(&self.request)
         }
     }
 }
@@ -165,13 +151,7 @@ impl Shown for MakeSteps {
     const TOKENS_MAX: u32 = 2_048;
 
     fn material(&self) -> Material {
-        Material {
-            subject: self.request.clone(),
-            tools: self.world.tools.clone(),
-            agents: self.world.agents.clone(),
-            texts: vec![text("latest_user_text", &self.request)],
-            ..Material::default()
-        }
+        Material { tools: self.world.tools.clone(), agents: self.world.agents.clone(), ..Material::said(&self.request) }
     }
 }
 
@@ -206,12 +186,10 @@ impl Shown for DecideRoute {
 
     fn material(&self) -> Material {
         Material {
-            subject: self.request.clone(),
             history: self.history.clone(),
             tools: self.world.tools.clone(),
             agents: self.world.agents.clone(),
-            texts: vec![text("latest_user_text", &self.request)],
-            ..Material::default()
+            ..Material::said(&self.request)
         }
     }
 }
@@ -282,12 +260,10 @@ impl Shown for DecideTool {
 
     fn material(&self) -> Material {
         Material {
-            subject: self.request.clone(),
             history: self.history.clone(),
             tools: self.tools.clone(),
             with_params: true,
-            texts: vec![text("latest_user_text", &self.request)],
-            ..Material::default()
+            ..Material::said(&self.request)
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::decide::model::prompt::{Fill, one_line};
 use crate::decide::model::read::{Line, Read, Reading, bare, object_in, sentence, word_of};
 use crate::decide::{
     Action, Confirm, ConfirmWhy, DecideConfirm, DecideRecovery, Recovery, StepReport, Synthesis, Synthesize,
-    WriteAnswer,
+    WriteAnswer, told_instead,
 };
 
 /// Longest question or reason of a recovery, in characters.
@@ -30,11 +30,9 @@ impl Shown for WriteAnswer {
 
     fn material(&self) -> Material {
         Material {
-            subject: self.request.clone(),
             history: self.history.clone(),
-            texts: vec![("latest_user_text", self.request.clone())],
             fixed: vec![("system_prompt", Fill::Bare(self.system_prompt.clone()))],
-            ..Material::default()
+            ..Material::said(&self.request)
         }
     }
 }
@@ -113,8 +111,10 @@ impl DecideRecovery {
         Ok(match name {
             "RETRY_SAME" => Recovery::RetrySame,
             "RETRY_MODIFIED" => match (&self.action, params) {
-                (Action::Remote { .. }, _) => return Err("an agent has no parameters that could be modified"),
                 (_, None) => return Err("the model gives no parameters"),
+                (Action::Remote { .. }, Some(params)) if told_instead(&params).is_none() => {
+                    return Err("an agent is told one text");
+                }
                 (_, Some(params)) => Recovery::RetryModified { params },
             },
             "USE_ALTERNATIVE" => match text("which") {

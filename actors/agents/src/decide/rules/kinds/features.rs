@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::super::clauses::clauses;
-use super::super::index::Seen;
+use super::super::index::{Seen, lead_field};
 use super::super::lexicon::{Set, lexicon};
 use super::super::reading::Reading;
 use super::super::refusal::{concepts, refusal};
@@ -18,8 +18,9 @@ const WORDS_MAX: usize = 80;
 
 /// Gives every sign of the request to `sign`: the group that it is of, and up to two words that tell it from others of the group.
 pub(in super::super) fn signs(reading: &Reading, mut sign: impl FnMut(&str, &str, &str)) {
-    let all = reading.all();
+    let all = reading.wish.clone();
     words(reading, &mut sign);
+    background(reading, &mut sign);
     for (name, set) in Set::all() {
         if reading.has(set, &all) {
             sign("set", name, "");
@@ -28,8 +29,8 @@ pub(in super::super) fn signs(reading: &Reading, mut sign: impl FnMut(&str, &str
             }
         }
     }
-    for name in concepts(reading) {
-        sign("harm", name, "");
+    for (name, wished) in concepts(reading) {
+        sign(if wished { "harm" } else { "bharm" }, name, "");
     }
     fields(reading, &all, &mut sign);
     if let Some(intent) = intent(reading, &all) {
@@ -64,7 +65,8 @@ fn stem<'a>(reading: &Reading, token: &'a Token) -> &'a str {
 
 fn words(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
     let mut before = "^";
-    let said = reading.tokens.iter().filter(|token| token.folded != "\n").take(WORDS_MAX);
+    let wish = reading.tokens.get(reading.wish.clone()).unwrap_or_default();
+    let said = wish.iter().filter(|token| token.folded != "\n").take(WORDS_MAX);
     for token in said {
         let stem = stem(reading, token);
         sign("w", stem, "");
@@ -72,9 +74,27 @@ fn words(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
         before = stem;
     }
     sign("2", before, "$");
-    let last = reading.tokens.iter().rev().find(|token| token.is_word());
+    let last = wish.iter().rev().find(|token| token.is_word());
     if let Some(last) = last {
         sign("last", stem(reading, last), "");
+    }
+}
+
+/// What led to the wish: its words and fields by themselves, for they say less.
+fn background(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
+    let rest = [0..reading.wish.start, reading.wish.end..reading.tokens.len()];
+    for span in rest.into_iter().filter(|span| !span.is_empty()) {
+        for token in reading.tokens[span.clone()].iter().filter(|token| token.is_word()).take(WORDS_MAX) {
+            sign("bw", stem(reading, token), "");
+        }
+        let seen = Seen::of(reading, &span, &Default::default());
+        for field in 0..lexicon().fields_count() {
+            let evidence = seen.of_field(reading, field);
+            if evidence >= CLAUSE_MIN {
+                sign("bfield", lexicon().name(field), level(evidence));
+            }
+        }
+        sign("background", "", "");
     }
 }
 
@@ -115,7 +135,8 @@ fn tenths(score: f32, step: usize) -> &'static str {
 }
 
 fn shape(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
-    let words = reading.tokens.iter().filter(|token| token.is_word()).count();
+    let wish = reading.tokens.get(reading.wish.clone()).unwrap_or_default();
+    let words = wish.iter().filter(|token| token.is_word()).count();
     let length = match words {
         0 => "0",
         1 => "1",
@@ -142,13 +163,13 @@ fn shape(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
     if reading.address.is_some() {
         sign("address", "", "");
     }
-    if reading.tokens.iter().any(|token| token.kind == Kind::Number) {
+    if wish.iter().any(|token| token.kind == Kind::Number) {
         sign("number", "", "");
     }
-    if reading.tokens.iter().any(|token| token.is_sign("?")) {
+    if wish.iter().any(|token| token.is_sign("?")) {
         sign("asked", "", "");
     }
-    let named = reading.tokens.iter().skip(1).any(|token| token.is_word() && token.capital);
+    let named = wish.iter().skip(1).any(|token| token.is_word() && token.capital);
     if named {
         sign("named", "", "");
     }
@@ -176,6 +197,15 @@ fn parts(reading: &Reading, sign: &mut impl FnMut(&str, &str, &str)) {
     }
     aims.sort_unstable();
     aims.dedup();
-    sign("aims", ["0", "1", "2", "3", "4"].get(aims.len()).copied().unwrap_or("more"), "");
-    sign("clauses", ["0", "1", "2", "3", "4"].get(clauses_count).copied().unwrap_or("more"), "");
+    const COUNTS: [&str; 5] = ["0", "1", "2", "3", "4"];
+    let count = |count: usize| COUNTS.get(count).copied().unwrap_or("more");
+    let (aims, clauses) = (count(aims.len()), count(clauses_count));
+    sign("aims", aims, "");
+    sign("clauses", clauses, "");
+    sign("aims-clauses", aims, clauses);
+    // "Remind me to buy flour, ask about the hotel and …" is one thing for one.
+    if let Some(field) = lead_field(reading, &reading.wish) {
+        sign("lead", lexicon().name(field), "");
+        sign("lead-aims", lexicon().name(field), aims);
+    }
 }

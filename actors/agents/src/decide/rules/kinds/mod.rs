@@ -5,6 +5,8 @@ mod features;
 #[cfg(test)]
 mod fit;
 #[cfg(test)]
+mod lists;
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
@@ -32,7 +34,10 @@ pub(super) const SEVERAL: &str = "several";
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     names: Vec<String>,
-    weights: HashMap<u64, Vec<(usize, f32)>>,
+    /// By sign, its place in `weights`.
+    places: HashMap<u64, usize>,
+    /// What a sign adds to which kinds.
+    weights: Vec<Vec<(usize, f32)>>,
 }
 
 /// How likely each kind is, 0 to 1, all together 1.
@@ -117,6 +122,10 @@ pub(super) fn is_known(kind: &str) -> bool {
 
 /// The kinds that come with callboard. A file that can't be read, which a test rules out, knows none.
 fn kinds() -> &'static Kinds {
+    #[cfg(test)]
+    if let Some(instead) = lists::INSTEAD.get() {
+        return instead;
+    }
     static READ: OnceLock<Kinds> = OnceLock::new();
     READ.get_or_init(|| Kinds::read(WEIGHTS))
 }
@@ -125,7 +134,7 @@ impl Kinds {
     fn read(text: &str) -> Self {
         let mut lines = text.lines().filter(|line| !line.starts_with("# "));
         let names: Vec<String> = lines.next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        let mut weights = HashMap::new();
+        let (mut places, mut weights) = (HashMap::new(), Vec::new());
         for line in lines {
             let mut columns = line.split('\t');
             let Some(sign) = columns.next() else { continue };
@@ -133,24 +142,24 @@ impl Kinds {
                 let (kind, weight) = column.split_once(' ')?;
                 Some((kind.parse::<usize>().ok()?, weight.parse::<f32>().ok()? / SCALE))
             });
-            weights.insert(key_of(sign), of.filter(|(kind, _)| *kind < names.len()).collect());
+            places.insert(key_of(sign), weights.len());
+            weights.push(of.filter(|(kind, _)| *kind < names.len()).collect());
         }
-        Self { names, weights }
+        Self { names, places, weights }
     }
 
     fn likely(&self, reading: &Reading) -> Likely {
         let mut shares = vec![0.0; self.names.len()];
-        let mut seen: Vec<u64> = Vec::with_capacity(192);
-        let mut add = |sign: u64, shares: &mut Vec<f32>| {
-            if let Some(weights) = self.weights.get(&sign)
-                && !seen.contains(&sign)
+        let mut seen = vec![false; self.weights.len()];
+        let mut add = |sign: u64| {
+            if let Some(at) = self.places.get(&sign).copied()
+                && !std::mem::replace(&mut seen[at], true)
             {
-                seen.push(sign);
-                weights.iter().for_each(|(kind, weight)| shares[*kind] += weight);
+                self.weights[at].iter().for_each(|(kind, weight)| shares[*kind] += weight);
             }
         };
-        add(key(BIAS, "", ""), &mut shares);
-        features::signs(reading, |group, a, b| add(key(group, a, b), &mut shares));
+        add(key(BIAS, "", ""));
+        features::signs(reading, |group, a, b| add(key(group, a, b)));
         let most = shares.iter().copied().fold(f32::MIN, f32::max);
         shares.iter_mut().for_each(|share| *share = (*share - most).exp());
         let sum: f32 = shares.iter().sum();

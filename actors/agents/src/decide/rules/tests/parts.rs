@@ -26,6 +26,7 @@ fn one_part() {
         "My aunt from Recife is coming and she hates surprises. Will it rain on Friday?",
         "Summarise: 'Book the hotel. Check the weather. Then translate the menu and send it to the guests.'",
         "write a poem about trains, rain and hotels",
+        "The hotel was full and the train late. It rained. We ate badly in Lyon. Could you tell me how to say refund in French?",
     ] {
         assert_ne!(fate(request), "decompose", "{request}");
     }

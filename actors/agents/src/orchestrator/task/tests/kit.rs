@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use callboard_message::surface::Converse;
 use callboard_message::{
-    Answer, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal, Question, RawObject, ToolResult,
+    Answer, Artifact, Content, DataClass, ElicitAnswer, Failure, Message, Named, Principal, Question, RawObject, SHOWN,
+    ToolResult,
 };
 use callboard_runtime::testkit::{paused, real};
 use callboard_runtime::{
@@ -21,6 +22,7 @@ use url::Url;
 use super::super::{TaskOptions, TaskOrchestrator};
 use crate::decide::intake::IntakeOptions;
 use crate::decide::{Decider, Deciders};
+use crate::guardrail::Guardrail;
 use crate::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use crate::memory::Memory;
 use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
@@ -96,6 +98,8 @@ pub(super) fn steps(steps: &[(&str, &str, &[&str])]) -> Value {
 #[derive(Clone)]
 pub(super) enum Act {
     Say(&'static str),
+    /// Says it, and gives it as an artifact before.
+    Show(&'static str),
     Fail(Failure),
     /// Asks for one word, and says it.
     Ask(&'static str),
@@ -123,6 +127,11 @@ impl ConcurrentHandler<Converse> for Peer {
         async move {
             match act {
                 Some(Act::Say(text)) => Ok(ToolResult::text(text)),
+                Some(Act::Show(text)) => {
+                    cx.artifact(Artifact::new("result", [Content::text(text)]));
+                    let ToolResult(told) = ToolResult::text(text);
+                    Ok(ToolResult(told.with("_meta", RawObject::new().with(SHOWN, true))))
+                }
                 Some(Act::Fail(failure)) => Err(failure),
                 Some(Act::Ask(what)) => {
                     let schema = json!({ "type": "object", "properties": { "answer": { "type": "string" } } });
@@ -187,6 +196,14 @@ impl Heard {
 /// Runs `test` with an orchestrator whose options are `change`d, time paused.
 pub(super) fn with(change: impl FnOnce(&mut TaskOptions), test: impl AsyncFnOnce(&mut Kit)) {
     paused(async |system| run(system, change, test).await);
+}
+
+/// The same behind a guardrail.
+pub(super) fn with_guard(test: impl AsyncFnOnce(&mut Kit)) {
+    paused(async |system| {
+        let guard = system.spawn(Guardrail::default());
+        run(system, |options| options.guard = Some(guard), test).await;
+    });
 }
 
 /// The same in real time, for what runs programs.

@@ -173,7 +173,7 @@ fn questions_bubble_up() {
             let heard = kit.say("both", &says("Rome")).await;
             assert_eq!(heard.text(), "all together");
             let (key, words) = &heard.questions[0];
-            assert!(key.starts_with("a.") && words == "Which city?", "{key} {words}");
+            assert!(key.starts_with("a.") && words == "Which city? (step a)", "{key} {words}");
             let results = &kit.asked("synthesize")[0]["results"];
             assert_eq!(results[0]["text"], "heard \"Rome\"");
         },
@@ -200,6 +200,34 @@ fn cost() {
             assert_eq!(kit.say("both", &says("yes")).await.text(), "all together");
         },
     );
+}
+
+/// Goal: what one does is confirmed too where it is dearer than allowed, and what is risky besides is confirmed for that. Method: a
+/// tool and an agent behind dear decisions, one of them risky; decisions that are cheap enough.
+#[test]
+fn cost_of_one() {
+    for (micro_usd, route, risky, expect) in [
+        (2_000, json!("local"), false, ["confirm-cost"].as_slice()),
+        (2_000, json!({ "remote": { "agent": "a" } }), false, &["confirm-cost"]),
+        (2_000, json!("local"), true, &["confirm-cost", "confirm"]),
+        (500, json!("local"), false, &[]),
+    ] {
+        with(
+            |options| {
+                options.cost_micro_usd_max = Some(1_000);
+                options.max_risk = if risky { -1.0 } else { 1.0 };
+            },
+            async |kit| {
+                kit.peer("a", [Act::Say("x")]);
+                let mut routed = decided(route.clone());
+                routed["cost"] = json!({ "micro_usd": micro_usd });
+                kit.decide("decide_route", [routed]);
+                let heard = kit.hear(said("go", "k", "c"), &says("yes")).await;
+                let keys: Vec<&str> = heard.questions.iter().map(|(key, _)| &**key).collect();
+                assert!(heard.reply.is_ok() && keys == expect, "{micro_usd} {route} {keys:?}");
+            },
+        );
+    }
 }
 
 /// Goal: who gives up a request gives up its steps. Method: a call that is dropped while a peer hangs.

@@ -73,6 +73,41 @@ fn retry_modified() {
     );
 }
 
+/// Goal: other parameters change what they name and no more; to an agent they are other words, under another key. Method: a patch of
+/// one of two, one that leaves one out, and an agent that fails at first.
+#[test]
+fn retry_patched() {
+    let text = "One. Two. Three.";
+    for (params, patch) in [
+        (json!({ "text": text, "sentences": 0 }), json!({ "sentences": 1 })),
+        (json!({ "text": text, "sentences": 1, "words": 3 }), json!({ "words": null })),
+    ] {
+        with(
+            |_| {},
+            async |kit| {
+                kit.decide("write_answer", [decided(json!("short"))]);
+                kit.decide("decide_tool", [decided(json!({ "tool_name": "summarize", "params": params }))]);
+                kit.decide("decide_recovery", [decided(json!({ "retry_modified": { "params": patch } }))]);
+                assert_eq!(kit.say("go", &nobody).await.text(), "short", "{patch}");
+                let asked = kit.asked("write_answer")[0]["request"].take();
+                let asked = asked.as_str().unwrap();
+                assert!(asked.contains(text) && asked.contains("at most 1 sentences"), "{asked}");
+            },
+        );
+    }
+    with(
+        |_| {},
+        async |kit| {
+            to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
+            let one = kit.peer("one", [away(), Act::Say("done")]);
+            assert_eq!(kit.say("go", &nobody).await.text(), "done");
+            let one = one.lock().unwrap();
+            assert_eq!(one[1].texts(), "go slowly");
+            assert_ne!(one[0].key(), one[1].key());
+        },
+    );
+}
+
 /// Goal: another does it, by its exact name, and none twice. Method: an agent, a tool; one that isn't offered.
 #[test]
 fn use_alternative() {
@@ -139,6 +174,29 @@ fn abandon() {
             );
         },
     );
+}
+
+/// Goal: what a model's provider refuses is an error to recover from, and no refusal of what was asked for. Method: a key and a
+/// request that are refused (their data as the model gives it), and a decider that itself won't.
+#[test]
+fn provider_refuses() {
+    for (kind, data, class, ends) in [
+        ("unavailable", json!({ "provider_refuses": "key" }), Some("PermissionAuth"), FailureKind::Unavailable),
+        ("rejected", json!({ "provider_refuses": "request" }), Some("Unknown/Other"), FailureKind::Internal),
+        ("rejected", Value::Null, None, FailureKind::Rejected),
+    ] {
+        with(
+            |_| {},
+            async |kit| {
+                kit.decide("decide_tool", [decided(json!({ "tool_name": "llm", "params": { "text": "go" } }))]);
+                kit.decide("write_answer", [json!({ "fails": { "kind": kind, "message": "no", "data": data } })]);
+                assert_eq!(kit.say("go", &nobody).await.failure().kind, ends, "{kind} {data}");
+                let classes = kit.asked("decide_recovery");
+                let first = classes.first().map(|asked| asked["class"].as_str().unwrap());
+                assert_eq!(first, class, "{kind} {data}");
+            },
+        );
+    }
 }
 
 /// Goal: the budget holds, whatever is decided, and what is refused is no error to recover from. Method: a decider that never

@@ -4,7 +4,8 @@ use callboard_message::{Answer, FailureKind};
 use callboard_runtime::CallEvent;
 use serde_json::json;
 
-use super::kit::{Act, decided, nobody, said, says, steps, with};
+use super::super::notes::RUN_NOTE_BYTES_MAX;
+use super::kit::{Act, Kit, decided, nobody, said, says, steps, with};
 
 /// Goal: steps that were under way go on when the runner is back, those that are done aren't done again, and nothing is
 /// decided anew. Method: the runner stops while one of two hangs; the call ends with the node and is made again.
@@ -72,12 +73,91 @@ fn asked_once() {
             kit.stop_runner().await;
             drop((call, unanswered));
 
+            // Whoever is asked anew would say otherwise.
+            kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
             kit.start_runner();
             let heard = kit.hear(said("both", "k", "c"), &person).await;
             assert_eq!(heard.text(), "together");
             let keys: Vec<&str> = heard.questions.iter().map(|(key, _)| &**key).collect();
             assert_eq!(keys, ["confirm"]);
-            assert_eq!(kit.asked("synthesize").len(), 1);
+            assert_eq!((kit.asked("synthesize").len(), kit.asked("decide_confirm").len()), (1, 1));
         },
     );
+}
+
+/// Says something and answers "Rome" to every question but the one under `key`: with it the process ends.
+async fn parked_at(kit: &Kit, text: &str, key: &str) {
+    let (person, mut call) = (says("Rome"), kit.agent.call(said(text, "k", "c")).start());
+    loop {
+        let CallEvent::Question(mut pending) = call.next().await.expect("it ended") else { continue };
+        let asked = pending.question.take_key().unwrap();
+        if asked.starts_with(key) {
+            kit.ending.cancel();
+            call.cancel();
+            let _ = call.reply().await;
+            return;
+        }
+        pending.answer(Answer::Elicit(person(&asked, "").unwrap()));
+    }
+}
+
+/// Goal: what a person is asked before there is a plan is asked again as it was, whatever would be decided now, with the answers
+/// that were given before. Method: deciders that change their minds while it is asked: NP1 once and twice, NP5, an agent.
+#[test]
+fn asked_again_as_it_was() {
+    let unsure = || json!({ "outcome": "local", "confidence": 0.2 });
+    let which = |what: &str| decided(json!({ "needs_clarify": { "question": format!("Which {what}?") } }));
+    for (key, expect, decided_anew) in [
+        ("clarify", "go\nClarification: Rome", ["decide_clarity"].as_slice()),
+        ("clarify-2", "go\nClarification: Rome\nClarification: Rome", &["decide_clarity"]),
+        ("confirm", "go\nClarification: Rome", &["decide_clarity", "decide_route", "decide_confirm"]),
+        ("peer", "heard \"Rome\"", &["decide_clarity", "decide_route"]),
+    ] {
+        with(
+            |options| options.max_risk = if key == "confirm" { -1.0 } else { 1.0 },
+            async |kit| {
+                kit.decide("decide_clarity", [which("city"), which("street")]);
+                match key {
+                    "clarify-2" => kit.decide("decide_route", [unsure()]),
+                    "peer" => kit.decide("decide_route", [decided(json!({ "remote": { "agent": "one" } }))]),
+                    _ => {}
+                }
+                kit.peer("one", [Act::Ask("Which street?")]);
+                let asked_under = match key {
+                    "peer" => "ask-",
+                    key => key,
+                };
+                parked_at(kit, "go", asked_under).await;
+                let before: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
+
+                kit.decide("decide_clarity", [decided(json!("clear"))]);
+                kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
+                kit.decide("decide_route", [decided(json!("local"))]);
+                let heard = kit.hear(said("go", "k", "c"), &says("Rome")).await;
+                assert_eq!(heard.text(), expect, "{key}");
+                assert!(heard.questions.len() == 1 && heard.questions[0].0.starts_with(asked_under), "{key}");
+                let after: Vec<usize> = decided_anew.iter().map(|message| kit.asked(message).len()).collect();
+                assert_eq!(after, before, "{key}");
+            },
+        );
+    }
+}
+
+/// Goal: what led to a question is kept up to its limit, and beyond it is asked all the same. Method: a request whose route has just
+/// room, and one that has none; a decider that would ask nobody by then.
+#[test]
+fn kept_up_to_a_limit() {
+    for (chars, asked_again) in [(RUN_NOTE_BYTES_MAX / 8, 1), (RUN_NOTE_BYTES_MAX / 4, 0)] {
+        with(
+            |options| (options.max_risk, options.intake.clarification) = (-1.0, false),
+            async |kit| {
+                // Two bytes each, in the request and in the tool's parameters.
+                let text = "é".repeat(chars);
+                parked_at(kit, &text, "confirm").await;
+                kit.decide("decide_confirm", [decided(json!("safe_to_proceed"))]);
+                let heard = kit.hear(said(&text, "k", "c"), &says("Rome")).await;
+                assert_eq!((heard.text(), heard.questions.len()), (text, asked_again), "{chars}");
+            },
+        );
+    }
 }

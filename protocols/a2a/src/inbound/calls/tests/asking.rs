@@ -48,7 +48,7 @@ fn what_does_not_fit_is_asked_again() {
         let data = |value| vec![Part::data(to_raw_value(&value).unwrap())];
         let wrong = Message { task_id: task.id.clone(), ..message("m2", data(json!({ "nam": "x" }))) };
         let asks = sent(&calls, &ann, request(wrong)).await;
-        assert_eq!((asks.status.state, said_in(&asks)), (InputRequired, "still needed: name|Which name?".into()));
+        assert_eq!((asks.status.state, said_in(&asks)), (InputRequired, "Which name?|still needed: name".into()));
         let right = Message { task_id: task.id.clone(), ..message("m3", data(json!({ "name": "x" }))) };
         assert_eq!(sent(&calls, &ann, request(right)).await.status.state, Completed);
     });

@@ -9,7 +9,7 @@ use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHan
 use futures::future::{FutureExt, join};
 
 use super::kit::{
-    Talker, made, message, options, paused, refused, request, says, says_to, sent, serve, somebody, texts,
+    Talker, made, message, options, paused, refused, request, says, says_as, says_to, sent, serve, somebody, texts,
 };
 use crate::ErrorKind;
 use crate::convert::EVENT;
@@ -140,7 +140,7 @@ fn limits_hold_at_once() {
         let calls = Calls::new(system.spawn(Near(Talker)), Arc::new(options));
         let (ann, ben) = (somebody("ann"), somebody("ben"));
         let first = sent(&calls, &ann, says("ask name")).await;
-        let second = sent(&calls, &ann, says("ask name")).await;
+        let second = sent(&calls, &ann, says_as("m1b", "ask name")).await;
         assert_eq!(refused(&calls, &ann, says("hello")).await.kind, ErrorKind::Overloaded);
         assert_eq!(sent(&calls, &ben, says("hello")).await.status.state, Completed);
         assert_eq!(refused(&calls, &somebody("cleo"), says("hello")).await.kind, ErrorKind::Overloaded);

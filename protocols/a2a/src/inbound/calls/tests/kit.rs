@@ -200,7 +200,12 @@ pub(super) fn request(message: Said) -> SendMessageRequest {
 }
 
 pub(super) fn says(text: &str) -> SendMessageRequest {
-    request(message("m1", vec![Part::text(text)]))
+    says_as("m1", text)
+}
+
+/// The same under another id: the same message twice is one.
+pub(super) fn says_as(id: &str, text: &str) -> SendMessageRequest {
+    request(message(id, vec![Part::text(text)]))
 }
 
 /// The same to a task.

@@ -4,6 +4,7 @@ mod kit;
 mod owners;
 mod picking;
 mod referring;
+mod repeating;
 mod restarting;
 mod sending;
 mod streaming;

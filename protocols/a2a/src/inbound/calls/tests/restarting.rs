@@ -6,7 +6,7 @@ use std::time::Duration;
 use callboard_message::TaskState::{Completed, Failed, InputRequired, Working};
 use callboard_runtime::MemoryTasks;
 
-use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, said_in, says, says_to, sent, serve_with, somebody};
+use super::kit::{LOOKS_FOR, Talker, Usher, made, paused, said_in, says, says_as, says_to, sent, serve_with, somebody};
 
 /// Goal: what a server leaves in the midst of it is failed by the next where it can't be done twice, and what has ended stays.
 /// Method: two servers on one store, in turn.
@@ -43,7 +43,7 @@ fn another_server_answers() {
         assert_eq!(done.status.state, Completed);
         let said: Vec<_> = done.history.iter().flatten().map(|said| said.message_id.clone()).collect();
         assert_eq!((said.len(), &*said[0], &*said[2]), (3, "m1", "m2"));
-        let waits = sent(&here, &ann, says("ask name")).await;
+        let waits = sent(&here, &ann, says_as("m3", "ask name")).await;
         let ended = there.cancel(&ann, &waits.id).await.unwrap();
         assert_eq!(ended.status.state, callboard_message::TaskState::Canceled);
     });

@@ -3,7 +3,8 @@
 use callboard_message::TaskState::{Canceled, Completed, Failed, Rejected, Working};
 
 use super::kit::{
-    Talker, made, message, options, paused, refused, request, said_in, says, sent, serve, somebody, talker, texts,
+    Talker, made, message, options, paused, refused, request, said_in, says, says_as, sent, serve, somebody, talker,
+    texts,
 };
 use crate::ErrorKind;
 use crate::convert::EVENT;
@@ -125,7 +126,7 @@ fn ended_tasks_make_room() {
         let ann = somebody("ann");
         let first = sent(&calls, &ann, says("1")).await;
         let running = sent(&calls, &ann, at_once(says("wait"))).await;
-        sent(&calls, &ann, at_once(says("wait"))).await;
+        sent(&calls, &ann, at_once(says_as("m2", "wait"))).await;
         assert_eq!(calls.get(&ann, &first.id, None).await.unwrap_err().kind, ErrorKind::TaskNotFound);
         assert_eq!(calls.get(&ann, &running.id, None).await.unwrap().status.state, Working);
         assert_eq!(refused(&calls, &ann, says("2")).await.kind, ErrorKind::Overloaded);
@@ -142,6 +143,7 @@ fn lists_page_by_page() {
         let mut ids = Vec::new();
         for nth in 0..5 {
             let mut request = says(if nth == 4 { "reject" } else { "hello" });
+            request.message.message_id = format!("m{nth}");
             request.message.context_id = format!("c{}", nth % 2);
             ids.push(sent(&calls, &ann, request).await.id);
         }

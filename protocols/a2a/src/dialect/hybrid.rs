@@ -10,7 +10,7 @@ use crate::wire::{AgentCard, Wire};
 const DEEP: &str = "securitySchemes";
 
 /// The card of 1.0 with the members that 0.3 and 0.1 have besides. Where they name a member alike, it is 1.0's.
-pub(super) fn hybrid(card: &AgentCard) -> Box<RawValue> {
+pub(super) fn write(card: &AgentCard) -> Box<RawValue> {
     let mut all = RawObject::parse(&card.to_raw()).unwrap_or_default();
     for older in [Dialect::V03, Dialect::V01] {
         let older = RawObject::parse(&older.write_card(card)).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 
 use proptest::prelude::*;
 
-use super::*;
+use crate::mailbox::*;
 
 #[derive(Default, Debug)]
 struct Messages(VecDeque<u32>);

@@ -1,11 +1,16 @@
 //! What an agent that stands for something outside does around each exchange with it.
 
-use callboard_message::{CallId, Failure, FailureKind, Named, RawReply};
+mod flaw;
+
+use callboard_message::surface::ListTools;
+use callboard_message::{CallId, Failure, FailureKind, Message, Named, RawReply};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use crate::cx::Cx;
 use crate::policy::{Crossing, Direction};
+
+pub use flaw::{ToolFlaw, is_disguised};
 
 /// Whether the message may leave for `server`.
 ///
@@ -18,11 +23,12 @@ pub async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure
     cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
 }
 
-/// The reply of `server` to `message`, if the policy lets it in.
+/// The reply of `server` to `message`, if the policy lets it in. Of tools it lists those without a [`ToolFlaw`].
 ///
 /// # Errors
 /// The failure that came in its place, or the policy's.
 pub async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
+    let reply = if message == ListTools::NAME { flaw::without_flawed(reply, server) } else { reply };
     cx.system().policy().judge_reply(crossing(message, RawValue::NULL, cx, server), reply).await
 }
 

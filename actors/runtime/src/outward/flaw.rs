@@ -1,0 +1,141 @@
+//! Tools that aren't what they look like: whoever reads their description, a person or a model, would be misled.
+
+use callboard_message::{RawObject, RawReply};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use unicode_security::{RestrictionLevel, RestrictionLevelDetection, skeleton};
+
+/// Most schemas within schemas that are looked through; none that is deeper gets through the limits of the wire.
+const DEPTH_MAX: usize = 256;
+
+/// Why a tool is left out of what its server lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ToolFlaw {
+    /// Its name is written in letters that pass for others, as Cyrillic `а` does for `a`.
+    #[error("a name in letters that look like others")]
+    Name,
+    /// Some of its text is written in characters that nobody sees.
+    #[error("text that can't be seen")]
+    Hidden,
+    /// Its schema says `$ref` to an address: nobody here fetches it, so nobody knows what the tool takes.
+    #[error("a schema that is elsewhere")]
+    Elsewhere,
+}
+
+/// The reply to `tools/list` without flawed tools; the others stay byte for byte.
+pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
+    let page = reply?;
+    if page.get().is_ascii() && !page.get().contains("$ref") && !page.get().contains("\\u") {
+        return Ok(page);
+    }
+    let Ok(list) = RawObject::parse(&page) else { return Ok(page) };
+    let Some(mut tools) = list.read::<Vec<Box<RawValue>>>("tools") else { return Ok(page) };
+    let before = tools.len();
+    tools.retain(|tool| match flaw(tool) {
+        Some(flaw) => {
+            tracing::warn!(server, %flaw, "a tool is left out");
+            false
+        }
+        None => true,
+    });
+    Ok(if tools.len() == before { page } else { list.with("tools", tools).to_raw() })
+}
+
+fn flaw(tool: &RawValue) -> Option<ToolFlaw> {
+    let tool: Value = serde_json::from_str(tool.get()).ok()?;
+    if tool["name"].as_str().is_some_and(is_disguised) {
+        return Some(ToolFlaw::Name);
+    }
+    if any(&tool, 0, &|_, text| hides(text)) {
+        return Some(ToolFlaw::Hidden);
+    }
+    let schemas = [&tool["inputSchema"], &tool["outputSchema"]];
+    let is_elsewhere = |name: &str, text: &str| {
+        matches!(name, "$ref" | "$dynamicRef" | "$recursiveRef") && (text.contains("://") || text.starts_with("//"))
+    };
+    schemas.iter().any(|schema| any(schema, 0, &is_elsewhere)).then_some(ToolFlaw::Elsewhere)
+}
+
+/// Whether a name of a tool or a skill could be taken for another: a word that mixes scripts, or one that looks like ASCII.
+pub fn is_disguised(name: &str) -> bool {
+    let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_ascii());
+    let mixes = |word: &str| word.detect_restriction_level() > RestrictionLevel::HighlyRestrictive;
+    words.into_iter().any(|word| mixes(word) || skeleton(word).all(|c| c.is_ascii()))
+}
+
+/// Whether a text has characters that nobody sees and no language needs: zero width, turned direction, tags that are no flag's.
+fn hides(text: &str) -> bool {
+    let mut in_flag = false;
+    text.chars().any(|c| {
+        let is_tag = ('\u{e0000}'..='\u{e007f}').contains(&c);
+        let is_seen = !is_tag || in_flag;
+        in_flag = c == '\u{1f3f4}' || in_flag && is_tag;
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        !is_seen || turns || matches!(c, '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{180e}')
+    })
+}
+
+/// Whether a text below `value` is one that `is`, which is given the name of its member too; names are texts as well.
+fn any(value: &Value, depth: usize, is: &impl Fn(&str, &str) -> bool) -> bool {
+    if depth > DEPTH_MAX {
+        return true;
+    }
+    match value {
+        Value::String(text) => is("", text),
+        Value::Array(items) => items.iter().any(|item| any(item, depth + 1, is)),
+        Value::Object(members) => members.iter().any(|(name, value)| {
+            is("", name) || value.as_str().map_or_else(|| any(value, depth + 1, is), |text| is(name, text))
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Goal: what misleads is left out, and what only looks odd stays. Method: rows of tools, each with what is wrong.
+    #[test]
+    fn misleading_tools_are_found() {
+        let schema = |schema: Value| json!({ "name": "t", "inputSchema": schema });
+        let said = |text: &str| json!({ "name": "t", "description": text });
+        for (tool, expected) in [
+            (json!({ "name": "add" }), None),
+            (json!({ "name": "\u{430}dd" }), Some(ToolFlaw::Name)),
+            (json!({ "name": "get.\u{440}\u{430}\u{443}" }), Some(ToolFlaw::Name)),
+            (json!({ "name": "получить_URL" }), None),
+            (json!({ "name": "ajouté/é" }), None),
+            (json!({ "name": "搜索web" }), None),
+            (said("Adds \u{1f468}\u{200d}\u{1f469} and می\u{200c}خواهم"), None),
+            (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e007f} is a flag"), None),
+            (said("Adds\u{e0068}\u{e0069}"), Some(ToolFlaw::Hidden)),
+            (said("Adds\u{200b}numbers"), Some(ToolFlaw::Hidden)),
+            (said("Adds \u{202e}srebmun"), Some(ToolFlaw::Hidden)),
+            (schema(json!({ "properties": { "a": { "description": "\u{2060}" } } })), Some(ToolFlaw::Hidden)),
+            (schema(json!({ "properties": { "a": { "$ref": "#/$defs/a" } } })), None),
+            (schema(json!({ "properties": { "$ref": { "type": "string" } } })), None),
+            (schema(json!({ "anyOf": [{ "$ref": "http://169.254.169.254/x" }] })), Some(ToolFlaw::Elsewhere)),
+            (schema(json!({ "$ref": "//inner.example/x" })), Some(ToolFlaw::Elsewhere)),
+            (json!({ "name": "t", "outputSchema": { "$ref": "file:///etc/passwd" } }), Some(ToolFlaw::Elsewhere)),
+            (said("see https://a.example, $ref: http://a.example"), None),
+        ] {
+            assert_eq!(flaw(&serde_json::value::to_raw_value(&tool).unwrap()), expected, "{tool}");
+        }
+        let mut deep = json!("x");
+        for _ in 0..=DEPTH_MAX {
+            deep = json!([deep]);
+        }
+        assert!(any(&deep, 0, &|_, _| false), "one more than is looked through");
+    }
+
+    /// Goal: the rest of a list stays as it was. Method: a page with one of each, and escapes.
+    #[test]
+    fn the_rest_stays() {
+        let page = |tools: &str| RawValue::from_string(format!(r#"{{"tools":[{tools}],"nextCursor":"c"}}"#)).unwrap();
+        let good = r#"{"name":"good", "x":1.0,"description":"caf\u00e9"}"#;
+        let bad = r#"{"name":"bad","description":"\u200b"}"#;
+        let kept = without_flawed(Ok(page(&format!("{good},{bad}"))), "server").unwrap();
+        assert_eq!(kept.get(), page(good).get());
+    }
+}

@@ -1,0 +1,127 @@
+//! A message that comes again begins no second task (1.0, section 3.1.1: agents may know it by its `messageId`). The id alone
+//! doesn't say, for some clients use one for several: all that a message says has to be the same.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use callboard_message::PrincipalKind;
+use callboard_runtime::Task;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::Who;
+use crate::inbound::options::A2aOptions;
+use crate::wire::{Message, TaskPushNotificationConfig, Wire as _};
+use crate::{A2aError, Dialect, ErrorKind};
+
+/// Member of a message's metadata: the same key of the same owner is the same task, as long as that is kept. A string of 1 to
+/// 128 bytes.
+const KEY: &str = "callboard/key";
+/// What keys of ours begin with.
+const OURS: &str = "callboard/again:";
+/// How much of a message's hash is its mark, in bytes.
+const MARK_BYTES: usize = 16;
+/// How often one message may begin a task anew, each time when the one before counts no more; after that it isn't known again
+/// until those are forgotten.
+const TURNS_MAX: u32 = 64;
+
+/// What the same message is known by.
+#[derive(Debug, PartialEq)]
+pub(super) enum Known {
+    /// Nothing.
+    Not,
+    /// The key that its client gave it.
+    ByKey(String),
+    /// Itself, for so long after its task began.
+    ByItself { mark: String, turn: u32, within: Duration },
+}
+
+impl Known {
+    /// What a message is known by that asks for `skill`, as it is kept: `request`.
+    ///
+    /// # Errors
+    /// `InvalidParams` for a key that isn't a text.
+    pub(super) fn of(who: &Who, message: &Message, options: &A2aOptions, asks: Asks<'_>) -> Result<Self, A2aError> {
+        if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
+            let invalid =
+                |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
+            return serde_json::from_str(key.get()).map(Self::ByKey).map_err(invalid);
+        }
+        // Messages of 0.1 have no ids, tasks have. Among people whom nobody tells apart an id may be two people's, unless it is one
+        // that nobody has twice.
+        let within = options.tasks.repeat_within;
+        let is_whose = options.one_anonymous
+            || who.principal.kind != PrincipalKind::Anonymous
+            || Uuid::try_parse(&message.message_id).is_ok();
+        if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
+            return Ok(Self::Not);
+        }
+        let push = asks.push.map(|push| push.to_raw());
+        let said = [asks.skill, asks.request.get(), push.as_deref().map_or("", RawValue::get)];
+        let digest =
+            said.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
+        let mark = digest.get(..MARK_BYTES).map(|start| URL_SAFE_NO_PAD.encode(start)).unwrap_or_default();
+        Ok(Self::ByItself { mark, turn: 0, within })
+    }
+
+    /// The task's key.
+    pub(super) fn key(&self) -> Option<String> {
+        match self {
+            Self::Not => None,
+            Self::ByKey(key) => Some(key.clone()),
+            Self::ByItself { mark, turn, .. } => Some(format!("{OURS}{mark}:{turn}")),
+        }
+    }
+
+    /// Whether `task`, which the message began once, is its answer no more.
+    pub(super) fn is_over(&self, task: &Task) -> bool {
+        matches!(self, Self::ByItself { within, .. } if !counts(task.created, SystemTime::now(), *within))
+    }
+
+    /// What it is known by the next time that it begins a task.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::ByItself { turn, .. } if turn + 1 == TURNS_MAX => Self::Not,
+            Self::ByItself { mark, turn, within } => Self::ByItself { mark, turn: turn + 1, within },
+            same => same,
+        }
+    }
+}
+
+/// What a message asks for.
+pub(super) struct Asks<'a> {
+    pub(super) skill: &'a str,
+    pub(super) request: &'a RawValue,
+    pub(super) push: Option<&'a TaskPushNotificationConfig>,
+}
+
+/// Whether a task that was begun at `begun` is still the answer to its message.
+fn counts(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
+    now.duration_since(begun).unwrap_or_default() <= within
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a message is known for its time and no longer, and never more often than there are turns. Method: the last moment and
+    /// the one after; a task that counts no more, as often as there are turns.
+    #[test]
+    fn for_a_time() {
+        let (begun, within) = (SystemTime::UNIX_EPOCH, Duration::from_secs(600));
+        for (after, is_known) in [(0, true), (600_000, true), (600_001, false)] {
+            assert_eq!(counts(begun, begun + Duration::from_millis(after), within), is_known, "{after}");
+        }
+        assert!(counts(begun + within, begun, within), "a clock that was put back");
+
+        let mut known = Known::ByItself { mark: "mark".to_owned(), turn: 0, within };
+        let mut keys = Vec::new();
+        while let Some(key) = known.key() {
+            keys.push(key);
+            known = known.next();
+        }
+        assert_eq!((keys.len(), &*keys[1]), (TURNS_MAX as usize, "callboard/again:mark:1"));
+    }
+}
