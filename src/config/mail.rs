@@ -43,16 +43,16 @@ pub struct MailroomDeclaration {
     /// What messages may hold; never `clinical`.
     #[serde(default = "personal")]
     pub class: DataClass,
-    /// Those of this file that have mail there, beside whoever comes with a key.
+    /// Those that have mail there, beside whoever comes with a key.
     #[serde(default, rename = "member")]
     pub members: Vec<MemberDeclaration>,
 }
 
-/// One of this file that has mail (`[[agent.member]]`).
+/// One that has mail (`[[agent.member]]`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemberDeclaration {
-    /// The id of an agent or upstream of this file: what is for it goes there.
+    /// The id of an agent or upstream of this file: what is for it goes there. Any other asks for its mail.
     pub id: String,
     /// Its role.
     #[serde(default)]

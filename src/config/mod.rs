@@ -195,6 +195,13 @@ impl Topology {
         behind.max().unwrap_or_default()
     }
 
+    /// Whether an agent, an upstream or a virtual server is called that.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        let servers = self.servers.iter().map(|server| &*server.id);
+        let upstreams = self.upstreams.iter().map(|upstream| &*upstream.id);
+        self.agents.iter().map(AgentDeclaration::id).chain(upstreams).chain(servers).any(|known| known == id)
+    }
+
     /// Whether there is a mailroom behind these ids.
     pub(crate) fn has_mailroom(&self, ids: &[&str]) -> bool {
         let is_one = |agent: &&AgentDeclaration| matches!(agent, AgentDeclaration::Mailroom(_));
@@ -202,7 +209,7 @@ impl Topology {
     }
 
     /// Whether one of these ids is `id`, or a virtual server that has it.
-    fn leads_to(&self, ids: &[&str], id: &str) -> bool {
+    pub(crate) fn leads_to(&self, ids: &[&str], id: &str) -> bool {
         let mut servers = self.servers.iter().filter(|server| ids.contains(&&*server.id));
         ids.contains(&id) || servers.any(|server| server.members.iter().any(|member| member == id))
     }

@@ -1,5 +1,6 @@
 //! Agent mail on a node: its mailrooms, their ways out, and who is served at a listener of mail.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomOptions};
@@ -7,6 +8,7 @@ use callboard_mail::inbound::MailServerOptions;
 use callboard_mail::outbound::tmux::{TmuxAgent, TmuxOptions};
 use callboard_mail::outbound::webhook::{WebhookAgent, WebhookOptions};
 use callboard_message::mail::MemberWay;
+use callboard_rpc::KeyStore;
 use callboard_runtime::{AgentRef, System};
 use secrecy::SecretString;
 
@@ -23,8 +25,9 @@ use crate::config::{
 /// It can't be.
 pub(super) fn options(declared: &MailroomDeclaration, topology: &Topology) -> Result<MailroomOptions, NodeError> {
     let default = MailroomOptions::default();
+    let members = declared.members.iter().map(|member| member_of(member, topology)).collect();
     let options = MailroomOptions {
-        members: declared.members.iter().map(|member| member_of(member, topology)).collect(),
+        members: with_keys(members, &declared.id, topology)?,
         messages_a_second: declared.messages_a_second.unwrap_or(default.messages_a_second),
         broadcasts_a_minute: declared.broadcasts_a_minute.unwrap_or(default.broadcasts_a_minute),
         expires: declared.expires_days.map_or(default.expires, |days| Duration::from_secs(days.get() * SECONDS_A_DAY)),
@@ -35,8 +38,39 @@ pub(super) fn options(declared: &MailroomDeclaration, topology: &Topology) -> Re
     Ok(options)
 }
 
+/// Members, and whoever can come with a key of a listener that leads to the mailroom: what is for them waits.
+///
+/// # Errors
+/// Such a file can't be read.
+fn with_keys(mut members: Vec<Declared>, id: &str, topology: &Topology) -> Result<Vec<Declared>, NodeError> {
+    let in_front = topology.listeners.iter().filter(|listener| topology.leads_to(&topology.behind(listener), id));
+    let files: BTreeSet<_> = in_front.filter_map(|listener| listener.keys.as_deref()).collect();
+    let mut places: HashMap<String, usize> =
+        members.iter().enumerate().map(|(at, member)| (member.id.clone(), at)).collect();
+    for file in files {
+        // Where nothing listens, it needn't be there.
+        let keys = KeyStore::load_or_new(file)?;
+        let keys = keys.list().iter().filter(|key| !key.is_revoked());
+        for keyed in keys.filter_map(|key| Declared::of_key(&key.name, &key.scopes)) {
+            match places.get(&keyed.id).and_then(|at| members.get_mut(*at)) {
+                Some(member) => member.key = keyed.key,
+                None => {
+                    places.insert(keyed.id.clone(), members.len());
+                    members.push(keyed);
+                }
+            }
+        }
+    }
+    Ok(members)
+}
+
 fn member_of(declared: &MemberDeclaration, topology: &Topology) -> Declared {
     let MemberDeclaration { id, role, phase, groups, apart } = declared.clone();
+    let member = Declared { role, phase, groups, apart, ..Declared::new(&*id) };
+    if !topology.has(&id) {
+        // Whoever it is asks for its mail.
+        return member;
+    }
     let agent = topology.agents.iter().find(|agent| agent.id() == id);
     let via = match agent {
         Some(AgentDeclaration::Tmux(_)) => MemberWay::Tmux,
@@ -44,7 +78,7 @@ fn member_of(declared: &MemberDeclaration, topology: &Topology) -> Declared {
         Some(AgentDeclaration::A2a(_)) => MemberWay::A2a,
         _ => MemberWay::Agent,
     };
-    Declared { way: Some(id.clone()), via: Some(via), id, role, phase, groups, apart }
+    Declared { via: Some(via), ..member.with_way(id) }
 }
 
 /// Starts a mailroom, with the mail that the store has.

@@ -16,9 +16,13 @@ const SENDER: &str = "12345678-1111-4111-8111-111111111111";
 const OTHER: &str = "87654321-2222-4222-8222-222222222222";
 const GONE: &str = "99999999-3333-4333-8333-333333333333";
 /// Four active agents, and one that is terminated.
-const ALL: [(&str, &[&str]); 5] =
-    [(SENDER, &["mail.admin"]), (OTHER, &[]), ("agent-123", &[]), ("agent-456", &[]), (GONE, &[])];
-const MAILROOM: &str = "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\n";
+const ALL: [(&str, &[&str]); 5] = [(SENDER, &[]), (OTHER, &[]), ("agent-123", &[]), ("agent-456", &[]), (GONE, &[])];
+/// Those that are no agents: they end agents, see everything, speak as the Guardian.
+const OTHERS: [(&str, &[&str]); 3] =
+    [("chief", &["mail.admin"]), ("observer", &["mail.watch"]), ("advisor", &["mail.guardian"])];
+/// One of them is in the file, without a way.
+const MAILROOM: &str =
+    "[[agent]]\nkind = \"mailroom\"\nid = \"mailroom\"\nmember = [{ id = \"agent-456\", role = \"tester\" }]\n";
 /// A listener of MCP for the mailroom and another agent as one.
 const BESIDE: &str = "[[agent]]\nkind = \"orchestrator\"\nid = \"helper\"\n[[listener]]\nprotocol = \"mcp\"\n\
     dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nkeys = \"keys.toml\"\nagents = [\"mailroom\", \"helper\"]\n";
@@ -143,14 +147,17 @@ async fn rows(way: &Way<'_>) {
     assert!(way.texts(OTHER).await.is_empty());
 }
 
-/// A node on which all have been, and one is terminated.
+/// A node where no agent has said anything, one is terminated, and somebody observes.
 async fn office() -> Office {
-    let office = Office::open(&format!("{MAILROOM}{BESIDE}"), &ALL).await;
-    for (id, _) in ALL {
-        soon("its first word", office.client(id).agents(None)).await.unwrap();
-    }
-    let end = office.request(SENDER, Method::POST, &format!("/api/agents/{GONE}/end"));
+    let all: Vec<_> = ALL.into_iter().chain(OTHERS).collect();
+    let office = Office::open(&format!("{MAILROOM}{BESIDE}"), &all).await;
+    let end = office.request("chief", Method::POST, &format!("/api/agents/{GONE}/end"));
     assert_eq!(answered(end.json(&json!({}))).await, (200, r#"{"success":true}"#.to_owned()));
+    let mut events = office.client("observer").events(None, &[]);
+    soon("a socket", events.ready()).await.unwrap();
+    for path in ["/api/agent_logs", "/api/agents"] {
+        assert_eq!(answered(office.request("observer", Method::GET, path)).await.0, 200);
+    }
     office
 }
 
@@ -186,10 +193,7 @@ async fn golden_in_process() {
     let kept = mailroom.clone();
     let agent = system.prepare_with(move || kept.clone()).label("mailroom").spawn();
     let all: Vec<_> = ALL.iter().map(|(id, _)| mailroom.mailbox(&agent, id).unwrap()).collect();
-    for mailbox in &all {
-        mailbox.check().await.unwrap();
-    }
-    let admin = Principal { scopes: vec!["mail.admin".to_owned()], ..Principal::agent(SENDER) };
+    let admin = Principal { scopes: vec!["mail.admin".to_owned()], ..Principal::agent("chief") };
     let call = Some(Arc::new(CallMeta::new(Arc::new(admin))));
     let end = EndAgent { agent_id: GONE.to_owned(), back: false };
     assert!(agent.ask(end).within_call(call).await.unwrap().unwrap().success);

@@ -11,6 +11,9 @@ use super::inbox::{LIMIT_DEFAULT, Wanted, pages};
 use super::{DONE, MailArguments, MailFailure, words};
 use crate::cli::show;
 
+/// Rows of one page of the log.
+const LOG_PAGE: usize = 1_000;
+
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct HistoryArguments {
     /// Between you and this agent, both ways.
@@ -28,7 +31,7 @@ pub(in crate::cli) struct HistoryArguments {
     /// With these words in it, in any case.
     #[arg(long)]
     text: Option<String>,
-    /// Not before this time: RFC 3339, or so long ago, for example 2h or 7d.
+    /// Not before this time: RFC 3339, a date (UTC), or so long ago, for example 2h or 7d.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
     /// Before this time.
@@ -68,10 +71,17 @@ fn time(written: &str) -> Result<String, String> {
             let at = SystemTime::now().checked_sub(ago);
             at.map(rfc3339).ok_or_else(|| "that is before all time".to_owned())
         }
+        // The beginning of that day.
+        Err(_) if is_date(written) => Ok(format!("{written}T00:00:00Z")),
         // The listener reads it exactly.
         Err(_) if written.contains('T') => Ok(written.to_owned()),
         Err(why) => Err(format!("{why}, or a time like 2026-01-31T12:00:00Z")),
     }
+}
+
+fn is_date(written: &str) -> bool {
+    let is_like = |(place, c): (usize, char)| if place == 4 || place == 7 { c == '-' } else { c.is_ascii_digit() };
+    written.len() == 10 && written.chars().enumerate().all(is_like)
 }
 
 pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
@@ -95,17 +105,26 @@ pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure>
 }
 
 async fn log(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
-    let limit = u32::try_from(arguments.limit).ok();
-    let asked = AgentLogs { after: arguments.after, limit, ..AgentLogs::default() };
-    let logs = arguments.mail.client()?.agent_logs(&asked).await?.logs;
+    let client = arguments.mail.client()?;
     if stdout().is_terminal() && !arguments.mail.json {
         show::heading(words::LOG_COLUMNS)?;
     }
-    for row in &logs {
-        show::line(&if arguments.mail.json { words::as_json(row)? } else { words::log_row(row) })?;
+    let (mut after, mut left) = (arguments.after, arguments.limit);
+    while left > 0 {
+        let page = left.min(LOG_PAGE);
+        let asked = AgentLogs { after, limit: u32::try_from(page).ok(), ..AgentLogs::default() };
+        let logs = client.agent_logs(&asked).await?.logs;
+        for row in &logs {
+            show::line(&if arguments.mail.json { words::as_json(row)? } else { words::log_row(row) })?;
+        }
+        if logs.len() < page {
+            return DONE;
+        }
+        left -= page;
+        after = logs.last().map(|last| last.number);
     }
-    if let Some(last) = logs.last().filter(|_| logs.len() >= arguments.limit) {
-        show::aside(&format!("more: --after {}", last.number));
+    if let Some(after) = after {
+        show::aside(&format!("more: --after {after}"));
     }
     DONE
 }
@@ -118,8 +137,9 @@ mod tests {
     #[test]
     fn times() {
         assert_eq!(time("2026-01-31T12:00:00Z").as_deref(), Ok("2026-01-31T12:00:00Z"));
+        assert_eq!(time("2026-01-31").as_deref(), Ok("2026-01-31T00:00:00Z"));
         assert!(time("2h").is_ok_and(|at| at.ends_with('Z') && at.contains('T')));
-        for wrong in ["yesterday", "", "2", "999999999999999d"] {
+        for wrong in ["yesterday", "", "2", "2026-1-31", "20260131", "2026-01-3é", "999999999999999d"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }

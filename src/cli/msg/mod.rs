@@ -48,7 +48,7 @@ pub(super) struct MailArguments {
     /// The topology file whose mail listener is meant, in place of a URL.
     #[arg(long, value_name = "FILE")]
     topology: Option<PathBuf>,
-    /// Your own id: the name of your key.
+    /// Your own id: the name of your key, or `guardian` where it is the Guardian's.
     #[arg(long = "as", env = "CALLBOARD_AGENT", value_name = "ID")]
     agent: Option<String>,
     /// The variable that holds your key.

@@ -1,6 +1,7 @@
 //! Whether what is declared of agent mail fits together.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use callboard_message::DataClass;
 
@@ -77,11 +78,11 @@ impl<'a> Checking<'a, '_, '_> {
                 continue;
             }
             if let Some(why) = self.why_not(declared, member) {
-                let help = did_you_mean(&member.id, self.known.iter().copied().filter(|id| *id != member.id));
                 let message = format!("{} can't be a member of {}: {why}", member.id, declared.id);
-                self.problems.error_with(span, message, help.filter(|_| !self.known.contains(&*member.id)));
+                self.problems.error(span, message);
                 continue;
             }
+            self.misspelt(declared, member, span.clone());
             if let Some(AgentDeclaration::Tmux(tmux)) = self.agent_of(&member.id)
                 && let Some(other) = panes.insert(tmux.pane(), &*member.id)
             {
@@ -95,11 +96,8 @@ impl<'a> Checking<'a, '_, '_> {
     fn why_not(&self, declared: &MailroomDeclaration, member: &MemberDeclaration) -> Option<&'static str> {
         let id = &*member.id;
         let is_unread = self.sections.unread.iter().any(|unread| unread == id);
-        if id.is_empty() || is_unread {
+        if id.is_empty() || is_unread || !self.known.contains(id) {
             return None;
-        }
-        if !self.known.contains(id) {
-            return Some("it isn't declared");
         }
         let is_mailroom = matches!(self.agent_of(id), Some(AgentDeclaration::Mailroom(_)));
         if is_mailroom || id == declared.id {
@@ -109,6 +107,22 @@ impl<'a> Checking<'a, '_, '_> {
         let upstream = self.sections.upstreams.iter().find(|entry| entry.value.id == id);
         let class = of_agents.or(upstream.map(|entry| entry.value.class));
         (class == Some(DataClass::Clinical)).then_some("it is clinical, and mail is kept and handed on")
+    }
+
+    /// Whoever isn't in the file asks for its mail; where somebody in it without mail is called almost so, that may be meant.
+    fn misspelt(&mut self, declared: &MailroomDeclaration, member: &MemberDeclaration, span: Option<Range<usize>>) {
+        let is_there = |id: &str| id == member.id;
+        if self.known.contains(&*member.id) || self.sections.unread.iter().any(|unread| is_there(unread)) {
+            return;
+        }
+        let with_mail: HashSet<&str> =
+            mailrooms(self.sections).map(|(room, _)| &*room.id).chain(led_to(self.sections)).collect();
+        let without = self.known.iter().copied().filter(|id| !with_mail.contains(id));
+        if let Some(help) = did_you_mean(&member.id, without) {
+            let message =
+                format!("the member {} of {} isn't in this file: it has to ask for its mail", member.id, declared.id);
+            self.problems.warning_with(span, message, Some(help));
+        }
     }
 
     fn agent_of(&self, id: &str) -> Option<&'a AgentDeclaration> {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::Shared;
 use super::members::{Member, Members};
 use super::resources::AGENTS_URI;
-use super::who::{Who, denied};
+use super::who::{ADMIN_SCOPE, Who, denied_without};
 
 /// Tags of what is kept, and the longest.
 const TAGS_MAX: usize = 16;
@@ -23,7 +23,7 @@ const TAG_CHARS_MAX: usize = 64;
 
 impl Shared {
     pub(super) async fn status(&self, message: GetAgentStatus, cx: &Cx) -> Result<AgentStatus, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         Ok(self.status_for(&who, message.agent_id.as_deref()))
     }
 
@@ -35,7 +35,7 @@ impl Shared {
     }
 
     pub(super) async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         let groups = self.members().groups_seen_by(&who.id);
         let groups = groups.into_iter().map(|(group, count)| GroupView { name: group.to_string(), count });
         Ok(Groups { groups: groups.collect() })
@@ -95,9 +95,9 @@ impl Shared {
     }
 
     pub(super) async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         if !who.administers {
-            return Err(denied("only whoever may administer mail (mail.admin) ends agents"));
+            return Err(denied_without(ADMIN_SCOPE, "only whoever may administer mail (mail.admin) ends agents"));
         }
         let EndAgent { agent_id: id, back } = message;
         let was_ended = self.members().get(&id).filter(|member| !member.is_office()).map(|member| member.is_ended);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX};
+use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX, Reach};
 use callboard_message::surface::Converse;
 use callboard_message::{Change, Failure, FailureKind, Principal};
 use callboard_runtime::{
@@ -48,6 +48,11 @@ pub(super) struct Carrier {
     recent: VecDeque<u64>,
     left: HashSet<u64>,
     followed: Option<AgentId>,
+    /// How often it was told whether it works, by deliveries.
+    told: u64,
+    /// How often it was asked in vain whether it would, and when it is asked again.
+    unreached: u32,
+    reach_at: Option<Instant>,
 }
 
 /// How a delivery ended.
@@ -74,6 +79,9 @@ impl Carrier {
             recent: VecDeque::new(),
             left: HashSet::new(),
             followed: None,
+            told: 0,
+            unreached: 0,
+            reach_at: None,
         }
     }
 
@@ -143,17 +151,42 @@ impl Carrier {
     }
 
     fn works(&mut self) {
+        self.told += 1;
         self.failed = 0;
         self.queue.fails.store(false, Relaxed);
     }
 
     fn later(&mut self, cx: &mut Cx) {
+        self.told += 1;
         let pause = BACKOFF.pause(self.failed);
         self.failed = self.failed.saturating_add(1);
         self.queue.fails.store(true, Relaxed);
         self.failed_at = Some(Instant::now());
         self.not_before = Some(Instant::now() + pause);
         // No sooner than that: each try from outside leaves a timer, and all but the last find it too early.
+        cx.tell_after(pause, Wake { again: false });
+    }
+
+    /// Asks the way whether it would work, where no delivery has told, until it says so.
+    async fn reach(&mut self, cx: &mut Cx) {
+        let is_open = self.told > 0 && !self.queue.fails.load(Relaxed);
+        if is_open || self.reach_at.is_some_and(|then| Instant::now() < then) {
+            return;
+        }
+        if let Some(agent) = cx.system().directory().get(&self.way) {
+            if agent.recipient::<Reach>().is_none() {
+                return;
+            }
+            let is_reached = matches!(agent.ask(Reach).within(DELIVER_WITHIN).await, Ok(Ok(())));
+            self.queue.fails.store(!is_reached, Relaxed);
+            if is_reached {
+                (self.told, self.unreached, self.reach_at) = (self.told + 1, 0, None);
+                return;
+            }
+        }
+        let pause = BACKOFF.pause(self.unreached);
+        self.unreached = self.unreached.saturating_add(1);
+        self.reach_at = Some(Instant::now() + pause);
         cx.tell_after(pause, Wake { again: false });
     }
 
@@ -281,11 +314,14 @@ impl Handler<Wake> for Carrier {
             return;
         }
         self.not_before = None;
+        let told = self.told;
         if let Err(error) = self.deliver_all(cx).await {
             tracing::warn!(member = &*self.id, %error, "mail waits for the store");
             if self.not_before.is_none() {
                 self.later(cx);
             }
+        } else if self.told == told {
+            self.reach(cx).await;
         }
     }
 }

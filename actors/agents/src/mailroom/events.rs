@@ -11,7 +11,7 @@ use super::who::Who;
 
 impl Shared {
     pub(super) async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         let limit = message.limit.unwrap_or(MAIL_EVENTS_MAX);
         if !(1..=MAIL_EVENTS_MAX).contains(&limit) {
             return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_EVENTS_MAX}")));

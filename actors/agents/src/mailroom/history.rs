@@ -4,13 +4,13 @@ use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    AgentLogs, Direction, History, Logs, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MessageHistory,
+    AgentLogs, Direction, History, Logs, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MessageHistory, WATCH_SCOPE,
 };
 use callboard_message::time::read_rfc3339;
 use callboard_runtime::{Cx, LetterFilter, MAIL_PAGE_MAX};
 
 use super::Shared;
-use super::who::denied;
+use super::who::denied_without;
 
 /// Letters whose state one look goes through; what is beyond them is on the next page.
 const LOOKED_MAX: usize = 1_000;
@@ -72,14 +72,17 @@ impl Shared {
     }
 
     pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
-        let who = self.who(cx, None).await?;
+        let who = self.who_looks(cx).await?;
         let limit = message.limit.unwrap_or(LOG_ROWS_DEFAULT) as usize;
         if !(1..=MAIL_PAGE_MAX).contains(&limit) {
             return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_PAGE_MAX}")));
         }
         let of = match message.agent_id {
             Some(other) if other != *who.id && !who.watches => {
-                return Err(denied("only whoever may watch all mail (mail.watch) sees the log of others"));
+                return Err(denied_without(
+                    WATCH_SCOPE,
+                    "only whoever may watch all mail (mail.watch) sees the log of others",
+                ));
             }
             Some(agent) => Some(agent),
             None if who.watches => None,

@@ -9,7 +9,9 @@ use callboard_message::mail::{
 };
 use callboard_runtime::JournalError;
 
+use super::groups::Place;
 use super::members::is_reserved;
+use super::who::Rights;
 
 /// Messages a second that a member may send, by default.
 pub const MESSAGES_A_SECOND_DEFAULT: NonZeroU32 = NonZeroU32::new(50).unwrap();
@@ -34,6 +36,8 @@ pub struct Declared {
     pub way: Option<String>,
     /// What kind of a way that is; an agent of this process where it isn't said.
     pub via: Option<MemberWay>,
+    /// The scopes of its key, where it is known to have one: what it says by it puts it into groups as well.
+    pub key: Option<Vec<String>>,
 }
 
 impl Declared {
@@ -45,6 +49,15 @@ impl Declared {
     /// The same, whose mail the agent of that name takes.
     pub fn with_way(self, way: impl Into<String>) -> Self {
         Self { way: Some(way.into()), ..self }
+    }
+
+    /// Whoever has a key of that name with these scopes. `None` where the key is for no agent: it is the Guardian's, its name
+    /// can't be an id, or it only watches or administers.
+    pub fn of_key(name: &str, scopes: &[String]) -> Option<Self> {
+        let rights = Rights::of(scopes);
+        let only_looks = (rights.watches || rights.administers) && Place::of_scopes(scopes) == Place::default();
+        let is_agents = check_id(name).is_ok() && !rights.guides && !only_looks;
+        is_agents.then(|| Self { key: Some(scopes.to_vec()), ..Self::new(name) })
     }
 }
 
@@ -90,7 +103,8 @@ impl MailroomOptions {
         if self.expires > MAIL_EXPIRES_MAX || self.expires < Duration::from_secs(1) {
             return Err(MailroomError::Expires);
         }
-        if self.members.len() > MAIL_MEMBERS_MAX {
+        // Those with a key are members as far as there is room.
+        if self.members.iter().filter(|member| member.key.is_none()).count() > MAIL_MEMBERS_MAX {
             return Err(MailroomError::TooManyMembers);
         }
         let mut ids = std::collections::HashSet::new();

@@ -17,7 +17,7 @@ use super::groups::Group;
 use super::hand_out::told_all;
 use super::members::{Member, Members};
 use super::names::DISPLAY_CHARS_MIN;
-use super::text::{LABEL_CHARS_MAX, is_label};
+use super::text::{LABEL_CHARS_MAX, is_label, neutral};
 use super::who::{Who, denied};
 use crate::decide::limits::{cut_bytes, cut_chars};
 
@@ -140,7 +140,8 @@ impl Nobody {
     fn sent(self) -> Sent {
         let (message, refused) = match self {
             Self::Gone(id) => {
-                let id = cut_chars(&id, DISPLAY_CHARS_MIN);
+                // Nobody has checked what was sent as one.
+                let id = neutral(cut_chars(&id, DISPLAY_CHARS_MIN)).replace(char::is_whitespace, " ");
                 let why = "may not exist or is terminated";
                 (format!("Failed to send message - recipient agent {id} {why}"), Vec::new())
             }

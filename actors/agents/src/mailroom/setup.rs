@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callboard_message::mail::MAIL_MEMBERS_MAX;
-use callboard_message::{Failure, FailureKind, Message};
+use callboard_message::{Failure, FailureKind, Message, PrincipalKind};
 use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -142,9 +142,11 @@ impl Shared {
         let may_be_elsewhere = self.mail.is_shared();
         let mut members = self.members();
         let others = members.agents().filter(|member| !declared.contains_key(&*member.id)).count();
-        if others + declared.len() > MAIL_MEMBERS_MAX {
+        let without_key = options.members.iter().filter(|said| said.key.is_none()).count();
+        // Whoever comes with a key may have to wait until others have gone; the file's must all be there.
+        let Some(mut room) = MAIL_MEMBERS_MAX.checked_sub(others + without_key) else {
             return Err(MailroomError::TooManyMembers);
-        }
+        };
         members.rename(options.example_ids);
         for member in members.all_mut() {
             member.limit = Limit::new(options);
@@ -164,6 +166,13 @@ impl Shared {
             }
         }
         for said in &options.members {
+            if said.key.is_some() {
+                let Some(left) = room.checked_sub(1) else {
+                    tracing::warn!(member = said.id, "there is no room for whoever has this key: it is no member");
+                    continue;
+                };
+                room = left;
+            }
             let is_known = members.get(&said.id).is_some();
             let member = members.entry(&said.id, options);
             let is_new = !is_known || member.is_gone;
@@ -176,6 +185,10 @@ impl Shared {
             }
             (member.in_file, member.is_gone) = (true, false);
             member.declare(Some(Place::declared(said)));
+            // A key of an agent of the process would be refused.
+            if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
+                member.scope(Place::of_scopes(scopes));
+            }
             member.via = said.via;
             member.takes = said.way.clone();
             let way = said.way.as_deref();

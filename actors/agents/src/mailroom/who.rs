@@ -4,22 +4,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use callboard_message::mail::{
-    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, OPERATOR, Preferences, WATCH_SCOPE,
+    GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences, WATCH_SCOPE,
 };
 use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::Shared;
 use super::groups::Place;
 use super::line::Line;
-use super::members::{Member, is_reserved};
+use super::members::{Member, Members, is_reserved};
 use super::resources::AGENTS_URI;
 
 /// Where it is kept who has mail.
 pub(super) const SPACE: &str = "mail/agents";
-const ADMIN_SCOPE: &str = "mail.admin";
+pub(super) const ADMIN_SCOPE: &str = "mail.admin";
 /// How often it is tried to keep a member that other nodes keep too.
 const KEPT_TRIES_MAX: usize = 8;
 
@@ -34,18 +35,33 @@ pub(super) struct Who {
     pub(super) administers: bool,
 }
 
+/// What scopes let somebody do beside having mail.
+pub(super) struct Rights {
+    /// It is the Guardian.
+    pub(super) guides: bool,
+    pub(super) watches: bool,
+    pub(super) administers: bool,
+}
+
+impl Rights {
+    pub(super) fn of(scopes: &[String]) -> Self {
+        let may = |scope: &str| scopes.iter().any(|has| has == scope);
+        Self { guides: may(GUARDIAN_SCOPE), watches: may(WATCH_SCOPE), administers: may(ADMIN_SCOPE) }
+    }
+}
+
 impl Who {
     fn of(principal: &Principal) -> Result<Self, Failure> {
-        let may = |scope: &str| principal.scopes.iter().any(|has| has == scope);
+        let rights = Rights::of(&principal.scopes);
         let who = |id: &str, is_guardian, may_all| Self {
             id: id.into(),
             is_guardian,
-            watches: may_all || may(WATCH_SCOPE),
-            administers: may_all || may(ADMIN_SCOPE),
+            watches: may_all || rights.watches,
+            administers: may_all || rights.administers,
         };
         match principal.kind {
             PrincipalKind::LocalOperator => Ok(who(OPERATOR, false, true)),
-            PrincipalKind::ApiKey | PrincipalKind::Agent if may(GUARDIAN_SCOPE) => Ok(who(GUARDIAN, true, false)),
+            PrincipalKind::ApiKey | PrincipalKind::Agent if rights.guides => Ok(who(GUARDIAN, true, false)),
             PrincipalKind::ApiKey | PrincipalKind::Agent
                 if MailId::parse(&*principal.id).is_ok() && !is_reserved(&principal.id) =>
             {
@@ -68,8 +84,22 @@ impl Who {
     }
 }
 
+/// Refuses one more than can be known.
+fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
+    if members.get(id).is_some() || members.len() < MAIL_MEMBERS_MAX {
+        return Ok(());
+    }
+    let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
+    Err(Failure::new(FailureKind::Overloaded, why))
+}
+
 pub(super) fn denied(why: &str) -> Failure {
     Failure::new(FailureKind::Denied, why)
+}
+
+/// The same, for want of a scope.
+pub(super) fn denied_without(scope: &str, why: &str) -> Failure {
+    denied(why).with_data(json!({ NEEDED_SCOPE: scope }))
 }
 
 /// What is kept of a member.
@@ -104,6 +134,18 @@ impl Shared {
     /// # Errors
     /// `Denied`.
     pub(super) async fn who(&self, cx: &Cx, claim: Option<&str>) -> Result<Who, Failure> {
+        self.who_asks(cx, claim, true).await
+    }
+
+    /// The same for what is no mail: whoever may watch or administer isn't a member for asking that.
+    ///
+    /// # Errors
+    /// `Denied`.
+    pub(super) async fn who_looks(&self, cx: &Cx) -> Result<Who, Failure> {
+        self.who_asks(cx, None, false).await
+    }
+
+    async fn who_asks(&self, cx: &Cx, claim: Option<&str>, is_mail: bool) -> Result<Who, Failure> {
         let principal = cx.principal();
         let who = Who::of(principal)?;
         if claim.is_some_and(|claim| claim != &*who.id) {
@@ -116,7 +158,7 @@ impl Shared {
             }
             return Ok(who);
         }
-        if !self.hear(&who, principal, session.as_ref())? {
+        if !self.hear(&who, principal, session.as_ref())? && (is_mail || !self.visits(&who, principal)?) {
             self.join(&who, principal, session.as_ref()).await?;
         }
         Ok(who)
@@ -143,6 +185,21 @@ impl Shared {
         if let Some(line) = &member.line {
             line.retry();
         }
+        Ok(true)
+    }
+
+    /// Whether whoever asks may watch or administer, and is no member. It is known then by what it may see, as one that isn't
+    /// there.
+    fn visits(&self, who: &Who, principal: &Principal) -> Result<bool, Failure> {
+        let options = self.options();
+        let mut members = self.members();
+        if !(who.watches || who.administers) || members.get(&who.id).is_some_and(Member::is_here) {
+            return Ok(false);
+        }
+        has_room(&members, &who.id)?;
+        let member = members.entry(&who.id, &options);
+        member.is_gone = true;
+        member.scope(Place::of_scopes(&principal.scopes));
         Ok(true)
     }
 
@@ -189,11 +246,8 @@ impl Shared {
     /// What is to be kept of whoever joins.
     fn joined(&self, who: &Who, principal: &Principal) -> Result<Kept, Failure> {
         let members = self.members();
+        has_room(&members, &who.id)?;
         let known = members.get(&who.id);
-        if known.is_none() && members.len() >= MAIL_MEMBERS_MAX {
-            let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
-            return Err(Failure::new(FailureKind::Overloaded, why));
-        }
         let place = Place::of_scopes(&principal.scopes);
         let wants = known.map(|member| Preferences::clone(&member.wants)).unwrap_or_default();
         let in_file = known.is_some_and(|member| member.in_file);

@@ -1,7 +1,7 @@
 use callboard_agents::mailroom::{Declare, Declared, Mailroom, MailroomError, MailroomOptions};
 use callboard_message::mail::{
-    BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent, MailPreferences,
-    MemberState, MessageHistory, Priority, ReadEvents, SendMessage,
+    AgentLogs, BroadcastMessage, CheckInbox, EndAgent, GetAgentStatus, Join, Leave, ListGroups, MailEvent,
+    MailPreferences, MemberState, MessageHistory, NEEDED_SCOPE, Priority, ReadEvents, SendMessage,
 };
 use callboard_message::{DataClass, FailureKind, Principal};
 use callboard_runtime::testkit::paused;
@@ -166,6 +166,78 @@ fn counts_of_the_unseen() {
     });
 }
 
+/// Goal: whoever only watches or administers is no member, sees what its key lets it, and becomes one once it sends. Method: each
+/// of such requests, the count of a broadcast, who is listed and who joined; then it sends.
+#[test]
+fn observers_are_no_members() {
+    paused(async |system| {
+        let room = Room::of(system, &["a", "b"]).await;
+        let observer = key("boss", &["mail.admin", "mail.watch"]);
+        let here = async |who: &Principal| -> Vec<String> {
+            let status = room.ask(who, GetAgentStatus::default()).await.unwrap();
+            status.agents.into_iter().map(|agent| agent.agent_id).collect()
+        };
+        room.ask(&observer, ReadEvents::default()).await.unwrap();
+        room.ask(&observer, AgentLogs::default()).await.unwrap();
+        room.ask(&observer, ListGroups {}).await.unwrap();
+        for back in [false, true] {
+            room.ask(&observer, EndAgent { agent_id: "b".into(), back }).await.unwrap();
+        }
+        assert_eq!(here(&observer).await, ["a", "b"]);
+        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(1));
+        assert!(!room.mailbox("a").send("boss", "x").await.unwrap().success);
+        let joined = async || {
+            let is_its =
+                |event: &MailEvent| matches!(event, MailEvent::AgentJoined { agent_id, .. } if agent_id == "boss");
+            room.events().await.iter().filter(|event| is_its(event)).count()
+        };
+        assert_eq!(joined().await, 0);
+        assert_eq!(room.ask(&observer, all("x")).await.unwrap().recipient_count, Some(2));
+        assert_eq!((joined().await, here(&observer).await.len()), (1, 3));
+        assert_eq!(room.mailbox("a").broadcast("x").await.unwrap().recipient_count, Some(2));
+        end(system).await;
+    });
+}
+
+/// Goal: whoever has a key in a file is a member before it speaks, in what its key says, and away; whose key is gone, leaves.
+/// Method: keys of each kind, a broadcast to all and one to a role, another declaration.
+#[test]
+fn keys_of_a_file_are_members() {
+    paused(async |system| {
+        let keys: [(&str, &[&str]); 8] = [
+            ("a", &[]),
+            ("b", &["mail.role:lead"]),
+            ("c", &["mail.admin", "mail.group:red"]),
+            ("d", &["read"]),
+            ("watcher", &["mail.watch", "mail.admin"]),
+            ("boss", &["mail.admin"]),
+            ("voice", &["mail.guardian", "mail.role:lead"]),
+            ("operator", &[]),
+        ];
+        let with = |count: usize| {
+            let of = |(name, scopes): &(&str, &[&str])| Declared::of_key(name, &key(name, scopes).scopes);
+            let members = keys.iter().take(count).filter_map(of).collect();
+            MailroomOptions { members, ..MailroomOptions::default() }
+        };
+        let room = Room::open(system, with(keys.len())).await;
+        let a = key("a", &[]);
+        assert_eq!(room.ask(&a, all("x")).await.unwrap().recipient_count, Some(3));
+        let leads = BroadcastMessage { group: Some("role:lead".into()), ..all("x") };
+        assert_eq!(room.ask(&a, leads).await.unwrap().recipient_count, Some(1));
+        let states = async || -> Vec<_> {
+            let status = room.ask(&a, GetAgentStatus::default()).await.unwrap();
+            status.agents.into_iter().map(|agent| (agent.agent_id, agent.state == MemberState::Active)).collect()
+        };
+        let away = |id: &str| (id.to_owned(), false);
+        assert_eq!(states().await, [("a".to_owned(), true), away("b"), away("c"), away("d")]);
+        let inbox = room.ask(&key("b", &["mail.role:lead"]), CheckInbox::default()).await.unwrap();
+        assert_eq!(inbox.messages.len(), 2);
+        room.agent.ask(Declare { options: with(2) }).await.unwrap().unwrap();
+        assert_eq!(states().await, [("a".to_owned(), true), ("b".to_owned(), true)]);
+        end(system).await;
+    });
+}
+
 /// Goal: what somebody doesn't want to hear doesn't reach it; what it must, does; and that lasts. Method: muted senders and
 /// topics, only some topics, against broadcasts, direct, urgent and the Guardian's; then another mailroom.
 #[test]
@@ -212,7 +284,8 @@ fn terminated() {
         let (ann, admin) = (key("ann", &[]), key("boss", &["mail.admin"]));
         room.ask(&ann, Join {}).await.unwrap();
         let ending = |back| EndAgent { agent_id: "ann".into(), back };
-        assert_eq!(room.refused(&ann, ending(false)).await, FailureKind::Denied);
+        let refused = room.ask(&ann, ending(false)).await.unwrap_err();
+        assert_eq!((refused.kind, &refused.data.unwrap()[NEEDED_SCOPE]), (FailureKind::Denied, &"mail.admin".into()));
         room.ask(&admin, ending(false)).await.unwrap();
         room.ask(&admin, ending(false)).await.unwrap();
         assert_eq!(room.refused(&ann, CheckInbox::default()).await, FailureKind::Denied);

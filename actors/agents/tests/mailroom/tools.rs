@@ -13,7 +13,8 @@ fn descriptions() {
         let tools = room.agent.specs().into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
         let told = tools.map(|tool| {
             assert!(tool.description.chars().count() <= 300, "{}", tool.name);
-            let arguments = tool.input_schema["properties"].as_object().cloned().unwrap_or_default();
+            // One that has none says so.
+            let arguments = tool.input_schema["properties"].as_object().expect(&tool.name);
             let arguments: Vec<&str> = arguments.keys().map(String::as_str).collect();
             let hints =
                 tool.more.object("annotations").map(|hints| hints.to_raw().get().to_owned()).unwrap_or_default();

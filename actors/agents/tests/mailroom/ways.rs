@@ -6,12 +6,12 @@ use std::time::Duration;
 use callboard_agents::mailroom::{Declared, LINE_LETTERS_MAX, MailroomOptions};
 use callboard_message::mail::{
     BroadcastMessage, CheckInbox, Deliver, EndAgent, EntryState, GetAgentStatus, MailEvent, MemberState, MemberWay,
-    Priority, ReadMessage, SendMessage,
+    Priority, Reach, ReadMessage, SendMessage,
 };
 use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, ToolResult};
-use callboard_runtime::System;
 use callboard_runtime::testkit::{Probe, paused};
+use callboard_runtime::{Agent, Cx, Handlers, SyncHandler, System};
 use tokio::time::Instant;
 
 use crate::kit::{Room, away, end, next, way};
@@ -52,6 +52,47 @@ fn delivered() {
         let expected = [("worker".to_owned(), EntryState::Delivered)];
         assert_eq!(receipts(&room, &sent.message_id.unwrap()).await, expected);
         assert!(seen.try_recv().is_err());
+        end(system).await;
+    });
+}
+
+/// A way that can tell whether it would work.
+struct Pane(Arc<AtomicBool>);
+
+impl Agent for Pane {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Reach>().sync::<Deliver>();
+    }
+}
+
+impl SyncHandler<Reach> for Pane {
+    fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
+        if self.0.load(SeqCst) { Ok(()) } else { Err(away()) }
+    }
+}
+
+impl SyncHandler<Deliver> for Pane {
+    fn handle(&mut self, _: Deliver, _: &mut Cx) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Goal: a way that wouldn't work is away before anything was sent by it, and active once it would. Method: one that says so, and
+/// that it isn't, registered after the mailroom has begun; nothing is delivered.
+#[test]
+fn untried() {
+    paused(async |system| {
+        let room = with_ways(system, &["pane", "worker"]).await;
+        let is_there = Arc::new(AtomicBool::new(false));
+        system.directory().register("pane", &system.spawn(Pane(is_there.clone()))).unwrap();
+        let _seen = way(system, "worker", |_| Ok(()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(state(&room, "pane").await.0, MemberState::Away);
+        // That can't tell.
+        assert_eq!(state(&room, "worker").await.0, MemberState::Active);
+        is_there.store(true, SeqCst);
+        tokio::time::sleep(Duration::from_secs(75)).await;
+        assert_eq!(state(&room, "pane").await.0, MemberState::Active);
         end(system).await;
     });
 }

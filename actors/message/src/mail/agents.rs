@@ -86,6 +86,8 @@ pub struct AgentView {
 /// Which groups are there?
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+// Some clients take no schema without.
+#[schemars(extend("properties" = {}))]
 pub struct ListGroups {}
 
 /// The groups that whoever asks may write to.

@@ -45,6 +45,16 @@ pub struct Deliver {
     pub display: Displayed,
 }
 
+/// Whether a message could be delivered now, as far as that can be told without one. Ways that can't tell don't handle it; the
+/// failure says what is in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach;
+
+impl crate::Message for Reach {
+    type Reply = Result<(), crate::Failure>;
+    const NAME: &'static str = "callboard.mail.reach";
+}
+
 /// Ids as terminals show them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

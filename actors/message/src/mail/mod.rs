@@ -21,7 +21,7 @@ pub use agents::{
     AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave, ListGroups,
     MailPreferences, MemberState, MemberWay, Preferences, SaveMemory, Saved,
 };
-pub use deliver::{Deliver, Displayed};
+pub use deliver::{Deliver, Displayed, Reach};
 pub use event::{Events, MailEvent, MailHappened, Numbered, ReadEvents};
 pub use fetch::{FetchMail, Fetched};
 pub use read::{
@@ -86,6 +86,8 @@ pub const WATCH_SCOPE: &str = "mail.watch";
 pub const AGENT_ID_HEADER: &str = "x-agent-id";
 /// Member of a failure's data: after how many seconds the same may pass.
 pub const RETRY_AFTER_S: &str = "retry_after_s";
+/// Member of a failure's data: the scope that would have done.
+pub const NEEDED_SCOPE: &str = "needed_scope";
 
 /// The id of an agent that has mail: 1 to 64 characters of `A-Za-z0-9._-`. What names a group has a `:`, and so is none.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

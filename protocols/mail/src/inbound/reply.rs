@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
-use callboard_message::mail::RETRY_AFTER_S;
+use callboard_message::mail::{NEEDED_SCOPE, RETRY_AFTER_S};
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::serve::guard::{JSON, Refused};
 use serde::Serialize;
@@ -19,13 +19,15 @@ pub(super) struct Problem {
     status: StatusCode,
     detail: Cow<'static, str>,
     challenge: Option<&'static str>,
+    /// The scope that would have done.
+    scope: Option<String>,
     allow: Option<String>,
     retry_after_s: Option<u64>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, detail: detail.into(), challenge: None, allow: None, retry_after_s: None }
+        Self { status, detail: detail.into(), challenge: None, scope: None, allow: None, retry_after_s: None }
     }
 
     /// A body, query or header that doesn't fit. `detail` names what it is about, and never says what was sent.
@@ -62,6 +64,12 @@ impl Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge.unwrap_or("Bearer")));
             headers.insert(VARY, HeaderValue::from_static("Authorization, X-Agent-ID"));
         }
+        if let Some(scope) = self.scope {
+            let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
+            if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+                headers.insert(WWW_AUTHENTICATE, challenge);
+            }
+        }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -84,6 +92,7 @@ impl From<Refused> for Problem {
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let wait = failure.data.as_ref().and_then(|data| data.get(RETRY_AFTER_S)?.as_u64());
+        let needed = failure.data.as_ref().and_then(|data| data.get(NEEDED_SCOPE)?.as_str().map(str::to_owned));
         let status = match failure.kind {
             FailureKind::InvalidInput | FailureKind::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
             FailureKind::NotFound => return Self::not_found(),
@@ -102,7 +111,8 @@ impl From<Failure> for Problem {
             // After the colon stand the words of a database or a network, which are this node's own affair.
             message.truncate(message.find(": ").unwrap_or(message.len()));
         }
-        Self { retry_after_s, ..Self::new(status, message) }
+        let scope = needed.filter(|_| status == StatusCode::FORBIDDEN);
+        Self { scope, retry_after_s, ..Self::new(status, message) }
     }
 }
 

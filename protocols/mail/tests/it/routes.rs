@@ -167,11 +167,14 @@ async fn idempotency_keys() {
 async fn failures() {
     let served = Served::start().await;
     let alice = served.agent("alice");
-    for (kind, data, status, retry) in [
+    let needs = "Bearer error=\"insufficient_scope\", scope=\"mail.admin\"";
+    for (kind, data, status, told) in [
         (FailureKind::InvalidInput, Value::Null, 422, None),
         (FailureKind::Rejected, Value::Null, 422, None),
         (FailureKind::NotFound, Value::Null, 404, None),
         (FailureKind::Denied, Value::Null, 403, None),
+        (FailureKind::Denied, json!({ "needed_scope": "mail.admin" }), 403, Some(needs)),
+        (FailureKind::Denied, json!({ "needed_scope": "a\nb" }), 403, None),
         (FailureKind::Blocked, Value::Null, 403, None),
         (FailureKind::Overloaded, json!({ "retry_after_s": 7 }), 429, Some("7")),
         (FailureKind::Overloaded, json!({ "retry_after_s": 0 }), 429, Some("1")),
@@ -182,7 +185,8 @@ async fn failures() {
     ] {
         served.room.refuse(Some(Failure { kind, message: "Error message here".into(), data: Some(data) }));
         let reply = alice.post("/api/broadcast_message", r#"{"message":"x"}"#).await;
-        assert_eq!((reply.status, reply.header("retry-after")), (status, retry), "{kind}");
+        let header = if status == 403 { "www-authenticate" } else { "retry-after" };
+        assert_eq!((reply.status, reply.header(header)), (status, told), "{kind}");
         if status != 404 {
             assert_eq!(reply.text, r#"{"detail":"Error message here"}"#);
         }

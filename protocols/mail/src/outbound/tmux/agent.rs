@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard_message::Failure;
-use callboard_message::mail::Deliver;
+use callboard_message::mail::{Deliver, Reach};
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 
 use super::command::Tmux;
@@ -36,7 +36,7 @@ impl TmuxOptions {
     }
 }
 
-/// Handles [`Deliver`]: pastes the letter's text into a pane, one at a time.
+/// Handles [`Reach`]: says whether the pane may be written to. Handles [`Deliver`]: pastes the letter's text into a pane, one at a time.
 ///
 /// The reply is true: the text was seen in the pane. `Unavailable`: it can't be pasted now, or it wasn't seen; try again.
 /// `Rejected`: it was pasted [`TMUX_PASTES_MAX`](super::TMUX_PASTES_MAX) times and never seen. `InvalidInput`: the text has
@@ -56,7 +56,7 @@ impl TmuxAgent {
 
 impl Agent for TmuxAgent {
     fn handlers(on: &mut Handlers<Self>) {
-        on.exclusive::<Deliver>();
+        on.exclusive::<Deliver>().exclusive::<Reach>();
     }
 
     /// What was pasted is counted before it is.
@@ -70,5 +70,11 @@ impl Handler<Deliver> for TmuxAgent {
         let pane = Pane::find(&self.tmux, &self.options.target, &self.options.command).await?;
         let TmuxOptions { submit, seen_within, .. } = self.options;
         Paste { tmux: &self.tmux, pane: &pane, submit, seen_within }.deliver(&letter, &mut self.unseen).await
+    }
+}
+
+impl Handler<Reach> for TmuxAgent {
+    async fn handle(&mut self, _: Reach, _: &mut Cx) -> Result<(), Failure> {
+        Pane::find(&self.tmux, &self.options.target, &self.options.command).await.map(drop)
     }
 }
