@@ -9,6 +9,7 @@ use pty::{Terminal, free_ports};
 mod killed;
 mod pipe;
 mod pty;
+mod unasked;
 mod warned;
 
 const NOBODY: &str = "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
