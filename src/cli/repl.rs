@@ -57,6 +57,9 @@ pub(super) fn run(arguments: &ReplArguments) -> u8 {
 }
 
 async fn talk(embedded: Embedded, arguments: &ReplArguments) -> Result<Outcome, NodeError> {
+    if let Source::File(start) = &embedded.source {
+        start.warn();
+    }
     let node = embedded.start().await?;
     let setup = embedded.setup();
     let connect = embedded.connect.clone().or(setup.connect.clone());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::oneshot;
 
 use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
-use crate::config::{ConfigError, StoreDeclaration, Topology};
+use crate::config::{ConfigError, Problem, StoreDeclaration, Topology};
 use crate::examples;
 use crate::node::{Listening, Node, NodeError, Watch};
 
@@ -38,8 +38,20 @@ pub(super) struct Start {
     pub(super) state: PathBuf,
     /// The file, where it is one of the user's.
     file: Option<PathBuf>,
+    /// What is wrong with it all the same.
+    warnings: Vec<Problem>,
     /// Removed at the end.
     _scratch: Option<tempfile::TempDir>,
+}
+
+impl Start {
+    /// Says what is wrong with the file and doesn't keep it from being used: a line each, nothing of its text (a key may be there).
+    pub(super) fn warn(&self) {
+        let file = self.file.as_deref().unwrap_or(Path::new("")).display();
+        for warning in &self.warnings {
+            show::complain(format!("warning: {file}: {warning}"));
+        }
+    }
 }
 
 /// Reads a topology file, or an example that comes with callboard.
@@ -51,18 +63,22 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
         let mut topology = Topology::read(&file)?;
         // An example leaves nothing behind.
         topology.store.get_or_insert_with(StoreDeclaration::in_memory);
-        return Ok(Start { topology, state, file: None, _scratch: Some(scratch) });
+        return Ok(Start { topology, state, file: None, warnings: Vec::new(), _scratch: Some(scratch) });
     }
     let file = Path::new(file);
     let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();
-    Ok(Start { topology: Topology::read(file)?, state, file: Some(file.to_owned()), _scratch: None })
+    let (topology, warnings) = Topology::read_with_warnings(file)?;
+    Ok(Start { topology, state, file: Some(file.to_owned()), warnings, _scratch: None })
 }
 
 fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
     let start = read(&arguments.topology, arguments.state.as_deref())?;
     match start.topology.listeners.is_empty() {
         true => Err(NodeError::NothingToServe { path: PathBuf::from(&arguments.topology) }),
-        false => Ok(start),
+        false => {
+            start.warn();
+            Ok(start)
+        }
     }
 }
 

@@ -122,9 +122,19 @@ impl Topology {
     /// # Errors
     /// See [`ConfigError`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::read_with_warnings(path).map(|(topology, _)| topology)
+    }
+
+    /// The same, and what is wrong with a file that can be used all the same.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub(crate) fn read_with_warnings(path: &Path) -> Result<(Self, Vec<Problem>), ConfigError> {
         let text = read_text(path)?;
-        let (topology, problems) = parse(&text, is_yaml(path), folder(path), false);
-        topology.ok_or_else(|| ConfigError::mistakes(path, problems))
+        match parse(&text, is_yaml(path), folder(path), false) {
+            (Some(topology), warnings) => Ok((topology, warnings)),
+            (None, problems) => Err(ConfigError::mistakes(path, problems)),
+        }
     }
 
     /// Checks a text. `folder` is what its paths are relative to.

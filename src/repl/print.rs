@@ -24,10 +24,12 @@ struct Inner {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
-    /// The line that pieces were added to.
+    out: Box<dyn Write + Send>,
+    /// The text that pieces were added to, until it ends.
     open: String,
+    /// What came meanwhile and stands below it.
+    held: String,
     printer: Option<Printer>,
     /// What there is to say can't be said any more.
     failed: Option<io::Error>,
@@ -39,7 +41,12 @@ impl Screen {
         let is_watched = stdout().is_terminal();
         let variable = |name| std::env::var(name).unwrap_or_default();
         let is_styled = is_watched && variable("TERM") != "dumb" && variable("NO_COLOR").is_empty();
-        Self(Arc::new(Inner { is_styled, is_watched, log, state: Mutex::default() }))
+        Self::on(Box::new(stdout()), is_styled, is_watched, log)
+    }
+
+    fn on(out: Box<dyn Write + Send>, is_styled: bool, is_watched: bool, log: Option<Log>) -> Self {
+        let state = State { out, open: String::new(), held: String::new(), printer: None, failed: None };
+        Self(Arc::new(Inner { is_styled, is_watched, log, state: Mutex::new(state) }))
     }
 
     /// From now on notices stand above an open prompt.
@@ -52,10 +59,11 @@ impl Screen {
         self.0.is_watched
     }
 
-    /// A line, or several.
+    /// A line, or several. It ends a text that came bit by bit.
     pub(crate) fn line(&self, text: &str) {
+        self.end_pieces();
         let text = printable(text);
-        self.write(&format!("{text}\n"));
+        self.state().write(&format!("{text}\n"));
         self.keep("printed", &text);
     }
 
@@ -64,44 +72,45 @@ impl Screen {
         self.line(&format!("❌ {text}"));
     }
 
-    /// A line about something that happens by itself: it may come while a line is being typed.
+    /// A line about something that happens by itself: it may come while a line is being typed, or a text comes bit by bit.
     pub(crate) fn notice(&self, text: &str) {
         let text = printable(text);
-        let mut state = self.state();
-        let printed = state.printer.as_mut().map(|printer| printer.print(format!("{text}\n")));
-        drop(state);
-        if !matches!(printed, Some(Ok(()))) {
-            self.write(&format!("{text}\n"));
-        }
+        self.state().say(&format!("{text}\n"), true);
         self.keep("printed", &text);
     }
 
-    /// How far something has come, for whoever looks on: in a pipe it isn't said.
+    /// How far something has come, for whoever looks on: in a pipe it isn't said. In a text that comes bit by bit it waits for the end.
     pub(super) fn aside(&self, text: &str) {
         if !self.0.is_watched {
             return;
         }
         let text = printable(text);
-        self.write(&match self.0.is_styled {
+        let line = match self.0.is_styled {
             true => format!("\x1b[2m  · {text}\x1b[0m\n"),
             false => format!("  · {text}\n"),
-        });
+        };
+        self.state().say(&line, false);
     }
 
     /// A piece of a text that comes bit by bit.
     pub(super) fn piece(&self, text: &str) {
         let text = printable(text);
-        self.write(&text);
-        self.state().open.push_str(&text);
+        let mut state = self.state();
+        state.write(&text);
+        state.open.push_str(&text);
     }
 
     /// Ends a text that came bit by bit.
     pub(super) fn end_pieces(&self) {
-        let open = std::mem::take(&mut self.state().open);
-        if !open.is_empty() {
-            self.write(if open.ends_with('\n') { "" } else { "\n" });
-            self.keep("printed", open.trim_end_matches('\n'));
+        let mut state = self.state();
+        let open = std::mem::take(&mut state.open);
+        if open.is_empty() {
+            return;
         }
+        let held = std::mem::take(&mut state.held);
+        state.write(&format!("{}{held}", if open.ends_with('\n') { "" } else { "\n" }));
+        drop(state);
+        self.keep("printed", open.trim_end_matches('\n'));
     }
 
     /// Keeps what was typed.
@@ -118,15 +127,6 @@ impl Screen {
         self.state().failed.is_some()
     }
 
-    fn write(&self, text: &str) {
-        let mut out = stdout().lock();
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
-            && error.kind() != ErrorKind::BrokenPipe
-        {
-            self.state().failed = Some(error);
-        }
-    }
-
     fn keep(&self, what: &str, text: &str) {
         if let Some(log) = &self.0.log
             && let Err(error) = log.keep(what, text)
@@ -138,5 +138,71 @@ impl Screen {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Lines that nobody waits for. `above`: above an open prompt.
+    fn say(&mut self, lines: &str, above: bool) {
+        // In the midst of a sentence nobody could read either.
+        if !self.open.is_empty() {
+            return self.held.push_str(lines);
+        }
+        let printed = self.printer.as_mut().filter(|_| above).map(|printer| printer.print(lines.to_owned()));
+        if !matches!(printed, Some(Ok(()))) {
+            self.write(lines);
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if let Err(error) = self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush())
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            self.failed = Some(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was written, to look at.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    type Say = fn(&Screen);
+
+    /// Goal: nothing cuts into a text that comes bit by bit. Method: progress and a notice in its midst, a line, none of these, a
+    /// text that ends its own line; each with what comes after, at once or not.
+    #[test]
+    fn nothing_cuts_into_a_text() {
+        let cases: [(&[Say], &str); 5] = [
+            (&[|s| s.aside("DP4"), |s| s.notice("🔔 one")], "The capital is Paris.\n  · DP4\n🔔 one\n  · after\n"),
+            (&[|s| s.line("⏹ Task cancelled")], "The capital \n⏹ Task cancelled\nis Paris.\n  · after\n"),
+            (&[|s| s.aside("a"), |s| s.line("b")], "The capital \n  · a\nb\nis Paris.\n  · after\n"),
+            (&[|s| s.piece("city "), |s| s.piece("that\n")], "The capital city that\nis Paris.\n  · after\n"),
+            (&[|s| s.end_pieces(), |s| s.aside("a")], "The capital \n  · a\nis Paris.\n  · after\n"),
+        ];
+        for (between, expected) in cases {
+            let paper = Paper::default();
+            let screen = Screen::on(Box::new(paper.clone()), false, true, None);
+            screen.piece("The capital ");
+            between.iter().for_each(|say| say(&screen));
+            screen.piece("is Paris.");
+            screen.end_pieces();
+            screen.aside("after");
+            assert_eq!(String::from_utf8(paper.0.lock().unwrap().clone()).unwrap(), expected);
+        }
     }
 }

@@ -204,7 +204,10 @@ impl Shell<'_> {
                 said = signals.next() => match said {
                     Said::Interrupt => cancel(live, screen).await,
                     // It goes on with the next start, where it was kept.
-                    Said::Terminate => return Ended::Failed,
+                    Said::Terminate => {
+                        answering.pause();
+                        return Ended::Failed;
+                    }
                 },
             }
         }
@@ -214,7 +217,10 @@ impl Shell<'_> {
                 answering.end(&task);
                 ended(&task)
             }
-            _ => Ended::Failed,
+            _ => {
+                answering.pause();
+                Ended::Failed
+            }
         }
     }
 

@@ -9,6 +9,8 @@ use pty::{Terminal, free_ports};
 mod killed;
 mod pipe;
 mod pty;
+mod unasked;
+mod warned;
 
 const NOBODY: &str = "📋 Tool Result:\n{\n  \"count\": 0,\n  \"message\": \"No agents found in the directory\"\n}\n";
 const BOTH: &str = r#"📋 Tool Result:

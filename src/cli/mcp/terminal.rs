@@ -151,6 +151,10 @@ impl Caller for Terminal {
                 };
             }
             if !self.asks {
+                // What is asked may hold the answer, which only has to be confirmed.
+                if let Question::Elicit(form) = &question {
+                    say(&format!("Nobody is at the terminal to be asked: {}", form.message()));
+                }
                 return Err(nobody());
             }
             let _turn = self.turn.lock().await;

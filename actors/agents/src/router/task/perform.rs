@@ -13,6 +13,9 @@ use crate::guardrail::Origin;
 use crate::known::Health;
 use crate::memory::Outgoing;
 
+/// Member of a result's `_meta`, and what a failure's data is: where the task stands at an A2A agent.
+const PLACE: &str = "a2a";
+
 /// Why a try failed.
 pub(super) struct Trouble {
     pub(super) failure: Failure,
@@ -55,6 +58,7 @@ impl Errand<'_> {
         self.remember(&task, id, text).await;
         let telling = Telling { agent: &agent, id, text, key: &key, context: self.context };
         let answer = tell(self, telling).await;
+        let there = task_there(&answer);
         let ended = match answer {
             Ok(result) if result.is_error() => Err(Trouble::of(failure_of(result))),
             Ok(result) => match passes(self.options.guard.as_ref(), &result.texts(), Origin::ToolResult).await {
@@ -68,7 +72,7 @@ impl Errand<'_> {
                 Err(Trouble { failure, is_away: is_away && is_passing, is_settled: !is_passing })
             }
         };
-        self.heard(&task, &ended).await;
+        self.heard(&task, there, &ended).await;
         ended
     }
 
@@ -88,17 +92,34 @@ impl Errand<'_> {
         }
     }
 
-    async fn heard(&self, task: &str, ended: &Result<ToolResult, Trouble>) {
+    /// Notes what came of a task that went out; from then on it is remembered by its name there, where it has one.
+    async fn heard(&self, task: &str, there: Option<String>, ended: &Result<ToolResult, Trouble>) {
         let (state, answer) = match ended {
             Ok(result) => (TaskState::Completed, text_of(result, STEP_RESULT_BYTES_MAX)),
             Err(trouble) if is_blocked(&trouble.failure) => (TaskState::Failed, String::new()),
             Err(trouble) => (state_of(&trouble.failure), trouble.failure.message.clone()),
         };
         let answer = Some(answer).filter(|answer| !answer.is_empty());
-        if let Err(failure) = self.options.memory.update(task, state, answer).await {
+        let memory = &self.options.memory;
+        let noted = match (there, memory.get(task).await) {
+            (Some(there), Ok(Some(before))) => {
+                memory.settle(task, Outgoing { task: there, state, answer, ..before }).await
+            }
+            _ => memory.update(task, state, answer).await,
+        };
+        if let Err(failure) = noted {
             tracing::warn!(%failure, "what came of a request isn't remembered");
         }
     }
+}
+
+/// A task's id at the agent that works on it, where that says it.
+fn task_there(answer: &Result<ToolResult, Failure>) -> Option<String> {
+    let place = match answer {
+        Ok(result) => result.0.object("_meta")?.object(PLACE)?,
+        Err(failure) => RawObject::parse(&serde_json::value::to_raw_value(failure.data.as_ref()?).ok()?).ok()?,
+    };
+    place.text("taskId").filter(|id| !id.is_empty())
 }
 
 /// A result of which nobody was shown anything before it was judged, whatever it says.

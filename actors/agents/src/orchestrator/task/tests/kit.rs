@@ -98,7 +98,7 @@ pub(super) fn steps(steps: &[(&str, &str, &[&str])]) -> Value {
 #[derive(Clone)]
 pub(super) enum Act {
     Say(&'static str),
-    /// Says it, and gives it as an artifact before.
+    /// Says it, and gives it as an artifact before, of a task that is called `t-1` there.
     Show(&'static str),
     Fail(Failure),
     /// Asks for one word, and says it.
@@ -130,7 +130,8 @@ impl ConcurrentHandler<Converse> for Peer {
                 Some(Act::Show(text)) => {
                     cx.artifact(Artifact::new("result", [Content::text(text)]));
                     let ToolResult(told) = ToolResult::text(text);
-                    Ok(ToolResult(told.with("_meta", RawObject::new().with(SHOWN, true))))
+                    let place = RawObject::new().with("taskId", "t-1");
+                    Ok(ToolResult(told.with("_meta", RawObject::new().with(SHOWN, true).with("a2a", place))))
                 }
                 Some(Act::Fail(failure)) => Err(failure),
                 Some(Act::Ask(what)) => {

@@ -45,6 +45,10 @@ fn nothing_is_shown_before_it_is_judged() {
             to_peer(kit, "sunny");
             let heard = kit.say("weather?", &nobody).await;
             assert_eq!((heard.text(), heard.artifacts.len(), is_shown(&heard)), ("sunny".to_owned(), 1, true));
+            // Remembered by its name there, that can be asked for there.
+            let remembered = kit.memory.list().await.unwrap();
+            let names: Vec<_> = remembered.iter().map(|one| (&*one.task, one.answer.as_deref())).collect();
+            assert_eq!(names, [("t-1", Some("sunny"))]);
         },
     );
     with_guard(async |kit| {
