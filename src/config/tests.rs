@@ -319,8 +319,7 @@ fn grpc_is_a_feature() {
 /// Method: rows of addresses.
 #[test]
 fn a_listener_elsewhere() {
-    let lines =
-        "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n\
+    let lines = "[[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:7100\"\npublic_url = \"https://x/\"\nversion = \"2\"\n\
          [[agent]]\nkind = \"a2a\"\nid = \"far\"\nurl = \"https://far.example/agent\"\n";
     let mut topology = Topology::parse(&format!("{NODE}{lines}"), false, Path::new("")).unwrap();
     // As it is read where callboard speaks gRPC.
