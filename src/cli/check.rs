@@ -100,6 +100,25 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// The text with stars in place of what may be secret, byte for byte, so that places in it stay where they are: whoever is shown
+/// a mistake may be looked over the shoulder, or be a log.
+fn without_secrets(text: &str) -> String {
+    const NAMES: [&str; 8] = ["key", "token", "secret", "password", "authorization", "bearer", "credential", "headers"];
+    let stars = |line: &str| {
+        let Some((name, value)) = line.find(['=', ':']).map(|at| line.split_at(at)) else { return line.to_owned() };
+        let (lower, whole) = (name.to_ascii_lowercase(), line.to_ascii_lowercase());
+        // What only names the place of a secret is told.
+        let is_place = lower.trim_end().ends_with("_env") || lower.trim_end().ends_with("_file");
+        if is_place || !NAMES.iter().any(|name| whole.contains(name)) {
+            return line.to_owned();
+        }
+        let star =
+            |c: char| if c.is_alphanumeric() || !c.is_ascii() { "*".repeat(c.len_utf8()) } else { c.to_string() };
+        format!("{name}{}", value.chars().map(star).collect::<String>())
+    };
+    text.split_inclusive('\n').map(stars).collect()
+}
+
 fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> String {
     let heading = match problem.level {
         Level::Error => Heading::ERROR,
@@ -113,7 +132,8 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
                 text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
             let end = span.end.clamp(span.start, line_end.max(span.start));
             let annotation = AnnotationKind::Primary.span(span.start..end);
-            let snippet = Snippet::source(text).path(&path).annotation(annotation);
+            let text = without_secrets(text);
+            let snippet = Snippet::source(&*text).path(&path).annotation(annotation);
             heading.primary_title(&problem.message).element(snippet)
         }
         None => heading.primary_title(&problem.message).element(annotate_snippets::Origin::path(&path)),
@@ -122,4 +142,27 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
         group = group.element(Heading::HELP.message(help));
     }
     renderer.render(&[group])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a mistake is shown at its place without the secret beside it. Method: rows of lines, told in as many bytes.
+    #[test]
+    fn secrets_are_stars() {
+        for (line, shown) in [
+            ("claude_api_key = \"sk-é1\"\n", "claude_api_key = \"**-***\"\n"),
+            ("  token: abc\n", "  token: ***\n"),
+            ("headers = { Authorization = \"Bearer x\" }", "headers = { ************* = \"****** *\" }"),
+            ("upstream = { url = \"u\", bearer = \"x\" }", "upstream = { *** = \"*\", ****** = \"*\" }"),
+            ("api_key_env = \"ANTHROPIC_API_KEY\"", "api_key_env = \"ANTHROPIC_API_KEY\""),
+            ("bind = \"127.0.0.1:1\"", "bind = \"127.0.0.1:1\""),
+            ("[[listener]]", "[[listener]]"),
+        ] {
+            let told = without_secrets(line);
+            assert_eq!(told, shown);
+            assert_eq!(told.len(), line.len(), "{line}");
+        }
+    }
 }
