@@ -75,10 +75,13 @@ impl Open {
         Some((url, address.ip().is_loopback()))
     }
 
-    /// Leaves its sockets to another server, which serves on them already; after `grace` it ends.
-    pub(super) async fn hand_over(self, grace: impl Future<Output = ()>) {
-        // Stopped at once it would drop connections that it has accepted and not looked at.
+    /// Takes no new connections: another server does, on the same sockets.
+    pub(super) async fn pause(&self) {
         self.handle.pause().await;
+    }
+
+    /// Ends after `grace`. Stopped at once it would drop connections that it has accepted and not looked at.
+    pub(super) async fn hand_over(self, grace: impl Future<Output = ()>) {
         grace.await;
         self.close().await;
     }

@@ -63,7 +63,7 @@ impl Node {
         let mut before: Vec<Option<Open>> = std::mem::take(&mut self.listeners).into_iter().map(Some).collect();
         let mut left = Left::default();
         for (at, plan) in plans.into_iter().enumerate() {
-            match self.carry_out(plan, &mut before, topology, at, &mut left) {
+            match self.carry_out(plan, &mut before, topology, at, &mut left).await {
                 Ok((open, is_new)) => {
                     done.opened += usize::from(is_new);
                     self.listeners.push(open);
@@ -103,7 +103,7 @@ impl Node {
         Ok(plans)
     }
 
-    fn carry_out(
+    async fn carry_out(
         &self,
         plan: Plan,
         before: &mut [Option<Open>],
@@ -128,6 +128,8 @@ impl Node {
         };
         let other = self.open_on(sockets, topology, at)?;
         left.bundles.extend(open.bundle());
+        // A session that began with the old one after this would be lost at the next call.
+        open.pause().await;
         self.retiring.spawn_local(open.hand_over(self.grace()));
         Ok((other, true))
     }
