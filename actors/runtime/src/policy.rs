@@ -155,13 +155,11 @@ impl PolicyChain {
         match ask_each(&links, Part::Reply, crossing).await {
             Ok(()) => reply,
             Err(refusal) => {
-                if refusal.kind == FailureKind::Blocked
-                    && let Some(list) = reply.ok().and_then(|reply| List::read(crossing.message, &reply))
-                {
-                    return self.judge_items(crossing, list).await;
-                }
                 tell(&links, Some(Part::Reply), crossing, &refusal).await;
-                Err(refusal)
+                match reply.ok().and_then(|reply| List::read(crossing.message, &reply)) {
+                    Some(list) if refusal.kind == FailureKind::Blocked => self.judge_items(crossing, list).await,
+                    _ => Err(refusal),
+                }
             }
         }
     }
@@ -185,7 +183,8 @@ impl PolicyChain {
         if quarantined > 0 {
             tracing::warn!(server = crossing.agent, quarantined, "a list passes without some of its items");
             let meta = passed.object("_meta").unwrap_or_default();
-            passed.set("_meta", meta.with(QUARANTINED, quarantined));
+            let before: usize = meta.read(QUARANTINED).unwrap_or_default();
+            passed.set("_meta", meta.with(QUARANTINED, before + quarantined));
         }
         Ok(passed.to_raw())
     }

@@ -5,8 +5,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection, skeleton};
 
-/// Most schemas within schemas that are looked through; none that is deeper gets through the limits of the wire.
-const DEPTH_MAX: usize = 256;
+/// What a schema says where it goes on elsewhere (JSON Schema 2020-12, and `$recursiveRef` of 2019-09).
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Longest name of a flag's region in tag characters: `gbsct`, with some to spare.
+const FLAG_TAGS_MAX: usize = 6;
 
 /// Why a tool is left out of what its server lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +27,8 @@ pub enum ToolFlaw {
 /// The reply to `tools/list` without flawed tools; the others stay byte for byte.
 pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
     let page = reply?;
-    if page.get().is_ascii() && !page.get().contains("$ref") && !page.get().contains("\\u") {
+    let is_plain = page.get().is_ascii() && !page.get().contains("\\u");
+    if is_plain && !REFERENCES.iter().any(|name| page.get().contains(name)) {
         return Ok(page);
     }
     let Ok(list) = RawObject::parse(&page) else { return Ok(page) };
@@ -42,50 +45,60 @@ pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
 }
 
 fn flaw(tool: &RawValue) -> Option<ToolFlaw> {
-    let tool: Value = serde_json::from_str(tool.get()).ok()?;
+    // What can't be read, for it is too deep, may say anything.
+    let Ok(tool) = serde_json::from_str::<Value>(tool.get()) else { return Some(ToolFlaw::Elsewhere) };
     if tool["name"].as_str().is_some_and(is_disguised) {
         return Some(ToolFlaw::Name);
     }
-    if any(&tool, 0, &|_, text| hides(text)) {
+    if any(&tool, &|_, text| hides(text)) {
         return Some(ToolFlaw::Hidden);
     }
     let schemas = [&tool["inputSchema"], &tool["outputSchema"]];
-    let is_elsewhere = |name: &str, text: &str| {
-        matches!(name, "$ref" | "$dynamicRef" | "$recursiveRef") && (text.contains("://") || text.starts_with("//"))
-    };
-    schemas.iter().any(|schema| any(schema, 0, &is_elsewhere)).then_some(ToolFlaw::Elsewhere)
+    let is_elsewhere =
+        |name: &str, text: &str| REFERENCES.contains(&name) && (text.contains("://") || text.starts_with("//"));
+    schemas.iter().any(|schema| any(schema, &is_elsewhere)).then_some(ToolFlaw::Elsewhere)
 }
 
-/// Whether a name of a tool or a skill could be taken for another: a word that mixes scripts, or one that looks like ASCII.
+/// Whether a name of a tool or a skill could be taken for another: a word that mixes scripts, or one of another script that looks
+/// like Latin letters.
 pub fn is_disguised(name: &str) -> bool {
     let words = name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_ascii());
     let mixes = |word: &str| word.detect_restriction_level() > RestrictionLevel::HighlyRestrictive;
-    words.into_iter().any(|word| mixes(word) || skeleton(word).all(|c| c.is_ascii()))
+    // Latin letters that look alike, as Turkish `ı` and `i`, are how a word is written.
+    let is_foreign = |word: &str| !word.chars().any(|c| matches!(c, '\0'..='\u{24f}' | '\u{1e00}'..='\u{1eff}'));
+    words.into_iter().any(|word| mixes(word) || is_foreign(word) && skeleton(word).all(|c| c.is_ascii()))
 }
 
 /// Whether a text has characters that nobody sees and no language needs: zero width, turned direction, tags that are no flag's.
 fn hides(text: &str) -> bool {
-    let mut in_flag = false;
-    text.chars().any(|c| {
-        let is_tag = ('\u{e0000}'..='\u{e007f}').contains(&c);
-        let is_seen = !is_tag || in_flag;
-        in_flag = c == '\u{1f3f4}' || in_flag && is_tag;
-        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        !is_seen || turns || matches!(c, '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{180e}')
+    // Behind a flag: how many tags it may still have.
+    let mut of_flag = 0;
+    text.chars().any(|c| match c {
+        '\u{1f3f4}' => {
+            of_flag = FLAG_TAGS_MAX + 1;
+            false
+        }
+        '\u{e0000}'..='\u{e007f}' => {
+            let is_hidden = of_flag == 0;
+            of_flag = if c == '\u{e007f}' { 0 } else { of_flag.saturating_sub(1) };
+            is_hidden
+        }
+        _ => {
+            of_flag = 0;
+            matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}' | '\u{2060}'..='\u{2064}')
+                || matches!(c, '\u{feff}' | '\u{180e}')
+        }
     })
 }
 
 /// Whether a text below `value` is one that `is`, which is given the name of its member too; names are texts as well.
-fn any(value: &Value, depth: usize, is: &impl Fn(&str, &str) -> bool) -> bool {
-    if depth > DEPTH_MAX {
-        return true;
-    }
+fn any(value: &Value, is: &impl Fn(&str, &str) -> bool) -> bool {
     match value {
         Value::String(text) => is("", text),
-        Value::Array(items) => items.iter().any(|item| any(item, depth + 1, is)),
-        Value::Object(members) => members.iter().any(|(name, value)| {
-            is("", name) || value.as_str().map_or_else(|| any(value, depth + 1, is), |text| is(name, text))
-        }),
+        Value::Array(items) => items.iter().any(|item| any(item, is)),
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| is("", name) || value.as_str().map_or_else(|| any(value, is), |text| is(name, text))),
         _ => false,
     }
 }
@@ -107,6 +120,10 @@ mod tests {
             (json!({ "name": "получить_URL" }), None),
             (json!({ "name": "ajouté/é" }), None),
             (json!({ "name": "搜索web" }), None),
+            (json!({ "name": "kapı" }), None),
+            (json!({ "name": "\u{441}\u{43e}\u{440}" }), Some(ToolFlaw::Name)),
+            (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"), None),
+            (said(&format!("\u{1f3f4}{}", "\u{e0067}".repeat(FLAG_TAGS_MAX + 2))), Some(ToolFlaw::Hidden)),
             (said("Adds \u{1f468}\u{200d}\u{1f469} and می\u{200c}خواهم"), None),
             (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e007f} is a flag"), None),
             (said("Adds\u{e0068}\u{e0069}"), Some(ToolFlaw::Hidden)),
@@ -122,11 +139,8 @@ mod tests {
         ] {
             assert_eq!(flaw(&serde_json::value::to_raw_value(&tool).unwrap()), expected, "{tool}");
         }
-        let mut deep = json!("x");
-        for _ in 0..=DEPTH_MAX {
-            deep = json!([deep]);
-        }
-        assert!(any(&deep, 0, &|_, _| false), "one more than is looked through");
+        let deep = RawValue::from_string(format!("{}{}", "[".repeat(200), "]".repeat(200))).unwrap();
+        assert_eq!(flaw(&deep), Some(ToolFlaw::Elsewhere), "too deep to be read");
     }
 
     /// Goal: the rest of a list stays as it was. Method: a page with one of each, and escapes.
@@ -137,5 +151,8 @@ mod tests {
         let bad = r#"{"name":"bad","description":"\u200b"}"#;
         let kept = without_flawed(Ok(page(&format!("{good},{bad}"))), "server").unwrap();
         assert_eq!(kept.get(), page(good).get());
+        let elsewhere = r#"{"name":"bad","inputSchema":{"$dynamicRef":"https://a.example/x"}}"#;
+        let kept = without_flawed(Ok(page(elsewhere)), "server").unwrap();
+        assert_eq!(kept.get(), page("").get(), "all that is ASCII");
     }
 }

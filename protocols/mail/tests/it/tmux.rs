@@ -51,7 +51,8 @@ impl Tmux {
 
     /// A session with one pane, in which `program` is in front once `command` has run.
     async fn session(&self, name: &str, command: &str, program: &str) {
-        let made = self.run(&["new-session", "-d", "-s", name, "-x", "80", "-y", "24", command]);
+        // Until the program runs, tmux says what the command begins with: that must not be the program's name.
+        let made = self.run(&["new-session", "-d", "-s", name, "-x", "80", "-y", "24", &format!(":; {command}")]);
         assert!(made.status.success(), "{made:?}");
         let target = format!("={name}:0.0");
         eventually(|| {
@@ -207,7 +208,7 @@ async fn never_into_a_shell() {
     let left = tmux.file("left");
     let run_me = letter("1", &format!("x\ntouch {}\n", left.display()));
     tmux.session("shell", "exec sh", "sh").await;
-    tmux.session("bash", "bash --norc", "bash").await;
+    tmux.session("bash", "exec bash --norc", "bash").await;
     tmux.session("cat", "exec cat", "cat").await;
     for shell in ["shell", "bash"] {
         for command in [vec![], vec!["sh".to_owned(), "bash".to_owned()]] {
