@@ -79,7 +79,7 @@ impl Core {
         let mut kept = Some(self.request_of(&request, &picked));
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
         let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
-        let mut known = Known::of(who, &request.message, &self.options, asks)?;
+        let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asks)?;
         let begun = loop {
             let options = &self.options.tasks;
             let expires = SystemTime::now() + options.ttl;

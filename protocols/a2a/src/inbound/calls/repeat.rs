@@ -3,10 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::PrincipalKind;
-use callboard_runtime::Task;
+use callboard_runtime::{Audit, Task};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -21,8 +19,8 @@ use crate::{A2aError, Dialect, ErrorKind};
 const KEY: &str = "callboard/key";
 /// What keys of ours begin with.
 const OURS: &str = "callboard/again:";
-/// How much of a message's hash is its mark, in bytes.
-const MARK_BYTES: usize = 16;
+/// How much of a message's hash is its mark, in hexadecimal digits.
+const MARK_DIGITS: usize = 32;
 /// How often one message may begin a task anew, each time when the one before counts no more; after that it isn't known again
 /// until those are forgotten.
 const TURNS_MAX: u32 = 64;
@@ -39,11 +37,18 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// What a message is known by that asks for `skill`, as it is kept: `request`.
+    /// What a message is known by that asks for `skill`, as it is kept: `request`. Its mark is made by `marks`, for it is kept where
+    /// what was said may not be.
     ///
     /// # Errors
     /// `InvalidParams` for a key that isn't a text.
-    pub(super) fn of(who: &Who, message: &Message, options: &A2aOptions, asks: Asks<'_>) -> Result<Self, A2aError> {
+    pub(super) fn of(
+        who: &Who,
+        message: &Message,
+        options: &A2aOptions,
+        marks: &dyn Audit,
+        asks: Asks<'_>,
+    ) -> Result<Self, A2aError> {
         if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
             let invalid =
                 |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
@@ -62,7 +67,9 @@ impl Known {
         let said = [asks.skill, asks.request.get(), push.as_deref().map_or("", RawValue::get)];
         let digest =
             said.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
-        let mark = digest.get(..MARK_BYTES).map(|start| URL_SAFE_NO_PAD.encode(start)).unwrap_or_default();
+        let hash = marks.mark(options.tasks.class, &digest).hash;
+        let digits = hash.rsplit(':').next().unwrap_or_default();
+        let mark = digits.get(..MARK_DIGITS).unwrap_or(digits).to_owned();
         Ok(Self::ByItself { mark, turn: 0, within })
     }
 
@@ -104,7 +111,26 @@ fn counts(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use callboard_message::{DataClass, Principal};
+    use callboard_runtime::MemoryAudit;
+
     use super::*;
+
+    /// Goal: nobody finds out by a mark what was said where that could be guessed. Method: the mark that stores of other keys make of
+    /// one message.
+    #[test]
+    fn marks_are_keyed() {
+        let who = Who::new(std::sync::Arc::new(Principal::agent("ann")), Dialect::V10);
+        let known = |class| {
+            let mut options = A2aOptions::at("http://127.0.0.1:1".parse().unwrap());
+            options.tasks.class = class;
+            let asks = Asks { skill: "skill", request: RawValue::NULL, push: None };
+            Known::of(&who, &Message::default(), &options, &MemoryAudit::default(), asks).unwrap().key().unwrap()
+        };
+        assert_eq!(known(DataClass::Internal), known(DataClass::Internal));
+        assert_ne!(known(DataClass::Clinical), known(DataClass::Clinical));
+        assert_eq!(known(DataClass::Clinical).len(), OURS.len() + MARK_DIGITS + 2);
+    }
 
     /// Goal: a message is known for its time and no longer, and never more often than there are turns. Method: the last moment and
     /// the one after; a task that counts no more, as often as there are turns.
