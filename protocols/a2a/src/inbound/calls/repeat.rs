@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use callboard_message::PrincipalKind;
+use callboard_message::{PrincipalKind, TaskState};
 use callboard_runtime::{Audit, Task};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -82,9 +82,12 @@ impl Known {
         }
     }
 
-    /// Whether `task`, which the message began once, is its answer no more.
+    /// Whether `task`, which the message began once, is its answer no more: its time is over, or it came to nothing, which another
+    /// try may not.
     pub(super) fn is_over(&self, task: &Task) -> bool {
-        matches!(self, Self::ByItself { within, .. } if !counts(task.created, SystemTime::now(), *within))
+        let came_to_nothing = task.state.is_terminal() && task.state != TaskState::Completed;
+        let is_too_old = |within| !counts(task.created, SystemTime::now(), within);
+        matches!(self, Self::ByItself { within, .. } if came_to_nothing || is_too_old(*within))
     }
 
     /// What it is known by the next time that it begins a task.
