@@ -71,11 +71,14 @@ impl Core {
         let callee = self.callee();
         let call = who.call();
         let skills = callee.skills(call.clone()).await.map_err(of_failure)?;
-        let mut picked = pick(&skills, &request)?;
-        if !request.message.reference_task_ids.is_empty() && callee.route(&picked.skill) == Route::Converse {
-            picked.arguments = self.with_referenced(who, &request.message, picked.arguments).await?;
-        }
-        let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
+        let picked = pick(&skills, &request)?;
+        let told = match callee.route(&picked.skill) {
+            Route::Converse => self.with_referenced(who, &request.message, &picked.arguments).await?,
+            Route::Message | Route::Tool => None,
+        };
+        let arguments = told.as_deref().unwrap_or(&picked.arguments);
+        let call = callee.judged(&picked.skill, arguments, call).await.map_err(of_failure)?;
+        // Without what is told of other tasks: that is another thing later, and the message still the same.
         let mut kept = Some(self.request_of(&request, &picked));
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
         let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
@@ -118,7 +121,7 @@ impl Core {
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
-                let work = self.work(callee, &task, picked.arguments, call);
+                let work = self.work(callee, &task, told.unwrap_or(picked.arguments), call);
                 let (task, live) = match waits {
                     Waits::ForItsBeginning => (task.clone(), Some(self.live.run(run_of(task, lease, false, work)))),
                     Waits::ForItsEnd => {
