@@ -17,7 +17,7 @@ use crate::{A2aError, Dialect, ErrorKind};
 /// Member of a message's metadata: the same key of the same owner is the same task, as long as that is kept. A string of 1 to
 /// 128 bytes.
 const KEY: &str = "callboard/key";
-/// What keys of ours begin with.
+/// What keys of ours begin with, and no client's.
 const OURS: &str = "callboard/again:";
 /// How much of a message's hash is its mark, in hexadecimal digits.
 const MARK_DIGITS: usize = 32;
@@ -41,7 +41,7 @@ impl Known {
     /// what was said may not be.
     ///
     /// # Errors
-    /// `InvalidParams` for a key that isn't a text.
+    /// `InvalidParams` for a key that isn't a text, or looks like one of ours.
     pub(super) fn of(
         who: &Who,
         message: &Message,
@@ -50,9 +50,12 @@ impl Known {
         asks: Asks<'_>,
     ) -> Result<Self, A2aError> {
         if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
-            let invalid =
-                |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
-            return serde_json::from_str(key.get()).map(Self::ByKey).map_err(invalid);
+            let invalid = |why: String| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` {why}"));
+            let key: String = serde_json::from_str(key.get()).map_err(|_| invalid("must be a string".to_owned()))?;
+            return match key.starts_with(OURS) {
+                true => Err(invalid(format!("can't begin with `{OURS}`"))),
+                false => Ok(Self::ByKey(key)),
+            };
         }
         // Messages of 0.1 have no ids, tasks have. Among people whom nobody tells apart an id may be two people's, unless it is one
         // that nobody has twice.
