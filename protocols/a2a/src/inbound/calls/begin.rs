@@ -26,6 +26,15 @@ const ARGUMENTS: &str = "arguments";
 /// Member of [`Task::extra`]: what its client spoke.
 const DIALECT: &str = "dialect";
 
+/// Member of [`Task::extra`]: it was begun without a credential where all who come in so are one party.
+const OF_PARTY: &str = "party";
+
+/// Whether a task that nobody's credential began may be shown to a party that lists its tasks: what strangers began elsewhere may
+/// not.
+pub(super) fn is_of_party(task: &Task) -> bool {
+    task.extra.has(OF_PARTY)
+}
+
 /// The words that a task was begun in.
 pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
     Dialect::of_version(&task.extra.text(DIALECT)?)
@@ -89,6 +98,9 @@ impl Core {
             let mut extra = RawObject::new();
             extra.set_text(CONTEXT, &context);
             extra.set_text(DIALECT, who.dialect.version());
+            if who.is_anonymous() && self.options.one_anonymous {
+                extra.set(OF_PARTY, true);
+            }
             let new = NewTask {
                 id: id.clone(),
                 scope: self.live.scope.clone(),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{PrincipalKind, TaskState};
+use callboard_message::TaskState;
 use callboard_runtime::{Audit, Task};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -60,9 +60,7 @@ impl Known {
         // Messages of 0.1 have no ids, tasks have. Among people whom nobody tells apart an id may be two people's, unless it is one
         // that nobody has twice.
         let within = options.tasks.repeat_within;
-        let is_whose = options.one_anonymous
-            || who.principal.kind != PrincipalKind::Anonymous
-            || Uuid::try_parse(&message.message_id).is_ok();
+        let is_whose = options.one_anonymous || !who.is_anonymous() || Uuid::try_parse(&message.message_id).is_ok();
         if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
             return Ok(Self::Not);
         }
