@@ -130,7 +130,7 @@ impl NamedAgents {
                 seen.push((name, served));
             }
         }
-        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info)))
+        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
     }
 
     pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
