@@ -66,8 +66,8 @@ pub struct Listener {
     /// Whether who has a key may read the card of what keys are needed for; by default, where there are `keys`.
     #[serde(default)]
     pub extended_card: Option<bool>,
-    /// Whether who has no key sees the list of A2A's tasks that were begun without one; where it isn't said, see
-    /// [`Listener::lists_anonymous`].
+    /// Whether who has no key sees the list of A2A's tasks that were begun without one, there or at another listener where this holds;
+    /// where it isn't said, see [`Listener::lists_anonymous`].
     #[serde(default)]
     pub list_anonymous: Option<bool>,
     /// For how many seconds a message of A2A's that comes again is answered by the task that it began; 0: never.

@@ -27,7 +27,11 @@ async fn says(url: &str, skill: &str) -> String {
 }
 
 async fn card(url: &str) -> (u16, Value) {
-    let url = format!("{}/.well-known/agent-card.json", url.strip_suffix("/a2a").unwrap());
+    document(url, "agent-card.json").await
+}
+
+async fn document(url: &str, name: &str) -> (u16, Value) {
+    let url = format!("{}/.well-known/{name}", url.strip_suffix("/a2a").unwrap());
     let request = reqwest::Client::new().get(url).header("a2a-version", "1.0");
     let response = soon("a card", request.send()).await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap_or_default())
@@ -47,14 +51,15 @@ async fn cards_say_what_agents_are_for() {
     let file = home.path("n.toml").display().to_string();
     let (mut running, before) = serve(&home, &[&file]).await;
     let [all, a, b] = [0, 1, 2].map(|at| before[at].1.clone());
-    assert_eq!(card(&a).await.1["description"], "Knows who.");
+    let catalogued = async || document(&all, "ai-catalog.json").await.1["entries"][0]["description"].clone();
+    assert_eq!((&card(&a).await.1["description"], catalogued().await), (&json!("Knows who."), json!("Knows who.")));
     for url in [&all, &b] {
         let told = card(url).await.1["description"].as_str().unwrap().to_owned();
         assert!(told.contains("who"), "{told}");
     }
     edit(&home, &declared("Knows more."));
     assert_eq!(addresses(&mut running, "reloaded").await, before);
-    assert_eq!(card(&a).await.1["description"], "Knows more.");
+    assert_eq!((&card(&a).await.1["description"], catalogued().await), (&json!("Knows more."), json!("Knows more.")));
 
     let base = all.strip_suffix("/a2a").unwrap();
     let task = a2a::ask(base, "SendMessage", a2a::for_skill("a.who", false)).await["task"]["id"].clone();

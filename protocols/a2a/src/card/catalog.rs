@@ -11,11 +11,11 @@ const CATALOG_VERSION: &str = "1.0";
 /// What an entry leads to.
 const CARD_TYPE: &str = "application/a2a-agent-card+json";
 
-/// The catalogue of agents by their ids, under the listener's address.
-pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a str, &'a Info)>) -> CardBody {
+/// The catalogue of agents by their ids, with what they are for, under the listener's address.
+pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a str, &'a Info, String)>) -> CardBody {
     let base = base_url.as_str().trim_end_matches('/');
     let host = base_url.host_str().unwrap_or("localhost");
-    let entry = |(id, info): (&str, &Info)| {
+    let entry = |(id, info, description): (&str, &Info, String)| {
         let entry = RawObject::new()
             .with("identifier", format!("urn:air:{host}:agents:{id}"))
             .with("name", id)
@@ -26,7 +26,7 @@ pub(crate) fn catalog<'a>(base_url: &Url, agents: impl IntoIterator<Item = (&'a 
             .with("mediaType", CARD_TYPE)
             .with("url", format!("{base}/agents/{id}/.well-known/agent-card.json"));
         // What its skills say stands in its card.
-        if info.description.is_empty() { entry } else { entry.with("description", &info.description) }
+        if description.is_empty() { entry } else { entry.with("description", description) }
     };
     let entries: Vec<_> = agents.into_iter().map(entry).collect();
     CardBody::new(RawObject::new().with("specVersion", CATALOG_VERSION).with("entries", entries).to_raw().get())

@@ -104,6 +104,11 @@ impl Cards {
         description.clone_into(&mut self.description.write().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// What the agent is for, as it was said last; empty: what its skills say.
+    pub(crate) fn description(&self) -> String {
+        self.description.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The card for everybody: that of 1.0 for who says that it reads that, else one for readers of all versions.
     ///
     /// # Errors

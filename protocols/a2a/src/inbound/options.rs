@@ -47,7 +47,7 @@ pub struct A2aOptions {
     /// How it is known who is behind a request.
     pub access: Access,
     /// Whether all who show no credential are one party, as where nobody but this machine's own comes in: they see the list of
-    /// their tasks, and each other's, and what one of them says again is known whatever its id. Otherwise they have to know the ids
+    /// their tasks, and each other's, which began where this holds, and what one of them says again is known whatever its id. Otherwise they have to know the ids
     /// of their tasks, and a message is known again by an id that is a UUID.
     pub one_anonymous: bool,
     /// Names (`Host`) beside this machine's own.

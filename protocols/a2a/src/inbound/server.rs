@@ -11,7 +11,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::check;
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
+use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving, Standing};
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
@@ -130,7 +130,7 @@ impl NamedAgents {
                 seen.push((name, served));
             }
         }
-        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info)))
+        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
     }
 
     pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
@@ -375,7 +375,8 @@ impl Exchange<'_> {
         match (operations::perform(&server, &who, asked, head.last_event).await, room) {
             (Ok(Answer::Whole(answer)), _) => binding.answer(&answer),
             (Ok(Answer::Events(events)), Some(room)) => {
-                sse::respond(events, binding, dialect, server.options.keep_alive, (busy, room))
+                let standing = Standing::of(request, &server.options.access);
+                sse::respond(events, binding, dialect, server.options.keep_alive, standing, (busy, room))
             }
             (Ok(Answer::Events(_)), None) => binding.error(&A2aError::internal(), dialect),
             (Err(error), room) => {

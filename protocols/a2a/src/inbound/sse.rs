@@ -12,9 +12,9 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use bytes::Bytes;
-use callboard_rpc::serve::Permit;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::serve::{COUNTS_NO_MORE, Permit, Standing};
 use callboard_rpc::{SSE_KEEP_ALIVE, SseEvent, encode_event};
 use callboard_runtime::TaskOwner;
 use futures::{Stream, StreamExt};
@@ -71,17 +71,18 @@ impl Drop for Room {
     }
 }
 
-/// Answers with what `events` brings. The call doesn't end with it.
+/// Answers with what `events` brings, as long as its reader's credential counts. The call doesn't end with it.
 pub(super) fn respond(
     events: Events,
     binding: Binding,
     dialect: Dialect,
     keep_alive: Duration,
+    standing: Standing,
     held: (Busy, Room),
 ) -> HttpResponse {
     let quiet = Box::pin(sleep(keep_alive));
     let writer = dialect.events();
-    let body = Body { events, binding, dialect, writer, keep_alive, quiet, has_ended: false, _held: held };
+    let body = Body { events, binding, dialect, writer, keep_alive, quiet, standing, has_ended: false, _held: held };
     stream().streaming(body)
 }
 
@@ -108,6 +109,8 @@ struct Body {
     writer: EventWriter,
     keep_alive: Duration,
     quiet: Pin<Box<Sleep>>,
+    /// Whether its reader may still have it.
+    standing: Standing,
     has_ended: bool,
     _held: (Busy, Room),
 }
@@ -136,6 +139,10 @@ impl Stream for Body {
         let this = self.get_mut();
         if this.has_ended {
             return Poll::Ready(None);
+        }
+        if this.standing.poll_lost(cx).is_ready() {
+            this.has_ended = true;
+            return Poll::Ready(Some(Ok(Bytes::from(format!(": {COUNTS_NO_MORE}\n\n")))));
         }
         if let Poll::Ready(event) = this.events.poll_next_unpin(cx) {
             let Some(event) = event else {

@@ -234,6 +234,11 @@ impl Stream {
         Some(serde_json::from_slice(&self.next().await?.data).unwrap())
     }
 
+    /// The bytes of all that still comes, as a text.
+    pub async fn rest(self) -> String {
+        soon(self.response.text()).await.unwrap()
+    }
+
     /// The results of all that still comes, as JSON-RPC wraps them.
     pub async fn results(&mut self) -> Vec<Value> {
         let mut all = Vec::new();

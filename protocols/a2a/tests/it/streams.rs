@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use callboard_rpc::{SseDecoder, SseLimits};
+use callboard_message::{Principal, PrincipalKind};
+use callboard_rpc::{Access, BearerVerifier, CredentialError, SseDecoder, SseLimits};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -139,5 +140,36 @@ async fn twenty_cuts() {
     }
     assert!(way.cut.load(Ordering::SeqCst) >= CUTS, "cut {} times", way.cut.load(Ordering::SeqCst));
     assert_eq!(told.pieces(), (1..=PIECES).map(|piece| piece.to_string()).collect::<Vec<_>>());
+    served.stop().await;
+}
+
+/// Knows one key until it is revoked.
+#[derive(Clone, Default)]
+struct Alice(Arc<AtomicBool>);
+
+impl BearerVerifier for Alice {
+    fn verify(&self, token: &[u8]) -> Option<Result<Principal, CredentialError>> {
+        let is_good = token == b"alice" && !self.0.load(Ordering::SeqCst);
+        let alice = Principal { kind: PrincipalKind::ApiKey, ..Principal::agent("alice") };
+        Some(is_good.then_some(alice).ok_or(CredentialError::Wrong))
+    }
+}
+
+/// Goal: a stream that a key has opened ends soon after the key counts no more, and says why. Method: a message's stream and a
+/// subscription, both open when the key is revoked.
+#[tokio::test]
+async fn revoked_keys_end_streams() {
+    let alice = Alice::default();
+    let access = Access::Bearer(Arc::new([Box::new(alice.clone())]));
+    let served = Served::with(|options| options.access = access).await;
+    let peer = served.client().key("alice");
+    let mut sent = peer.stream("SendStreamingMessage", json!({ "message": given("m-1", json!({}), "linger") })).await;
+    let task = sent.event().await.unwrap()["result"]["task"]["id"].clone();
+    let mut followed = peer.stream("SubscribeToTask", json!({ "id": task })).await;
+    assert_eq!(followed.event().await.unwrap()["result"]["task"]["id"], task);
+    alice.0.store(true, Ordering::SeqCst);
+    for stream in [sent, followed] {
+        assert!(stream.rest().await.ends_with(": the key counts no more\n\n"));
+    }
     served.stop().await;
 }

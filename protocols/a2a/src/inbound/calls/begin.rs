@@ -26,6 +26,15 @@ const ARGUMENTS: &str = "arguments";
 /// Member of [`Task::extra`]: what its client spoke.
 const DIALECT: &str = "dialect";
 
+/// Member of [`Task::extra`]: it was begun without a credential where all who come in so are one party.
+const OF_PARTY: &str = "party";
+
+/// Whether a task that nobody's credential began may be shown to a party that lists its tasks: what strangers began elsewhere may
+/// not.
+pub(super) fn is_of_party(task: &Task) -> bool {
+    task.extra.has(OF_PARTY)
+}
+
 /// The words that a task was begun in.
 pub(crate) fn dialect_of(task: &Task) -> Option<Dialect> {
     Dialect::of_version(&task.extra.text(DIALECT)?)
@@ -71,21 +80,27 @@ impl Core {
         let callee = self.callee();
         let call = who.call();
         let skills = callee.skills(call.clone()).await.map_err(of_failure)?;
-        let mut picked = pick(&skills, &request)?;
-        if !request.message.reference_task_ids.is_empty() && callee.route(&picked.skill) == Route::Converse {
-            picked.arguments = self.with_referenced(who, &request.message, picked.arguments).await?;
-        }
-        let call = callee.judged(&picked.skill, &picked.arguments, call).await.map_err(of_failure)?;
+        let picked = pick(&skills, &request)?;
+        let told = match callee.route(&picked.skill) {
+            Route::Converse => self.with_referenced(who, &request.message, &picked.arguments).await?,
+            Route::Message | Route::Tool => None,
+        };
+        let arguments = told.as_deref().unwrap_or(&picked.arguments);
+        let call = callee.judged(&picked.skill, arguments, call).await.map_err(of_failure)?;
+        // Without what is told of other tasks: that is another thing later, and the message still the same.
         let mut kept = Some(self.request_of(&request, &picked));
         let push = request.configuration.as_ref().and_then(|given| given.task_push_notification_config.as_ref());
         let asks = Asks { skill: &picked.skill, request: kept.as_deref().unwrap_or(RawValue::NULL), push };
-        let mut known = Known::of(who, &request.message, &self.options, asks)?;
+        let mut known = Known::of(who, &request.message, &self.options, &*self.store.audit, asks)?;
         let begun = loop {
             let options = &self.options.tasks;
             let expires = SystemTime::now() + options.ttl;
             let mut extra = RawObject::new();
             extra.set_text(CONTEXT, &context);
             extra.set_text(DIALECT, who.dialect.version());
+            if who.is_anonymous() && self.options.one_anonymous {
+                extra.set(OF_PARTY, true);
+            }
             let new = NewTask {
                 id: id.clone(),
                 scope: self.live.scope.clone(),
@@ -118,7 +133,7 @@ impl Core {
             Begun::New(task, lease) => {
                 let push = request.configuration.and_then(|given| given.task_push_notification_config);
                 self.push(who, &task, &lease, push).await?;
-                let work = self.work(callee, &task, picked.arguments, call);
+                let work = self.work(callee, &task, told.unwrap_or(picked.arguments), call);
                 let (task, live) = match waits {
                     Waits::ForItsBeginning => (task.clone(), Some(self.live.run(run_of(task, lease, false, work)))),
                     Waits::ForItsEnd => {

@@ -16,7 +16,7 @@ const EVENTS_READ_MAX: usize = 100;
 pub(super) const MESSAGE: &str = "message";
 
 /// The message that began a task, as far as it is still held.
-fn first(task: &Task) -> Option<Message> {
+pub(super) fn first(task: &Task) -> Option<Message> {
     let request = RawObject::parse(task.request.as_deref()?).ok()?;
     let said = Message::from_raw(request.get(MESSAGE)?).ok()?;
     // As it came, it may have named neither.

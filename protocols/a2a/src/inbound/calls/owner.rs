@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use callboard_message::{Principal, TraceContext};
+use callboard_message::{Principal, PrincipalKind, TraceContext};
 use callboard_runtime::{CallMeta, TaskOwner};
 
 use crate::Dialect;
@@ -26,6 +26,11 @@ impl Who {
 
     pub(crate) fn owner(&self) -> TaskOwner {
         TaskOwner::of(&self.principal, None)
+    }
+
+    /// Whether it showed no credential.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.principal.kind == PrincipalKind::Anonymous
     }
 
     /// A call of its own: the request's ends with its answer.

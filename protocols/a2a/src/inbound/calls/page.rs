@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::{PrincipalKind, TaskState};
+use callboard_message::TaskState;
 use callboard_runtime::{Task, TaskFilter, TaskId};
 
-use super::begin::left;
+use super::begin::{is_of_party, left};
 use super::{Core, Who, history, view};
 use crate::convert::of_store;
 use crate::limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX};
@@ -68,7 +68,7 @@ impl Core {
 
     /// Those that the request leaves, in the order in which they began.
     async fn heads(&self, who: &Who, request: &ListTasksRequest) -> Result<Vec<Head>, A2aError> {
-        if who.principal.kind == PrincipalKind::Anonymous && !self.options.one_anonymous {
+        if who.is_anonymous() && !self.options.one_anonymous {
             // Whoever they are, they know the ids of their own.
             return Ok(Vec::new());
         }
@@ -81,6 +81,7 @@ impl Core {
         };
         let leaves = |task: &Task| {
             !left(task).is_zero()
+                && (!who.is_anonymous() || is_of_party(task))
                 && request.status.is_none_or(|state| view::state(task) == state)
                 && (request.context_id.is_empty() || view::context(task) == request.context_id)
         };

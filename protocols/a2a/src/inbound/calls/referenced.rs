@@ -31,7 +31,8 @@ impl Turn {
 
 impl Core {
     /// The arguments of a conversation, with what was said and made in the tasks that a message refers to as its `history`, in
-    /// their order. What isn't `who`'s, or is no more, isn't told from what never was: it is left out.
+    /// their order; `None` where there is nothing to tell. What isn't `who`'s, or is no more, isn't told from what never was: it is
+    /// left out.
     ///
     /// # Errors
     /// The store's.
@@ -39,8 +40,8 @@ impl Core {
         self: &Arc<Self>,
         who: &Who,
         said: &Message,
-        arguments: Box<RawValue>,
-    ) -> Result<Box<RawValue>, A2aError> {
+        arguments: &RawValue,
+    ) -> Result<Option<Box<RawValue>>, A2aError> {
         let (mut turns, mut bytes) = (Vec::new(), 0);
         for id in &said.reference_task_ids {
             let Ok(found) = self.find(who, id).await else { continue };
@@ -54,19 +55,17 @@ impl Core {
             for turn in said.chain(answered).filter(|turn| !turn.parts.is_empty()) {
                 bytes += turn.bytes();
                 if bytes > TOLD_BYTES_MAX {
-                    return Ok(with_history(&arguments, &turns));
+                    return Ok(with_history(arguments, &turns));
                 }
                 turns.push(turn);
             }
         }
-        Ok(with_history(&arguments, &turns))
+        Ok(with_history(arguments, &turns))
     }
 }
 
-fn with_history(arguments: &RawValue, turns: &[Turn]) -> Box<RawValue> {
-    let Some(said) = arguments.get().strip_suffix('}').filter(|_| !turns.is_empty()) else {
-        return arguments.to_owned();
-    };
+fn with_history(arguments: &RawValue, turns: &[Turn]) -> Option<Box<RawValue>> {
+    let said = arguments.get().strip_suffix('}').filter(|_| !turns.is_empty())?;
     let history = written_about(turns.iter().map(Turn::bytes).sum(), |out| {
         out.list(turns, |turn, out| {
             let mut object = out.object();
@@ -75,5 +74,5 @@ fn with_history(arguments: &RawValue, turns: &[Turn]) -> Box<RawValue> {
             object.end();
         });
     });
-    raw([said, ",\"history\":", history.get(), "}"].concat())
+    Some(raw([said, ",\"history\":", history.get(), "}"].concat()))
 }

@@ -3,10 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use callboard_message::PrincipalKind;
-use callboard_runtime::Task;
+use callboard_message::TaskState;
+use callboard_runtime::{Audit, Task};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -19,10 +17,10 @@ use crate::{A2aError, Dialect, ErrorKind};
 /// Member of a message's metadata: the same key of the same owner is the same task, as long as that is kept. A string of 1 to
 /// 128 bytes.
 const KEY: &str = "callboard/key";
-/// What keys of ours begin with.
+/// What keys of ours begin with, and no client's.
 const OURS: &str = "callboard/again:";
-/// How much of a message's hash is its mark, in bytes.
-const MARK_BYTES: usize = 16;
+/// How much of a message's hash is its mark, in hexadecimal digits.
+const MARK_DIGITS: usize = 32;
 /// How often one message may begin a task anew, each time when the one before counts no more; after that it isn't known again
 /// until those are forgotten.
 const TURNS_MAX: u32 = 64;
@@ -39,22 +37,30 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// What a message is known by that asks for `skill`, as it is kept: `request`.
+    /// What a message is known by that asks for `skill`, as it is kept: `request`. Its mark is made by `marks`, for it is kept where
+    /// what was said may not be.
     ///
     /// # Errors
-    /// `InvalidParams` for a key that isn't a text.
-    pub(super) fn of(who: &Who, message: &Message, options: &A2aOptions, asks: Asks<'_>) -> Result<Self, A2aError> {
+    /// `InvalidParams` for a key that isn't a text, or looks like one of ours.
+    pub(super) fn of(
+        who: &Who,
+        message: &Message,
+        options: &A2aOptions,
+        marks: &dyn Audit,
+        asks: Asks<'_>,
+    ) -> Result<Self, A2aError> {
         if let Some(key) = message.metadata.as_ref().and_then(|metadata| metadata.get(KEY)) {
-            let invalid =
-                |_| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` must be a string"));
-            return serde_json::from_str(key.get()).map(Self::ByKey).map_err(invalid);
+            let invalid = |why: String| A2aError::new(ErrorKind::InvalidParams, format!("`metadata[\"{KEY}\"]` {why}"));
+            let key: String = serde_json::from_str(key.get()).map_err(|_| invalid("must be a string".to_owned()))?;
+            return match key.starts_with(OURS) {
+                true => Err(invalid(format!("can't begin with `{OURS}`"))),
+                false => Ok(Self::ByKey(key)),
+            };
         }
         // Messages of 0.1 have no ids, tasks have. Among people whom nobody tells apart an id may be two people's, unless it is one
         // that nobody has twice.
         let within = options.tasks.repeat_within;
-        let is_whose = options.one_anonymous
-            || who.principal.kind != PrincipalKind::Anonymous
-            || Uuid::try_parse(&message.message_id).is_ok();
+        let is_whose = options.one_anonymous || !who.is_anonymous() || Uuid::try_parse(&message.message_id).is_ok();
         if who.dialect == Dialect::V01 || within.is_zero() || !is_whose {
             return Ok(Self::Not);
         }
@@ -62,7 +68,9 @@ impl Known {
         let said = [asks.skill, asks.request.get(), push.as_deref().map_or("", RawValue::get)];
         let digest =
             said.into_iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0])).finalize();
-        let mark = digest.get(..MARK_BYTES).map(|start| URL_SAFE_NO_PAD.encode(start)).unwrap_or_default();
+        let hash = marks.mark(options.tasks.class, &digest).hash;
+        let digits = hash.rsplit(':').next().unwrap_or_default();
+        let mark = digits.get(..MARK_DIGITS).unwrap_or(digits).to_owned();
         Ok(Self::ByItself { mark, turn: 0, within })
     }
 
@@ -75,9 +83,12 @@ impl Known {
         }
     }
 
-    /// Whether `task`, which the message began once, is its answer no more.
+    /// Whether `task`, which the message began once, is its answer no more: its time is over, or it came to nothing, which another
+    /// try may not.
     pub(super) fn is_over(&self, task: &Task) -> bool {
-        matches!(self, Self::ByItself { within, .. } if !counts(task.created, SystemTime::now(), *within))
+        let came_to_nothing = task.state.is_terminal() && task.state != TaskState::Completed;
+        let is_too_old = |within| !counts(task.created, SystemTime::now(), within);
+        matches!(self, Self::ByItself { within, .. } if came_to_nothing || is_too_old(*within))
     }
 
     /// What it is known by the next time that it begins a task.
@@ -104,7 +115,26 @@ fn counts(begun: SystemTime, now: SystemTime, within: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use callboard_message::{DataClass, Principal};
+    use callboard_runtime::MemoryAudit;
+
     use super::*;
+
+    /// Goal: nobody finds out by a mark what was said where that could be guessed. Method: the mark that stores of other keys make of
+    /// one message.
+    #[test]
+    fn marks_are_keyed() {
+        let who = Who::new(std::sync::Arc::new(Principal::agent("ann")), Dialect::V10);
+        let known = |class| {
+            let mut options = A2aOptions::at("http://127.0.0.1:1".parse().unwrap());
+            options.tasks.class = class;
+            let asks = Asks { skill: "skill", request: RawValue::NULL, push: None };
+            Known::of(&who, &Message::default(), &options, &MemoryAudit::default(), asks).unwrap().key().unwrap()
+        };
+        assert_eq!(known(DataClass::Internal), known(DataClass::Internal));
+        assert_ne!(known(DataClass::Clinical), known(DataClass::Clinical));
+        assert_eq!(known(DataClass::Clinical).len(), OURS.len() + MARK_DIGITS + 2);
+    }
 
     /// Goal: a message is known for its time and no longer, and never more often than there are turns. Method: the last moment and
     /// the one after; a task that counts no more, as often as there are turns.

@@ -1,6 +1,8 @@
 //! Messages that refer to tasks.
 
-use super::kit::{made, paused, says, says_to, sent, somebody, talker};
+use std::sync::Arc;
+
+use super::kit::{Talker, made, paused, says, says_to, sent, serve_with, somebody, talker};
 use crate::wire::{Message, SendMessageRequest};
 
 fn about(text: &str, tasks: &[&str]) -> SendMessageRequest {
@@ -38,6 +40,20 @@ fn it_hears_of_what_is_referred_to() {
         assert_eq!(told, expected);
         let nothing = sent(&calls, &ann, about("recall", &[])).await;
         assert_eq!(made(&nothing)[0].1, "");
+    });
+}
+
+/// Goal: a message that comes again is known though what it refers to is another thing by then. Method: a task that asks, and is
+/// answered in between, in a store that lasts.
+#[test]
+fn it_is_known_again() {
+    paused(async |system| {
+        let (calls, ann) = (serve_with(&system.spawn(Talker), &Arc::default()), somebody("ann"));
+        let asked = sent(&calls, &ann, says("ask name")).await;
+        let told = sent(&calls, &ann, about("recall", &[&asked.id])).await;
+        assert!(made(&told)[0].1.starts_with("user: ask name"));
+        sent(&calls, &ann, says_to(&asked, "m2", "Ann")).await;
+        assert_eq!(sent(&calls, &ann, about("recall", &[&asked.id])).await.id, told.id);
     });
 }
 

@@ -76,6 +76,27 @@ fn two_at_once_are_one() {
     });
 }
 
+/// Goal: what came to nothing is tried again by the same message. Method: one that fails, one that is refused, and one that is
+/// cancelled while it asks; before that it is known.
+#[test]
+fn what_came_to_nothing_is_tried_again() {
+    paused(async |system| {
+        let (calls, ann) = (serve(&system.spawn(Talker)), somebody("ann"));
+        for text in ["fail", "reject", "ask name"] {
+            let mut ids = Vec::new();
+            for _ in 0..3 {
+                let task = sent(&calls, &ann, says(text)).await;
+                if !task.status.state.is_terminal() {
+                    assert_eq!(sent(&calls, &ann, says(text)).await.id, task.id);
+                    calls.cancel(&ann, &task.id).await.unwrap();
+                }
+                assert!(!ids.contains(&task.id), "{text}");
+                ids.push(task.id);
+            }
+        }
+    });
+}
+
 /// Goal: for how long a message is known is the host's to say. Method: a time that is over at once, twice in a row; none.
 #[test]
 fn not_for_ever() {

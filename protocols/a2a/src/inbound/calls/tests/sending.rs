@@ -98,18 +98,21 @@ fn a_long_call_is_answered_as_it_is() {
 fn keys_make_a_message_idempotent() {
     paused(async |system| {
         let (calls, ann) = (talker(system), somebody("ann"));
-        let keyed = || {
+        let keyed_by = |key: &str| {
             let mut request = says("hello");
-            request.message.metadata = Some(callboard_message::RawObject::new().with("callboard/key", "k1"));
+            request.message.metadata = Some(callboard_message::RawObject::new().with("callboard/key", key));
             request
         };
+        let keyed = || keyed_by("k1");
         let (first, second) = (sent(&calls, &ann, keyed()).await, sent(&calls, &ann, says("hello")).await);
         assert_ne!(first.id, second.id);
         assert!(sent(&calls, &ann, keyed()).await == first);
         assert_ne!(sent(&calls, &somebody("bob"), keyed()).await.id, first.id);
         let mut other = keyed();
         other.message.parts.push(Part::text("more"));
-        assert_eq!(refused(&calls, &ann, other).await.kind, ErrorKind::InvalidParams);
+        for wrong in [other, keyed_by("callboard/again:0:0")] {
+            assert_eq!(refused(&calls, &ann, wrong).await.kind, ErrorKind::InvalidParams);
+        }
         let listed = calls.list(&ann, ListTasksRequest::default()).await.unwrap();
         assert_eq!(listed.total_size, 2);
     });
