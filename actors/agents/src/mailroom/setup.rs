@@ -159,7 +159,7 @@ impl Shared {
                 } else {
                     member.declare(None);
                 }
-                (member.takes, member.via) = (None, None);
+                (member.takes, member.via, member.has_key) = (None, None, false);
                 if let Some(line) = member.line.take() {
                     line.end();
                 }
@@ -189,6 +189,7 @@ impl Shared {
             if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
                 member.scope(Place::of_scopes(scopes));
             }
+            member.has_key = said.key.is_some() && said.way.is_none();
             member.via = said.via;
             member.takes = said.way.clone();
             let way = said.way.as_deref();

@@ -1,11 +1,13 @@
-use callboard_agents::mailroom::{Declare, Declared, MailroomOptions};
+use callboard_agents::mailroom::{Declare, Declared, MailroomError, MailroomOptions};
 use callboard_message::mail::{BroadcastMessage, CheckInbox, GetAgentStatus, MailEvent, MemberState};
+use callboard_message::{FailureKind, Principal};
 use callboard_runtime::testkit::paused;
 
 use crate::kit::{Room, all, end, key};
 
-/// Goal: whoever has a key in a file is a member before it speaks, in what its key says, and away; whose key is gone, leaves.
-/// Method: keys of each kind, a broadcast to all and one to a role, another declaration.
+/// Goal: whoever has a key in a file is a member before it speaks, in what its key says, and away, and no agent is taken for it;
+/// whose key is gone, leaves. Method: keys of each kind, a broadcast to all and one to a role, an agent of a key's name, another
+/// declaration.
 #[test]
 fn keys_of_a_file_are_members() {
     paused(async |system| {
@@ -35,10 +37,16 @@ fn keys_of_a_file_are_members() {
         };
         let away = |id: &str| (id.to_owned(), false);
         assert_eq!(states().await, [("a".to_owned(), true), away("b"), away("c"), away("d")]);
+        for id in ["b", "d"] {
+            assert_eq!(room.refused(&Principal::agent(id), CheckInbox::default()).await, FailureKind::Denied);
+            assert_eq!(room.mailroom.mailbox(&room.agent, id).unwrap_err(), MailroomError::Taken(id.into()));
+        }
         let inbox = room.ask(&key("b", &["mail.role:lead"]), CheckInbox::default()).await.unwrap();
         assert_eq!(inbox.messages.len(), 2);
         room.agent.ask(Declare { options: with(2) }).await.unwrap().unwrap();
         assert_eq!(states().await, [("a".to_owned(), true), ("b".to_owned(), true)]);
+        // Whose key is gone before it was used may be an agent's.
+        assert_eq!(room.mailbox("d").check().await.unwrap().messages.len(), 1);
         end(system).await;
     });
 }
