@@ -125,6 +125,7 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
         Level::Warning => Heading::WARNING,
     };
     let path = file.display().to_string();
+    let shown = without_secrets(text);
     let mut group = match &problem.span {
         Some(span) => {
             // The first line of what spans several is enough.
@@ -132,8 +133,7 @@ fn drawn(file: &Path, text: &str, problem: &Problem, renderer: &Renderer) -> Str
                 text.get(span.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| span.start + at);
             let end = span.end.clamp(span.start, line_end.max(span.start));
             let annotation = AnnotationKind::Primary.span(span.start..end);
-            let text = without_secrets(text);
-            let snippet = Snippet::source(&*text).path(&path).annotation(annotation);
+            let snippet = Snippet::source(&*shown).path(&path).annotation(annotation);
             heading.primary_title(&problem.message).element(snippet)
         }
         None => heading.primary_title(&problem.message).element(annotate_snippets::Origin::path(&path)),
