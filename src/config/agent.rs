@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;
-use super::file::Entry;
+use super::file::{DESCRIPTION, Entry};
 use super::mail::{MailroomDeclaration, TmuxDeclaration, WebhookDeclaration};
 use super::orchestrator::OrchestratorDeclaration;
 use super::problem::{Problems, did_you_mean};
@@ -115,12 +115,14 @@ impl AgentDeclaration {
 
 /// Reads one, by its `kind`, and what it is for. (serde's own way to tell them apart would lose the places.)
 pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry<AgentDeclaration>, Option<String>)> {
-    let fingerprint = tree.fingerprint();
+    let (whole, untold) = (tree.fingerprint(), tree.fingerprint_without(DESCRIPTION));
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{WHAT} must be a table"));
         return None;
     }
     let kind = choice(&mut tree, "kind", &KINDS, problems)?;
+    // An orchestrator begins with its own.
+    let fingerprint = if kind == "orchestrator" { whole } else { untold };
     let description = match kind.as_str() {
         // It has one of its own, and a way is shown to nobody.
         "orchestrator" | "tmux" | "webhook" => None,
@@ -152,7 +154,7 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry
 
 /// What an agent of any kind is for, taken out: no kind knows it.
 fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
-    let (_, value) = tree.take("description")?;
+    let (_, value) = tree.take(DESCRIPTION)?;
     let text = value.text().map(str::to_owned);
     if text.is_none() {
         problems.error(Some(value.span), "`description` must be a text");

@@ -23,6 +23,9 @@ use super::upstream::UpstreamDeclaration;
 const SECTIONS: [&str; 10] =
     ["node", "store", "policy", "upstream", "agent", "server", "routing", "listener", "clinic", "external_mcp"];
 
+/// The member that says what something is for: cards are told it, and nothing begins anew for it.
+pub(super) const DESCRIPTION: &str = "description";
+
 /// A declaration, and where its parts stand.
 pub(super) struct Entry<T> {
     pub(super) value: T,
@@ -167,7 +170,7 @@ fn entries<T: DeserializeOwned>(trees: Vec<Tree>, what: &str, problems: &mut Pro
 }
 
 fn entry<T: DeserializeOwned>(mut tree: Tree, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
-    let fingerprint = tree.fingerprint();
+    let fingerprint = tree.fingerprint_without(DESCRIPTION);
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{what} must be a table"));
         return None;

@@ -298,6 +298,12 @@ fn descriptions() {
         assert_eq!(topology.description(id), Some(&*format!("of {id}")));
     }
     assert_eq!(topology.description("other"), None);
+    // Nothing begins anew for it but what has it of its own.
+    let other = Topology::parse(&text.replace("\"of ", "\"for "), false, Path::new("")).unwrap();
+    assert_eq!(other.description("u"), Some("for u"));
+    for id in ["u", "m", "r", "o", "s"] {
+        assert_eq!(other.prints.agents[id] == topology.prints.agents[id], id != "o", "{id}");
+    }
     let wrong = |lines: &str| told(&format!("{NODE}[[agent]]\n{lines}\n"), false).join("\n");
     let of_model = wrong("kind = \"model\"\nprovider = \"echo\"\nid = \"m\"\ndescription = 5");
     assert!(of_model.contains("`description` must be a text"), "{of_model}");

@@ -120,6 +120,16 @@ impl Tree {
         hasher.finish()
     }
 
+    /// The same, whatever the member of that name is.
+    pub(super) fn fingerprint_without(&mut self, name: &str) -> u64 {
+        let left_out = self.take(name);
+        let fingerprint = self.fingerprint();
+        if let (Some(left_out), Value::Table(members)) = (left_out, &mut self.value) {
+            members.push(left_out);
+        }
+        fingerprint
+    }
+
     fn hash_into(&self, hasher: &mut DefaultHasher) {
         match &self.value {
             Value::Null | Value::Anything => 0_u8.hash(hasher),

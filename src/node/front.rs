@@ -26,6 +26,8 @@ pub(super) trait Served: Sized + 'static {
     fn server(place: &Place<'_>, who: Who<'_>, agent: AgentRef) -> Result<Self::Server, NodeError>;
     /// Serves another from now on, as the topology says that it is.
     fn replace(place: &Place<'_>, who: Who<'_>, server: &Self::Server, agent: AgentRef);
+    /// Says of it what the topology says now.
+    fn describe(place: &Place<'_>, who: Who<'_>, server: &Self::Server);
     fn get(named: &Self::Named, id: &str) -> Option<Self::Server>;
     fn set(named: &Self::Named, servers: HashMap<String, Self::Server>);
     /// Lets go of what it has, once nobody comes to it any more. Tasks are the node's.
@@ -153,7 +155,14 @@ impl<S: Served> Front<S> {
     pub(super) fn renew(&mut self, place: &Place<'_>, left: &mut Left) -> Result<(), NodeError> {
         let ids = place.topology.behind(place.listener);
         let members = members(place.node, &ids);
+        // Nothing begins anew for a description alone.
+        for id in &ids {
+            if let Some(server) = S::get(&self.named, id) {
+                S::describe(place, Who::One(id), &server);
+            }
+        }
         if members == self.members {
+            S::describe(place, Who::All(&self.name, &ids), &self.all);
             return Ok(());
         }
         let (agent, is_made) = place.node.cast.as_one(&ids)?;

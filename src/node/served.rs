@@ -48,6 +48,9 @@ impl Served for Mcp {
         server.replace(agent);
     }
 
+    /// It says nothing of what anything is for.
+    fn describe(_: &Place<'_>, _: Who<'_>, _: &McpServer) {}
+
     fn get(named: &NamedServers, id: &str) -> Option<McpServer> {
         named.get(id)
     }
@@ -118,6 +121,10 @@ impl Served for A2a {
 
     fn replace(place: &Place<'_>, who: Who<'_>, server: &A2aServer, agent: AgentRef) {
         server.replace(agent);
+        Self::describe(place, who, server);
+    }
+
+    fn describe(place: &Place<'_>, who: Who<'_>, server: &A2aServer) {
         server.describe(&description(place, who));
     }
 

@@ -115,10 +115,13 @@ impl Shown {
     fn take(&mut self, artifact: &Artifact) -> Option<(How, String)> {
         let (mut new, id) = (text_of(artifact), artifact.id());
         let before = &self.text[self.text.len().saturating_sub(self.bytes)..];
+        // What parts two artifacts is of neither.
+        let mut between = 0;
         if self.last != id {
             (self.last, self.bytes) = (id, 0);
             if !self.text.is_empty() && !self.text.ends_with('\n') && !new.is_empty() {
                 new.insert(0, '\n');
+                between = 1;
             }
         } else if !artifact.is_appended() {
             // What comes to stand in the place of its pieces mostly says them again.
@@ -139,7 +142,7 @@ impl Shown {
             (false, false) => How::First,
         };
         self.text.push_str(&new);
-        self.bytes += new.len();
+        self.bytes += new.len() - between;
         (self.any, self.is_anew) = (true, false);
         Some((how, new))
     }
@@ -297,7 +300,7 @@ mod tests {
     }
 
     /// Goal: an artifact that comes in pieces and then whole is printed once, and what turns out not to be the answer is told
-    /// from what is. Method: pieces, the whole, another whole, none and then pieces, one of another id; what still counts.
+    /// from what is. Method: pieces, the whole, another whole, none and then pieces, one of another id and its wholes; what still counts.
     #[test]
     fn pieces_and_the_whole() {
         let of = |id: &str, text: &str| Artifact::new(id, [Content::text(text)]);
@@ -325,6 +328,18 @@ mod tests {
             ),
             (vec![whole("The"), whole("")], vec![(How::First, "The")], "", How::Anew),
             (vec![of("a", "A"), of("b", "B")], vec![(How::First, "A"), (How::GoesOn, "\nB")], "A\nB", How::GoesOn),
+            (
+                vec![of("a", "A"), of("b", "B"), of("b", "B and C")],
+                vec![(How::First, "A"), (How::GoesOn, "\nB"), (How::GoesOn, " and C")],
+                "A\nB and C",
+                How::GoesOn,
+            ),
+            (
+                vec![of("a", "A"), of("b", "B"), of("b", "C")],
+                vec![(How::First, "A"), (How::GoesOn, "\nB"), (How::Anew, "C")],
+                "A\nC",
+                How::GoesOn,
+            ),
             (vec![], vec![], "", How::First),
         ] {
             let mut shown = Shown::default();

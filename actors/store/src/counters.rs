@@ -1,4 +1,4 @@
-//! Counters without gaps: the numbers of a stream, an inbox, the tasks, a chain.
+//! Counters without gaps: the numbers of a stream, the letters, the tasks, a chain.
 
 use std::collections::{BTreeMap, HashMap};
 

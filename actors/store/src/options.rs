@@ -50,7 +50,8 @@ impl Where {
 pub struct Retention {
     /// Tasks, from their end. Their own expiry removes them earlier.
     pub tasks: Option<Duration>,
-    /// The bodies of inbox entries, from their reading; the rows without bodies stay as long as the audit.
+    /// The bodies of letters, from their reading by the last recipient or their expiry; the rows without bodies stay as long as
+    /// the audit.
     pub inbox: Option<Duration>,
     /// Audit entries, up to a checkpoint.
     pub audit: Option<Duration>,
@@ -62,7 +63,7 @@ pub struct Retention {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Retention {
-    /// Tasks 7 days, inbox entries and streams 30, audit 365.
+    /// Tasks 7 days, bodies of letters and streams 30, audit 365.
     fn default() -> Self {
         let days = |days| Some(DAY * days);
         Self { tasks: days(7), inbox: days(30), audit: days(365), streams: days(30) }

@@ -35,7 +35,7 @@ impl Mailroom {
             return Err(MailroomError::TooManyMembers);
         }
         let member = members.entry(id, &options);
-        if member.kind.is_some_and(|kind| kind != PrincipalKind::Agent) {
+        if member.is_others(PrincipalKind::Agent) {
             return Err(MailroomError::Taken(id.to_owned()));
         }
         member.kind = Some(PrincipalKind::Agent);

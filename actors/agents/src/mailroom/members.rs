@@ -35,6 +35,8 @@ pub(super) struct Member {
     pub(super) id: Arc<str>,
     /// What vouches for it: nobody whom something else vouches for is it. `None` until it first says something.
     pub(super) kind: Option<PrincipalKind>,
+    /// A file has a key of its name, and no agent takes its mail.
+    pub(super) has_key: bool,
     /// How many members are apart, this one counted.
     apart: Arc<AtomicUsize>,
     /// What the topology says that it is in, and what its credential said.
@@ -73,6 +75,7 @@ impl Member {
             id: id.into(),
             apart,
             kind: None,
+            has_key: false,
             declared: None,
             scoped: Place::default(),
             place: Place::default(),
@@ -97,6 +100,11 @@ impl Member {
     /// It is the Guardian or the operator: no agent, and so in no group, and seen by all.
     pub(super) fn is_office(&self) -> bool {
         is_reserved(&self.id)
+    }
+
+    /// Whether something else vouches for it than `kind`. Until it says something, that is its key, where a file has one.
+    pub(super) fn is_others(&self, kind: PrincipalKind) -> bool {
+        self.kind.or(self.has_key.then_some(PrincipalKind::ApiKey)).is_some_and(|known| known != kind)
     }
 
     /// Takes what the topology says.

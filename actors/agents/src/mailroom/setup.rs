@@ -143,7 +143,7 @@ impl Shared {
         let mut members = self.members();
         let others = members.agents().filter(|member| !declared.contains_key(&*member.id)).count();
         let without_key = options.members.iter().filter(|said| said.key.is_none()).count();
-        // Whoever comes with a key may have to wait until others have gone; the file's must all be there.
+        // Whoever has gone counts too, for its mail is kept. The file's must all be there; keys are members as far as there is room.
         let Some(mut room) = MAIL_MEMBERS_MAX.checked_sub(others + without_key) else {
             return Err(MailroomError::TooManyMembers);
         };
@@ -159,7 +159,7 @@ impl Shared {
                 } else {
                     member.declare(None);
                 }
-                (member.takes, member.via) = (None, None);
+                (member.takes, member.via, member.has_key) = (None, None, false);
                 if let Some(line) = member.line.take() {
                     line.end();
                 }
@@ -189,6 +189,7 @@ impl Shared {
             if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
                 member.scope(Place::of_scopes(scopes));
             }
+            member.has_key = said.key.is_some() && said.way.is_none();
             member.via = said.via;
             member.takes = said.way.clone();
             let way = said.way.as_deref();

@@ -168,7 +168,7 @@ impl Shared {
     fn hear(&self, who: &Who, principal: &Principal, session: Option<&Arc<PeerSession>>) -> Result<bool, Failure> {
         let mut members = self.members();
         let Some(member) = members.get_mut(&who.id) else { return Ok(false) };
-        if member.kind.is_some_and(|kind| kind != principal.kind) {
+        if member.is_others(principal.kind) {
             return Err(denied("this id is somebody else's: use a credential with another name"));
         }
         if member.is_ended {

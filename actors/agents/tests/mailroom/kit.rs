@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
-use callboard_message::mail::{Deliver, MailEvent, ReadEvents};
+use callboard_message::mail::{BroadcastMessage, Deliver, MailEvent, ReadEvents};
 use callboard_message::{Failure, FailureKind, Message, Principal, PrincipalKind};
 use callboard_runtime::testkit::Probe;
 use callboard_runtime::{AgentRef, CallMeta, System};
@@ -93,6 +93,11 @@ impl Room {
 pub fn key(name: &str, scopes: &[&str]) -> Principal {
     let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
     Principal { kind: PrincipalKind::ApiKey, scopes, ..Principal::agent(name) }
+}
+
+/// A message to all.
+pub fn all(message: &str) -> BroadcastMessage {
+    BroadcastMessage { message: message.into(), ..BroadcastMessage::default() }
 }
 
 /// An agent in the directory that gets mail; `reply` says how each delivery ends.

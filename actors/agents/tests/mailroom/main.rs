@@ -4,6 +4,8 @@
 mod kit;
 // What is never lost, never doubled, and never without a limit.
 mod core;
+// Who is in the file, by itself or with a key, and who no more.
+mod file;
 // The document's bodies, texts and events, exactly.
 mod golden;
 // Who somebody is, and whom it sees.

@@ -183,7 +183,7 @@ impl<'a> Trying<'a> {
         let options = self.errand.options;
         let settled = options.deciders.decide(self.errand.cx, self.errand.run, message).await;
         let decided = settled.outcome.or(fallback).unwrap_or_else(|| abandon(&failure));
-        let strategy = self.possible(decided, &failure);
+        let strategy = self.possible(decided, &failure, is_settled);
         self.tell(class, &strategy.word());
         self.follow(strategy, failure).await
     }
@@ -214,11 +214,15 @@ impl<'a> Trying<'a> {
         !self.errand.cx.is_cancelled() && self.errand.cx.deadline().is_none_or(|deadline| Instant::now() < deadline)
     }
 
-    /// The strategy, or what stands for one that can't be followed.
-    fn possible(&self, strategy: Recovery, failure: &Failure) -> Recovery {
+    /// The strategy, or what stands for one that can't be followed. `is_settled` is the failure's.
+    fn possible(&self, strategy: Recovery, failure: &Failure, is_settled: bool) -> Recovery {
         let can = match &strategy {
             Recovery::RetrySame => !self.may_act_twice(),
-            Recovery::RetryModified { params } => self.patched(params).is_some(),
+            Recovery::RetryModified { params } => {
+                // To an agent other words are another task: the one before may still be at work.
+                let is_over = is_settled || matches!(self.action, Action::Local { .. });
+                is_over && self.patched(params).is_some()
+            }
             Recovery::UseAlternative { .. } | Recovery::AskHuman { .. } | Recovery::Abandon { .. } => true,
         };
         match can {
@@ -260,8 +264,6 @@ impl<'a> Trying<'a> {
             Recovery::RetrySame => self.pause().await,
             Recovery::RetryModified { params } => {
                 if let Some(patched) = self.patched(&params) {
-                    // To an agent other words are another task.
-                    self.settled += u32::from(matches!(patched, Action::Remote { .. }));
                     self.action = patched;
                 }
                 self.is_new = true;

@@ -74,7 +74,7 @@ fn retry_modified() {
 }
 
 /// Goal: other parameters change what they name and no more; to an agent they are other words, under another key. Method: a patch of
-/// one of two, one that leaves one out, and an agent that fails at first.
+/// one of two, one that leaves one out, and an agent that fails at first, or that may still be at work.
 #[test]
 fn retry_patched() {
     let text = "One. Two. Three.";
@@ -99,13 +99,24 @@ fn retry_patched() {
         |_| {},
         async |kit| {
             to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
-            let one = kit.peer("one", [away(), Act::Say("done")]);
+            let one = kit.peer("one", [Act::Fail(Failure::internal("too fast")), Act::Say("done")]);
             assert_eq!(kit.say("go", &nobody).await.text(), "done");
             let one = one.lock().unwrap();
             assert_eq!(one[1].texts(), "go slowly");
-            assert_ne!(one[0].key(), one[1].key());
+            assert_eq!(one[1].key(), format!("{}/1", one[0].key()));
         },
     );
+    for kind in [FailureKind::TimedOut, FailureKind::Unavailable] {
+        with(
+            |_| {},
+            async |kit| {
+                to_one(kit, [json!({ "retry_modified": { "params": { "text": "go slowly" } } })]);
+                let one = kit.peer("one", [Act::Fail(Failure::new(kind, "no answer")), Act::Say("done")]);
+                assert_eq!(kit.say("go", &nobody).await.failure().kind, kind);
+                assert_eq!(one.lock().unwrap().len(), 1, "it may act twice");
+            },
+        );
+    }
 }
 
 /// Goal: another does it, by its exact name, and none twice. Method: an agent, a tool; one that isn't offered.
