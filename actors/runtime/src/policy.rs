@@ -129,11 +129,13 @@ impl PolicyChain {
             return Ok(());
         }
         let links = self.links.lock().clone();
-        let judged = ask_each(&links, part, crossing).await;
-        if let Err(failure) = &judged {
-            tell(&links, Some(part), crossing, failure).await;
+        for link in links.iter().filter(|link| link.judges_parts()) {
+            if let Err(failure) = link.judge_part(part, crossing).await {
+                tell(&links, Some(part), crossing, &failure).await;
+                return Err(failure);
+            }
         }
-        judged
+        Ok(())
     }
 
     /// The reply to the message that crossed, or the failure in its place, if it may pass; else the refusal.
@@ -151,16 +153,10 @@ impl PolicyChain {
             Err(failure) => RawObject::new().with("message", &failure.message).with("data", &failure.data).to_raw(),
         };
         let crossing = Crossing { payload: &told, ..crossing };
-        let links = self.links.lock().clone();
-        match ask_each(&links, Part::Reply, crossing).await {
-            Ok(()) => reply,
-            Err(refusal) => {
-                tell(&links, Some(Part::Reply), crossing, &refusal).await;
-                match reply.ok().and_then(|reply| List::read(crossing.message, &reply)) {
-                    Some(list) if refusal.kind == FailureKind::Blocked => self.judge_items(crossing, list).await,
-                    _ => Err(refusal),
-                }
-            }
+        let Err(refusal) = self.judge_part(Part::Reply, crossing).await else { return reply };
+        match reply.ok().and_then(|reply| List::read(crossing.message, &reply)) {
+            Some(list) if refusal.kind == FailureKind::Blocked => self.judge_items(crossing, list).await,
+            _ => Err(refusal),
         }
     }
 
@@ -192,14 +188,6 @@ impl PolicyChain {
 
 /// In the `_meta` of a list: how many of its items a policy kept back.
 const QUARANTINED: &str = "callboard/quarantined";
-
-/// Asks each link that judges parts; the first refusal decides.
-async fn ask_each(links: &[Arc<dyn Policy>], part: Part, crossing: Crossing<'_>) -> Result<(), Failure> {
-    for link in links.iter().filter(|link| link.judges_parts()) {
-        link.judge_part(part, crossing).await?;
-    }
-    Ok(())
-}
 
 /// A reply that lists things that each say what they are.
 struct List {
