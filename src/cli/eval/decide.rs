@@ -109,7 +109,7 @@ impl By {
 
 /// Route all these.
 #[derive(Message)]
-#[message(reply = Vec<Routed>, local)]
+#[message(name = "route_all", reply = Vec<Routed>, local)]
 struct RouteAll {
     cases: Vec<Case>,
     world: Arc<World>,

@@ -19,14 +19,14 @@ pub const PATIENTS_LISTED_MAX: usize = 1_000;
 /// Lists the clinic's patients: id and condition of each, no names.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = Patients, fallible)]
+#[message(name = "list_patients", reply = Patients, fallible)]
 pub struct ListPatients {}
 
 /// Gets one patient's file by id. Fields that say who the patient is are withheld unless principal and purpose allow
 /// them; the withheld fields are named in `redacted`.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = PatientFile, fallible)]
+#[message(name = "get_patient", reply = PatientFile, fallible)]
 pub struct GetPatient {
     /// The clinic's number for the patient, for example `CARD-001`.
     #[schemars(length(min = 1, max = 64))]
@@ -36,7 +36,7 @@ pub struct GetPatient {
 /// Lists the medicines that one patient takes, with dose, frequency and route.
 #[derive(Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = Medications, fallible)]
+#[message(name = "check_medications", reply = Medications, fallible)]
 pub struct CheckMedications {
     /// The clinic's number for the patient, for example `CARD-001`.
     #[schemars(length(min = 1, max = 64))]
@@ -47,7 +47,7 @@ pub struct CheckMedications {
 /// each, no names. All words must match; `or` separates alternatives.
 #[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = Matches, fallible)]
+#[message(name = "query", reply = Matches, fallible)]
 pub struct Query {
     /// The words to find, for example `psoriasis`.
     #[schemars(length(min = 1, max = 512))]

@@ -13,7 +13,7 @@ use super::steps::{StepPlan, StepReport};
 
 /// DP1: somebody answered what another agent asked. Does that go to it as it is, or does a person have to say more?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<FollowUp>, fallible, read_only, idempotent)]
+#[message(name = "decide_follow_up", reply = Decided<FollowUp>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideFollowUp {
     /// What was said before.
@@ -26,7 +26,7 @@ pub struct DecideFollowUp {
 
 /// NP1: is the request clear enough to be worked on?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Clarity>, fallible, read_only, idempotent)]
+#[message(name = "decide_clarity", reply = Decided<Clarity>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideClarity {
     /// What was said before.
@@ -37,7 +37,7 @@ pub struct DecideClarity {
 
 /// NP2.A: does the request need several steps by different tools or agents?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Split>, fallible, read_only, idempotent)]
+#[message(name = "decide_split", reply = Decided<Split>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideSplit {
     /// The request.
@@ -50,7 +50,7 @@ pub struct DecideSplit {
 
 /// NP2.B: which steps does the request come to?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<StepPlan>, fallible, read_only, idempotent)]
+#[message(name = "make_steps", reply = Decided<StepPlan>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct MakeSteps {
     /// The request.
@@ -61,7 +61,7 @@ pub struct MakeSteps {
 
 /// DP2: is the request done here, by another agent, or not at all?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Route>, fallible, read_only, idempotent)]
+#[message(name = "decide_route", reply = Decided<Route>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRoute {
     /// The request.
@@ -77,7 +77,7 @@ pub struct DecideRoute {
 
 /// DP3: which of our tools does the request, with which parameters?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<ToolChoice>, fallible, read_only, idempotent)]
+#[message(name = "decide_tool", reply = Decided<ToolChoice>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideTool {
     /// The request.
@@ -93,7 +93,7 @@ pub struct DecideTool {
 
 /// DP4: what is the answer to the request?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<String>, fallible, read_only)]
+#[message(name = "write_answer", reply = Decided<String>, fallible, read_only)]
 #[serde(deny_unknown_fields)]
 pub struct WriteAnswer {
     /// The request.
@@ -107,7 +107,7 @@ pub struct WriteAnswer {
 
 /// NP3: what is done about a step that failed?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Recovery>, fallible, read_only, idempotent)]
+#[message(name = "decide_recovery", reply = Decided<Recovery>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRecovery {
     /// The task that the step is of.
@@ -132,7 +132,7 @@ pub struct DecideRecovery {
 
 /// NP4: what do the steps' results come to?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Synthesis>, fallible, read_only, idempotent)]
+#[message(name = "synthesize", reply = Decided<Synthesis>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct Synthesize {
     /// What all of it was for.
@@ -155,7 +155,7 @@ pub enum ConfirmWhy {
 
 /// NP5: does a person have to confirm?
 #[derive(Message, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Decided<Confirm>, fallible, read_only, idempotent)]
+#[message(name = "decide_confirm", reply = Decided<Confirm>, fallible, read_only, idempotent)]
 #[serde(deny_unknown_fields)]
 pub struct DecideConfirm {
     /// What is planned, as JSON.

@@ -38,7 +38,7 @@ const SAME_FAMILY_WEIGHT: u32 = 10;
 /// Screens a text for attempts to steer an assistant that will read it: injected instructions, requests for what it was
 /// told, forged turns, disguises.
 #[derive(Clone, Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Screening)]
+#[message(name = "screen", reply = Screening)]
 #[serde(deny_unknown_fields)]
 pub struct Screen {
     /// What is to be screened. Parts of one message are joined first: an attack may be split over them.

@@ -16,7 +16,7 @@ use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said};
 /// that it needs one.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = Written, fallible, title = "Write clinical data", destructive = false)]
+#[message(name = "write_clinical_data", reply = Written, fallible, title = "Write clinical data", destructive = false)]
 pub struct WriteClinicalData {
     /// The data: diagnosis, measurements, medication, whatever there is.
     pub clinical_data: RawObject,

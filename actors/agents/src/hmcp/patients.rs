@@ -22,7 +22,7 @@ pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 /// Finds the identifier of a patient by name. Without a name it asks for one, or says that it needs one.
 #[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[message(reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
+#[message(name = "find_patient", reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
 pub struct FindPatient {
     /// The full name.
     #[serde(default, skip_serializing_if = "Option::is_none")]

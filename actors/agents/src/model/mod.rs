@@ -67,7 +67,7 @@ pub const MODEL_PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Asks a language model, and gives the text of its answer.
 #[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = String, fallible, open_world = true)]
+#[message(name = "ask_model", reply = String, fallible, open_world = true)]
 #[serde(deny_unknown_fields)]
 pub struct AskModel {
     /// What the model is asked.

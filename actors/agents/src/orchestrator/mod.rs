@@ -37,7 +37,7 @@ pub const PURPOSE_CHARS_MAX: usize = 64;
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 /// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
 #[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Answer, fallible)]
+#[message(name = "ask_clinics", reply = Answer, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct AskClinics {
     /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.

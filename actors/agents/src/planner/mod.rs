@@ -29,7 +29,7 @@ pub const QUERY_CHARS_MAX: usize = 2_000;
 
 /// Makes a step graph for a question about patients: which tool to call at which clinic. Nothing is called yet.
 #[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Plan, fallible)]
+#[message(name = "make_plan", reply = Plan, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct MakePlan {
     /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.

@@ -41,7 +41,7 @@ pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
 
 /// Takes a plan's steps to their clinics. A plan that names anything unregistered is refused as a whole.
 #[derive(Message, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Dispatched, fallible)]
+#[message(name = "dispatch", reply = Dispatched, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct Dispatch {
     /// The plan; it is checked again here, for nothing unchecked is sent.

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Checks the answer to a query before a person sees it: medicines and doses against the records, personal data,
 /// medical advice.
 #[derive(Clone, Message, Serialize, Deserialize, JsonSchema)]
-#[message(reply = Verdict)]
+#[message(name = "verify", reply = Verdict)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
     /// What the clinics answered in this query: all that the answer may rest on.
