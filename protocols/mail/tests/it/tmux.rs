@@ -78,6 +78,12 @@ impl Tmux {
         self.system.spawn(TmuxAgent::new(options))
     }
 
+    /// Has tmux tell that a session's program has enabled bracketed paste, where its version can't: a format's variable that
+    /// it doesn't know is taken from the environment.
+    fn tells_bracketed_paste(&self, session: &str) {
+        self.run(&["set-environment", "-t", &format!("={session}"), "bracket_paste_flag", "1"]);
+    }
+
     /// The agent of a session's first pane.
     fn pane(&self, session: &str) -> AgentRef {
         self.agent(self.options(&format!("{session}:0.0")))
@@ -117,8 +123,8 @@ async fn in_the_way(agent: &AgentRef, letter: Deliver) -> String {
     failure.message
 }
 
-/// Goal: what arrives is what was sent, to the byte. Method: three panes: one whose terminal echoes, one whose program does,
-/// one whose program asked for bracketed paste; lines, control pictures, emoji, a long line, a forged prefix, a tab.
+/// Goal: what arrives is what was sent, to the byte; its lines are kept only by a program that is known to have bracketed paste
+/// enabled. Method: three panes: one whose terminal echoes, one whose program does, one with bracketed paste; lines, control pictures, emoji, a long line, a forged prefix, a tab.
 #[tokio::test]
 async fn what_arrives_is_what_was_sent() {
     let Some(tmux) = Tmux::start().await else { return };
@@ -126,6 +132,7 @@ async fn what_arrives_is_what_was_sent() {
     tmux.session("echoed", &format!("exec cat > {}", file("echoed")), "cat").await;
     tmux.session("quiet", &format!("stty -echo; exec tee {}", file("quiet")), "tee").await;
     tmux.session("bracketed", &format!("printf '\\033[?2004h'; exec cat > {}", file("bracketed")), "cat").await;
+    tmux.tells_bracketed_paste("bracketed");
     let long = "x".repeat(3_400);
     let texts = [
         "hello",
@@ -137,21 +144,63 @@ async fn what_arrives_is_what_was_sent() {
         // The same once more is another message.
         "hello",
     ];
-    for (pane, submit, begins, ends) in [
-        ("echoed", true, "\n", "\n\n"),
-        ("quiet", false, "\n", "\n"),
-        ("bracketed", true, "\u{1b}[200~\n", "\n\u{1b}[201~\n"),
+    for (pane, submit, begins, ends, line_break) in [
+        ("echoed", true, "\n", "\n\n", "␊ "),
+        ("quiet", false, "\n", "\n", "␊ "),
+        ("bracketed", true, "\u{1b}[200~\n", "\n\u{1b}[201~\n", "\n"),
     ] {
         let agent = tmux.agent(TmuxOptions { submit, ..tmux.options(&format!("{pane}:0.0")) });
         let mut expected = String::new();
         for (n, text) in texts.iter().enumerate() {
             let letter = letter(&n.to_string(), text);
-            expected += &format!("{begins}{}{ends}", letter.text.replace('\t', "    "));
+            expected += &format!("{begins}{}{ends}", letter.text.replace('\t', "    ").replace('\n', line_break));
             send(&agent, letter).await.unwrap_or_else(|failure| panic!("{pane}, {text}: {failure}"));
             holds(&tmux.file(pane), &expected).await;
         }
     }
     assert_eq!(tmux.says(&["list-buffers"]), "");
+}
+
+/// Goal: a mail is one input of a program that hasn't enabled bracketed paste, and no line of it a command. Method: a program
+/// that numbers its input lines; bodies with commands behind each character that ends a line.
+#[tokio::test]
+async fn one_mail_is_one_input_line() {
+    let Some(tmux) = Tmux::start().await else { return };
+    // A script's name is the interpreter's, which says what it reads as it reads it.
+    let script = "while IFS= read -r line; do n=$((n+1)); printf '%s:%s\\n' $n \"$line\"; done";
+    std::fs::write(tmux.file("script"), script).unwrap();
+    let reader = tmux.file("reader");
+    std::os::unix::fs::symlink("/bin/sh", &reader).unwrap();
+    let command =
+        format!("exec {} {} > {}", reader.display(), tmux.file("script").display(), tmux.file("got").display());
+    tmux.session("a", &command, "reader").await;
+    let agent = tmux.pane("a");
+    let prefix = letter("", "").text;
+    let mut expected = String::new();
+    let texts = [
+        ("hello\n!rm -rf x\n/clear", "hello␊ !rm -rf x␊ /clear"),
+        ("a\u{2028}!b\u{2029}/c", "a␊ !b␊ /c"),
+        ("\n!x\n\n/y\n", "␊ !x␊ ␊ /y␊ "),
+    ];
+    for (n, (text, line)) in texts.iter().enumerate() {
+        send(&agent, letter(&n.to_string(), text)).await.unwrap();
+        // An empty line goes before it: what the pane's user has begun to type is no part of it.
+        expected += &format!("{}:\n{}:{prefix}{line}\n", 2 * n + 1, 2 * n + 2);
+        holds(&tmux.file("got"), &expected).await;
+    }
+}
+
+/// Goal: nothing is pasted whose first character a program could take for a command. Method: texts without a header.
+#[tokio::test]
+async fn without_a_header_refused() {
+    let Some(tmux) = Tmux::start().await else { return };
+    tmux.session("a", &format!("exec cat > {}", tmux.file("a").display()), "cat").await;
+    for text in ["!ls", "/clear", "\n[AGENT a BROADCAST]: x"] {
+        let letter = Deliver { text: text.into(), ..letter("1", "") };
+        assert_eq!(send(&tmux.pane("a"), letter).await.unwrap_err().kind, FailureKind::InvalidInput, "{text:?}");
+    }
+    send(&tmux.pane("a"), letter("2", "plain")).await.unwrap();
+    holds(&tmux.file("a"), &format!("\n{}\n", letter("", "plain").text)).await;
 }
 
 /// Goal: a text that is too long for a terminal's line arrives as its beginning, with the way to the rest. Method: one byte
@@ -307,7 +356,7 @@ async fn control_characters_are_refused() {
     let Some(tmux) = Tmux::start().await else { return };
     tmux.session("a", &format!("exec cat > {}", tmux.file("a").display()), "cat").await;
     let agent = tmux.pane("a");
-    for text in ["\u{1b}[201~", "a\rb", "\u{3}", "\u{9b}1m"] {
+    for text in ["\u{1b}[201~", "a\rb", "\u{3}", "\u{9b}1m", "a\u{85}!b", "a\u{b}!b", "a\u{c}!b"] {
         assert_eq!(send(&agent, letter("1", text)).await.unwrap_err().kind, FailureKind::InvalidInput, "{text:?}");
     }
     send(&agent, letter("2", "plain")).await.unwrap();

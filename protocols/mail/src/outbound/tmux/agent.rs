@@ -40,7 +40,7 @@ impl TmuxOptions {
 ///
 /// The reply is true: the text was seen in the pane. `Unavailable`: it can't be pasted now, or it wasn't seen; try again.
 /// `Rejected`: it was pasted [`TMUX_PASTES_MAX`](super::TMUX_PASTES_MAX) times and never seen. `InvalidInput`: the text has
-/// control characters in it.
+/// control characters in it, or doesn't begin with who wrote it.
 pub struct TmuxAgent {
     tmux: Tmux,
     options: TmuxOptions,

@@ -15,6 +15,9 @@ const SHELLS: &str = "sh bash dash zsh fish ksh mksh csh tcsh ash busybox nu pws
 const COMMANDED: &str = "less more most man vi vim view nvim ex ed emacs gdb lldb python ipython ruby irb perl lua php ghci r \
     julia psql mysql sqlite redis-cli mongosh ftp sftp bc";
 
+/// Format that is 1 where the pane's program has enabled bracketed paste. A tmux that doesn't know the variable says 0.
+const HAS_BRACKETED_PASTE: &str = "#{==:#{bracket_paste_flag},1}";
+
 /// A pane, as `session:window.pane`: the window by its number or its name, the pane by its number.
 ///
 /// A name is compared as a whole: `agent` is never `agent-1`.
@@ -61,6 +64,9 @@ pub(super) struct Pane {
     pub(super) id: String,
     /// What is in front.
     program: String,
+    /// Whether that program has enabled bracketed paste, so that several lines are one paste to it and not several inputs.
+    /// `false` where tmux doesn't tell: versions before 3.6 don't.
+    pub(super) has_bracketed_paste: bool,
 }
 
 impl Pane {
@@ -79,20 +85,40 @@ impl Pane {
         let panes = tmux.run(&["list-panes", "-a", "-F", &format], None).await?;
         let id = only(&panes, target)?;
         // One of these may hold what its program likes: it comes last, alone.
-        let format = "#{pane_dead} #{pane_in_mode} #{pane_synchronized} #{pane_current_command}";
-        let state = tmux.run(&["display-message", "-p", "-t", &id, format], None).await?;
-        let program = free(state.trim_end_matches('\n'), programs)?;
-        Ok(Self { id, program })
+        let format = format!(
+            "{HAS_BRACKETED_PASTE} #{{pane_dead}} #{{pane_in_mode}} #{{pane_synchronized}} #{{pane_current_command}}"
+        );
+        let state = tmux.run(&["display-message", "-p", "-t", &id, &format], None).await?;
+        let (bracketed_paste, state) = state.trim_end_matches('\n').split_once(' ').unwrap_or_default();
+        let program = free(state, programs)?;
+        Ok(Self { id, program, has_bracketed_paste: bracketed_paste == "1" })
     }
 
     /// Runs a command of tmux if the same program is still in front and nobody reads back. `false` if not. tmux judges and
     /// runs it in one step.
     pub(super) async fn if_still(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
+        self.run_if(tmux, &self.still(), command).await
+    }
+
+    /// As [`Pane::if_still`]; where the program had bracketed paste enabled, only if it still has.
+    pub(super) async fn if_still_pastes(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
+        let still = self.still();
+        match self.has_bracketed_paste {
+            true => self.run_if(tmux, &format!("#{{&&:{still},{HAS_BRACKETED_PASTE}}}"), command).await,
+            false => self.run_if(tmux, &still, command).await,
+        }
+    }
+
+    /// The condition, as a tmux format, that the pane is as it was found.
+    fn still(&self) -> String {
         let same = format!("#{{==:#{{pane_current_command}},{}}}", self.program);
         let free = "#{==:#{pane_dead}#{pane_in_mode}#{pane_synchronized},000}";
-        let condition = format!("#{{&&:{free},{same}}}");
+        format!("#{{&&:{free},{same}}}")
+    }
+
+    async fn run_if(&self, tmux: &Tmux, condition: &str, command: &str) -> Result<bool, Failure> {
         let otherwise = "display-message -p no";
-        tmux.run(&["if-shell", "-F", "-t", &self.id, &condition, command, otherwise], None)
+        tmux.run(&["if-shell", "-F", "-t", &self.id, condition, command, otherwise], None)
             .await
             .map(|said| said.is_empty())
     }

@@ -10,16 +10,18 @@ use uuid::Uuid;
 
 use super::command::Tmux;
 use super::pane::Pane;
-use super::seen::{Mark, Sight};
+use super::seen::{LINE_BREAK, Mark, Sight};
 
 /// How long a text that was pasted may take to be seen.
 pub const TMUX_SEEN_WITHIN: Duration = Duration::from_secs(5);
 /// How often one message is pasted, if it isn't seen. After that it is left in the inbox.
 pub const TMUX_PASTES_MAX: u32 = 3;
-/// Bytes of a text that is pasted whole: a terminal loses what a line has beyond 4,095. Of a longer one its beginning is
-/// pasted, and how to read the rest.
+/// Bytes of a text that is pasted whole, after its lines were joined where they are: a terminal loses what a line has beyond
+/// 4,095. Of a longer one its beginning is pasted, and how to read the rest.
 pub const TMUX_TEXT_BYTES_MAX: usize = 3_500;
 
+/// How a text begins that says whose it is: one of these. A program would take another beginning (`!`, `/`) for a command.
+const HEADERS: [&str; 2] = ["[AGENT ", "[GUARDIAN GUIDANCE"];
 /// Characters of a message that is too long which are pasted.
 const BEGINNING_CHARS: usize = 200;
 /// How long between two looks at the pane.
@@ -81,7 +83,7 @@ impl Paste<'_> {
     /// Delivers a letter. What comes back is true: the text was seen, and submitted if it should be.
     pub(super) async fn deliver(&self, letter: &Deliver, unseen: &mut Unseen) -> Result<(), Failure> {
         let (id, pane) = (&letter.message_id, self.pane);
-        let text = shown(&letter.text, id)?;
+        let text = shown(&letter.text, id, pane.has_bracketed_paste)?;
         let mark = Mark::of(&text);
         let now = self.look(&mark).await?;
         // By the whole text alone: what is folded since may be what the pane's user has pasted.
@@ -107,7 +109,7 @@ impl Paste<'_> {
         let buffer = format!("callboard-{}", Uuid::now_v7().simple());
         self.tmux.run(&["load-buffer", "-b", &buffer, "-"], Some(text)).await?;
         let command = format!("paste-buffer -p -r -d -b {buffer} -t {}", self.pane.id);
-        let pasted = self.pane.if_still(self.tmux, &command).await;
+        let pasted = self.pane.if_still_pastes(self.tmux, &command).await;
         if !matches!(pasted, Ok(true)) {
             // There is none where it was pasted and only the answer is missing.
             let _ = self.tmux.run(&["delete-buffer", "-b", &buffer], None).await;
@@ -132,12 +134,20 @@ impl Paste<'_> {
     }
 }
 
-/// The text as it is pasted: on lines of its own, without tabs, cut where it is too long.
-fn shown(text: &str, message_id: &str) -> Result<String, Failure> {
+/// The text as it is pasted: on lines of its own, without tabs, cut where it is too long. Unless the program has bracketed
+/// paste enabled, it is one line: each line of another kind would be an input of its own, and one may be a command.
+///
+/// # Errors
+/// `InvalidInput`: it has control characters, or doesn't begin with whose it is.
+fn shown(text: &str, message_id: &str, has_bracketed_paste: bool) -> Result<String, Failure> {
+    if !HEADERS.iter().any(|header| text.starts_with(header)) {
+        return Err(Failure::invalid("the text doesn't begin with who wrote it"));
+    }
     let text = text.replace('\t', "    ");
-    if text.chars().any(|c| c.is_control() && c != '\n') {
+    if text.chars().any(|c| c.is_control() && c != '\n') || message_id.chars().any(char::is_control) {
         return Err(Failure::invalid("the text has control characters in it"));
     }
+    let text = if has_bracketed_paste { text } else { one_line(&text) };
     if text.len() <= TMUX_TEXT_BYTES_MAX {
         return Ok(format!("\n{text}\n"));
     }
@@ -147,24 +157,68 @@ fn shown(text: &str, message_id: &str) -> Result<String, Failure> {
     Ok(format!("\n{}… (read_message {message_id})\n", &text[..ends]))
 }
 
+/// The text with [`LINE_BREAK`] and a space for every character that ends a line. Those that are control characters were
+/// refused before.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\u{2028}', '\u{2029}'], &format!("{LINE_BREAK} "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PREFIX: &str = "[AGENT a BROADCAST]: ";
+
     /// Goal: what is pasted is on lines of its own, obeyed by no terminal and lost by none. Method: rows, at the limit too.
     #[test]
     fn as_it_is_pasted() {
-        let shown = |text: &str| shown(text, "m-1");
+        let shown = |text: &str| shown(text, "m-1", true);
         assert_eq!(shown("[AGENT a TO AGENT b]: x\ty\nz").unwrap(), "\n[AGENT a TO AGENT b]: x    y\nz\n");
-        for text in ["\u{1b}[2J", "a\rb", "a\u{7f}", "a\u{9b}", "\0"] {
-            assert_eq!(shown(text).unwrap_err().kind, FailureKind::InvalidInput);
+        for text in ["\u{1b}[2J", "a\rb", "a\u{7f}", "a\u{9b}", "\0", "a\u{85}b", "a\u{b}b", "a\u{c}b"] {
+            let failure = shown(&format!("{PREFIX}{text}")).unwrap_err();
+            assert_eq!(
+                (failure.kind, &*failure.message),
+                (FailureKind::InvalidInput, "the text has control characters in it")
+            );
         }
-        let prefix = "[AGENT a BROADCAST]: ";
-        let longest = format!("{prefix}{}", "é".repeat((TMUX_TEXT_BYTES_MAX - prefix.len()) / 2));
-        let longest = longest + &"x".repeat((TMUX_TEXT_BYTES_MAX - prefix.len()) % 2);
+        let longest = format!("{PREFIX}{}", "é".repeat((TMUX_TEXT_BYTES_MAX - PREFIX.len()) / 2));
+        let longest = longest + &"x".repeat((TMUX_TEXT_BYTES_MAX - PREFIX.len()) % 2);
         assert_eq!((longest.len(), shown(&longest).unwrap()), (TMUX_TEXT_BYTES_MAX, format!("\n{longest}\n")));
-        let cut = format!("\n{prefix}{}… (read_message m-1)\n", "é".repeat(BEGINNING_CHARS));
+        let cut = format!("\n{PREFIX}{}… (read_message m-1)\n", "é".repeat(BEGINNING_CHARS));
         assert_eq!(shown(&(longest + "x")).unwrap(), cut);
+    }
+
+    /// Goal: without bracketed paste a text is one line, whatever ends its lines, and within the limit. Method: rows; a text
+    /// that only its joined lines make too long; an id with a line break.
+    #[test]
+    fn joined_to_one_line() {
+        let shown = |text: &str| shown(&format!("{PREFIX}{text}"), "m-1", false);
+        for (text, expected) in [
+            ("hello\n!rm -rf x\n/clear", "hello␊ !rm -rf x␊ /clear"),
+            ("a\u{2028}!b\u{2029}!c\n\n!d", "a␊ !b␊ !c␊ ␊ !d"),
+            ("\n!a\n", "␊ !a␊ "),
+        ] {
+            assert_eq!(shown(text).unwrap(), format!("\n{PREFIX}{expected}\n"));
+        }
+        let joined_bytes = "␊ ".len();
+        let room = TMUX_TEXT_BYTES_MAX - PREFIX.len();
+        let fits = "\n".repeat(room / joined_bytes) + &"x".repeat(room % joined_bytes);
+        assert_eq!(shown(&fits).unwrap().len(), TMUX_TEXT_BYTES_MAX + 2);
+        let cut = format!("\n{PREFIX}{}… (read_message m-1)\n", "␊ ".repeat(BEGINNING_CHARS / 2));
+        assert_eq!(shown(&(fits + "x")).unwrap(), cut);
+        assert!(super::shown(PREFIX, "m\n1", false).is_err());
+    }
+
+    /// Goal: nothing is pasted that a program takes for a command from its first character. Method: beginnings.
+    #[test]
+    fn begins_with_its_writer() {
+        for text in ["!ls", "/clear", "\n[AGENT a BROADCAST]: x", " [AGENT a BROADCAST]: x", "AGENT", ""] {
+            for has_bracketed_paste in [true, false] {
+                let failure = shown(text, "m-1", has_bracketed_paste).unwrap_err();
+                assert_eq!(failure.kind, FailureKind::InvalidInput, "{text:?}");
+            }
+        }
+        assert!(shown("[GUARDIAN GUIDANCE - STUCK]: x", "m-1", false).is_ok());
     }
 
     /// Goal: what is remembered is bounded, and counted by message. Method: one more than are kept.

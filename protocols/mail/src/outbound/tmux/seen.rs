@@ -5,6 +5,9 @@ const EDGE_CHARS: usize = 120;
 /// What programs show in place of a long paste.
 const FOLDED: &str = "[Pastedtext#";
 
+/// Stands for a line break in a text that is pasted as one line.
+pub(super) const LINE_BREAK: char = '\u{240a}';
+
 /// What to look for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -54,12 +57,13 @@ impl Sight {
     }
 }
 
-/// A text without what a program changes where it shows one: spaces, ends of lines and frames; and without what takes no
-/// room.
+/// A text without what a program changes where it shows one: spaces, ends of lines and frames; without what takes no room;
+/// and without what stands for a line break, so that a text is the same whether its lines were joined or not.
 fn squash(text: &str) -> impl Iterator<Item = char> + '_ {
     let stays = |c: &char| {
         !c.is_whitespace()
             && !c.is_control()
+            && *c != LINE_BREAK
             && !matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{2500}'..='\u{259f}' | '\u{fe00}'..='\u{fe0f}')
     };
     text.chars().filter(stays)
@@ -84,6 +88,8 @@ mod tests {
         ] {
             assert_eq!(mark.count(shown), expected, "{shown}");
         }
+        let joined = "[AGENT a TO AGENT b]: hello é␊ second line";
+        assert_eq!((Mark::of(joined), mark.count(joined)), (mark.clone(), sight(1, 0)));
         let twice = "[AGENT a TO AGENT b]: hello é\nsecond line\n".repeat(2);
         assert_eq!(mark.count(&twice), sight(2, 0));
     }
