@@ -31,8 +31,8 @@ mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
 pub use audit::{
-    AUDIT_LINE_BYTES_MAX, AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_AFTER,
-    CHECKPOINT_ENTRIES, ChainReport, ExportError, VerifyOptions, verify_export,
+    AUDIT_LINE_BYTES_MAX, AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_ENTRIES, ChainReport,
+    ExportError, VerifyOptions, verify_export,
 };
 pub use backup::BackupReport;
 pub use directory::{
@@ -43,7 +43,8 @@ pub use error::StoreError;
 pub use measures::StoreMeasures;
 pub use open::{SqlStore, Visitor};
 pub use options::{
-    POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions, WRITER_NAME_BYTES_MAX,
+    CHECKPOINT_AFTER, POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions,
+    WRITER_NAME_BYTES_MAX,
 };
 pub use readers::PAGE_MAX;
 pub use retention::{CLEAN_ROWS_MAX, Cleaned};

@@ -17,6 +17,8 @@ pub const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 pub const READERS_DEFAULT: u32 = 4;
 /// Connections that read at the same time on Postgres, by default.
 pub const POSTGRES_READERS_DEFAULT: u32 = 8;
+/// How long an entry of the audit may be without a checkpoint, by default.
+pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(60);
 /// Longest name of a writer, in bytes.
 pub const WRITER_NAME_BYTES_MAX: usize = 128;
 
@@ -80,6 +82,7 @@ pub struct StoreOptions {
     pub(crate) queue: QueueLimits,
     pub(crate) retention: Retention,
     pub(crate) clean_every: Option<Duration>,
+    pub(crate) sign_every: Option<Duration>,
     pub(crate) audit_key: Option<PathBuf>,
     pub(crate) audit_key_new: bool,
 }
@@ -94,6 +97,7 @@ impl StoreOptions {
             queue: QueueLimits::default(),
             retention: Retention::default(),
             clean_every: Some(Duration::from_secs(60 * 60)),
+            sign_every: Some(CHECKPOINT_AFTER),
             audit_key: None,
             audit_key_new: false,
         }
@@ -184,6 +188,13 @@ impl StoreOptions {
     /// How often what is past its retention is removed, and once at the start; `None`: only when asked.
     pub fn clean_every(mut self, every: Option<Duration>) -> Self {
         self.clean_every = every;
+        self
+    }
+
+    /// Interval at which audit entries without a checkpoint are signed, [`CHECKPOINT_AFTER`] by default. `None`: they are signed
+    /// by their number alone, and at the end.
+    pub fn sign_every(mut self, every: Option<Duration>) -> Self {
+        self.sign_every = every;
         self
     }
 

@@ -19,8 +19,6 @@ use crate::sql::{Arg, Db, ManyRows};
 
 /// Entries after which a checkpoint is signed.
 pub const CHECKPOINT_ENTRIES: u64 = 256;
-/// How long an entry may be without one.
-pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(60);
 /// The anchor gets a line at most so often, unless a checkpoint was asked for: it is synced apart from the store.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 

@@ -11,11 +11,13 @@ mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use callboard_message::DataClass;
 use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError};
 use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::chained::Chained;
 use crate::error::StoreError;
@@ -24,7 +26,7 @@ use crate::options::StoreOptions;
 use crate::sql::Db;
 use crate::writer::{Tx, Write};
 
-pub use chain::{CHECKPOINT_AFTER, CHECKPOINT_ENTRIES};
+pub use chain::CHECKPOINT_ENTRIES;
 pub use export::{ExportError, verify_export};
 use key::{AuditFiles, AuditKey};
 pub use line::AUDIT_LINE_BYTES_MAX;
@@ -53,6 +55,7 @@ pub(crate) struct Prepared {
     /// Entries that nobody signed before the last end: a crash, or somebody's.
     unsigned: u64,
     owes: Arc<AtomicBool>,
+    sign_every: Option<Duration>,
 }
 
 impl Prepared {
@@ -84,7 +87,7 @@ impl Prepared {
         let key = opened.map_err(|e| StoreError::Journal(JournalError::Store(e.to_string())))??;
         let replaced = signed_by.filter(|id| id != key.id());
         let unsigned = counted.saturating_sub(signed).max(0).unsigned_abs();
-        Ok(Self { files, key: Arc::new(key), replaced, unsigned, owes: Arc::default() })
+        Ok(Self { files, key: Arc::new(key), replaced, unsigned, owes: Arc::default(), sign_every: options.sign_every })
     }
 
     /// The chain, for the writer.
@@ -111,7 +114,7 @@ impl Prepared {
             }
             Err(error) => return Err(error.into()),
         }
-        let signing = keep_signing(core, Arc::clone(&self.owes));
+        let signing = self.sign_every.map(|every| keep_signing(core, self.owes, every));
         Ok(SqlAudit { core: Arc::clone(core), key: self.key, signing })
     }
 }
@@ -120,13 +123,15 @@ impl Prepared {
 pub(crate) struct SqlAudit {
     core: Arc<Core>,
     key: Arc<AuditKey>,
-    signing: AbortHandle,
+    signing: Option<AbortHandle>,
 }
 
 impl SqlAudit {
     /// Puts the end of the run on record, signed. Where it can't be, the next start tells how much was not.
     pub(crate) async fn end(&self) {
-        self.signing.abort();
+        if let Some(signing) = &self.signing {
+            signing.abort();
+        }
         if let Err(error) = self.core.writer.submit(Signed(vec![AuditEntry::new("run.ended")])).await
             && !matches!(error, JournalError::Unavailable(_))
         {
@@ -197,11 +202,16 @@ impl Write for Signed {
     }
 }
 
-/// Has the chain signed at the latest [`CHECKPOINT_AFTER`] an entry, for as long as the store is open.
-fn keep_signing(core: &Arc<Core>, owes: Arc<AtomicBool>) -> AbortHandle {
+/// Shortest time between two looks for entries to sign.
+const SIGN_EVERY_MIN: Duration = Duration::from_millis(1);
+
+/// Has the chain signed at the latest `every` after an entry, for as long as the store is open.
+fn keep_signing(core: &Arc<Core>, owes: Arc<AtomicBool>, every: Duration) -> AbortHandle {
     let core: Weak<Core> = Arc::downgrade(core);
     let signing = tokio::spawn(async move {
-        let mut due = tokio::time::interval(CHECKPOINT_AFTER);
+        let every = every.max(SIGN_EVERY_MIN);
+        // The start of the run was signed just now.
+        let mut due = tokio::time::interval_at(Instant::now() + every, every);
         loop {
             due.tick().await;
             let Some(core) = core.upgrade() else { return };

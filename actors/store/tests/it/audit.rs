@@ -195,6 +195,26 @@ async fn checkpoints_come_in_time() {
     .await;
 }
 
+/// Goal: an entry is signed in time though no other comes. Method: a short interval; wait for the checkpoint.
+#[tokio::test]
+async fn checkpoints_come_by_the_clock() {
+    let every = Duration::from_millis(5);
+    stores_with(
+        |options| options.sign_every(Some(every)),
+        async |opened| {
+            assert_eq!(opened.sql.audit().append(vec![entry(1)]).await, Ok(2));
+            let signed = async {
+                while report(&opened.sql).await.signed_up_to < 2 {
+                    tokio::time::sleep(every).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(30), signed).await.unwrap();
+            opened
+        },
+    )
+    .await;
+}
+
 /// Goal: a chain that was signed goes on with its key, or with a new one that its owner wants and that is on record. Method:
 /// lose the key.
 #[tokio::test]

@@ -113,7 +113,7 @@ impl Opened {
 /// A store in a file.
 pub async fn in_file(change: impl FnOnce(StoreOptions) -> StoreOptions) -> Opened {
     let folder = TempDir::new().unwrap();
-    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).clean_every(None);
+    let options = StoreOptions::sqlite(folder.path().join("store.sqlite")).clean_every(None).sign_every(None);
     open(change(options), folder, None).await
 }
 
@@ -129,7 +129,7 @@ pub async fn in_database(change: impl FnOnce(StoreOptions) -> StoreOptions) -> O
     on_server(&server, format!("CREATE DATABASE {name}")).await;
     let folder = TempDir::new().unwrap();
     let options = StoreOptions::postgres(at(&server, &name).as_str(), None).unwrap().clean_every(None);
-    let options = options.audit_key(folder.path().join("audit.key"));
+    let options = options.sign_every(None).audit_key(folder.path().join("audit.key"));
     Some(open(change(options), folder, Some(Database { server, name })).await)
 }
 
