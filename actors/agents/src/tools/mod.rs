@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 use callboard_message::{Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
 use callboard_runtime::Cx;
+use serde::Serialize;
 use serde_json::json;
 
-use crate::decide::limits::{REQUEST_CHARS_MAX, cut_bytes};
+use crate::decide::limits::{REQUEST_CHARS_MAX, cut_bytes, cut_chars};
 use crate::decide::{Asked, Deciders, Point, RunId, ToolView, Turn, WriteAnswer};
 use crate::known::KnownAgents;
 use crate::model::Refused;
+use crate::text::is_invisible;
 
 use tool::Use;
 
@@ -37,6 +39,10 @@ pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, T
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The key that a person is asked under.
 pub const HUMAN_INPUT_KEY: &str = "human_input";
+/// Longest account of a tool's parameters for whoever confirms its use, in characters. Of a program all words are shown.
+const PARAMS_SHOWN_CHARS_MAX: usize = 600;
+/// Characters of a program's input that whoever confirms it is shown.
+const INPUT_SHOWN_CHARS_MAX: usize = 600;
 /// Member of the form that a person answers in.
 const ANSWER: &str = "answer";
 
@@ -115,6 +121,20 @@ impl Toolbox {
         match (self.read(name, params)?, &self.inner.commands) {
             (Use::ExecuteCommand { words, input }, Some(commands)) => commands.command(words, input).map(drop),
             _ => Ok(()),
+        }
+    }
+
+    /// What a use of a tool comes to, for whoever confirms it: of a program exactly what is run, word by word.
+    pub(crate) fn account(&self, name: &str, params: &RawObject) -> String {
+        match self.read(name, params) {
+            Ok(Use::ExecuteCommand { words, input }) => {
+                let more = input.map(|input| {
+                    let begins = cut_chars(&input, INPUT_SHOWN_CHARS_MAX);
+                    format!(", with {} bytes on its standard input: {}", input.len(), visible(&begins))
+                });
+                format!("Use {name}: run {}{}", visible(&words), more.unwrap_or_default())
+            }
+            _ => format!("Use {name} with {}", cut_chars(params.to_raw().get(), PARAMS_SHOWN_CHARS_MAX)),
         }
     }
 
@@ -207,6 +227,19 @@ impl Toolbox {
         let known = self.inner.known.remember(url, id, &who.id, by_operator).await?;
         Ok(value(&RawObject::new().with("id", known.id).with("name", known.name).with("url", known.url)))
     }
+}
+
+/// A value as JSON, in which every character that takes no room or looks like a space is written by its number.
+fn visible(value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).unwrap_or_default();
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c != ' ' && (c.is_whitespace() || c.is_control() || is_invisible(c)) {
+            true => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// What the person behind the call says.

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use callboard_message::{Failure, RawObject};
 use serde_json::Value;
 
+use super::command::words_of;
+
 /// Longest text that a tool takes, in bytes.
 pub const TOOL_TEXT_BYTES_MAX: usize = 64 * 1024;
 
@@ -58,12 +60,12 @@ impl<'a> Params<'a> {
         found.map(Some).ok_or_else(|| Failure::invalid(format!("`{name}` must be one of: {}", known())))
     }
 
-    /// Words: a list of texts, or a text whose words white space separates.
-    pub(super) fn words(&mut self, name: &'static str) -> Result<Vec<String>, Failure> {
+    /// A program and its arguments: a list of texts, or a command line, cut as [`words_of`] does.
+    pub(super) fn command(&mut self, name: &'static str) -> Result<Vec<String>, Failure> {
         let wrong = || Failure::invalid(format!("`{name}` must be a list of strings, or a string"));
         match self.value(name) {
             None => Err(Failure::invalid(format!("`{name}` is missing"))),
-            Some(Value::String(text)) => Ok(text.split_whitespace().map(str::to_owned).collect()),
+            Some(Value::String(line)) => words_of(&line),
             Some(Value::Array(all)) => {
                 all.into_iter().map(|word| word.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
             }

@@ -84,7 +84,7 @@ impl Tool {
             Self::RememberAgent => Use::RememberAgent { url: params.text("url")?, id: params.text_if_any("id")? },
             Self::HumanInput => Use::HumanInput { question: params.text("question")? },
             Self::ExecuteCommand => {
-                Use::ExecuteCommand { words: params.words("command")?, input: params.text_if_any("stdin")? }
+                Use::ExecuteCommand { words: params.command("command")?, input: params.text_if_any("stdin")? }
             }
         };
         params.done()?;
@@ -126,7 +126,8 @@ impl Tool {
             ),
             Self::ExecuteCommand => (
                 "Runs a program on this agent's machine, if its operator allowed that one. There is no shell: `command` is the \
-                 program and its arguments, as a list, or as a text cut at white space.",
+                 program and its arguments, as a list, or as a text with quotes around what is one argument. A text with `;`, `|`, `>`, \
+                 `$`, globs or anything else that needs a shell is refused as a whole.",
                 &["run", "execute", "command", "program"],
                 &["Run `git status`", "Execute ls -l"],
             ),

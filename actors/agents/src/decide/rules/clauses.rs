@@ -12,6 +12,7 @@ use super::words::Kind;
 use crate::decide::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX, cut_bytes};
 use crate::decide::{StepDefinition, StepMetadata, TOOL_LLM, World};
 use crate::text::{fold, is_one_of};
+use crate::tools::EXECUTE_COMMAND;
 
 /// A part of a request that is for one tool or agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,7 +178,11 @@ pub(super) fn steps(reading: &Reading, parts: &[Part]) -> Vec<StepDefinition> {
         let before = steps.last().map(|step: &StepDefinition| step.id.clone());
         let needs = before.filter(|_| builds_on(reading, &span));
         let id = step_id(&part.target, &steps);
-        let input_message = input(reading, parts, &span, needs.is_some());
+        let input_message = match part.target == EXECUTE_COMMAND {
+            // One that is too long makes no plan: a part of a command isn't run.
+            true => whole(reading, &span).to_owned(),
+            false => input(reading, parts, &span, needs.is_some()),
+        };
         let metadata = StepMetadata { depends_on: needs.into_iter().collect() };
         steps.push(StepDefinition { id, input_message, metadata });
     }
@@ -217,6 +222,23 @@ fn step_id(target: &str, steps: &[StepDefinition]) -> String {
         id = format!("{base}-{number}");
     }
     id
+}
+
+/// A part in the request's own words, with what is quoted in it, also at its end.
+fn whole<'a>(reading: &'a Reading, span: &Range<usize>) -> &'a str {
+    let is_light =
+        |at: &usize| reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Sign || is_one_of(&t.folded, JOINS));
+    let first = span.clone().find(|at| !is_light(at)).unwrap_or(span.start);
+    let start = reading.tokens.get(first).map_or(reading.text.len(), |token| token.range.start);
+    // `, and` joins it to the next part; other signs may be of it.
+    let mut next = span.end;
+    for joins in [["and", "e"], [",", "\n"]] {
+        let before = next.checked_sub(1).filter(|at| *at > first).and_then(|at| reading.tokens.get(at));
+        let is_joint = before.is_some_and(|token| joins.contains(&&*token.folded));
+        next -= usize::from(is_joint && span.end < reading.tokens.len());
+    }
+    let end = reading.tokens.get(next).map_or(reading.text.len(), |token| token.range.start);
+    reading.text.get(start..end).unwrap_or_default().trim()
 }
 
 /// What a step is told: its part, the names that it needs from the others, and the text to work on.

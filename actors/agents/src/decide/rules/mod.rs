@@ -6,6 +6,7 @@
 
 mod aim;
 mod clauses;
+mod command;
 mod decider;
 mod index;
 mod kinds;

@@ -29,6 +29,8 @@ pub(super) struct Reading {
     pub(super) has_code: bool,
     /// The first address in it.
     pub(super) address: Option<String>,
+    /// Whether there is another one.
+    has_more_addresses: bool,
     /// Whether it is Portuguese.
     pub(super) portuguese: bool,
     /// Whether it is surely English.
@@ -56,7 +58,9 @@ impl Reading {
         }
         let in_content = |token: &Token| content.iter().any(|range| range.contains(&token.range.start));
         let has_code = tokens.iter().any(|token| token.kind == Kind::Code);
-        let address = tokens.iter().find(|token| token.kind == Kind::Address).map(|t| t.folded.clone());
+        let mut addresses = tokens.iter().filter(|token| token.kind == Kind::Address).map(|token| &token.folded);
+        let address = addresses.next().cloned();
+        let has_more_addresses = addresses.any(|other| Some(other) != address.as_ref());
         let shown = content.iter().map(|range| text[range.clone()].trim()).collect::<Vec<_>>().join("\n");
         let mut tokens: Vec<Token> = tokens.into_iter().filter(|token| !in_content(token)).collect();
         let misspelt = spell(&mut tokens, english);
@@ -73,8 +77,21 @@ impl Reading {
         }
         let wish = 0..tokens.len();
         let content = shown;
-        let read =
-            Self { text, tokens, misspelt, hits, fields, bits, content, has_code, address, portuguese, english, wish };
+        let read = Self {
+            text,
+            tokens,
+            misspelt,
+            hits,
+            fields,
+            bits,
+            content,
+            has_code,
+            address,
+            has_more_addresses,
+            portuguese,
+            english,
+            wish,
+        };
         Self { wish: wish::wish(&read), ..read }
     }
 
@@ -113,6 +130,11 @@ impl Reading {
             }
         }
         false
+    }
+
+    /// The address in it; `None` where there are several, since which is meant isn't known.
+    pub(super) fn only_address(&self) -> Option<&str> {
+        self.address.as_deref().filter(|_| !self.has_more_addresses)
     }
 
     /// Whether there is a text to work on.

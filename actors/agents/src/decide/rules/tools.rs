@@ -5,6 +5,7 @@ use std::ops::Range;
 use callboard_message::RawObject;
 use serde_json::Value;
 
+use super::command::command_line;
 use super::index::only_addressed;
 use super::lexicon::Set;
 use super::reading::Reading;
@@ -248,38 +249,10 @@ fn params(reading: &Reading, request: &str, tool: Tool) -> Option<RawObject> {
         Tool::Echo | Tool::Summarize => RawObject::new().with("text", text),
         Tool::Llm => RawObject::new().with("text", request),
         Tool::ListAgents => RawObject::new(),
-        Tool::RememberAgent => RawObject::new().with("url", reading.address.as_deref()?),
-        Tool::ExecuteCommand => RawObject::new().with("command", command_line(reading)?),
+        Tool::RememberAgent => RawObject::new().with("url", reading.only_address()?),
+        Tool::ExecuteCommand => RawObject::new().with("command", command_line(reading, request)?),
         Tool::HumanInput => RawObject::new().with("question", request),
     })
-}
-
-/// The program and what it is given: from the first program or piece of code to the end of that clause.
-fn command_line(reading: &Reading) -> Option<String> {
-    let span = reading.all();
-    let is_start = |at: &usize| {
-        reading.tokens.get(*at).is_some_and(|t| t.kind == Kind::Code && t.folded != "$")
-            || reading.is(*at, Set::Program)
-    };
-    if reading.begins_with(Set::KillVerb, &span)
-        && reading.has(Set::Process, &span)
-        && let Some(pid) = reading.tokens.iter().find(|t| t.kind == Kind::Number)
-    {
-        return Some(format!("kill {}", pid.folded));
-    }
-    let after_verb = || {
-        let verb = reading.of(Set::RunVerb, &span).map(|hit| hit.at + hit.len).find(|at| *at < span.end);
-        verb.or_else(|| reading.of(Set::KillVerb, &span).map(|hit| hit.at).next())
-    };
-    let start = span.clone().find(is_start).or_else(after_verb)?;
-    let ends = |at: &usize| {
-        reading.tokens.get(*at).is_some_and(|t| t.is_sign(",") || t.is_sign("\n") || t.is_sign(";") || t.is_sign("?"))
-            || *at > start && reading.is(*at, Set::Filler)
-            || matches!(word(reading, *at), "please" | "ai" | "pra")
-    };
-    let end = (start..span.end).find(ends).unwrap_or(span.end);
-    let line = reading.shown(&(start..end)).trim_end_matches('.').trim();
-    (!line.is_empty()).then(|| line.to_owned())
 }
 
 /// The request under the only text that a tool needs.

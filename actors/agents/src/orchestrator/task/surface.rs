@@ -50,7 +50,7 @@ pub(super) async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Re
         // Whoever asks for it by its name is asked too.
         let action = Action::Local { tool: name.clone(), params: arguments.clone() };
         let doubt = Doubt {
-            what: format!("Use {name} with {}", arguments.to_raw()),
+            what: options.tools.account(&name, &arguments),
             action: Value::Null,
             why: ConfirmWhy::Risk,
             risk: risk_of(&action, &World::default()),

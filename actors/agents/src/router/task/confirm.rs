@@ -71,7 +71,8 @@ fn question(doubt: &Doubt<'_>) -> Elicitation {
         ConfirmWhy::Risk => format!("It may change something that can't be undone: risk {risk:.2} of 1."),
         ConfirmWhy::Cost => "It may cost more than was set as the limit.".to_owned(),
     };
-    let shown = cut_chars(what, SHOWN_CHARS_MAX);
+    // Nobody agrees to what they weren't shown: what always needs a person is bounded by what it may be, and shown whole.
+    let shown = if doubt.always { what } else { cut_chars(what, SHOWN_CHARS_MAX) };
     let schema = json!({
         "type": "object",
         "properties": { CONFIRM: { "type": "boolean", "title": "Go on?" } },

@@ -119,10 +119,7 @@ impl<'a> Trying<'a> {
             nth => format!("{}-{nth}", super::CONFIRM),
         };
         let what = match &self.action {
-            Action::Local { tool, params } => {
-                let params = params.to_raw();
-                format!("Use {tool} with {}", cut_chars(params.get(), SHOWN_CHARS_MAX))
-            }
+            Action::Local { tool, params } => options.tools.account(tool, params),
             Action::Remote { agent, text } => format!("Ask {agent}: {}", cut_chars(text, SHOWN_CHARS_MAX)),
         };
         let action = serde_json::to_value(&self.action).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `execute_command`: a program of this machine, if the operator named it. There is no shell: what is given is the program and
 //! its arguments, each as it stands.
 
+mod line;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use callboard_message::{Failure, FailureKind, Principal, PrincipalKind, ToolResult};
 use callboard_runtime::Cx;
 use serde_json::json;
+
+pub(crate) use line::words_of;
 
 /// Most arguments of a command, by default.
 pub const COMMAND_ARGUMENTS_MAX_DEFAULT: usize = 64;

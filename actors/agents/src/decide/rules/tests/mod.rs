@@ -1,5 +1,6 @@
 //! Sentences of the rules' own: none of them is in the eval's files.
 
+mod commands;
 mod parts;
 mod refusals;
 mod routes;

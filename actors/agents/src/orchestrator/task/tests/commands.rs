@@ -6,6 +6,7 @@ use callboard_runtime::{OnRestart, TaskFilter};
 use serde_json::json;
 
 use super::kit::{decided, nobody, said, says, with_programs};
+use crate::tools::COMMAND_BYTES_MAX;
 
 /// Goal: a program runs when its operator said yes, whoever decides otherwise, and is a task of which a restart makes no
 /// second run. Method: the pipeline, a line, a tool; yes, no, nobody, a peer.
@@ -40,6 +41,65 @@ fn confirmed_and_kept() {
         let peer = kit.hear_of(Principal::agent("peer"), by_name(), &says("")).await;
         assert_eq!((peer.failure().kind, peer.questions.len()), (FailureKind::Denied, 0));
         assert!(kit.asked("decide_confirm").is_empty());
+    });
+}
+
+/// Goal: a command is run whole and as it was confirmed, or not at all. Method: commands in sentences, as one text from a model,
+/// and by the tool's name; what `echo` says it was given.
+#[test]
+fn whole_or_not_at_all() {
+    with_programs(async |kit| {
+        let echo = async |command: serde_json::Value| {
+            kit.hear_of(
+                Principal::local_operator(),
+                CallTool::new("execute_command", json!({ "command": command })),
+                &says(""),
+            )
+            .await
+        };
+        let heard = echo(json!("echo 'x  y' \"a;b\" c\\ d")).await;
+        assert_eq!(heard.text(), "x  y a;b c d\n");
+        let (_, words) = &heard.questions[0];
+        assert!(words.contains(r#"["echo","x  y","a;b","c d"]"#), "{words}");
+        // Nobody is asked about what isn't run.
+        for line in
+            ["echo a; echo b", "echo a | echo b", "echo *", "echo $HOME", "echo `id`", "echo a\necho b", "echo 'a"]
+        {
+            let heard = echo(json!(line)).await;
+            let failure = heard.failure();
+            assert_eq!((failure.kind, heard.questions.len()), (FailureKind::InvalidInput, 0), "{line}");
+            assert!(failure.message.contains("no shell"), "{line}: {failure}");
+        }
+        // As one text, planned by whoever decides.
+        let params = json!({ "command": "echo 'x  y'; echo z" });
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        let heard = kit.say("run it", &says("skip")).await;
+        assert!(heard.questions.iter().all(|(key, _)| !key.ends_with("confirm")), "{:?}", heard.questions);
+        let told = format!("{:?} {}", heard.questions, heard.failure());
+        assert!(told.contains("no shell"), "{told}");
+    });
+}
+
+/// Goal: who confirms a command is shown every word of it, and nothing that hides. Method: one as long as may be, and characters
+/// that take no room or turn text around.
+#[test]
+fn all_words_are_shown() {
+    with_programs(async |kit| {
+        let end = "the-end";
+        let long = "x".repeat(COMMAND_BYTES_MAX - "echo".len() - end.len());
+        let call = CallTool::new("execute_command", json!({ "command": ["echo", long, end] }));
+        let heard = kit.hear_of(Principal::local_operator(), call, &says("")).await;
+        let (_, words) = &heard.questions[0];
+        assert!(words.contains(&long) && words.contains(end), "{} characters", words.len());
+        let params = json!({ "command": ["echo", long, end] });
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        let heard = kit.say("run it", &says("")).await;
+        let (_, words) = &heard.questions[0];
+        assert!(words.contains(&long) && words.contains(end), "{} characters", words.len());
+        let call = CallTool::new("execute_command", json!({ "command": ["echo", "a\u{202e}b\u{200b}\u{a0}c\u{9b}"] }));
+        let heard = kit.hear_of(Principal::local_operator(), call, &says("")).await;
+        let (_, words) = &heard.questions[0];
+        assert!(words.contains(r"a\u{202e}b\u{200b}\u{a0}c\u{9b}"), "{words}");
     });
 }
 
