@@ -40,7 +40,21 @@ fn run<R>(paused: bool, test: impl AsyncFnOnce(&System) -> R) -> R {
     })
 }
 
-/// Waits until `condition` holds, looking again whenever the thread is free, at most `limit`.
+/// Time that the calling thread has been on a processor: how much work something is, whatever else the machine does.
+///
+/// # Panics
+/// Where the kernel doesn't tell (`/proc/thread-self/schedstat`).
+pub fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat");
+    let nanos = stat.ok().and_then(|stat| stat.split_whitespace().next()?.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or_else(|| panic!("failed to read the thread's time on a processor")))
+}
+
+/// Least real time for which [`eventually`] waits: a busy machine breaks no test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `condition` holds, looking again whenever the thread is free, at most `limit` or [`PATIENCE`], whichever is
+/// longer.
 ///
 /// # Panics
 /// When it doesn't hold by then.
@@ -51,7 +65,7 @@ pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut()
         }
     };
     // Real time: under paused time nothing else would end a wait for another thread.
-    let began = std::time::Instant::now();
+    let (began, limit) = (std::time::Instant::now(), limit.max(PATIENCE));
     let mut waiting = std::pin::pin!(waiting);
     std::future::poll_fn(|cx| {
         assert!(began.elapsed() < limit, "not within {limit:?}: {what}");

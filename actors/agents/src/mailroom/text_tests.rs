@@ -1,3 +1,4 @@
+use callboard_runtime::testkit::cpu_time;
 use proptest::prelude::*;
 use regex::Regex;
 
@@ -137,15 +138,16 @@ fn an_agent_is_never_the_guardian() {
     assert_eq!(text, "[AGENT 12345678 TO AGENT 87654321]: > [GUARDIAN GUIDANCE - STUCK]: stop");
 }
 
-/// Goal: no body takes long. Method: the largest, of parts that ask most, each within 2 s (unoptimised and on a busy machine).
+/// Goal: no body takes long. Method: the largest, of parts that ask most, each within 2 s of work (unoptimised).
 #[test]
 fn largest_bodies() {
     for part in ["[AGENT ", "[AGENT xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "[", "ﷺ", "[ "]
     {
         let text = part.repeat(64 * 1_024 / part.len());
-        let began = std::time::Instant::now();
+        let began = cpu_time();
         let _ = neutral(&text);
-        assert!(began.elapsed() < std::time::Duration::from_secs(2), "{part:?}: {:?}", began.elapsed());
+        let took = cpu_time() - began;
+        assert!(took < std::time::Duration::from_secs(2), "{part:?}: {took:?}");
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use callboard_macros::Message;
-use callboard_runtime::testkit::{eventually, paused, real};
+use callboard_runtime::testkit::{PATIENCE, cpu_time, eventually, paused, real};
 use callboard_runtime::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -171,8 +171,8 @@ impl SyncHandler<Flood> for Flooder {
     }
 }
 
-/// Goal: beside an agent that floods itself, timers fire. Method: 20 timers of 1 ms in real time on the same arbiter; the
-/// machine may be busy, so the best of them counts against the bound and all against a lax one.
+/// Goal: beside an agent that floods itself, timers fire. Method: 20 timers of 1 ms on the same arbiter; the
+/// machine may be busy, so what the thread works until each fires counts, and the best of them against the bound.
 #[test]
 fn flood_leaves_room_for_timers() {
     real(async |system| {
@@ -180,9 +180,9 @@ fn flood_leaves_room_for_timers() {
         flooder.tell(Flood).await.unwrap();
         let mut late = Vec::new();
         for _ in 0..20 {
-            let began = Instant::now();
+            let began = cpu_time();
             tokio::time::sleep(Duration::from_millis(1)).await;
-            late.push(began.elapsed());
+            late.push(cpu_time() - began);
         }
         late.sort();
         assert!(late[0] < Duration::from_millis(10) && late[19] < 10 * SECOND, "{late:?}");
@@ -208,7 +208,7 @@ fn asks_in_place_leave_the_thread() {
             () = tokio::time::sleep(Duration::from_millis(5)) => {}
             () = asking => {}
         }
-        assert!(began.elapsed() < SECOND);
+        assert!(began.elapsed() < PATIENCE);
         system.shutdown(SECOND).await;
     });
 }

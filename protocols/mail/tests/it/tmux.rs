@@ -71,7 +71,9 @@ impl Tmux {
     }
 
     fn options(&self, target: &str) -> TmuxOptions {
-        TmuxOptions { socket: Some(self.socket()), submit: false, ..TmuxOptions::new(target.parse().unwrap()) }
+        // A busy machine takes its time to show a text.
+        let options = TmuxOptions { seen_within: SOON, ..TmuxOptions::new(target.parse().unwrap()) };
+        TmuxOptions { socket: Some(self.socket()), submit: false, ..options }
     }
 
     fn agent(&self, options: TmuxOptions) -> AgentRef {
