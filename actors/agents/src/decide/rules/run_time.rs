@@ -12,6 +12,7 @@ use crate::decide::{
     Recovery, StepReport, Synthesis, Synthesize, TOOL_LLM,
 };
 use crate::text::{fold, plain, words};
+use crate::tools::EXECUTE_COMMAND;
 
 use conflict::{Conflict, conflicts};
 
@@ -46,6 +47,8 @@ pub(crate) fn recovery(asked: &DecideRecovery) -> Decided<Recovery> {
             false => last_resort(asked, "the agent stays away"),
         }),
         PermissionAuth => last_resort(asked, "it isn't allowed"),
+        // What is run is what was asked for, or nothing: no other words are put into it, and none in its place.
+        ToolSyntax if asked.action.target() == EXECUTE_COMMAND => last_resort(asked, "a command isn't mended"),
         ToolSyntax => match mended(asked).filter(|_| first) {
             Some(params) => Decided::sure(Recovery::RetryModified { params }, 0.6, "the parameters can be mended"),
             None => llm(asked).unwrap_or_else(|| last_resort(asked, "the parameters don't fit")),

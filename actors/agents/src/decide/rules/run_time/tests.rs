@@ -59,6 +59,19 @@ fn answers_that_will_do() {
     }
 }
 
+/// Goal: a command that is refused is neither changed nor answered in words: its reason is told. Method: a person to ask, and none.
+#[test]
+fn a_refused_command_is_told() {
+    let action =
+        Action::Local { tool: EXECUTE_COMMAND.into(), params: object(json!({ "command": "touch a; touch b" })) };
+    let error = "execute_command: `command` has `;`: there is no shell";
+    let asked = DecideRecovery { action, ..local(error, json!({})) };
+    let message = format!("execute_command failed: {error}. How should I go on?");
+    assert_eq!(next(&asked), Recovery::AskHuman { message });
+    let reason = error.to_owned();
+    assert_eq!(next(&DecideRecovery { may_ask: false, ..asked }), Recovery::Abandon { reason });
+}
+
 /// Goal: what passes is tried three times, then elsewhere: the agent like it first, then `llm`, then a person, then it ends.
 /// Method: each class, with less and less to choose from.
 #[test]

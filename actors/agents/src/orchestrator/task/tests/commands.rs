@@ -73,6 +73,7 @@ fn whole_or_not_at_all() {
         // As one text, planned by whoever decides.
         let params = json!({ "command": "echo 'x  y'; echo z" });
         kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        kit.decide("decide_recovery", [decided(json!("retry_same"))]);
         let heard = kit.say("run it", &says("skip")).await;
         assert!(heard.questions.iter().all(|(key, _)| !key.ends_with("confirm")), "{:?}", heard.questions);
         let told = format!("{:?} {}", heard.questions, heard.failure());
