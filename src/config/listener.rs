@@ -185,21 +185,40 @@ impl Listener {
             let only_a2a = self.only_a2a().into_iter().filter(|(_, is_set)| *is_set);
             wrong.extend(only_a2a.map(|(key, _)| (key, "this is for the protocol \"a2a\"")));
         }
+        if self.trust == Trust::LoopbackOperator {
+            let by_proxy = self.reached_by_proxy().into_iter().filter(|(_, is_set)| *is_set);
+            wrong.extend(by_proxy.map(|(key, _)| (key, OPERATOR_BEHIND_PROXY)));
+        }
         for (key, _) in self.wants().filter(|(_, address)| !address.ip().is_loopback()) {
             if self.trust == Trust::LoopbackOperator {
                 wrong.push((key, "this is not a loopback address: peers there can't be the operator"));
-            } else if speaks != Speaks::Bare && self.keys.is_none() && !self.open {
+            } else if speaks == Speaks::Bare {
+                wrong.push((key, BARE_BEYOND_LOOPBACK));
+            } else if self.keys.is_none() && !self.open {
                 wrong.push((key, "this is not a loopback address: keys are needed to listen there"));
             }
         }
         wrong
     }
 
+    /// Keys that declare that others reach it by another address or name, by way of a proxy, and whether each is set.
+    fn reached_by_proxy(&self) -> [(&'static str, bool); 3] {
+        [
+            ("public_url", self.public_url.is_some()),
+            ("hosts", !self.hosts.is_empty()),
+            ("grpc_target", self.grpc_target.is_some()),
+        ]
+    }
+
+    /// Whether a proxy may pass requests on to it: the file says that others reach it by another address or name.
+    pub(crate) fn is_behind_proxy(&self) -> bool {
+        self.reached_by_proxy().into_iter().any(|(_, is_set)| is_set)
+    }
+
     /// Whether all who come in without a key are taken for one party, which sees the list of its tasks: as the file says, else where
     /// nobody has a key and nobody comes from beyond this machine, by itself or by way of a proxy.
     pub(crate) fn lists_anonymous(&self) -> bool {
-        let is_of_this_machine =
-            self.wants().all(|(_, address)| address.ip().is_loopback()) && self.public_url.is_none();
+        let is_of_this_machine = self.wants().all(|(_, address)| address.ip().is_loopback()) && !self.is_behind_proxy();
         self.list_anonymous.unwrap_or(is_of_this_machine && self.keys.is_none() && self.trust == Trust::Anonymous)
     }
 
@@ -290,6 +309,11 @@ impl Listener {
         }
     }
 }
+
+const OPERATOR_BEHIND_PROXY: &str = "whoever comes by this address or name comes through a proxy and would be the operator: \
+                                     write `keys` in place of `trust = \"loopback_operator\"`";
+const BARE_BEYOND_LOOPBACK: &str = "this is not a loopback address, and the dialect \"bare\" has no credentials: bind a loopback \
+                                    address, or write the dialect \"mcp\" and `keys`";
 
 fn is_host_and_port(target: &str) -> bool {
     let parts = target.rsplit_once(':');

@@ -245,6 +245,12 @@ fn listeners_of_a2a() {
         ("grpc_bind = \"0.0.0.0:7200\"", "write `grpc_target`"),
         ("grpc_bind = \"10.0.0.1:7200\"", "keys are needed"),
         ("grpc_bind = \"10.0.0.1:7200\"\ntrust = \"loopback_operator\"", "can't be the operator"),
+        ("grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:1\"\ntrust = \"loopback_operator\"", "would be the operator"),
+        (
+            "public_url = \"https://x/\"\ntrust = \"loopback_operator\"",
+            "8:14 the listener on 127.0.0.1:7100: whoever comes",
+        ),
+        ("hosts = [\"x.example\"]\ntrust = \"loopback_operator\"", "write `keys` in place of `trust"),
         ("grpc_bind = \"127.0.0.1:7100\"", "two listeners want 127.0.0.1:7100"),
         ("grpc_bind = \"[::1]:0\"\ngrpc_target = \"http://x:1\"", "must be `host:port`"),
         ("grpc_bind = \"127.0.0.1:0\"\ngrpc_target = \"x:0\"", "must be `host:port`"),
@@ -273,6 +279,7 @@ fn who_lists_the_tasks_of_the_anonymous() {
         ("bind = \"10.0.0.1:7100\"\nkeys = \"k\"", false),
         // Whoever comes by the proxy.
         ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"", false),
+        ("bind = \"127.0.0.1:7100\"\nhosts = [\"agents.example\"]", false),
         ("bind = \"127.0.0.1:7100\"\npublic_url = \"https://agents.example\"\nlist_anonymous = true", true),
     ] {
         let text =

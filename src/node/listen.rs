@@ -321,6 +321,7 @@ fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener
 
 fn trust(listener: &Listener) -> callboard_rpc::Trust {
     match listener.trust {
+        Trust::Anonymous if listener.is_behind_proxy() => callboard_rpc::Trust::BehindProxy,
         Trust::Anonymous => callboard_rpc::Trust::Anonymous,
         Trust::LoopbackOperator => callboard_rpc::Trust::LoopbackOperator,
     }

@@ -223,6 +223,13 @@ async fn listeners_that_cannot_be() {
         ("dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"http://x/\"]", "not a host"),
         ("dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\norigins = [\"x\"]", "not an origin"),
         ("dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\ncompat = [\"gopher\"]", "gopher"),
+        (
+            "dialect = \"mcp\"\nbind = \"127.0.0.1:0\"\nhosts = [\"x\"]\ntrust = \"loopback_operator\"",
+            "would be the operator",
+        ),
+        ("dialect = \"bare\"\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"", "has no credentials"),
+        ("dialect = \"bare\"\nbind = \"[::]:0\"\nagent = \"clinic_a\"", "has no credentials"),
+        ("dialect = \"bare\"\nbind = \"[::ffff:10.0.0.1]:0\"\nagent = \"clinic_a\"", "has no credentials"),
         ("dialect = \"bare\"\nbind = \"127.0.0.1:0\"", "needs `agent`"),
         ("dialect = \"bare\"\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"\nkeys = \"k\"", "dialect \"mcp\""),
     ] {
@@ -230,5 +237,7 @@ async fn listeners_that_cannot_be() {
         let refused = home.run(&["serve", &file]).await;
         assert_eq!((refused.code, &*refused.out), (Some(2), ""), "{lines}: {refused:?}");
         assert!(refused.err.contains(said), "{lines}: {}", refused.err);
+        let checked = home.run(&["check", &file]).await;
+        assert!(checked.code == Some(2) && checked.out.contains(said), "{lines}: {checked:?}");
     }
 }

@@ -18,10 +18,13 @@ pub const AUTHORIZATION_BYTES_MAX: usize = 8 * 1024;
 /// What a listener makes of a peer that shows no credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// It is nobody.
+    /// It is nobody. A request that a proxy passed on is refused.
     #[default]
     Anonymous,
-    /// From this machine to this machine, it is whoever started the process. For development and demonstrations.
+    /// It is nobody, and a proxy may pass its requests on: the listener is declared to be reached through one.
+    BehindProxy,
+    /// From this machine to this machine, it is whoever started the process. For development and demonstrations. A request
+    /// that a proxy passed on is refused: through a proxy everybody comes from this machine.
     LoopbackOperator,
 }
 
@@ -50,7 +53,7 @@ impl Access {
     pub fn principal(&self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
         let verifiers = match self {
             Self::Open(trust) => return trust.principal(credential),
-            Self::Anyone => return Trust::Anonymous.principal(credential),
+            Self::Anyone => return Trust::BehindProxy.principal(credential),
             Self::Bearer(verifiers) => verifiers,
         };
         let token = bearer_token(credential.authorization.ok_or(CredentialError::Missing)?)?;
@@ -104,6 +107,8 @@ pub struct Credential<'a> {
     pub local: Option<IpAddr>,
     /// The value of `Authorization`. A request that has two is to be refused.
     pub authorization: Option<&'a [u8]>,
+    /// Whether a header of the request shows that a proxy passed it on: see [`is_forwarding_header`](crate::is_forwarding_header).
+    pub is_forwarded: bool,
 }
 
 /// A credential that doesn't count.
@@ -122,6 +127,12 @@ pub enum CredentialError {
     /// Send another: this one is unknown, revoked or expired, and which of them isn't said.
     #[error("the key or token is not valid")]
     Wrong,
+    /// Configure keys, or connect directly: the connection is the proxy's and says nothing about who sends the request.
+    #[error(
+        "a proxy passed this request on, and this listener only takes callers of its own machine without a key: configure \
+         `keys` for it, or connect to it directly"
+    )]
+    Forwarded,
     /// Try again later: this end can't verify anything now.
     #[error("credentials can't be verified now")]
     Unavailable,
@@ -132,6 +143,7 @@ impl CredentialError {
     pub fn http_status(self) -> u16 {
         match self {
             Self::Malformed => 400,
+            Self::Forwarded => 403,
             Self::Unavailable => 503,
             Self::Unverifiable | Self::Missing | Self::Wrong => 401,
         }
@@ -143,7 +155,7 @@ impl CredentialError {
             Self::Missing => Some("Bearer"),
             Self::Malformed => Some("Bearer error=\"invalid_request\""),
             Self::Wrong => Some("Bearer error=\"invalid_token\""),
-            Self::Unverifiable | Self::Unavailable => None,
+            Self::Unverifiable | Self::Forwarded | Self::Unavailable => None,
         }
     }
 }
@@ -166,8 +178,12 @@ impl Trust {
     /// The principal behind a request.
     ///
     /// # Errors
+    /// [`CredentialError::Forwarded`] for a request that a proxy passed on, but for [`Trust::BehindProxy`].
     /// [`CredentialError::Unverifiable`] for any credential: taking it for no credential would hide the mistake.
     pub fn principal(self, credential: &Credential<'_>) -> Result<Principal, CredentialError> {
+        if credential.is_forwarded && self != Self::BehindProxy {
+            return Err(CredentialError::Forwarded);
+        }
         if credential.authorization.is_some() {
             return Err(CredentialError::Unverifiable);
         }
@@ -193,7 +209,7 @@ mod tests {
     use super::*;
 
     fn credential(peer: &str, local: &str) -> Credential<'static> {
-        Credential { peer: peer.parse().ok(), local: local.parse().ok(), authorization: None }
+        Credential { peer: peer.parse().ok(), local: local.parse().ok(), authorization: None, is_forwarded: false }
     }
 
     /// Goal: only a peer on this machine, on a listener that says so, is the operator. Method: every other mix.
@@ -207,6 +223,23 @@ mod tests {
         for (peer, local) in [("10.0.0.7", "10.0.0.1"), ("10.0.0.7", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("", "")] {
             assert_eq!(Trust::LoopbackOperator.principal(&credential(peer, local)), Ok(Principal::anonymous()));
         }
+    }
+
+    /// Goal: who comes through a proxy is no caller of this machine, whatever the connection looks like. Method: each mode.
+    #[test]
+    fn forwarded_requests_are_not_of_this_machine() {
+        let forwarded = Credential { is_forwarded: true, ..credential("127.0.0.1", "127.0.0.1") };
+        for trust in [Trust::LoopbackOperator, Trust::Anonymous] {
+            assert_eq!(Access::from(trust).principal(&forwarded), Err(CredentialError::Forwarded));
+        }
+        for access in [Access::from(Trust::BehindProxy), Access::Anyone] {
+            assert_eq!(access.principal(&forwarded), Ok(Principal::anonymous()));
+        }
+        let bearer = Access::Bearer(Arc::new([Box::new(Known("a"))]));
+        assert_eq!(bearer.principal(&forwarded), Err(CredentialError::Missing));
+        let shown = Credential { authorization: Some(b"Bearer a-ok"), ..forwarded };
+        assert_eq!(bearer.principal(&shown), Ok(Principal::agent("a")));
+        assert_eq!(CredentialError::Forwarded.http_status(), 403);
     }
 
     /// Goal: a credential that nobody checks grants nothing and is never printed. Method: a bearer token.
@@ -262,7 +295,7 @@ mod tests {
             [("127.0.0.1", true), ("::ffff:127.0.0.1", true), ("0.0.0.0", false), ("10.0.0.7", false)]
         {
             let address = address.parse().unwrap();
-            for trust in [Trust::Anonymous, Trust::LoopbackOperator] {
+            for trust in [Trust::Anonymous, Trust::BehindProxy, Trust::LoopbackOperator] {
                 assert_eq!(Access::from(trust).may_listen_on(address), open);
             }
             assert!(bearer.may_listen_on(address) && Access::Anyone.may_listen_on(address));

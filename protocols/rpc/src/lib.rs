@@ -44,7 +44,7 @@ pub use limits::{
     KEYS_MAX_DEFAULT, Limits, METHOD_BYTES_MAX_DEFAULT,
 };
 pub use lines::{LINE_BYTES_MAX_DEFAULT, Line, LineDecoder, encode_line};
-pub use source::{AllowListError, AllowedHosts, AllowedOrigins, SourceError};
+pub use source::{AllowListError, AllowedHosts, AllowedOrigins, SourceError, is_forwarding_header};
 pub use sse::{
     SSE_EVENT_BYTES_MAX_DEFAULT, SSE_KEEP_ALIVE, SSE_LINE_BYTES_MAX_DEFAULT, SseDecoder, SseError, SseEvent, SseLimits,
     encode_event,

@@ -32,6 +32,36 @@ pub enum AllowListError {
     Origin(String),
 }
 
+/// Headers by which proxies, load balancers and content delivery networks say that they passed a request on (RFC 7239, RFC
+/// 9110 section 7.6.3, RFC 8586, and what products add by themselves), in lower case. Beside them, all `x-forwarded…`.
+const FORWARDING_HEADERS: [&str; 20] = [
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "cf-ray",
+    "client-ip",
+    "cloudfront-viewer-address",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "proxy-client-ip",
+    "true-client-ip",
+    "via",
+    "x-azure-clientip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-original-forwarded-for",
+    "x-real-ip",
+];
+
+/// Whether a request with this header, its name in lower case, was passed on by a proxy.
+pub fn is_forwarding_header(name: &str) -> bool {
+    name.starts_with("x-forwarded") || FORWARDING_HEADERS.binary_search(&name).is_ok()
+}
+
 /// The names under which this machine may be reached: its loopback names, and what is added.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowedHosts {
@@ -181,6 +211,20 @@ impl Origin {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a proxy is known by the headers that it adds, and no usual header is taken for one. Method: rows; the list is in
+    /// the order that its search needs.
+    #[test]
+    fn headers_of_proxies() {
+        assert!(FORWARDING_HEADERS.is_sorted());
+        for name in ["x-forwarded", "x-forwarded-for", "x-forwarded-client-cert"].iter().chain(&FORWARDING_HEADERS) {
+            assert!(is_forwarding_header(name), "{name}");
+        }
+        for name in ["", "host", "origin", "x-api-key", "x-agent-id", "x-request-id", "traceparent", "viable", "x-for"]
+        {
+            assert!(!is_forwarding_header(name), "{name}");
+        }
+    }
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const ELSEWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));

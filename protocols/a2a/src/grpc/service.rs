@@ -2,13 +2,13 @@
 
 use a2a_pb::proto::a2a_service_server::A2aService;
 use a2a_pb::{proto, protojson};
-use callboard_rpc::Credential;
+use callboard_rpc::{Credential, is_forwarding_header};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{KeyRef, MetadataMap};
 use tonic::{Request, Response, Status};
 
 use super::convert::{NoWords, from_json, to_json};
@@ -39,6 +39,10 @@ impl Service {
             peer: request.remote_addr().map(|address| address.ip()),
             local: request.local_addr().map(|address| address.ip()),
             authorization: authorization.as_deref(),
+            is_forwarded: metadata.keys().any(|key| match key {
+                KeyRef::Ascii(name) => is_forwarding_header(name.as_str()),
+                KeyRef::Binary(_) => false,
+            }),
         };
         let trace = text(metadata, "traceparent").and_then(|parent| parent.parse().ok());
         let who = self.direct.who(&shown, trace).map_err(of_credential)?;

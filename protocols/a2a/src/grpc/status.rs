@@ -91,6 +91,7 @@ pub(super) fn of_error(error: &A2aError) -> Status {
 pub(super) fn of_credential(error: CredentialError) -> Status {
     let code = match error {
         CredentialError::Unavailable => Code::Unavailable,
+        CredentialError::Forwarded => Code::PermissionDenied,
         _ => Code::Unauthenticated,
     };
     Status::new(code, error.to_string())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind, HOPS_MAX_DEFAULT};
-use callboard_rpc::{AllowedHosts, AllowedOrigins, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, KEYS_MAX_DEFAULT};
+use callboard_rpc::{AllowedHosts, AllowedOrigins, DEPTH_MAX_DEFAULT, DIGITS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Trust};
 use callboard_runtime::{Crossing, Policy};
 use futures::future::BoxFuture;
 use reqwest::Method;
@@ -241,6 +241,32 @@ async fn origin_and_host() {
         }
     }
     served.stop().await;
+}
+
+/// Goal: through a proxy nobody is this machine's operator, nor one of its callers; cards are for everybody. Method: headers of
+/// proxies, over both bindings.
+#[tokio::test]
+async fn forwarded_requests() {
+    for trust in [Trust::LoopbackOperator, Trust::Anonymous] {
+        let served = Served::with(|options| options.access = trust.into()).await;
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {} }).to_string();
+        for header in
+            ["X-Forwarded-For: 203.0.113.9", "Forwarded: for=203.0.113.9", "X-Real-IP: 203.0.113.9", "Via: 1.1 x"]
+        {
+            let lines = format!("Connection: close\r\nHost: localhost\r\n{header}\r\n");
+            let post = format!("POST /a2a HTTP/1.1\r\nContent-Length: {}\r\n{lines}\r\n{body}", body.len());
+            let get = |path: &str| format!("GET {path} HTTP/1.1\r\n{lines}\r\n");
+            for (request, status) in [
+                (post, 403),
+                (get("/a2a/tasks"), 403),
+                (get("/v1/tasks"), 403),
+                (get("/.well-known/agent-card.json"), 200),
+            ] {
+                assert_eq!(raw(&served, request.as_bytes()).await.0, status, "{request}");
+            }
+        }
+        served.stop().await;
+    }
 }
 
 /// Goal: a body costs no more than the limit, whatever it says of itself, and no longer than its time (B7 … B9, A3). Method:

@@ -211,6 +211,20 @@ fn has_detail(status: &Status, text: &str) -> bool {
     status.details().windows(text.len()).any(|bytes| bytes == text.as_bytes())
 }
 
+/// Goal: through a proxy nobody is this machine's operator. Method: headers of proxies as metadata.
+#[tokio::test]
+async fn forwarded_calls() {
+    let (served, serving, mut client) = start(|_| {}).await;
+    for name in ["x-forwarded-for", "forwarded", "via"] {
+        let request = with(name, "203.0.113.9", message("m", "echo", "x"));
+        let refused = soon(client.send_message(request)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{name}");
+        assert!(refused.message().contains("configure `keys`"), "{name}");
+    }
+    serving.stop().await;
+    served.stop().await;
+}
+
 /// Goal: who shows no key is nobody, and nobody finds what is another's: it looks as if it weren't there. Method: two keys,
 /// each operation on the other's task and on none.
 #[tokio::test]

@@ -99,6 +99,10 @@ async fn without_keys() {
         assert_eq!(trusting.nobody().with("X-Agent-ID", claim).get("/api/agents").await.status, status, "{claim}");
     }
     assert_eq!(trusting.agent("operator").get("/api/agents").await.status, 401, "nobody here knows keys");
+    let proxied = trusting.nobody().with("X-Agent-ID", "operator").with("X-Forwarded-For", "203.0.113.9");
+    for path in GETS {
+        is_refused(&proxied.get(path).await, 403);
+    }
     trusting.stop().await;
     for access in [Access::default(), Access::Anyone] {
         let open = Served::with(|options| options.access = access).await;

@@ -1,7 +1,7 @@
 use std::net::TcpListener;
 
-use callboard_rpc::Trust;
 use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
+use callboard_rpc::{Access, Trust};
 use callboard_runtime::AgentRef;
 
 use super::inbound::{BareServer, BareServerOptions};
@@ -17,8 +17,11 @@ pub fn serve(
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
     let address = listener.local_addr()?;
-    if options.trust == Trust::LoopbackOperator && !address.ip().to_canonical().is_loopback() {
-        return Err(ServeError::OperatorBeyondLoopback { address });
+    if !Access::from(options.trust).may_listen_on(address.ip()) {
+        return Err(match options.trust {
+            Trust::LoopbackOperator => ServeError::OperatorBeyondLoopback { address },
+            _ => ServeError::OpenBeyondLoopback { address },
+        });
     }
     let endpoint = BareServer::new(agent, options);
     door::serve(listener, listen, move |config| endpoint.configure(config))

@@ -1,4 +1,5 @@
 use callboard_mcp::inbound::{Compat, McpServerOptions};
+use callboard_rpc::Trust;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
@@ -242,6 +243,48 @@ async fn off_unless_configured() {
     }
     off.stop().await;
     on.stop().await;
+}
+
+/// Goal: who comes through a proxy isn't taken for a caller of this machine, unless the listener is declared to be behind one.
+/// Method: a header of each kind at every door, with each trust.
+#[tokio::test]
+async fn forwarded_requests() {
+    let trusting = |trust: Trust| Served::with(McpServerOptions { access: trust.into(), ..options() });
+    let operator = trusting(Trust::LoopbackOperator).await;
+    let (anonymous, proxied) = (trusting(Trust::Anonymous).await, trusting(Trust::BehindProxy).await);
+    let hello = initialize("2025-11-25", &json!({})).to_string();
+    let hello =
+        format!("Accept: */*\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", hello.len()) + "|" + &hello;
+    let socket = format!("GET /mcp HTTP/1.1\r\n{}|", Socket::HANDSHAKE);
+    for (request, status) in [
+        (format!("POST /mcp HTTP/1.1\r\n{hello}"), 200),
+        (socket, 101),
+        ("GET /sse HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(), 200),
+        (format!("POST /messages?sessionId=x HTTP/1.1\r\n{hello}"), 404),
+        ("GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\n|".to_owned(), 400),
+    ] {
+        let (head, body) = request.split_once('|').unwrap();
+        for header in [
+            "",
+            "X-Forwarded-For: 203.0.113.9",
+            "forwarded: for=203.0.113.9",
+            "Via: 1.1 x",
+            "CF-Connecting-IP: 203.0.113.9",
+        ] {
+            let line = if header.is_empty() { String::new() } else { format!("{header}\r\n") };
+            let forwarded = if header.is_empty() { status } else { 403 };
+            for (server, status) in [(&operator, forwarded), (&anonymous, forwarded), (&proxied, status)] {
+                let reply = server.client("", "").send(&format!("{head}{line}Host: localhost\r\n\r\n{body}")).await;
+                assert_eq!(reply.status, status, "{head}{line}");
+                if status == 403 {
+                    assert!(reply.rest().await.contains("configure `keys`"), "the remedy is told");
+                }
+            }
+        }
+    }
+    for server in [operator, anonymous, proxied] {
+        server.stop().await;
+    }
 }
 
 /// Goal: HTTP+SSE as 2024-11-05 has it: the stream names where to post and carries every answer, its end ends the

@@ -11,7 +11,7 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
-use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError};
+use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header};
 
 /// A request that never became a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub fn check_source(request: &HttpRequest, hosts: &AllowedHosts, origins: &Allow
 /// Who is behind the request, by its one `Authorization`.
 ///
 /// # Errors
-/// 401, or 503 where credentials can't be verified now.
+/// 401; 403 where a proxy passed on what may only come from this machine; 503 where credentials can't be verified now.
 pub fn principal(request: &HttpRequest, access: &Access) -> Result<Principal, Refused> {
     let mut shown = request.headers().get_all(header::AUTHORIZATION);
     let authorization = shown.next().map(|v| v.as_bytes());
@@ -74,6 +74,7 @@ pub fn principal_showing(
         peer: request.peer_addr().map(|a| a.ip()),
         local: Some(request.app_config().local_addr().ip()),
         authorization,
+        is_forwarded: request.headers().keys().any(|name| is_forwarding_header(name.as_str())),
     };
     access.principal(&credential).map_err(unproven)
 }
@@ -83,6 +84,10 @@ fn unproven(error: CredentialError) -> Refused {
         CredentialError::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
         CredentialError::Missing => "a key is needed: send `Authorization: Bearer KEY`",
         CredentialError::Malformed => "`Authorization` must be `Bearer` and one token",
+        CredentialError::Forwarded => {
+            "a proxy passed this request on, and this listener only takes callers of its own machine without a key: configure \
+             `keys` for it, or connect to it directly"
+        }
         CredentialError::Unavailable => "credentials can't be verified now",
         _ => "the key or token is not valid",
     };

@@ -37,7 +37,9 @@ struct Shown {
 impl Shown {
     fn principal(&self) -> Option<Principal> {
         let Self { authorization, peer, local, .. } = self;
-        let shown = Credential { peer: *peer, local: *local, authorization: authorization.as_deref() };
+        // A key counts whoever passes it on.
+        let shown =
+            Credential { peer: *peer, local: *local, authorization: authorization.as_deref(), is_forwarded: false };
         self.access.principal(&shown).ok()
     }
 }

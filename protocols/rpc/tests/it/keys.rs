@@ -109,7 +109,7 @@ fn listener_with_keys_asks_for_them() {
     let ask = |authorization: Option<String>| {
         let here = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let authorization = authorization.as_deref().map(str::as_bytes);
-        access.principal(&Credential { peer: here, local: here, authorization })
+        access.principal(&Credential { peer: here, local: here, authorization, is_forwarded: false })
     };
     assert_eq!(ask(Some(format!("Bearer {good}"))), Ok(owner("good", &["s"])));
     assert_eq!(ask(None), Err(CredentialError::Missing));
