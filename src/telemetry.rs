@@ -1,7 +1,9 @@
-//! The log: to standard error, filtered. What agents say to one another is never in it.
+//! The log: to standard error, filtered. What agents say to one another is never in it. Lines are limited where they are written
+//! (`callboard_message::log`); here the counts of suppressed ones are logged in time.
 
 use std::io::{IsTerminal, stderr};
 
+use callboard_message::log::{LOG_WINDOW, report_suppressed};
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::filter_fn;
@@ -22,7 +24,13 @@ pub(crate) fn start(filter: &str, json: bool) -> Result<(), String> {
         true => log.json().finish().with(discreet).try_init(),
         false => log.compact().finish().with(discreet).try_init(),
     };
-    Ok(())
+    let counts = std::thread::Builder::new().name("log-counts".to_owned()).spawn(|| {
+        loop {
+            std::thread::park_timeout(LOG_WINDOW);
+            report_suppressed();
+        }
+    });
+    counts.map(drop).map_err(|error| format!("failed to start a thread: {error}"))
 }
 
 /// Whether a line may be in the log, whatever the filter wants. Ours hold no payload and no secret; those of the libraries

@@ -200,7 +200,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         show::complain(error);
         return ExitCode::from(EXIT_USAGE);
     }
-    ExitCode::from(match arguments.command {
+    let code = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Repl(arguments) => repl::run(&arguments),
@@ -218,7 +218,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Directory(command) => directory::run(&command),
         Command::Audit(command) => audit::run(&command),
         Command::Keys(arguments) => keys::run(&arguments),
-    })
+    };
+    callboard_message::log::report_suppressed();
+    ExitCode::from(code)
 }
 
 /// Runs `main` on this thread.

@@ -1,3 +1,6 @@
+use std::time::Instant;
+
+use callboard_message::log::{LOG_LINES_MAX, LOG_WINDOW};
 use serde_json::Value;
 
 use crate::kit::Home;
@@ -86,5 +89,32 @@ async fn upstreams_are_connected_to() {
     let json = home.run(&["check", &file, "--connect", "--json"]).await;
     let found: Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!((json.code, &found["upstreams"][0]["tools"]), (Some(4), &Value::from(2)), "{found}");
+    home.swept().await;
+}
+
+/// Goal: what a server writes can't fill the disk that the log is on, and how much was left out is told. Method: a program that
+/// writes garbage to both of its streams and ends; its lines in the log, and their counts.
+#[tokio::test]
+async fn a_noisy_upstream() {
+    const LINES: u64 = 5_000;
+    let home = Home::new();
+    let flood = format!("i=0; while [ $i -lt {LINES} ]; do echo spam >&2; echo garbage; i=$((i+1)); done");
+    let file =
+        home.write("noisy.yaml", &format!("node: {{name: n}}\nupstream: [{{id: a, command: [sh, -c, '{flood}']}}]\n"));
+    let began = Instant::now();
+    let shown = home.run(&["--log", "info", "check", &file, "--connect"]).await;
+    assert_eq!(shown.code, Some(4), "{shown:?}");
+    let windows = began.elapsed().as_secs() / LOG_WINDOW.as_secs() + 1;
+    // Each window has its lines and the line with their count; each connection to the server is in one, or over the edge of two.
+    let lines_max = (u64::from(LOG_LINES_MAX) + 1) * (windows + 1);
+    let with = |text: &str| shown.err.lines().filter(|line| line.contains(text)).count() as u64;
+    for (text, place) in [("is no message and is skipped", "duplex.rs"), ("spam", "child.rs")] {
+        assert!((1..=lines_max).contains(&with(text)), "{text}: {}", with(text));
+        let counts = shown
+            .err
+            .lines()
+            .filter(|line| line.contains("log lines like this were suppressed") && line.contains(place));
+        assert!(counts.clone().count() > 0 && counts.clone().all(|line| line.contains("by=\"sh\"")), "{}", shown.err);
+    }
     home.swept().await;
 }

@@ -173,6 +173,20 @@ fn leading_out(files: &[File]) -> Vec<String> {
     found
 }
 
+/// Crates whose lines outside input can cause: they log within limits.
+const LOG_WITHIN_LIMITS: [&str; 2] = ["actors/", "protocols/"];
+/// Files there that log without: the limits themselves, and the audit, of which every entry is a line.
+const LOG_WITHOUT_LIMITS: [&str; 2] = ["actors/message/src/log.rs", "actors/runtime/src/audit/log.rs"];
+
+fn logs_without_limit(files: &[File]) -> Vec<String> {
+    let macros = ["error", "warn", "info", "debug"].map(|level| format!("{}::{level}!(", "tracing"));
+    let is_within =
+        |path: &str| LOG_WITHIN_LIMITS.iter().any(|place| path.starts_with(place)) && path.contains("/src/");
+    let within = files.iter().filter(|file| is_within(&file.path) && !LOG_WITHOUT_LIMITS.contains(&&*file.path));
+    let without = within.filter(|file| macros.iter().any(|name| file.text.contains(name)));
+    without.map(|file| format!("{} logs without a limit: use callboard_message::log", file.path)).collect()
+}
+
 #[track_caller]
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -215,6 +229,12 @@ fn lints_hold_everywhere() {
     let lints = &root.table["workspace"]["lints"];
     none(without_lints(&manifests, lints));
     assert_eq!(lints["rust"]["unsafe_code"].as_str(), Some("forbid"));
+}
+
+/// Goal: no peer can fill the disk through the log. Method: search the crates that face peers for macros without a limit.
+#[test]
+fn log_lines_are_limited() {
+    none(logs_without_limit(&rust_files()));
 }
 
 /// Goal: a clone is complete. Method: search all text files for paths out of it.
@@ -260,9 +280,12 @@ fn rules_catch_offenders() {
         file("examples/d.rs", &"\n".repeat(EXAMPLE_LINES_MAX + 1)),
         file("src/e.rs", &"\n".repeat(FILE_LINES_MAX)),
         file("src/f.rs", &"\n".repeat(FILE_LINES_MAX + 1)),
+        file("protocols/mcp/src/g.rs", concat!("fn f() { trac", "ing::warn!(\"x\"); }")),
+        file("protocols/mcp/tests/it/h.rs", concat!("fn f() { trac", "ing::warn!(\"x\"); }")),
         file("README.md", concat!("see ../", "shared/notes.md")),
     ];
     assert_eq!(files_naming_actix(&files), ["src/a.rs names the actix crate; only actors/runtime may"]);
     assert_eq!(too_long(&files).len(), 2);
     assert_eq!(leading_out(&files).len(), 1);
+    assert_eq!(logs_without_limit(&files).len(), 1);
 }

@@ -10,6 +10,7 @@ mod data_class;
 mod failure;
 mod hex;
 pub mod json;
+pub mod log;
 pub mod mail;
 #[doc(hidden)]
 pub mod message;

@@ -40,7 +40,7 @@ impl DeadLetters {
 
     pub(crate) fn record(&self, to: AgentId, message: &'static str, why: &'static str) {
         self.count.fetch_add(1, Relaxed);
-        tracing::debug!(%to, message, why, "dead letter");
+        callboard_message::log::debug!(%to, message, why, "dead letter");
         let mut latest = self.latest.lock();
         if latest.len() == DEAD_LETTERS_KEPT_MAX {
             latest.pop_front();

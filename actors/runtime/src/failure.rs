@@ -46,14 +46,14 @@ impl<A: Agent> Cell<A> {
                 Step::On
             }
             Verdict::End => {
-                tracing::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: too many restarts, or none to make a fresh one");
+                callboard_message::log::error!(agent = %self.id, name = self.label.as_deref(), message, "agent ends: too many restarts, or none to make a fresh one");
                 self.end(body, ExitReason::Failed)
             }
         }
     }
 
     pub(crate) fn restart(self: &Arc<Self>, body: &mut Body<A>, pause: Duration) {
-        tracing::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
+        callboard_message::log::warn!(agent = %self.id, name = self.label.as_deref(), ?pause, "agent restarts");
         self.stats.restarts.fetch_add(1, Relaxed);
         self.drop_flight(body);
         self.show(AgentState::Restarting);

@@ -177,7 +177,7 @@ impl PolicyChain {
         let quarantined = list.items.len() - kept.len();
         let mut passed = list.with(&kept);
         if quarantined > 0 {
-            tracing::warn!(server = crossing.agent, quarantined, "a list passes without some of its items");
+            callboard_message::log::warn!(by: crossing.agent, server = crossing.agent, quarantined, "a list passes without some of its items");
             let meta = passed.object("_meta").unwrap_or_default();
             let before: usize = meta.read(QUARANTINED).unwrap_or_default();
             passed.set("_meta", meta.with(QUARANTINED, before + quarantined));

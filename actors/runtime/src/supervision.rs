@@ -217,7 +217,7 @@ impl Supervisor {
     }
 
     fn end_all(&self, but: AgentId) {
-        tracing::error!("a supervisor gives up: more restarts than it bears");
+        callboard_message::log::error!("a supervisor gives up: more restarts than it bears");
         self.each(&mut |agent| {
             if agent.id() != but {
                 agent.control(Control::Kill(ExitReason::Escalated));

@@ -346,7 +346,7 @@ impl Inner {
         if let Some(threads) = threads {
             // A synchronous handler that never returns keeps its thread: that can't be helped, and is no reason to wait.
             if tokio::time::timeout(KILL_WAIT, threads.ended()).await.is_err() {
-                tracing::error!("an agent blocks its thread, which is left to it");
+                callboard_message::log::error!("an agent blocks its thread, which is left to it");
             }
         }
     }
@@ -368,6 +368,6 @@ impl Drop for Guard {
         if self.fails_test {
             panic!("{alive} agents still run: did you call System::shutdown?");
         }
-        tracing::warn!(alive, "system dropped with agents still running");
+        callboard_message::log::warn!(alive, "system dropped with agents still running");
     }
 }

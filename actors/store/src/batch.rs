@@ -116,13 +116,16 @@ impl Batches {
         };
         if let Err(error) = looked {
             // The next write finds out what is wrong, and says it to somebody.
-            tracing::debug!(error = words(&error), "the store's size is unknown");
+            callboard_message::log::debug!(error = words(&error), "the store's size is unknown");
         }
     }
 
     async fn close(self) {
         if let Err(error) = self.place.close(self.tx.map(|tx| tx.db)).await {
-            tracing::warn!(error = words(&error), "the store's connection didn't close cleanly; it will recover");
+            callboard_message::log::warn!(
+                error = words(&error),
+                "the store's connection didn't close cleanly; it will recover"
+            );
         }
     }
 

@@ -64,7 +64,7 @@ impl Measures {
         last.now = Some(error.to_string());
         if last.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
             last.told = Some(Instant::now());
-            tracing::error!(%error, "the store refuses writes");
+            callboard_message::log::error!(%error, "the store refuses writes");
         }
     }
 

@@ -83,8 +83,8 @@ pub(crate) fn keep_cleaning(core: &Arc<Core>, every: Duration) -> AbortHandle {
             let Some(core) = core.upgrade() else { return };
             match clean(&core).await {
                 Ok(cleaned) if cleaned.is_nothing() => {}
-                Ok(cleaned) => tracing::info!(?cleaned, "removed what is past its retention"),
-                Err(error) => tracing::warn!(%error, "what is past its retention stays for now"),
+                Ok(cleaned) => callboard_message::log::info!(?cleaned, "removed what is past its retention"),
+                Err(error) => callboard_message::log::warn!(%error, "what is past its retention stays for now"),
             }
         }
     });

@@ -83,7 +83,7 @@ impl Missing {
         if matches!(failure.kind, NotFound | Cancelled) {
             return;
         }
-        tracing::warn!(member = member.name, kind = %failure.kind, "a member's part is missing");
+        callboard_message::log::warn!(by: &member.name, member = member.name, kind = %failure.kind, "a member's part is missing");
         self.servers.push((member.name.clone(), why(member, failure)));
         let may_return = matches!(failure.kind, Overloaded | TimedOut | Unavailable);
         if may_return && let Some(pause) = member.away().begin() {

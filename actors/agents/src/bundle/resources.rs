@@ -172,7 +172,7 @@ impl Parts {
         let told = members.iter().filter_map(|at| self.members.get(*at));
         let told = told.map(|member| member.ask::<Unsubscribe>(params.clone(), cx));
         for failure in futures::future::join_all(told).await.into_iter().filter_map(Result::err) {
-            tracing::debug!(kind = %failure.kind, "a member isn't told that nobody follows a resource any more");
+            callboard_message::log::debug!(kind = %failure.kind, "a member isn't told that nobody follows a resource any more");
         }
         Ok(RawObject::new())
     }

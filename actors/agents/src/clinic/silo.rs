@@ -71,7 +71,7 @@ impl Silo {
             return Failure::new(FailureKind::Overloaded, "the clinic has too many reads under way: try again later");
         }
         let code = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
-        tracing::error!(clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");
+        callboard_message::log::error!(by: &self.id, clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");
         Failure::unavailable("the clinic's database can't be read")
     }
 }

@@ -201,7 +201,7 @@ impl Deciders {
             count.fallbacks.fetch_add(1, Relaxed);
             entry = entry.with("fallback", why.to_string());
             let (point, by, why, failure) = (record.point, &record.by, why, failure.map(|f| &f.message));
-            tracing::warn!(agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "the fallback decides");
+            callboard_message::log::warn!(by: &self.agent, agent = self.agent, %point, by, %why, failure, outcome = record.outcome, "the fallback decides");
         }
         cx.system().audit().note(entry);
         cx.progress(Progress { message: Some(record.to_string()), ..Progress::default() });

@@ -54,11 +54,11 @@ impl Guard {
         match self.agent.ask(Screen { text, origin }).within(self.limit).await {
             Ok(Screening { blocked: false, .. }) => Ok(()),
             Ok(Screening { rules, .. }) => {
-                tracing::info!(?rules, "guardrail stopped a message");
+                callboard_message::log::info!(?rules, "guardrail stopped a message");
                 Err(refusal(&rules))
             }
             Err(why) => {
-                tracing::error!(%why, "guardrail could not screen a message: stopped");
+                callboard_message::log::error!(%why, "guardrail could not screen a message: stopped");
                 Err(refusal(&[GUARD_ABSENT.to_owned()]))
             }
         }

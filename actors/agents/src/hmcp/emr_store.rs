@@ -148,7 +148,7 @@ impl Place {
             }
             Self::File { file, bytes, bytes_max } => {
                 let failed = |error: io::Error| {
-                    tracing::error!(%error, "clinical data could not be written");
+                    callboard_message::log::error!(%error, "clinical data could not be written");
                     Failure::unavailable("the record store can't be written")
                 };
                 let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;

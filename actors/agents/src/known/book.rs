@@ -147,7 +147,7 @@ fn read(note: &Note) -> Option<Known> {
     let body = &note.body;
     let url = body.text("url").filter(|url| url::Url::parse(url).is_ok());
     if url.is_none() {
-        tracing::warn!(id = note.key, "an agent of the directory has no address and is left out");
+        callboard_message::log::warn!(id = note.key, "an agent of the directory has no address and is left out");
     }
     Some(Known {
         id: note.key.clone(),

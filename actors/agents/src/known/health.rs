@@ -102,7 +102,7 @@ impl KnownAgents {
             let goes_down = entry.misses >= DOWN_AFTER_MISSES && entry.known.state != Health::Down;
             if goes_down {
                 entry.known.state = Health::Down;
-                tracing::info!(id, "an agent doesn't answer any more");
+                callboard_message::log::info!(id, "an agent doesn't answer any more");
             }
             (goes_down && entry.known.learned != Learned::Declared).then(|| entry.known.clone())
         };
@@ -113,7 +113,7 @@ impl KnownAgents {
         if let Some(known) = changed
             && let Err(failure) = keep(&*self.inner.notes, &known).await
         {
-            tracing::warn!(id = known.id, %failure, "what is known of an agent can't be kept");
+            callboard_message::log::warn!(id = known.id, %failure, "what is known of an agent can't be kept");
         }
     }
 }

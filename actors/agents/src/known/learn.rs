@@ -171,7 +171,7 @@ impl KnownAgents {
         match asked.await {
             Ok(said) => Some(said),
             Err(failure) => {
-                tracing::debug!(agent = seen.name, skill, kind = %failure.kind, "an agent doesn't exchange");
+                callboard_message::log::debug!(agent = seen.name, skill, kind = %failure.kind, "an agent doesn't exchange");
                 None
             }
         }
@@ -184,9 +184,9 @@ impl KnownAgents {
         match timeout(EXCHANGE_WITHIN, all).await {
             Ok(learned) => {
                 let learned = learned.into_iter().filter(|is_new| *is_new).count();
-                tracing::debug!(teacher, learned, "agents were learned of another");
+                callboard_message::log::debug!(teacher, learned, "agents were learned of another");
             }
-            Err(_) => tracing::warn!(teacher, "not all agents that another named answered in time"),
+            Err(_) => callboard_message::log::warn!(teacher, "not all agents that another named answered in time"),
         }
     }
 
@@ -200,17 +200,17 @@ impl KnownAgents {
         let by = self.peer(&url, is_local);
         // The root refuses too; here nobody is asked whose word can't count.
         if is_here(&url) && !is_local {
-            tracing::warn!(teacher, id, "an agent elsewhere names a place on this machine");
+            callboard_message::log::warn!(teacher, id, "an agent elsewhere names a place on this machine");
             return false;
         }
         let seen = match self.look(&url, by, EXCHANGE_WITHIN).await {
             Ok(seen) if seen.name == name(&said) => seen,
             Ok(_) => {
-                tracing::warn!(teacher, id, "an agent's card has another name than was said");
+                callboard_message::log::warn!(teacher, id, "an agent's card has another name than was said");
                 return false;
             }
             Err(failure) => {
-                tracing::debug!(teacher, id, %failure, "an agent isn't learned");
+                callboard_message::log::debug!(teacher, id, %failure, "an agent isn't learned");
                 return false;
             }
         };

@@ -310,7 +310,7 @@ impl KnownAgents {
                 // In no group: only who knows the id finds it.
                 let listed = self.inner.system.directory().register_in(id, &agent, []);
                 if listed.is_err() {
-                    tracing::debug!(id, "another agent of this system has that id");
+                    callboard_message::log::debug!(id, "another agent of this system has that id");
                 }
                 agent
             }

@@ -124,7 +124,7 @@ impl Carrier {
                     self.room.delivered(&self.id, number).await;
                 }
                 Ended::Left(kind) => {
-                    tracing::warn!(letter = handed.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
+                    callboard_message::log::warn!(by: &self.id, letter = handed.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
                     self.works();
                     if self.left.len() >= LEFT_MAX {
                         self.left.clear();
@@ -134,7 +134,7 @@ impl Carrier {
                     self.room.mail.tried(&self.id, number).await?;
                 }
                 Ended::Later(kind) => {
-                    tracing::debug!(letter = handed.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
+                    callboard_message::log::debug!(by: &self.id, letter = handed.letter.new.id, member = &*self.id, %kind, "mail is tried again later");
                     {
                         let mut waiting = self.queue.waiting();
                         waiting.put(handed);
@@ -316,7 +316,7 @@ impl Handler<Wake> for Carrier {
         self.not_before = None;
         let told = self.told;
         if let Err(error) = self.deliver_all(cx).await {
-            tracing::warn!(member = &*self.id, %error, "mail waits for the store");
+            callboard_message::log::warn!(by: &self.id, member = &*self.id, %error, "mail waits for the store");
             if self.not_before.is_none() {
                 self.later(cx);
             }

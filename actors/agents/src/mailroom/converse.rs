@@ -121,7 +121,7 @@ async fn answered(room: &Arc<Shared>, handed: &Handed, id: &str, answer: ToolRes
     let letter = &handed.letter;
     let is_answer = letter.new.key.as_ref().is_some_and(|key| key.starts_with(ANSWER_KEY));
     if !is_answer && let Err(failure) = room.answer(letter, id, &answer.texts()).await {
-        tracing::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "an answer to mail isn't kept");
+        callboard_message::log::warn!(letter = letter.new.id, member = id, kind = %failure.kind, "an answer to mail isn't kept");
     }
     Ok(())
 }

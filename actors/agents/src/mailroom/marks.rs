@@ -91,7 +91,7 @@ impl Marks {
     pub(super) fn spread(&self, letter: Arc<Letter>) {
         // Without room it is spread when the process begins again; until then its copies count as accepted.
         if self.agent.try_tell(Spread(letter)).is_err() {
-            tracing::warn!("too many broadcasts at once: copies of one are made later");
+            callboard_message::log::warn!("too many broadcasts at once: copies of one are made later");
         }
     }
 
@@ -162,7 +162,7 @@ impl Marker {
             match room.mail.mark(marks, Mark::Delivered).await {
                 Ok(_) => room.happened(),
                 Err(error) if error.may_pass() => return Err(error),
-                Err(error) => tracing::error!(%error, letters = now, "what was delivered can't be kept"),
+                Err(error) => callboard_message::log::error!(%error, letters = now, "what was delivered can't be kept"),
             }
             self.waiting.drain(..now);
         }
@@ -173,7 +173,7 @@ impl Marker {
         let flushed = self.flush().await;
         self.is_flushing = flushed.is_err();
         if let Err(error) = flushed {
-            tracing::warn!(%error, "what was delivered isn't kept yet");
+            callboard_message::log::warn!(%error, "what was delivered isn't kept yet");
         }
     }
 
@@ -184,9 +184,9 @@ impl Marker {
             Err(error) => error,
         };
         if error.may_pass() {
-            tracing::warn!(%error, "copies of a broadcast aren't made yet");
+            callboard_message::log::warn!(%error, "copies of a broadcast aren't made yet");
         } else {
-            tracing::error!(%error, letter, "copies of a broadcast can't be made");
+            callboard_message::log::error!(%error, letter, "copies of a broadcast can't be made");
             if let Some(spreading) = self.spreading.remove(&letter) {
                 // Who has it already is kept one by one.
                 self.waiting.extend(spreading.have_it.into_iter().map(|recipient| (recipient.to_string(), letter)));

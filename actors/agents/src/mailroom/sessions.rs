@@ -70,7 +70,7 @@ impl Shared {
             let (room, handed, session) = (self.clone(), handed.clone(), session.clone());
             tokio::spawn(async move {
                 if let Err(failure) = room.put_to(&told.id, &handed, &session).await {
-                    tracing::debug!(member = &*told.id, kind = %failure.kind, "an urgent message wasn't answered");
+                    callboard_message::log::debug!(member = &*told.id, kind = %failure.kind, "an urgent message wasn't answered");
                 }
                 is_asked.store(false, SeqCst);
             });

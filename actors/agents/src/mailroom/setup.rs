@@ -168,7 +168,10 @@ impl Shared {
         for said in &options.members {
             if said.key.is_some() {
                 let Some(left) = room.checked_sub(1) else {
-                    tracing::warn!(member = said.id, "there is no room for whoever has this key: it is no member");
+                    callboard_message::log::warn!(
+                        member = said.id,
+                        "there is no room for whoever has this key: it is no member"
+                    );
                     continue;
                 };
                 room = left;

@@ -109,7 +109,7 @@ impl Models {
         let mut failed: Option<(&str, Failure)> = None;
         for member in self.ranked(preferences) {
             if let Some((before, failure)) = &failed {
-                tracing::warn!(failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
+                callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
             }
             let answered = match cx.system().directory().get(&member.name) {
                 Some(agent) => cx.ask(&agent, message.clone()).await.map_err(Failure::from).and_then(|reply| reply),

@@ -192,7 +192,8 @@ impl Inner {
         };
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &answered {
-            Ok((_, usage)) => tracing::info!(
+            Ok((_, usage)) => callboard_message::log::info!(
+                by: &self.model,
                 call = cx.call().map(|c| tracing::field::display(c.id)),
                 provider = self.provider,
                 model = self.model,
@@ -201,7 +202,8 @@ impl Inner {
                 output_tokens = usage.output,
                 "answered"
             ),
-            Err(failure) => tracing::info!(
+            Err(failure) => callboard_message::log::info!(
+                by: &self.model,
                 call = cx.call().map(|c| tracing::field::display(c.id)),
                 provider = self.provider,
                 model = self.model,

@@ -31,7 +31,11 @@ where
         if Instant::now() + pause >= end {
             return Err(trouble);
         }
-        tracing::debug!(?trouble, pause_ms = pause.as_millis() as u64, "a model's provider is asked again");
+        callboard_message::log::debug!(
+            ?trouble,
+            pause_ms = pause.as_millis() as u64,
+            "a model's provider is asked again"
+        );
         tokio::time::sleep(pause).await;
         tried += 1;
     }

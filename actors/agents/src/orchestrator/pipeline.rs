@@ -44,7 +44,7 @@ impl<'a> Pipeline<'a> {
         self.times.total = ms_since(began);
         let (status, steps) = (answer.status(), answer.steps().len());
         // Nothing of question or answer is logged.
-        tracing::info!(call = %self.call.id, ?status, steps, ms = self.times.total, "question ended");
+        callboard_message::log::info!(call = %self.call.id, ?status, steps, ms = self.times.total, "question ended");
         answer.timed(self.times)
     }
 
@@ -83,12 +83,12 @@ impl<'a> Pipeline<'a> {
         match ask.within(self.config.plan_within).await {
             Ok(Ok(plan)) => Some(plan),
             Ok(Err(failure)) => {
-                tracing::error!(call = %self.call.id, kind = %failure.kind, "planner failed");
+                callboard_message::log::error!(call = %self.call.id, kind = %failure.kind, "planner failed");
                 None
             }
             Err(_) if self.call.cancel.is_cancelled() => None,
             Err(why) => {
-                tracing::error!(call = %self.call.id, kind = %why.kind(), "planner could not be asked");
+                callboard_message::log::error!(call = %self.call.id, kind = %why.kind(), "planner could not be asked");
                 None
             }
         }
@@ -109,7 +109,7 @@ impl<'a> Pipeline<'a> {
                 Ok(checked)
             }
             Err(why) => {
-                tracing::warn!(call = %self.call.id, code = why.code(), "planner made a plan that does not pass");
+                callboard_message::log::warn!(call = %self.call.id, code = why.code(), "planner made a plan that does not pass");
                 // The plan itself is a stranger's: the user gets the refusal that stands for it.
                 let reason = format!("No clinic was asked, for the plan was not in order: {why}.");
                 Err(refuse(Plan::raw_response("", reason.clone()), reason))
@@ -128,7 +128,7 @@ impl<'a> Pipeline<'a> {
             Err(_) if self.call.cancel.is_cancelled() => return None,
             Err(why) => why.kind().to_string(),
         };
-        tracing::error!(call = %self.call.id, kind, "router failed");
+        callboard_message::log::error!(call = %self.call.id, kind, "router failed");
         None
     }
 
@@ -144,7 +144,7 @@ impl<'a> Pipeline<'a> {
             }
             Err(Withheld::Unsafe(verdict)) => {
                 let rule = verdict.rule.map_or_else(String::new, |r| format!(" ({r:?})"));
-                tracing::warn!(call = %self.call.id, rule, "verifier blocked an answer");
+                callboard_message::log::warn!(call = %self.call.id, rule, "verifier blocked an answer");
                 self.stages.tell(format!("verdict: blocked{rule}"));
                 Answer::blocked(verdict)
             }

@@ -53,13 +53,13 @@ pub(super) async fn verify(
         Ok(verdict) if verdict.safe && verdict.rule.is_none() => Ok(Verified { draft, verdict }),
         Ok(verdict) if !verdict.safe => Err(Withheld::Unsafe(verdict)),
         Ok(_) => {
-            tracing::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
+            callboard_message::log::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
             Err(Withheld::Unchecked)
         }
         // Whoever asked has gone: that's no fault of anybody's here.
         Err(_) if call.cancel.is_cancelled() => Err(Withheld::Unchecked),
         Err(why) => {
-            tracing::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
+            callboard_message::log::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
             Err(Withheld::Unchecked)
         }
     }

@@ -79,7 +79,7 @@ impl SyncHandler<MakePlan> for Planner {
     fn handle(&mut self, message: MakePlan, cx: &mut Cx) -> Result<Plan, Failure> {
         let plan = self.plan(&message.query)?;
         let refused = plan.refusal().is_some();
-        tracing::info!(
+        callboard_message::log::info!(
             call = cx.call().map(|c| tracing::field::display(c.id)),
             steps = plan.steps.len(),
             refused,

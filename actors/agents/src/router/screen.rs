@@ -30,13 +30,13 @@ pub(crate) async fn screen(
     match guardrail.ask(Screen { text, origin }).within_call(call_on).within(within).await {
         Ok(screening) if !screening.blocked => Screened::Passed,
         Ok(screening) => {
-            tracing::info!(rules = ?screening.rules, "guardrail stopped a text");
+            callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text");
             Screened::Stopped
         }
         // Whoever asked has gone: that's no fault of anybody's here.
         Err(_) if call.cancel.is_cancelled() => Screened::Stopped,
         Err(why) => {
-            tracing::error!(%why, "guardrail could not screen a text: stopped");
+            callboard_message::log::error!(%why, "guardrail could not screen a text: stopped");
             Screened::Stopped
         }
     }

@@ -39,12 +39,12 @@ impl Dispatching<'_> {
         // Ids, codes and times only: what a clinic answered is never logged.
         match answer {
             Ok(result) => {
-                tracing::info!(%call, step = id, clinic, action, ms, "step done");
+                callboard_message::log::info!(by: clinic, %call, step = id, clinic, action, ms, "step done");
                 self.tell(format!("{name} done in {ms} ms"));
                 StepOutcome::succeeded(&step, result, ms)
             }
             Err(error) => {
-                tracing::warn!(%call, step = id, clinic, action, ms, code = error.code, "step failed");
+                callboard_message::log::warn!(by: clinic, %call, step = id, clinic, action, ms, code = error.code, "step failed");
                 self.tell(format!("{name} failed in {ms} ms ({})", error.code));
                 StepOutcome::failed(&step, error, ms)
             }

@@ -96,7 +96,7 @@ impl Toolbox {
         let commands = commands.map_err(|error| Failure::invalid(format!("{EXECUTE_COMMAND}: {error}")))?;
         let is_there = |name: &&str| is_enabled(name) && (*name != EXECUTE_COMMAND || commands.is_some());
         if is_enabled(EXECUTE_COMMAND) && commands.is_none() {
-            tracing::warn!("{EXECUTE_COMMAND} stays off: nothing says which programs it may run");
+            callboard_message::log::warn!("{EXECUTE_COMMAND} stays off: nothing says which programs it may run");
         }
         let tools = TOOL_NAMES.into_iter().filter(is_there).filter_map(Tool::named);
         let tools = tools.map(|tool| (tool, tool.view())).collect();
@@ -215,7 +215,7 @@ impl Toolbox {
             match self.written(ask, Vec::new(), run, cx).await {
                 Ok(summary) => return Ok(summary),
                 Err(failure) if failure.kind == FailureKind::Cancelled => return Err(failure),
-                Err(failure) => tracing::warn!(kind = %failure.kind, "a text is summarized by rules"),
+                Err(failure) => callboard_message::log::warn!(kind = %failure.kind, "a text is summarized by rules"),
             }
         }
         Ok(summary::summary(&text, most))

@@ -176,7 +176,7 @@ impl AuditLog {
         self.inner.lost.fetch_add(entries, Relaxed);
         let mut queue = self.inner.queue.lock();
         if queue.gap == 0 {
-            tracing::error!(target: "callboard::audit", entries, "entries of the audit are lost to the store");
+            callboard_message::log::error!(target: "callboard::audit", entries, "entries of the audit are lost to the store");
         }
         queue.gap += entries;
     }
@@ -245,7 +245,7 @@ impl Working {
                 log.inner.places.add_permits(places);
             }
             Err(error) => {
-                tracing::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
+                callboard_message::log::error!(target: "callboard::audit", %error, entries = batch.len(), "the audit isn't kept");
                 // Those who wait must not act; what nobody waits for is tried again, unless it may be there or never will.
                 let again = error.may_pass() && !matches!(error, JournalError::Unknown(_));
                 let (waited_for, others): (Vec<_>, Vec<_>) = batch.into_iter().partition(|w| w.kept.is_some());

@@ -36,7 +36,7 @@ pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
     let before = tools.len();
     tools.retain(|tool| match flaw(tool) {
         Some(flaw) => {
-            tracing::warn!(server, %flaw, "a tool is left out");
+            callboard_message::log::warn!(by: server, server, %flaw, "a tool is left out");
             false
         }
         None => true,

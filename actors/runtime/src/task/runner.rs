@@ -124,7 +124,7 @@ impl TaskRunner {
         let claimed = match tasks.claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                tracing::warn!(%error, "no tasks can be taken");
+                callboard_message::log::warn!(%error, "no tasks can be taken");
                 return false;
             }
         };
@@ -163,7 +163,7 @@ impl TaskRunner {
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "leases of tasks can't be renewed"),
+            Err(error) => callboard_message::log::warn!(%error, "leases of tasks can't be renewed"),
         }
     }
 
@@ -173,7 +173,7 @@ impl TaskRunner {
         }
         match tasks.cancels(tasks.worker()).await {
             Ok(ids) => ids.iter().for_each(|id| self.over(id, Why::Cancelled)),
-            Err(error) => tracing::warn!(%error, "nobody can say which tasks are to be cancelled"),
+            Err(error) => callboard_message::log::warn!(%error, "nobody can say which tasks are to be cancelled"),
         }
     }
 

@@ -72,7 +72,7 @@ impl Chain {
         };
         if last != number || hash.is_none() {
             // It goes on, so that what happens now is on record; the gap stays to be seen.
-            tracing::error!(
+            callboard_message::log::error!(
                 chain = self.name,
                 last,
                 counted = number,
@@ -152,7 +152,7 @@ impl Chain {
         self.anchored = Some(Instant::now());
         if let Ok(Err((error, checkpoint))) = told.await {
             // A later line does as well; until then the store alone tells of it.
-            tracing::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
+            callboard_message::log::error!(%error, path = %self.anchor.display(), "the audit's anchor can't be written");
             self.newest = Some(checkpoint);
         }
     }

@@ -110,7 +110,7 @@ impl Prepared {
         match core.writer.submit(Signed(entries)).await {
             Ok(_) => {}
             Err(error @ (JournalError::NoSpace | JournalError::SizeLimit { .. })) => {
-                tracing::error!(%error, "the start of this run isn't on record");
+                callboard_message::log::error!(%error, "the start of this run isn't on record");
             }
             Err(error) => return Err(error.into()),
         }
@@ -135,7 +135,7 @@ impl SqlAudit {
         if let Err(error) = self.core.writer.submit(Signed(vec![AuditEntry::new("run.ended")])).await
             && !matches!(error, JournalError::Unavailable(_))
         {
-            tracing::warn!(%error, "the end of this run isn't on record");
+            callboard_message::log::warn!(%error, "the end of this run isn't on record");
         }
     }
 }
@@ -218,7 +218,7 @@ fn keep_signing(core: &Arc<Core>, owes: Arc<AtomicBool>, every: Duration) -> Abo
             if owes.load(Relaxed)
                 && let Err(error) = core.writer.submit(Signed(Vec::new())).await
             {
-                tracing::warn!(%error, "the audit can't be signed now");
+                callboard_message::log::warn!(%error, "the audit can't be signed now");
             }
         }
     });

@@ -180,7 +180,7 @@ impl Cards {
     fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {
         if let Some(key) = &self.options.signer {
             sign(&mut card, key, jwks_url(&self.options.base_url).as_ref()).map_err(|error| {
-                tracing::error!(%error, "a card can't be signed");
+                callboard_message::log::error!(%error, "a card can't be signed");
                 A2aError::internal()
             })?;
         }

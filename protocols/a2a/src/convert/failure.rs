@@ -22,7 +22,7 @@ pub(crate) fn of_store(error: &JournalError) -> A2aError {
     match error {
         JournalError::Invalid(why) => A2aError::new(ErrorKind::InvalidParams, *why),
         JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
-            tracing::error!(%error, "the store of tasks failed");
+            callboard_message::log::error!(%error, "the store of tasks failed");
             internal()
         }
         other => A2aError::new(ErrorKind::Overloaded, other.to_string()),

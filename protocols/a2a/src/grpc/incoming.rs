@@ -27,12 +27,12 @@ pub(super) fn incoming(
             match listener.accept().await {
                 Ok((stream, _)) => {
                     if let Err(error) = stream.set_nodelay(true) {
-                        tracing::debug!(%error, "a connection waits to fill its packets");
+                        callboard_message::log::debug!(%error, "a connection waits to fill its packets");
                     }
                     return Some((Ok(Connection { stream, _permit: permit }), (listener, room)));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection failed before it was one");
+                    callboard_message::log::warn!(%error, "a connection failed before it was one");
                     tokio::time::sleep(AFTER_FAILURE).await;
                 }
             }

@@ -81,7 +81,7 @@ pub fn serve(
     let running = tokio::spawn(async move {
         let served = server.serve_with_incoming_shutdown(connections, until.cancelled_owned()).await;
         if let Err(error) = served {
-            tracing::error!(%error, "the gRPC listener failed");
+            callboard_message::log::error!(%error, "the gRPC listener failed");
         }
     });
     Ok(GrpcServing { address, stopped, running, drain_timeout: listen.drain_timeout })

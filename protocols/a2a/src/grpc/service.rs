@@ -104,7 +104,7 @@ fn unread(_: NoWords) -> Status {
 }
 
 fn unwritten(_: NoWords) -> Status {
-    tracing::error!("an answer can't be told over gRPC");
+    callboard_message::log::error!("an answer can't be told over gRPC");
     of_error(&A2aError::internal())
 }
 

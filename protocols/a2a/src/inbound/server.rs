@@ -382,7 +382,7 @@ impl Exchange<'_> {
             (Err(error), room) => {
                 if error.kind == ErrorKind::Internal {
                     // Without its message, which may quote data.
-                    tracing::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
+                    callboard_message::log::warn!(agent = server.options.info.name, trace = %who.trace, "a request failed by a bug");
                 }
                 // Clients of old versions take nothing else for an answer to what streams; newer ones want JSON.
                 match matches!(dialect, Dialect::V03 | Dialect::V01) && room.is_some() && head.reads_events_only {

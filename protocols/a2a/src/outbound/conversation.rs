@@ -268,7 +268,7 @@ impl<'a> Talk<'a> {
     async fn end(&mut self) {
         // What an agent without numbers said while nobody listened is in the task.
         if self.gap && !self.story.task.is_empty() && self.look().await.is_err() {
-            tracing::debug!("an ended task can't be looked at");
+            callboard_message::log::debug!("an ended task can't be looked at");
         }
         // Beside artifacts, which have been given already, a last word would be lost.
         let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(text_of);

@@ -125,7 +125,7 @@ impl Talk<'_> {
         match self.peer.push(config).await {
             Ok(()) => Some(expected),
             Err(error) => {
-                tracing::debug!(%error, "a remote agent doesn't push");
+                callboard_message::log::debug!(%error, "a remote agent doesn't push");
                 None
             }
         }

@@ -213,7 +213,7 @@ impl Peer {
                 let Some(stale) = known.as_mut().filter(|_| !matches!(error, PeerError::Untrusted(_))) else {
                     return Err(error);
                 };
-                tracing::warn!(%error, "a remote agent's card can't be looked at again: the earlier one stays");
+                callboard_message::log::warn!(%error, "a remote agent's card can't be looked at again: the earlier one stays");
                 stale.kept.until = Instant::now() + CARD_AGE.0;
                 return Ok(stale.clone());
             }
@@ -239,7 +239,7 @@ impl Peer {
             let asked = self.ask_of(&interfaces, GetExtendedAgentCardRequest::default());
             match within(ASIDE_TIMEOUT, async { believe(asked.await?, options).await }).await {
                 Ok(card) => extended = Some(Arc::new(card)),
-                Err(error) => tracing::debug!(%error, "the extended card can't be had"),
+                Err(error) => callboard_message::log::debug!(%error, "the extended card can't be had"),
             }
         }
         Known { kept, extended, interfaces }
@@ -255,7 +255,7 @@ impl Peer {
     }
 
     fn pass_over(&self, connection: &Connection, error: &PeerError) {
-        tracing::debug!(%error, version = ?connection.to.version, binding = ?connection.to.binding, "an interface is passed over");
+        callboard_message::log::debug!(%error, version = ?connection.to.version, binding = ?connection.to.binding, "an interface is passed over");
         if matches!(error, PeerError::Unreachable | PeerError::NotInVersion) {
             return;
         }

@@ -154,7 +154,7 @@ impl Story {
     fn is_ours(&self, task: &str) -> bool {
         let is_ours = task.is_empty() || self.task.is_empty() || task == self.task;
         if !is_ours {
-            tracing::debug!("a remote agent spoke of a task that nobody asked about");
+            callboard_message::log::debug!("a remote agent spoke of a task that nobody asked about");
         }
         is_ours
     }

@@ -63,7 +63,7 @@ impl Book {
         // A disguised id would lose its disguise as a tool's name, and stand there as an honest one.
         let (disguised, honest): (Vec<_>, Vec<_>) = card.skills.iter().partition(|skill| is_disguised(&skill.id));
         if !disguised.is_empty() {
-            tracing::warn!(
+            callboard_message::log::warn!(
                 agent = card.name,
                 skills = disguised.len(),
                 "skills with ids that look like others are left out"

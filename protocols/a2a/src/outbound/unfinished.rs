@@ -42,7 +42,7 @@ impl Drop for Unfinished {
                 },
             };
             if let Err(error) = peer.cancel(&task).await {
-                tracing::debug!(%error, "a remote agent isn't told of a cancelled call");
+                callboard_message::log::debug!(%error, "a remote agent isn't told of a cancelled call");
             }
         });
     }

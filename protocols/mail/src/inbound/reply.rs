@@ -107,7 +107,7 @@ impl From<Failure> for Problem {
         let retry_after_s = waits.then(|| wait.unwrap_or(RETRY_AFTER_S_DEFAULT).max(1));
         let Failure { kind, mut message, .. } = failure;
         if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::warn!(%kind, why = message, "a request failed");
+            callboard_message::log::warn!(%kind, why = message, "a request failed");
             // After the colon stand the words of a database or a network, which are this node's own affair.
             message.truncate(message.find(": ").unwrap_or(message.len()));
         }

@@ -149,7 +149,7 @@ impl Endpoint {
         outcome.map_err(|failure| {
             if failure.kind == FailureKind::Internal {
                 // Without its message, which may quote data.
-                tracing::warn!(agent = self.agent_name, %trace, "a call failed by a bug");
+                callboard_message::log::warn!(by: &self.agent_name, agent = self.agent_name, %trace, "a call failed by a bug");
             }
             error_map::to_rpc(failure)
         })

@@ -209,10 +209,10 @@ impl Hub {
         let was_closed = self.breaker.next_try().is_none();
         let is_back = pass.settle(outcome);
         if is_back {
-            tracing::info!(server = %self.name, "the server is back");
+            callboard_message::log::info!(by: &self.name, server = %self.name, "the server is back");
             self.tell_all();
         } else if was_closed && self.breaker.next_try().is_some() {
-            tracing::warn!(server = %self.name, "the server is away and left alone for a while");
+            callboard_message::log::warn!(by: &self.name, server = %self.name, "the server is away and left alone for a while");
         }
         is_back
     }

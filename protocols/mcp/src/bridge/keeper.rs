@@ -65,7 +65,7 @@ async fn keep_up(hub: Arc<Hub>) {
                 in_a_row = if began.elapsed() >= STABLE_AFTER { 0 } else { in_a_row.saturating_add(1) };
             }
             Err(error) => {
-                tracing::warn!(server = %hub.name, %error, "the server can't be connected to");
+                callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server can't be connected to");
                 in_a_row = in_a_row.saturating_add(1);
             }
         }
@@ -114,7 +114,7 @@ async fn is_alive(hub: &Hub) -> bool {
     let checked = timeout(PING_TIMEOUT, lead.upstream.check()).await.unwrap_or(Err(LinkError::TimedOut(PING_TIMEOUT)));
     hub.settle(pass, &checked);
     if let Err(error) = &checked {
-        tracing::warn!(server = %hub.name, %error, "the server gives no sign of life");
+        callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server gives no sign of life");
         lead.upstream.leave(&session);
     }
     checked.is_ok()

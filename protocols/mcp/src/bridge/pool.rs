@@ -135,7 +135,7 @@ impl State {
         let idle = self.all().filter_map(|connection| Some((connection.idle_since()?, connection.clone())));
         let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) else { return false };
         self.remove(|connection| Arc::ptr_eq(connection, &oldest));
-        tracing::info!(connections_max, "the connection that was idle longest makes room for another");
+        callboard_message::log::info!(connections_max, "the connection that was idle longest makes room for another");
         true
     }
 }

@@ -129,7 +129,7 @@ impl Tools {
             if !may_repeat || !in_time || place.is_none() {
                 return Err(error);
             }
-            tracing::debug!(retry, "a tool is called again");
+            callboard_message::log::debug!(retry, "a tool is called again");
             sleep(pause).await;
             self.retried.fetch_add(1, Relaxed);
             watch.begin_again();

@@ -72,7 +72,7 @@ impl Tools {
         let mut tools = Self::default();
         for spec in specs.into_iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX)) {
             let header_params = params_of(&spec.input_schema).unwrap_or_else(|error| {
-                tracing::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
+                callboard_message::log::warn!(tool = %spec.name, %error, "not offered to clients of 2026-07-28");
                 tools.legacy_only.push(spec.name.clone());
                 Vec::new()
             });

@@ -182,13 +182,13 @@ impl Core {
         if let Some(level) = level {
             let params = RawObject::new().with("level", level);
             if let Err(error) = session.request_quietly("logging/setLevel", params).await {
-                tracing::debug!(%error, "the server sets no log level");
+                callboard_message::log::debug!(%error, "the server sets no log level");
             }
         }
         for uri in resources {
             let params = RawObject::new().with("uri", uri);
             if let Err(error) = session.request_quietly("resources/subscribe", params).await {
-                tracing::warn!(%error, "a resource is no longer followed");
+                callboard_message::log::warn!(%error, "a resource is no longer followed");
             }
         }
     }

@@ -107,7 +107,7 @@ impl<'a> Talk<'a> {
                     question.abort();
                 }
             }
-            _ => tracing::debug!(method, "a notification that nobody needs"),
+            _ => callboard_message::log::debug!(method, "a notification that nobody needs"),
         }
     }
 
@@ -155,6 +155,6 @@ impl<'a> Talk<'a> {
 
 async fn send(link: &Link, answer: Vec<u8>) {
     if let Err(error) = link.send(answer).await {
-        tracing::warn!(%error, "the server doesn't get the answer to its question");
+        callboard_message::log::warn!(%error, "the server doesn't get the answer to its question");
     }
 }

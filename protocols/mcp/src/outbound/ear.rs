@@ -101,7 +101,7 @@ impl Ear {
     pub(super) fn hear(&self, heard: Heard) -> Reply {
         match heard {
             Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
-                tracing::warn!(method, %id, "a request of a modern server's is dropped");
+                callboard_message::log::warn!(method, %id, "a request of a modern server's is dropped");
                 Reply::None
             }
             Heard::Request { id, method, params } => {

@@ -94,7 +94,7 @@ async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>,
             // The next call begins another session, with a listener of its own.
             Ok(Followed::NotOffered) | Err(LinkError::SessionLost) => return,
             Err(error) if failures >= options.reconnects_max => {
-                tracing::warn!(%error, "the server can't be listened to");
+                callboard_message::log::warn!(%error, "the server can't be listened to");
                 return;
             }
             Err(_) => {
@@ -124,13 +124,13 @@ async fn subscribe(
         match listen_once(&link, &ear, &options, &filter, &mut ready).await {
             // It doesn't offer that, whatever it said before.
             Err(LinkError::Rpc { error, .. }) => {
-                tracing::warn!(code = error.code, "the server refuses to tell of changes");
+                callboard_message::log::warn!(code = error.code, "the server refuses to tell of changes");
                 return;
             }
             _ if link.is_closed() => return,
             _ if began.elapsed() > GOOD => failures = 0,
             _ if failures >= options.reconnects_max => {
-                tracing::warn!("the server can't be listened to");
+                callboard_message::log::warn!("the server can't be listened to");
                 return;
             }
             _ => {}

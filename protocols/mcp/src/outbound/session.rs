@@ -104,7 +104,7 @@ pub(super) async fn quietly(
                         Reply::Later(answering) => answering.await,
                     };
                     if let Err(error) = link.send(reply).await {
-                        tracing::warn!(%error, "the server doesn't get the answer to its request");
+                        callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
                     }
                 }
             },

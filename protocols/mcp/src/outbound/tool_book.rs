@@ -81,7 +81,7 @@ impl ToolBook {
         let before = listed.len();
         for raw in listed {
             match self.learn_tool(&raw) {
-                Err((tool, flaw)) if is_strict => tracing::warn!(tool, %flaw, "a tool is left out"),
+                Err((tool, flaw)) if is_strict => callboard_message::log::warn!(tool, %flaw, "a tool is left out"),
                 _ => kept.push(raw),
             }
         }

@@ -196,7 +196,7 @@ impl Upstream {
                 return;
             }
         }
-        tracing::warn!(pages_max = self.core.options.pages_max, "the list of tools doesn't end");
+        callboard_message::log::warn!(pages_max = self.core.options.pages_max, "the list of tools doesn't end");
     }
 
     /// Learns from a page of `tools/list`: the page without tools that mustn't be used where it has some, and the cursor

@@ -67,7 +67,9 @@ impl KeyRing {
             let stamp = stamp(&self.path);
             if stamp.is_none() || stamp != seen.stamp {
                 seen.keys = KeyStore::load(&self.path)
-                    .inspect_err(|error| tracing::warn!(%error, "no key counts until the key file can be read"))
+                    .inspect_err(
+                        |error| callboard_message::log::warn!(%error, "no key counts until the key file can be read"),
+                    )
                     .ok()
                     .map(Arc::new);
                 // What couldn't be read is read again.

@@ -38,7 +38,7 @@ pub(super) fn watch(connection: &dyn Any, data: &mut Extensions, idle_max: Durat
     let socket = match SockRef::from(stream).try_clone() {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::warn!(%error, "connection is not watched: out of file descriptors?");
+            callboard_message::log::warn!(%error, "connection is not watched: out of file descriptors?");
             return;
         }
     };

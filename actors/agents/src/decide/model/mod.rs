@@ -121,7 +121,7 @@ impl Inner {
                 Err(refused) if form < PLAIN && is_refusal(&refused) => form += 1,
                 Ok(answer) => {
                     if self.form.fetch_max(form, Ordering::Relaxed) < form {
-                        tracing::info!(%point, form, "the model refuses a schema or a temperature: it gets none from now on");
+                        callboard_message::log::info!(%point, form, "the model refuses a schema or a temperature: it gets none from now on");
                     }
                     return Ok(answer);
                 }

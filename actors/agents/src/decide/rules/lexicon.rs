@@ -138,7 +138,7 @@ pub(super) fn lexicon() -> &'static Lexicon {
     READ.get_or_init(|| match toml::from_str(LEXICON) {
         Ok(file) => Lexicon::new(&file),
         Err(error) => {
-            tracing::error!(%error, "failed to read the rules' lexicon: they know no words");
+            callboard_message::log::error!(%error, "failed to read the rules' lexicon: they know no words");
             Lexicon::new(&File {
                 fields: BTreeMap::new(),
                 sets: BTreeMap::new(),

@@ -134,7 +134,10 @@ fn rules() -> &'static Rules {
         match toml::from_str::<File>(REFUSALS).map_err(|error| error.to_string()).and_then(Rules::new) {
             Ok(rules) => rules,
             Err(error) => {
-                tracing::error!(error, "failed to read the rules' refusals: nothing is refused by rules");
+                callboard_message::log::error!(
+                    error,
+                    "failed to read the rules' refusals: nothing is refused by rules"
+                );
                 Rules {
                     names: Vec::new(),
                     words: Matcher::default(),

@@ -53,7 +53,7 @@ impl Life {
     pub(super) fn on(&mut self, event: Event) {
         match self.0.next(event) {
             Some(next) => self.0 = next,
-            None => tracing::warn!(standing = ?self.0, ?event, "that can't happen to a call"),
+            None => callboard_message::log::warn!(standing = ?self.0, ?event, "that can't happen to a call"),
         }
     }
 

@@ -77,7 +77,7 @@ async fn synthesis(
         Ok(()) => {}
         // An answer too long to be kept is made again after a restart.
         Err(failure) if failure.kind == FailureKind::InvalidInput => {
-            tracing::warn!(%run, "what the steps of a run came to is too long to be kept");
+            callboard_message::log::warn!(%run, "what the steps of a run came to is too long to be kept");
         }
         Err(failure) => return Err(failure),
     }

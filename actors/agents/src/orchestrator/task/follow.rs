@@ -188,7 +188,7 @@ impl Following<'_> {
             && let Err(error) = self.tasks.want_cancel(&root, By::Owner(self.owner)).await
             && !matches!(error, TaskError::HasEnded(_) | TaskError::NotFound)
         {
-            tracing::warn!(run = %self.run, %error, "a run that nobody wants any more goes on");
+            callboard_message::log::warn!(run = %self.run, %error, "a run that nobody wants any more goes on");
         }
         Failure::new(FailureKind::Cancelled, "the request was cancelled")
     }

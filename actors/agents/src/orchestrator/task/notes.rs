@@ -88,7 +88,7 @@ impl RunNotes {
         });
         // It is asked all the same; after a restart it is decided anew.
         if let Err(failure) = kept.await {
-            tracing::warn!(run = %self.run, %failure, "a question and what led to it aren't kept");
+            callboard_message::log::warn!(run = %self.run, %failure, "a question and what led to it aren't kept");
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl RunNotes {
         if self.any.load(Relaxed)
             && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await
         {
-            tracing::warn!(run = %self.run, %error, "the notes of a run weren't removed");
+            callboard_message::log::warn!(run = %self.run, %error, "the notes of a run weren't removed");
         }
     }
 

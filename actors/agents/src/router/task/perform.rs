@@ -88,7 +88,7 @@ impl Errand<'_> {
         };
         // What went out is asked for by people; the work doesn't hang on it.
         if let Err(failure) = self.options.memory.remember(outgoing).await {
-            tracing::warn!(%failure, "a request that goes out isn't remembered");
+            callboard_message::log::warn!(%failure, "a request that goes out isn't remembered");
         }
     }
 
@@ -108,7 +108,7 @@ impl Errand<'_> {
             _ => memory.update(task, state, answer).await,
         };
         if let Err(failure) = noted {
-            tracing::warn!(%failure, "what came of a request isn't remembered");
+            callboard_message::log::warn!(%failure, "what came of a request isn't remembered");
         }
     }
 }

@@ -119,7 +119,7 @@ pub(super) async fn run(
 ) -> Result<Ran, Failure> {
     let late = |_| Failure::new(FailureKind::TimedOut, format!("the command was ended after {within:?}"));
     timeout(within, to_the_end(command, directory, output_bytes_max)).await.map_err(late)?.map_err(|error| {
-        tracing::warn!(%error, "a command can't be run");
+        callboard_message::log::warn!(%error, "a command can't be run");
         Failure::unavailable("the command can't be run")
     })
 }

@@ -89,7 +89,7 @@ impl LiveTasks {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "no look at tasks that were left");
+                    callboard_message::log::warn!(%error, "no look at tasks that were left");
                     return;
                 }
             }
@@ -104,7 +104,7 @@ impl LiveTasks {
             host.clone().resume(task, lease.clone()).await
         };
         match resumed {
-            Ok(()) => tracing::info!(task = %id, "a task goes on that an earlier process left"),
+            Ok(()) => callboard_message::log::info!(task = %id, "a task goes on that an earlier process left"),
             Err(CannotResume::Fails(why)) => self.give_up(&lease, why).await,
             Err(CannotResume::IsForgotten(why)) => {
                 self.give_up(&lease, why).await;
@@ -117,7 +117,9 @@ impl LiveTasks {
         match self.tasks.step(&lease.task, By::Worker(lease), vec![TaskStep::Failed(why)]).await {
             Ok(_) | Err(TaskError::HasEnded(_)) => {}
             // It will be found again.
-            Err(error) => tracing::warn!(task = %lease.task, %error, "a task that can't go on wasn't ended"),
+            Err(error) => {
+                callboard_message::log::warn!(task = %lease.task, %error, "a task that can't go on wasn't ended")
+            }
         }
     }
 
@@ -139,7 +141,7 @@ impl LiveTasks {
                 let is_wanted = |live: &&LiveTask| wanted.contains(&live.lease.task);
                 running.iter().filter(is_wanted).for_each(|live| live.hint(Event::CancelSoon));
             }
-            Err(error) => tracing::warn!(%error, "no look at which tasks somebody wants ended"),
+            Err(error) => callboard_message::log::warn!(%error, "no look at which tasks somebody wants ended"),
         }
         for live in running {
             let asks = !live.seen.borrow().open.is_empty();
@@ -174,7 +176,7 @@ async fn keep(all: Weak<LiveTasks>, stopped: CancellationToken) {
                     (renewed, renew_at) = (began, began + TASK_RENEW_EVERY);
                     all.lose_those_of_others(&running).await;
                 }
-                Err(error) => tracing::warn!(%error, "the leases of tasks weren't renewed"),
+                Err(error) => callboard_message::log::warn!(%error, "the leases of tasks weren't renewed"),
             }
         }
         if renewed.elapsed() >= TASK_LEASE {

@@ -171,7 +171,7 @@ impl LiveTasks {
                 tasks.len()
             }
             Err(error) => {
-                tracing::warn!(%error, "no look at which tasks could make room");
+                callboard_message::log::warn!(%error, "no look at which tasks could make room");
                 0
             }
         }
@@ -310,7 +310,7 @@ impl LiveTasks {
         let mut gone = self.gone.subscribe();
         let all_gone = async { while !self.live().is_empty() && gone.changed().await.is_ok() {} };
         if timeout(STOP_WAIT, all_gone).await.is_err() {
-            tracing::warn!(scope = self.scope, "tasks weren't let go of in time");
+            callboard_message::log::warn!(scope = self.scope, "tasks weren't let go of in time");
         }
     }
 
@@ -318,14 +318,14 @@ impl LiveTasks {
     pub async fn forget(&self, id: &TaskId) {
         if let Err(error) = self.tasks.forget(id).await {
             // The store's retention forgets it too, when its time is over.
-            tracing::warn!(task = %id, %error, "a task wasn't forgotten");
+            callboard_message::log::warn!(task = %id, %error, "a task wasn't forgotten");
         }
     }
 
     async fn release(&self, lease: &Lease, why: Released) {
         if let Err(error) = self.tasks.release(lease, why).await {
             // Its lease runs out.
-            tracing::warn!(task = %lease.task, %error, "a task wasn't let go of");
+            callboard_message::log::warn!(task = %lease.task, %error, "a task wasn't let go of");
         }
     }
 

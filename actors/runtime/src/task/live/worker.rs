@@ -232,7 +232,7 @@ impl Worker {
                 // An agent that asked can't have refused.
                 Some(TaskStep::Rejected(failure)) => vec![TaskStep::Failed(failure)],
                 _ => {
-                    tracing::error!(task = %self.lease.task, %error, "the end of a task wasn't kept");
+                    callboard_message::log::error!(task = %self.lease.task, %error, "the end of a task wasn't kept");
                     self.is_lost = true;
                     return;
                 }
@@ -259,7 +259,7 @@ impl Worker {
                 match error {
                     TaskError::HasEnded(_) => self.catch_up().await,
                     TaskError::LostLease | TaskError::NotFound => self.is_lost = true,
-                    _ => tracing::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
+                    _ => callboard_message::log::warn!(task = %self.lease.task, %error, "a step of a task wasn't kept"),
                 }
                 Err(error)
             }

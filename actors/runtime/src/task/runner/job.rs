@@ -99,7 +99,7 @@ impl Job {
             Why::Cancelled => self.end(TaskStep::cancelled()).await,
         };
         if let Err(error) = kept {
-            tracing::warn!(task = %self.task.id, %error, "the task is left as it is; its lease runs out");
+            callboard_message::log::warn!(task = %self.task.id, %error, "the task is left as it is; its lease runs out");
         }
     }
 
@@ -114,7 +114,7 @@ impl Job {
             Err(error) => TaskStep::Failed(error.into()),
         };
         if let Err(error) = self.end(step).await {
-            tracing::warn!(task = %self.task.id, %error, "what a task came to can't be kept; its lease runs out");
+            callboard_message::log::warn!(task = %self.task.id, %error, "what a task came to can't be kept; its lease runs out");
         }
     }
 

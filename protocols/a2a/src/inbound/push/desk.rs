@@ -72,7 +72,9 @@ impl PushDesk {
     pub(crate) fn new(calls: &Calls, options: &A2aOptions) -> Self {
         let store = calls.store();
         let sender = Sender::new(&options.push);
-        let sender = sender.inspect_err(|error| tracing::error!(%error, "there will be no push notifications")).ok();
+        let sender = sender
+            .inspect_err(|error| callboard_message::log::error!(%error, "there will be no push notifications"))
+            .ok();
         let stopped = CancellationToken::new();
         let desk = Arc::new(Desk {
             calls: calls.clone(),
@@ -305,7 +307,7 @@ async fn look(desk: Weak<Desk>, stopped: CancellationToken) {
     let looking = async {
         while let Some(desk) = desk.upgrade() {
             if let Err(error) = desk.look().await {
-                tracing::warn!(%error, "no look at push notification configurations");
+                callboard_message::log::warn!(%error, "no look at push notification configurations");
             }
             drop(desk);
             // Without a sender there is no desk either.
@@ -322,7 +324,7 @@ pub(super) fn unkept(error: JournalError) -> A2aError {
             A2aError::new(ErrorKind::InvalidParams, "the push notification configuration can't be kept")
         }
         error => {
-            tracing::warn!(%error, "a push notification configuration wasn't kept or found");
+            callboard_message::log::warn!(%error, "a push notification configuration wasn't kept or found");
             A2aError::new(ErrorKind::Overloaded, "the store can't do it now")
         }
     }

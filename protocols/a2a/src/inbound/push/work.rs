@@ -94,7 +94,7 @@ impl Work<'_> {
             Err(NoteError::Changed { .. }) => false,
             Err(error) => {
                 // After a restart it would come once more: a receiver must be ready for that.
-                tracing::warn!(%error, "it wasn't kept that a push notification arrived");
+                callboard_message::log::warn!(%error, "it wasn't kept that a push notification arrived");
                 true
             }
         }

@@ -38,7 +38,7 @@ impl Tmux {
             Ok(Ok(Some(output))) => Ok(output),
             Ok(Ok(None)) => Err(Failure::unavailable("tmux refuses, or has no server")),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "tmux can't be run");
+                callboard_message::log::warn!(%error, "tmux can't be run");
                 Err(Failure::unavailable("tmux can't be run"))
             }
             Err(_) => Err(Failure::unavailable("tmux doesn't answer")),

@@ -66,7 +66,7 @@ impl Questions {
         let waiting = response.id.as_ref().and_then(|id| self.waiting().remove(id));
         let Some(waiting) = waiting else {
             let strays = self.stray.fetch_add(1, Ordering::Relaxed) + 1;
-            tracing::debug!(strays, "a response that nobody waits for was dropped");
+            callboard_message::log::debug!(strays, "a response that nobody waits for was dropped");
             return;
         };
         let _ = waiting.send(response.outcome.map(RawValue::to_owned));

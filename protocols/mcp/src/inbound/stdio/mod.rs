@@ -99,7 +99,7 @@ pub async fn serve_stdio(
     let (_, written) = match timeout(drain, async { tokio::join!(finish, &mut writing) }).await {
         Ok(ended) => ended,
         Err(_) => {
-            tracing::warn!("what ran over standard input and output didn't end in time");
+            callboard_message::log::warn!("what ran over standard input and output didn't end in time");
             ((), Ok(()))
         }
     };

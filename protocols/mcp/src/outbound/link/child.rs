@@ -36,7 +36,7 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
         start.current_dir(directory);
     }
     let mut child = start.spawn().map_err(|error| {
-        tracing::warn!(server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
+        callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
         LinkError::Unreachable("the server's program can't be started")
     })?;
     let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
@@ -45,9 +45,9 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
         return Err(LinkError::Unreachable("the server's program has no standard input and output"));
     };
     let farewells = ear.farewells().clone();
-    let (duplex, engine, outbox) = Duplex::new(ear, options.limits);
     let program = || command.program.to_string_lossy().into_owned();
     let name = options.name.clone().unwrap_or_else(program);
+    let (duplex, engine, outbox) = Duplex::new(ear, options.limits, &name);
     let line_bytes_max = options.limits.body_bytes_max;
     farewells.spawn(async move {
         let stop = engine.stop.clone();
@@ -89,9 +89,14 @@ async fn write(mut input: ChildStdin, mut outbox: Outbox) -> &'static str {
 async fn log(mut errors: impl AsyncRead + Unpin, server: &str) {
     let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
     while let Ok(Some(line)) = lines.read(&mut errors).await {
-        if let Line::Whole(line) = line {
-            let line: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
-            tracing::info!(target: "callboard_mcp::stderr", server, "{line}");
+        match line {
+            Line::Whole(line) => {
+                let line: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
+                callboard_message::log::info!(target: "callboard_mcp::stderr", by: server, server, "{line}");
+            }
+            Line::TooLong => callboard_message::log::info!(
+                target: "callboard_mcp::stderr", by: server, server, bytes_max = STDERR_LINE_BYTES_MAX, "a line over the limit is left out"
+            ),
         }
     }
     std::future::pending().await
@@ -107,7 +112,7 @@ async fn end(mut child: Child, group: Group, server: &str) {
             return;
         }
     }
-    tracing::warn!(server, "a server's program doesn't end and is killed");
+    callboard_message::log::warn!(by: server, server, "a server's program doesn't end and is killed");
     group.send(Signal::KILL);
     // Nothing outlives that.
     let _ = child.wait().await;

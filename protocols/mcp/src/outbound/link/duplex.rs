@@ -32,13 +32,16 @@ pub(super) struct Engine {
     ear: Arc<Ear>,
     limits: Limits,
     closed: CancellationToken,
+    /// Name of the server in the log.
+    server: Box<str>,
 }
 
 impl Duplex {
-    pub(super) fn new(ear: Arc<Ear>, limits: Limits) -> (Self, Engine, Outbox) {
+    pub(super) fn new(ear: Arc<Ear>, limits: Limits, server: &str) -> (Self, Engine, Outbox) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
-        let engine = Engine { replies: sender.clone(), stop: stop.clone(), ear, limits, closed: closed.clone() };
+        let (replies, server) = (sender.clone(), server.into());
+        let engine = Engine { replies, stop: stop.clone(), ear, limits, closed: closed.clone(), server };
         (Self { outbox: sender, closed, _stop: stop.drop_guard() }, engine, outbox)
     }
 
@@ -82,7 +85,7 @@ impl Drop for Unanswered<'_> {
         if let Some(number) = self.number
             && self.outbox.try_send(cancelled(number)).is_err()
         {
-            tracing::debug!("a server that reads nothing isn't told of a cancelled call");
+            callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
         }
     }
 }
@@ -99,7 +102,7 @@ impl Engine {
                     Reply::None => {}
                     Reply::Now(reply) => {
                         if self.replies.try_send(reply).is_err() {
-                            tracing::warn!("a server that reads nothing gets no answer to its request");
+                            callboard_message::log::warn!(by: &self.server, server = &*self.server, "a server that reads nothing gets no answer to its request");
                         }
                     }
                     Reply::Later(answering) => {
@@ -110,14 +113,14 @@ impl Engine {
                 }
             }
             Err(refusal) => {
-                tracing::warn!(bytes = message.len(), %refusal, "what the server says is no message and is skipped");
+                callboard_message::log::warn!(by: &self.server, server = &*self.server, bytes = message.len(), %refusal, "what the server says is no message and is skipped");
             }
         }
     }
 
     /// A message over the limit: whoever can only be meant learns of it.
     pub(super) fn too_long(&self) {
-        tracing::warn!("a message of the server's is over the limit and dropped");
+        callboard_message::log::warn!(by: &self.server, server = &*self.server, "a message of the server's is over the limit and dropped");
         self.ear.flights().fail_only(LinkError::TooLarge);
     }
 

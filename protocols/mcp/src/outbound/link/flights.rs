@@ -81,7 +81,7 @@ impl Flights {
     /// Counts a response that belongs to none of our requests.
     pub(in crate::outbound) fn count_unknown(&self) {
         let unknown = self.unknown.fetch_add(1, Relaxed) + 1;
-        tracing::debug!(unknown, "a response that no request waits for is dropped");
+        callboard_message::log::debug!(unknown, "a response that no request waits for is dropped");
     }
 
     /// How many responses belonged to none of our requests.

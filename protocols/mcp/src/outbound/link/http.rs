@@ -151,7 +151,7 @@ impl Http {
                         return outcome.map_err(|error| LinkError::Rpc { error, status: Some(200) });
                     }
                     Ok(Said::Response { .. }) => self.ear.flights().count_unknown(),
-                    Err(refusal) => tracing::warn!(%refusal, "an event that is no message is skipped"),
+                    Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
                 }
             }
             let place = events.into_place();
@@ -217,7 +217,7 @@ impl Http {
                     }
                 },
                 Ok(Said::Response { .. }) => ear.flights().count_unknown(),
-                Err(refusal) => tracing::warn!(%refusal, "an event that is no message is skipped"),
+                Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
             }
         }
         let broke_off = events.into_place();
@@ -228,7 +228,7 @@ impl Http {
 
     async fn answer(&self, reply: Vec<u8>) {
         if let Err(error) = self.send(reply).await {
-            tracing::warn!(%error, "the server doesn't get the answer to its request");
+            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
         }
     }
 
@@ -351,7 +351,7 @@ impl Drop for Unanswered<'_> {
             let http = self.http.clone();
             in_background(&self.http.ear, async move {
                 if let Err(error) = http.send(cancelled(number)).await {
-                    tracing::debug!(%error, "the server isn't told of a cancelled call");
+                    callboard_message::log::debug!(%error, "the server isn't told of a cancelled call");
                 }
             });
         }

@@ -28,8 +28,9 @@ pub(super) async fn open(http: Http, ear: Arc<Ear>) -> Result<Duplex, LinkError>
     if endpoint.origin() != http.url().origin() {
         return Err(LinkError::Protocol("the event stream's endpoint has another origin".into()));
     }
+    let server = endpoint.host_str().unwrap_or_default().to_owned();
     let post = http.at(endpoint);
-    let (duplex, engine, outbox) = Duplex::new(ear.clone(), limits);
+    let (duplex, engine, outbox) = Duplex::new(ear.clone(), limits, &server);
     tokio::spawn(speak(engine, outbox, events, post, ear));
     Ok(duplex)
 }
@@ -53,7 +54,7 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
             };
             match (post.send(message).await, number) {
                 (Err(error), Some(number)) => ear.flights().answer(Some(number), Err(error)),
-                (Err(error), None) => tracing::warn!(%error, "the server takes no message"),
+                (Err(error), None) => callboard_message::log::warn!(%error, "the server takes no message"),
                 (Ok(()), _) => {}
             }
         }

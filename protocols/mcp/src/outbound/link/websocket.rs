@@ -27,7 +27,8 @@ type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 pub(super) async fn open(url: &Url, options: &ClientOptions, ear: Arc<Ear>) -> Result<Duplex, LinkError> {
     let connecting = timeout(options.connect_timeout, connect(url, options));
     let socket = connecting.await.map_err(|_| LinkError::TimedOut(options.connect_timeout))??;
-    let (duplex, engine, outbox) = Duplex::new(ear, options.limits);
+    let (duplex, engine, outbox) =
+        Duplex::new(ear, options.limits, options.name.as_deref().unwrap_or(url.host_str().unwrap_or_default()));
     tokio::spawn(speak(engine, outbox, socket));
     Ok(duplex)
 }

@@ -1,0 +1,226 @@
+//! Rate limit of log lines. Outside input can cause any line of a protocol or an agent, as often as it likes; without a limit it
+//! fills the disk that the log is on.
+//!
+//! [`error!`], [`warn!`], [`info!`] and [`debug!`] take what the macros of `tracing` take. Each call site logs
+//! [`LOG_LINES_MAX`] lines in [`LOG_WINDOW`], then counts; the count is a line of its own. `by: NAME` as the first argument
+//! counts for each name apart, so that one noisy server doesn't hide the lines of another. The crate that calls them
+//! depends on `tracing`.
+//!
+//! Limits belong to call sites, as `tracing`'s own metadata does: all systems of a process share them, as they share the log.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use crate::{log_debug as debug, log_error as error, log_info as info, log_warn as warn};
+
+/// Maximum number of lines of one call site and name within [`LOG_WINDOW`].
+pub const LOG_LINES_MAX: u32 = 20;
+/// Time over which lines are counted, from the first of them.
+pub const LOG_WINDOW: Duration = Duration::from_secs(10);
+/// Maximum number of names that one call site counts apart. Beyond it, further names are counted together.
+pub const LOG_NAMES_MAX: usize = 64;
+/// Maximum length of a name, in bytes. Names with the same beginning are counted together.
+pub const LOG_NAME_BYTES_MAX: usize = 64;
+
+/// Name under which lines are counted once there are [`LOG_NAMES_MAX`] others.
+const OTHERS: &str = "(others)";
+
+/// Call sites with counts that no line has told yet.
+static UNREPORTED: Mutex<Vec<&LogLimit>> = Mutex::new(Vec::new());
+
+/// Limit of one call site.
+pub struct LogLimit {
+    windows: Mutex<Vec<Window>>,
+    report: fn(name: &str, suppressed: u64),
+}
+
+/// Lines of one name since the first of them.
+struct Window {
+    name: Box<str>,
+    began: Instant,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl LogLimit {
+    /// A limit whose counts go to `report`.
+    pub const fn new(report: fn(name: &str, suppressed: u64)) -> Self {
+        Self { windows: Mutex::new(Vec::new()), report }
+    }
+
+    /// Whether one more line may be logged; counts it if not.
+    pub fn admits(&'static self, name: &str) -> bool {
+        let (is_admitted, is_first, ended) = self.count(name, Instant::now());
+        if is_first {
+            let mut unreported = locked(&UNREPORTED);
+            if !unreported.iter().any(|limit| std::ptr::eq(*limit, self)) {
+                unreported.push(self);
+            }
+        }
+        self.tell(ended);
+        is_admitted
+    }
+
+    /// Whether the line may be logged, whether it is the first that may not, and the counts of windows that have ended.
+    fn count(&self, name: &str, now: Instant) -> (bool, bool, Vec<(Box<str>, u64)>) {
+        let end = (0..=LOG_NAME_BYTES_MAX).rev().find(|end| name.is_char_boundary(*end)).unwrap_or_default();
+        let mut name = name.get(..end.min(name.len())).unwrap_or_default();
+        let mut windows = locked(&self.windows);
+        let mut ended = Vec::new();
+        windows.retain_mut(|window| {
+            let is_open = now.saturating_duration_since(window.began) < LOG_WINDOW;
+            if !is_open && window.suppressed > 0 {
+                ended.push((std::mem::take(&mut window.name), window.suppressed));
+            }
+            is_open
+        });
+        if windows.len() >= LOG_NAMES_MAX && !windows.iter().any(|window| &*window.name == name) {
+            name = OTHERS;
+        }
+        let at = windows.iter().position(|window| &*window.name == name).unwrap_or_else(|| {
+            windows.push(Window { name: name.into(), began: now, lines: 0, suppressed: 0 });
+            windows.len() - 1
+        });
+        let Some(window) = windows.get_mut(at) else { return (true, false, ended) };
+        if window.lines < LOG_LINES_MAX {
+            window.lines += 1;
+            return (true, false, ended);
+        }
+        window.suppressed += 1;
+        (false, window.suppressed == 1, ended)
+    }
+
+    /// Counts that haven't been reported, which are 0 from here on.
+    fn take_counts(&self) -> Vec<(Box<str>, u64)> {
+        let mut windows = locked(&self.windows);
+        let counted = windows.iter_mut().filter(|window| window.suppressed > 0);
+        counted.map(|window| (window.name.clone(), std::mem::take(&mut window.suppressed))).collect()
+    }
+
+    fn tell(&self, counts: Vec<(Box<str>, u64)>) {
+        for (name, suppressed) in counts {
+            (self.report)(&name, suppressed);
+        }
+    }
+}
+
+/// Logs how many lines were suppressed since that was logged last, a line for each call site and name. A program calls it every
+/// [`LOG_WINDOW`] and before it ends; without it a count is logged with the next line of its call site.
+pub fn report_suppressed() {
+    let unreported = std::mem::take(&mut *locked(&UNREPORTED));
+    for limit in unreported {
+        limit.tell(limit.take_counts());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Logs at the level ERROR, within the limits of [`log`](crate::log).
+#[macro_export]
+macro_rules! log_error {
+    ($($line:tt)+) => { $crate::log_limited!(error, ERROR, $($line)+) };
+}
+
+/// Logs at the level WARN, within the limits of [`log`](crate::log).
+#[macro_export]
+macro_rules! log_warn {
+    ($($line:tt)+) => { $crate::log_limited!(warn, WARN, $($line)+) };
+}
+
+/// Logs at the level INFO, within the limits of [`log`](crate::log).
+#[macro_export]
+macro_rules! log_info {
+    ($($line:tt)+) => { $crate::log_limited!(info, INFO, $($line)+) };
+}
+
+/// Logs at the level DEBUG, within the limits of [`log`](crate::log).
+#[macro_export]
+macro_rules! log_debug {
+    ($($line:tt)+) => { $crate::log_limited!(debug, DEBUG, $($line)+) };
+}
+
+/// What the macros of [`log`](crate::log) have in common.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! log_limited {
+    ($macro:ident, $level:ident, target: $target:expr, by: $name:expr, $($line:tt)+) => {{
+        // Where nobody wants the line, nothing is counted and no lock is taken.
+        if ::tracing::enabled!(target: $target, ::tracing::Level::$level) {
+            static LIMIT: $crate::log::LogLimit = $crate::log::LogLimit::new(|by, suppressed| {
+                let at = ::core::concat!(::core::file!(), ":", ::core::line!());
+                let by = (!by.is_empty()).then_some(by);
+                ::tracing::$macro!(target: $target, by, at, "{suppressed} log lines like this were suppressed");
+            });
+            if LIMIT.admits($name) {
+                ::tracing::$macro!(target: $target, $($line)+);
+            }
+        }
+    }};
+    ($macro:ident, $level:ident, by: $name:expr, $($line:tt)+) => {
+        $crate::log_limited!($macro, $level, target: ::core::module_path!(), by: $name, $($line)+)
+    };
+    ($macro:ident, $level:ident, target: $target:expr, $($line:tt)+) => {
+        $crate::log_limited!($macro, $level, target: $target, by: "", $($line)+)
+    };
+    ($macro:ident, $level:ident, $($line:tt)+) => {
+        $crate::log_limited!($macro, $level, target: ::core::module_path!(), by: "", $($line)+)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LIMIT: LogLimit = LogLimit::new(|name, suppressed| TOLD.lock().unwrap().push((name.to_owned(), suppressed)));
+    static TOLD: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
+
+    fn quiet() -> LogLimit {
+        LogLimit::new(|_, _| {})
+    }
+
+    /// Goal: a flood of lines is [`LOG_LINES_MAX`] lines in a window and then one count, and other names aren't hidden by it.
+    /// Method: a flood of one name, one line of another; the time is told.
+    #[test]
+    fn a_flood_is_counted() {
+        let (limit, began) = (quiet(), Instant::now());
+        let at = |ms: u64| began + Duration::from_millis(ms);
+        let logged = (0..1_000).filter(|ms| limit.count("noisy", at(*ms)).0).count();
+        assert_eq!(logged, LOG_LINES_MAX as usize);
+        assert_eq!(limit.count("other", at(1_000)), (true, false, vec![]));
+        let (is_admitted, _, ended) = limit.count("noisy", at(LOG_WINDOW.as_millis() as u64));
+        assert_eq!((is_admitted, ended), (true, vec![("noisy".into(), 1_000 - u64::from(LOG_LINES_MAX))]));
+        assert_eq!(limit.count("other", at(60_000)).2, [], "a count is told once");
+    }
+
+    /// Goal: line [`LOG_LINES_MAX`] + 1 is the first that is suppressed, and its count is told without another line. Method: as
+    /// many lines, then a report, twice.
+    #[test]
+    fn a_count_is_told_without_another_line() {
+        for _ in 0..LOG_LINES_MAX {
+            assert!(LIMIT.admits("a"));
+        }
+        assert!(!LIMIT.admits("a") && !LIMIT.admits("a"));
+        report_suppressed();
+        report_suppressed();
+        assert_eq!(*TOLD.lock().unwrap(), [("a".to_owned(), 2)]);
+    }
+
+    /// Goal: what is counted is bounded, whatever names there are. Method: more names than are counted apart, and long ones.
+    #[test]
+    fn names_are_bounded() {
+        let (limit, now) = (quiet(), Instant::now());
+        for name in 0..LOG_NAMES_MAX {
+            assert!(limit.count(&name.to_string(), now).0);
+        }
+        let logged = (0..1_000).filter(|name| limit.count(&format!("more {name}"), now).0).count();
+        assert_eq!(logged, LOG_LINES_MAX as usize, "the others share one window");
+        assert!(limit.count("0", now).0, "a known name has its own");
+        assert_eq!(limit.windows.lock().unwrap().len(), LOG_NAMES_MAX + 1);
+        let limit = quiet();
+        let long = "ö".repeat(LOG_NAME_BYTES_MAX);
+        assert!(limit.count(&long, now).0);
+        assert!(limit.windows.lock().unwrap().iter().all(|window| window.name.len() <= LOG_NAME_BYTES_MAX));
+    }
+}
