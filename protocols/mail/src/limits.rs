@@ -15,7 +15,7 @@ pub const FRAME_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// How often an event socket is asked whether it is there, by default; one that is asked three times in a row
 /// without a word is closed.
 pub const PING_EVERY_DEFAULT: Duration = Duration::from_secs(15);
-/// Most bytes of a frame that a client sends to an event socket.
+/// Most bytes of a message, and so of a frame, that a client sends to an event socket.
 pub const INCOMING_FRAME_BYTES_MAX: usize = 1_024;
 /// Most messages that a client may send to an event socket, which reads none of them.
 pub const INCOMING_MESSAGES_MAX: u32 = 64;

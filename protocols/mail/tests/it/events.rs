@@ -159,6 +159,12 @@ async fn what_clients_say() {
         shouts.say(large).await;
         assert_eq!(shouts.next().await, Told::Closed(1009, "the frame is too large".into()));
     }
+    for declared in [1_025, 1 << 40] {
+        let mut boasts = alice.listen("").await.unwrap();
+        boasts.raw(&[&[0x82, 0x80 | 127][..], &u64::to_be_bytes(declared), &[0; 4]].concat()).await;
+        assert_eq!(boasts.next().await, Told::Closed(1009, "the frame is too large".into()), "{declared}");
+        assert_eq!(boasts.next().await, Told::Gone);
+    }
     let mut leaves = alice.listen("").await.unwrap();
     leaves.say(Message::Close(None)).await;
     assert!(matches!(leaves.next().await, Told::Gone | Told::Closed(..)));

@@ -13,6 +13,7 @@ use callboard_runtime::System;
 use futures::{SinkExt, StreamExt};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -241,6 +242,11 @@ impl Ears {
 
     pub async fn say(&mut self, message: Message) {
         soon(self.0.send(message)).await.unwrap();
+    }
+
+    /// Sends bytes as they are.
+    pub async fn raw(&mut self, bytes: &[u8]) {
+        soon(self.0.get_mut().write_all(bytes)).await.unwrap();
     }
 
     /// The connection itself.

@@ -220,6 +220,35 @@ async fn broken_frames_end_a_websocket() {
     server.stop().await;
 }
 
+/// Goal: a message over the limit is refused as soon as a header declares it, so that nothing of it is buffered. Method: the
+/// header alone, of one byte over the limit and of 2^40, and of a fragment that goes over it; at the limit, it is answered.
+#[tokio::test]
+async fn declared_lengths_end_a_websocket() {
+    const BYTES_MAX: usize = 10_000;
+    let mut options = options();
+    options.inbound.limits.body_bytes_max = BYTES_MAX;
+    let server = Served::with(options).await;
+    let header = |kind: u8, bytes: u64| [&[kind, 0x80 | 127][..], &bytes.to_be_bytes(), &[0; 4]].concat();
+    let (first, last) = (TEXT, 0x80);
+    let one_over = [header(first, 6_000), vec![b' '; 6_000], header(last, BYTES_MAX as u64 - 5_999)].concat();
+    for sent in
+        [header(0x80 | TEXT, 1 << 40), header(0x82, 1 << 40), header(0x80 | TEXT, BYTES_MAX as u64 + 1), one_over]
+    {
+        let mut socket = Socket::open(&server).await;
+        socket.connection.send(&sent).await;
+        let (kind, reason) = socket.frame().await.expect("no close frame");
+        assert_eq!((kind, &reason[..2]), (CLOSE, &1009_u16.to_be_bytes()[..]));
+        assert_eq!(socket.frame().await, None, "the connection ends");
+    }
+    let mut socket = Socket::open(&server).await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.as_bytes();
+    let rest = BYTES_MAX - ping.len();
+    let whole = [header(first, ping.len() as u64), ping.into(), header(last, rest as u64), vec![b' '; rest]].concat();
+    socket.connection.send(&whole).await;
+    assert_eq!(socket.message().await["result"], json!({}));
+    server.stop().await;
+}
+
 /// Goal: both transports are off unless wanted, and keep strangers out when on. Method: their doors, by option and
 /// source.
 #[tokio::test]

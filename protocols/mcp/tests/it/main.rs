@@ -23,6 +23,7 @@ mod client_legacy;
 mod client_lossless;
 mod client_modern;
 mod client_streams;
+mod client_websocket;
 // What two hops of any eras hand on.
 mod bridge;
 // HMCP: clients that ask servers as they would ask a model; what policies see beside messages.

@@ -8,6 +8,7 @@ pub mod guard;
 pub mod idle;
 mod permit;
 mod standing;
+pub mod websocket;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

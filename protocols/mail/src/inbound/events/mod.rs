@@ -19,7 +19,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
 use callboard_message::mail::{Events as Found, MAIL_TOPIC, MailHappened, ReadEvents, WATCH_SCOPE};
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::{Permit, Standing, accept};
+use callboard_rpc::serve::{Permit, Standing, accept, websocket};
 use callboard_runtime::{Agent, AgentRef, Cx, Handlers, SyncHandler, System};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -144,12 +144,9 @@ pub(super) async fn open(
         return Err(Problem::new(StatusCode::BAD_REQUEST, "`after` is above the newest event's number"));
     }
     let incomplete = |_| Problem::new(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
-    let (mut response, session, messages) = actix_ws::handle(request, payload).map_err(incomplete)?;
+    let opened = websocket::open(request, payload, &[], INCOMING_FRAME_BYTES_MAX);
+    let (mut response, session, messages) = opened.map_err(incomplete)?;
     response.headers_mut().insert(HeaderName::from_static(EVENT_SEQUENCE), HeaderValue::from(newest));
-    let messages = messages
-        .max_frame_size(INCOMING_FRAME_BYTES_MAX)
-        .aggregate_continuations()
-        .max_continuation_size(INCOMING_FRAME_BYTES_MAX);
     let numbered = query.text("after").is_some();
     let view = events.view(&caller.principal);
     let cursor = Cursor { at: after.unwrap_or(newest), numbered, types, view, newest: events.newest.subscribe() };

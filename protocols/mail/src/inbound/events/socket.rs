@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session};
+use actix_ws::{AggregatedMessage, CloseCode, CloseReason, ProtocolError, Session};
 use callboard_message::mail::ReadEvents;
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::serve::websocket::Messages;
 use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -62,7 +63,7 @@ impl Socket {
         self,
         cursor: Cursor,
         mut standing: Standing,
-        mut messages: AggregatedMessageStream,
+        mut messages: Messages,
         held: Held,
         stopping: CancellationToken,
     ) {

@@ -8,7 +8,7 @@ use actix_web::guard::GuardContext;
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Closed, ProtocolError};
+use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, ProtocolError};
 use callboard_message::Principal;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
@@ -19,6 +19,7 @@ use crate::inbound::stdio::requests::Requests;
 use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::websocket::{self, Messages};
 use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept};
 
 /// What a client offers that wants MCP.
@@ -41,10 +42,9 @@ fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Bu
     const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
     let principal = admit::principal(request, server)?;
     let permits = server.permits(None)?;
-    let shaken = actix_ws::handle_with_protocols(request, payload, &[SUBPROTOCOL]);
-    let (response, socket, messages) = shaken.map_err(|_| NO_HANDSHAKE)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
-    let messages = messages.max_frame_size(bytes_max).aggregate_continuations().max_continuation_size(bytes_max);
+    let opened = websocket::open(request, payload, &[SUBPROTOCOL], bytes_max);
+    let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
     let held = (busy, permits);
     let standing = admit::standing(request, server);
     actix_web::rt::spawn(serve(server.clone(), principal, standing, socket, messages, held));
@@ -57,7 +57,7 @@ async fn serve(
     principal: Principal,
     mut standing: Standing,
     socket: actix_ws::Session,
-    mut messages: AggregatedMessageStream,
+    mut messages: Messages,
     _held: (Busy, Vec<Permit>),
 ) {
     let (pipe, queue) = Pipe::new(STDIO_QUEUE_BYTES_MAX_DEFAULT);
