@@ -66,6 +66,8 @@ mod neurology;
 mod output;
 // What a server asks in mid-call is answered: by strategy, in its own dialect.
 mod questions;
+// A person at an MCP client refuses what a server asks: nobody else is asked.
+mod refusals;
 // Another topology while a node runs: what changed is replaced, nothing else is touched.
 mod reload;
 // `callboard repl`: exact lines at a terminal and through a pipe.

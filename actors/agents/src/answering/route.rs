@@ -58,8 +58,8 @@ impl Asker {
         self.client.as_ref().is_some_and(|client| client.abilities().can_answer(&question))
     }
 
-    /// Asks one after another until one answers.
-    async fn in_turn(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Failure> {
+    /// Asks one after another until one answers, or ends it for all.
+    async fn in_turn(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
         let limit = Duration::from_secs(self.core.options.sampling.answer_timeout_s.into());
         let mut approved = !self.needs_approval();
         let mut failures = Vec::new();
@@ -69,8 +69,7 @@ impl Asker {
             if !approved && !matches!(who, Candidate::Client) {
                 match self.approve(sample).await {
                     Ok(()) => approved = true,
-                    // A person's no is not to be got round.
-                    Err(failure) if failure.kind == FailureKind::Rejected => return Err(failure),
+                    Err(failure) if is_final(&Candidate::Client, &failure) => return Err(Unanswered::Final(failure)),
                     Err(failure) => {
                         failures.push((who, failure));
                         continue;
@@ -84,15 +83,15 @@ impl Asker {
             };
             match answer {
                 Ok(answer) => return Ok((who, answer)),
-                Err(failure) if is_final(&failure) => return Err(failure),
+                Err(failure) if is_final(&who, &failure) => return Err(Unanswered::Final(failure)),
                 Err(failure) => failures.push((who, failure)),
             }
         }
-        Err(together(failures))
+        Err(Unanswered::Failed(together(failures)))
     }
 
     /// Asks the client and the others at once. The first good answer counts; the rest is given up.
-    async fn at_once(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Failure> {
+    async fn at_once(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
         let (client, others): (Vec<_>, Vec<_>) =
             candidates.into_iter().partition(|who| matches!(who, Candidate::Client));
         if client.is_empty() || others.is_empty() {
@@ -106,10 +105,12 @@ impl Asker {
         };
         match first {
             Ok(answered) => Ok(answered),
-            Err(failure) if is_final(&failure) => Err(failure),
+            Err(Unanswered::Final(failure)) => Err(Unanswered::Final(failure)),
             // The other one's failure is told, unless it had nothing to say.
-            Err(failure) => match second.await {
-                Err(other) if other.kind == FailureKind::NobodyToAsk => Err(failure),
+            Err(Unanswered::Failed(failure)) => match second.await {
+                Err(Unanswered::Failed(other)) if other.kind == FailureKind::NobodyToAsk => {
+                    Err(Unanswered::Failed(failure))
+                }
                 other => other,
             },
         }
@@ -168,10 +169,33 @@ pub(super) fn answers(agent: &AgentRef) -> bool {
     agent.is_outside() || agent.recipient::<CreateMessage>().is_some()
 }
 
-/// Whether nobody else may be asked after it: what a guard blocked, or a person at the client refused (MCP's code -1 for
-/// both), stays so.
-fn is_final(failure: &Failure) -> bool {
-    matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled)
+/// Outcome of asking without an answer.
+enum Unanswered {
+    /// Nobody else may be asked.
+    Final(Failure),
+    /// Whoever was asked could not answer.
+    Failed(Failure),
+}
+
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Final(failure) | Unanswered::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether nobody else may be asked after `who` failed: a guard's refusal and the call's end stay so, and so does any
+/// failure of the client that its person may have caused. Only a client that can't answer makes room for others.
+fn is_final(who: &Candidate, failure: &Failure) -> bool {
+    let can_not = matches!(
+        failure.kind,
+        FailureKind::NobodyToAsk | FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
+    );
+    match who {
+        Candidate::Client => !can_not,
+        _ => matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled),
+    }
 }
 
 /// One failure for all that were asked. It names them without their words, which are no business of the asker's.

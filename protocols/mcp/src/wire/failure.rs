@@ -10,14 +10,42 @@ use super::code as mcp;
 /// Most characters of a server's sentence that stand in a failure's; `data.rpc.message` has all of it.
 const MESSAGE_CHARS_MAX: usize = 500;
 
+/// Member of a failure's data: the error of a server, as it came.
+const RPC: &str = "rpc";
+/// Member of a failure's data: the error by which a client answered a question, as it came.
+const ANSWERED: &str = "answered";
+
 /// The failure that a server's error is here. `data.rpc` is the error as it came: `code`, `message`, `data`.
 pub(crate) fn of_rpc(error: &RpcError) -> Failure {
+    keeping(RPC, kind_of(error.code), error)
+}
+
+/// The failure that a client's error is, by which it answers a question. `data.answered` is the error as it came.
+///
+/// Only the codes of a client that can't answer give a kind after which others may be asked. Any other error may be the
+/// refusal of a person, or of a policy in their stead: SDKs send -1, 0 and -32603 for what a handler throws.
+pub(crate) fn of_answer(error: &RpcError) -> Failure {
+    let kind = match error.code {
+        // -32600 is "Sampling not supported" of the Python SDK.
+        code::METHOD_NOT_FOUND | code::INVALID_REQUEST => FailureKind::NobodyToAsk,
+        mcp::MISSING_CLIENT_CAPABILITY
+        | mcp::NOBODY_TO_ASK
+        | mcp::OVERLOADED
+        | mcp::UNAVAILABLE
+        | mcp::TIMED_OUT
+        | mcp::CANCELLED => kind_of(error.code),
+        _ => FailureKind::Rejected,
+    };
+    keeping(ANSWERED, kind, error)
+}
+
+fn keeping(member: &str, kind: FailureKind, error: &RpcError) -> Failure {
     let message: String = error.message.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect();
-    let mut rpc = json!({ "code": error.code, "message": error.message });
+    let mut kept = json!({ "code": error.code, "message": error.message });
     if let Some(data) = &error.data {
-        rpc["data"] = serde_json::from_str(data.get()).unwrap_or(Value::Null);
+        kept["data"] = serde_json::from_str(data.get()).unwrap_or(Value::Null);
     }
-    Failure::new(kind_of(error.code), message).with_data(json!({ "rpc": rpc }))
+    Failure::new(kind, message).with_data(json!({ member: kept }))
 }
 
 /// What can be done about an error of this code.
@@ -40,12 +68,13 @@ pub(crate) fn kind_of(error_code: i64) -> FailureKind {
 }
 
 /// The error that a failure of ours is to a server whose question it answers, or to a client that asks us like a model:
-/// what isn't there is a method. What the guardrail stops is told in HMCP's words, in which there is no more to say.
+/// what isn't there is a method. What the guardrail stops is told in HMCP's words, in which there is no more to say. An
+/// error by which a client answered goes on as it came.
 pub(crate) fn to_rpc(failure: Failure) -> RpcError {
-    match is_guardrail(&failure) {
-        true => RpcError::new(mcp::BLOCKED, failure.message),
-        false => to_rpc_or(code::METHOD_NOT_FOUND, failure),
+    if is_guardrail(&failure) {
+        return RpcError::new(mcp::BLOCKED, failure.message);
     }
+    kept_in(ANSWERED, &failure).unwrap_or_else(|| to_rpc_or(code::METHOD_NOT_FOUND, failure))
 }
 
 /// Whether the guardrail of this system made it.
@@ -79,9 +108,13 @@ pub(crate) fn to_rpc_or(not_found: i64, failure: Failure) -> RpcError {
 
 /// The error of a peer behind the agent, as it came: `data.rpc` of a failure that [`of_rpc`] made.
 pub(crate) fn sent_by_peer(failure: &Failure) -> Option<RpcError> {
-    let rpc = failure.data.as_ref()?.get("rpc")?;
-    let data = rpc.get("data").and_then(|data| to_raw_value(data).ok());
-    Some(RpcError { code: rpc.get("code")?.as_i64()?, message: rpc.get("message")?.as_str()?.to_owned(), data })
+    kept_in(RPC, failure)
+}
+
+fn kept_in(member: &str, failure: &Failure) -> Option<RpcError> {
+    let kept = failure.data.as_ref()?.get(member)?;
+    let data = kept.get("data").and_then(|data| to_raw_value(data).ok());
+    Some(RpcError { code: kept.get("code")?.as_i64()?, message: kept.get("message")?.as_str()?.to_owned(), data })
 }
 
 #[cfg(test)]
@@ -118,6 +151,39 @@ mod tests {
         assert_eq!((elsewhere.code, elsewhere.data.as_ref().unwrap().get()), (1_001, &*data.to_string()));
         assert_eq!(of_rpc(&elsewhere).kind, FailureKind::Blocked);
         assert_eq!(to_rpc_or(code::INVALID_PARAMS, refusal).code, -1);
+    }
+
+    /// Goal: a client's refusal reaches the server that asked as it came, and only a client that can't answer lets others
+    /// be asked. Method: codes that SDKs send, with data, there and back.
+    #[test]
+    fn answers_of_clients() {
+        for (error_code, kind) in [
+            (-1, FailureKind::Rejected),
+            (0, FailureKind::Rejected),
+            (-32603, FailureKind::Rejected),
+            (-32602, FailureKind::Rejected),
+            (-2, FailureKind::Rejected),
+            (-6, FailureKind::Rejected),
+            (-32601, FailureKind::NobodyToAsk),
+            (-32600, FailureKind::NobodyToAsk),
+            (-32021, FailureKind::NobodyToAsk),
+            (-7, FailureKind::NobodyToAsk),
+            (-3, FailureKind::Overloaded),
+            (-4, FailureKind::Unavailable),
+            (-5, FailureKind::TimedOut),
+            (-8, FailureKind::Cancelled),
+        ] {
+            let data = RawValue::from_string(r#"{"by":"person"}"#.into()).unwrap();
+            let error =
+                RpcError { code: error_code, message: "User rejected sampling request".into(), data: Some(data) };
+            let failure = of_answer(&error);
+            assert_eq!(failure.kind, kind, "{error_code}");
+            // To whoever called, it is no error of the method that they called.
+            assert!(sent_by_peer(&failure).is_none());
+            let sent = to_rpc(failure);
+            assert_eq!((sent.code, &sent.message), (error_code, &error.message));
+            assert_eq!(sent.data.unwrap().get(), r#"{"by":"person"}"#);
+        }
     }
 
     /// Goal: what a sender can do about a failure follows from the code. Method: a code of each kind, and an unknown one.

@@ -297,3 +297,37 @@ fn people_approve() {
         system.shutdown(Duration::ZERO).await;
     });
 }
+
+/// Goal: what a client's person may have caused ends it, under every strategy that asks the client, and nobody else hears
+/// the conversation; a client that can't answer makes room for the others. Method: each strategy with each kind of failure;
+/// under `parallel` the model never answers, else it would be asked beside the client.
+#[test]
+fn a_clients_refusal_is_final() {
+    use FailureKind::*;
+    let refusals = [InvalidInput, NotFound, Denied, Blocked, Rejected, Cancelled, Internal];
+    for strategy in ["client_forwarded", "client_first", "hybrid", "parallel"] {
+        for kind in refusals.into_iter().chain([NobodyToAsk, Unavailable, TimedOut, Overloaded]) {
+            let is_refusal = refusals.contains(&kind);
+            paused(async |system| {
+                let model = if strategy == "parallel" && is_refusal { Does::Hangs } else { Does::Answers };
+                let speakers = [
+                    speaker(system, "m1", model),
+                    speaker(system, "asker", Does::Answers),
+                    speaker(system, "other", Does::Answers),
+                ];
+                let toml = format!("sampling.default_strategy = \"{strategy}\"\n{CAST}");
+                let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
+                let answer = ask(&answerers, "asker", &Client::that(Does::Fails(kind)).call()).await;
+                let heard: usize = speakers.iter().map(|speaker| speaker.heard.lock().unwrap().len()).sum();
+                match (is_refusal, strategy) {
+                    (true, "parallel") => assert_eq!(answer.unwrap_err().kind, kind),
+                    (true, _) | (false, "client_forwarded") => {
+                        assert_eq!((answer.unwrap_err().kind, heard), (kind, 0), "{strategy} {kind}");
+                    }
+                    (false, _) => assert_ne!(by(&answer.unwrap()), "client", "{strategy} {kind}"),
+                }
+                system.shutdown(Duration::ZERO).await;
+            });
+        }
+    }
+}

@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::{Id, Response, RpcError, encode_notification, encode_request};
-use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::QUESTIONS_PENDING_MAX;
 use crate::inbound::link::Link;
+use crate::wire::failure;
 
 type Outcome = Result<Box<RawValue>, RpcError>;
 
@@ -29,8 +29,8 @@ impl Questions {
     /// Asks by `link` and waits until it is answered or `over` fires. Dropped before that, it tells the peer so.
     ///
     /// # Errors
-    /// `NobodyToAsk` where the link or the peer has nobody, `Overloaded` where too many questions wait, `Rejected` where
-    /// the peer answers with an error, `Cancelled` when `over` fires.
+    /// `NobodyToAsk` where the link or the peer has nobody, `Overloaded` where too many questions wait, `Cancelled` when
+    /// `over` fires; [`failure::of_answer`] where the peer answers with an error.
     pub(crate) async fn ask(
         &self,
         method: &str,
@@ -58,7 +58,7 @@ impl Questions {
             () = over.cancelled() => return Err(Failure::new(FailureKind::Cancelled, "the call was cancelled")),
         };
         pending.unanswered = false;
-        outcome?.map_err(refused)
+        outcome?.map_err(|error| failure::of_answer(&error))
     }
 
     /// Takes an answer. One that nobody waits for, or no more, is dropped and counted.
@@ -84,16 +84,6 @@ impl Questions {
 
 fn nobody() -> Failure {
     Failure::new(FailureKind::NobodyToAsk, "the client can't be asked")
-}
-
-/// What a client that answers with an error means: its person or its policy said no, or it can't.
-fn refused(error: RpcError) -> Failure {
-    let kind = match error.code {
-        callboard_rpc::code::METHOD_NOT_FOUND => FailureKind::NobodyToAsk,
-        _ => FailureKind::Rejected,
-    };
-    let data = error.data.and_then(|data| serde_json::to_value(data).ok());
-    Failure::new(kind, error.message).with_data(json!({ "answered": { "code": error.code, "data": data } }))
 }
 
 /// A question in the table; taken out when it goes out of scope.
