@@ -68,6 +68,8 @@ mod output;
 mod questions;
 // A person at an MCP client refuses what a server asks: nobody else is asked.
 mod refusals;
+// An MCP client's roots, through a bridge.
+mod roots;
 // Another topology while a node runs: what changed is replaced, nothing else is touched.
 mod reload;
 // `callboard repl`: exact lines at a terminal and through a pipe.

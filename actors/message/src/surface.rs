@@ -222,6 +222,11 @@ impl Abilities {
         self.0.has("roots")
     }
 
+    /// Folders, and whoever asked for them is told when there are others.
+    pub fn roots_list_changed(&self) -> bool {
+        self.0.object("roots").is_some_and(|roots| roots.read("listChanged") == Some(true))
+    }
+
     /// Whether a question can be answered: a sample with tools needs `sampling.tools`, an address its own mode.
     pub fn can_answer(&self, question: &Question) -> bool {
         match question {

@@ -7,7 +7,7 @@ use callboard_message::{
     Question, SessionId, TraceContext,
 };
 use futures::future::{BoxFuture, ready};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -80,6 +80,15 @@ pub struct PeerSession {
     pub over: CancellationToken,
     /// Whom to ask and tell what belongs to the session, and to none of its calls for sure.
     pub caller: Arc<dyn Caller>,
+    /// Number of times that the peer has said that its roots have changed.
+    pub roots_changed: watch::Sender<u64>,
+}
+
+impl PeerSession {
+    /// A session of `caller`'s, until `over` fires.
+    pub fn new(over: CancellationToken, caller: Arc<dyn Caller>) -> Self {
+        Self { id: SessionId::fresh(), over, caller, roots_changed: watch::Sender::default() }
+    }
 }
 
 /// What a call carries: it goes along with every message that the call causes.

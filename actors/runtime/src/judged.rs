@@ -79,7 +79,7 @@ impl CallMeta {
         self.caller = self.caller.map(&judged);
         self.session = self.session.map(|session| {
             let (id, over, caller) = (session.id, session.over.clone(), judged(session.caller.clone()));
-            Arc::new(PeerSession { id, over, caller })
+            Arc::new(PeerSession { id, over, caller, roots_changed: session.roots_changed.clone() })
         });
         self
     }

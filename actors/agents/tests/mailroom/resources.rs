@@ -127,7 +127,7 @@ fn live_sessions() {
         let ann = key("ann", &[]);
         let caller = Arc::new(Told::default());
         let over = CancellationToken::new();
-        let session = Arc::new(PeerSession { id: SessionId::fresh(), over: over.clone(), caller: caller.clone() });
+        let session = Arc::new(PeerSession::new(over.clone(), caller.clone()));
         ask_in(&room, &ann, &session, Join {}).await;
         ask_in(&room, &ann, &session, Join {}).await;
         let id = room.mailbox("a").send("ann", "secret words").await.unwrap().message_id.unwrap();
@@ -160,7 +160,7 @@ fn the_newest_sessions() {
         let callers: Vec<_> = (0..=SESSIONS_MAX).map(|_| Arc::new(Told::default())).collect();
         for caller in &callers {
             let (over, caller) = (CancellationToken::new(), caller.clone());
-            ask_in(&room, &ann, &Arc::new(PeerSession { id: SessionId::fresh(), over, caller }), Join {}).await;
+            ask_in(&room, &ann, &Arc::new(PeerSession::new(over, caller)), Join {}).await;
         }
         room.mailbox("a").send("ann", "x").await.unwrap();
         let told: Vec<usize> = callers.iter().map(|caller| caller.0.lock().unwrap().len()).collect();
@@ -187,7 +187,7 @@ fn urgent_mail_is_a_question() {
             _ => panic!("another question"),
         });
         let caller = Arc::new(Told(Mutex::default(), answers));
-        let session = Arc::new(PeerSession { id: SessionId::fresh(), over: CancellationToken::new(), caller });
+        let session = Arc::new(PeerSession::new(CancellationToken::new(), caller));
         ask_in(&room, &ann, &session, MailPreferences { ask_urgent: Some(true), ..Default::default() }).await;
         let a = room.mailbox("a");
         let say = async |message: &str, priority| {

@@ -142,7 +142,7 @@ impl Hub {
     async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let asked = async {
             let pass = self.pass().await?;
-            let lease = self.pool.lead(|| Offer::of(&cx.abilities()));
+            let lease = self.pool.lead(|| Offer::of(&cx.abilities()).without_roots());
             let session = lease.upstream().session().await;
             self.settle(pass, &session);
             session.map_err(|error| self.failure(error))
@@ -246,17 +246,19 @@ impl Hub {
         let era = match self.era() {
             Some(era) => era,
             None => {
-                let shared = self.shared(offer()).await?;
+                let shared = self.shared(offer().without_roots()).await?;
                 let session = shared.upstream().session().await?;
                 self.learn(&session);
                 session.era()
             }
         };
         if era == Era::Modern || matches!(request, Request::Subscribe(..)) {
-            return Ok(self.pool.lead(offer));
+            return Ok(self.pool.lead(|| offer().without_roots()));
         }
         let offer = offer();
         match (request, cx.call()) {
+            // A server may keep what it is told of roots, and show or allow other things for it.
+            (_, Some(call)) if offer.has_roots() => self.own(call, offer).await,
             (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
             (Request::Other(method, _), _) if LISTS.contains(&method) => self.shared(offer).await,
             (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,
@@ -277,6 +279,7 @@ impl Hub {
             let lease = self.pool.own(&key, false, Some(Owner { session, caller: &caller }), wait).await;
             return lease.ok_or_else(|| self.all_in_use());
         }
+        let offer = offer.with_roots_changes();
         let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             let alone = offer != Offer::NOTHING && self.shares_channel.load(Relaxed);

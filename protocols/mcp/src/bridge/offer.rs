@@ -12,6 +12,7 @@ const SAMPLING_CONTEXT: u8 = 1 << 2;
 const FORM: u8 = 1 << 3;
 const URL: u8 = 1 << 4;
 const ROOTS: u8 = 1 << 5;
+const ROOTS_CHANGES: u8 = 1 << 6;
 
 impl Offer {
     /// Nothing can be answered.
@@ -29,6 +30,7 @@ impl Offer {
             (FORM, abilities.elicitation_form()),
             (URL, abilities.elicitation_url()),
             (ROOTS, abilities.roots()),
+            (ROOTS_CHANGES, abilities.roots_list_changed()),
         ];
         Self(bits.iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit))
     }
@@ -47,9 +49,25 @@ impl Offer {
             all.set("elicitation", of(&[(FORM, "form"), (URL, "url")]));
         }
         if self.has(ROOTS) {
-            all.set("roots", RawObject::new());
+            let changes = RawObject::new().with("listChanged", true);
+            all.set("roots", if self.has(ROOTS_CHANGES) { changes } else { RawObject::new() });
         }
         Abilities(all)
+    }
+
+    /// Whether a server that is offered this may ask for roots, and keep them for as long as the connection stands.
+    pub(super) fn has_roots(self) -> bool {
+        self.has(ROOTS)
+    }
+
+    /// What may be offered on a connection of several clients: all but roots, which are each client's own.
+    pub(super) fn without_roots(self) -> Self {
+        Self(self.0 & !(ROOTS | ROOTS_CHANGES))
+    }
+
+    /// The same where changes of the roots, if there are any, are told.
+    pub(super) fn with_roots_changes(self) -> Self {
+        if self.has_roots() { Self(self.0 | ROOTS_CHANGES) } else { self }
     }
 
     fn has(self, bits: u8) -> bool {
@@ -74,7 +92,11 @@ mod tests {
             (r#"{"experimental":{"a":{}},"tasks":{}}"#, "{}"),
             (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
             (r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{"url":{}}}"#),
-            (r#"{"roots":{"listChanged":true},"sampling":{"tools":{}}}"#, r#"{"sampling":{"tools":{}},"roots":{}}"#),
+            (
+                r#"{"roots":{"listChanged":true},"sampling":{"tools":{}}}"#,
+                r#"{"sampling":{"tools":{}},"roots":{"listChanged":true}}"#,
+            ),
+            (r#"{"roots":{"listChanged":false}}"#, r#"{"roots":{}}"#),
             (r#"{"sampling":{"context":{},"new":1}}"#, r#"{"sampling":{"context":{}}}"#),
         ] {
             let offer = Offer::of(&abilities(told));

@@ -238,11 +238,25 @@ impl Pool {
         Upstream::new(Wiring { options: Arc::new(options), news, ..self.wiring.clone() })
     }
 
-    /// Ends the connection of `key` with `session`.
+    /// Ends the connection of `key` with `session`, and tells its server when the session's roots have changed.
     fn ends_with(self: &Arc<Self>, session: &Arc<PeerSession>, key: &Key) -> AbortOnDropHandle<()> {
         let (over, key, pool) = (session.over.clone(), key.clone(), Arc::downgrade(self));
+        let mut roots_changed = session.roots_changed.subscribe();
         AbortOnDropHandle::new(self.wiring.spawn(async move {
-            over.cancelled().await;
+            let changes = async {
+                while roots_changed.changed().await.is_ok() {
+                    let Some(pool) = Weak::upgrade(&pool) else { return };
+                    let connections = lock(&pool.state).own.get(&key).cloned().unwrap_or_default();
+                    for connection in connections {
+                        connection.upstream.roots_changed().await;
+                    }
+                }
+                std::future::pending().await
+            };
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = changes => {}
+            }
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.
                 let gone = lock(&pool.state).own.remove(&key);

@@ -86,6 +86,7 @@ impl Core {
         if let Some(listener) = listen::start(&session, resources) {
             listener.install(&session).await;
         }
+        session.ear.roots().connected();
         Ok(session)
     }
 

@@ -12,10 +12,11 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::dialect::Dialect;
-use super::link::{Flights, Heard, LinkError, Unplaced, lock};
+use super::link::{Flights, Heard, Link, LinkError, Unplaced, lock};
 use super::news::News;
-use super::options::QUESTIONS_AT_ONCE_MAX;
+use super::options::{QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN};
 use super::questions;
+use super::roots::{Roots, RootsAsked};
 use super::tool_book::ToolBook;
 use crate::wire::{code as mcp, failure, meta};
 
@@ -24,8 +25,32 @@ pub(super) enum Reply {
     None,
     /// To be sent back.
     Now(Vec<u8>),
-    /// To be waited for, then sent back.
-    Later(BoxFuture<'static, Vec<u8>>),
+    /// To be waited for, then sent back, if anything is.
+    Later(BoxFuture<'static, Option<Answer>>),
+}
+
+impl Reply {
+    /// Sends it, once it is there.
+    pub(super) async fn send(self, link: &Link) {
+        // Kept until it is sent.
+        let answer = match self {
+            Self::None => return,
+            Self::Now(body) => Answer { body, _roots: None },
+            Self::Later(answering) => match answering.await {
+                Some(answer) => answer,
+                None => return,
+            },
+        };
+        if let Err(error) = link.send(answer.body).await {
+            tracing::warn!(%error, "the server doesn't get the answer to its request");
+        }
+    }
+}
+
+/// An answer to a question of the server's, to be kept until it is sent.
+pub(super) struct Answer {
+    pub(super) body: Vec<u8>,
+    _roots: Option<RootsAsked>,
 }
 
 /// Listens for one connection.
@@ -44,6 +69,7 @@ pub(crate) struct Ear {
     client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
+    roots: Roots,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
@@ -66,6 +92,7 @@ impl Ear {
             dialect,
             client: Mutex::default(),
             places,
+            roots: Roots::new(),
             is_modern: AtomicBool::new(false),
         }
     }
@@ -83,6 +110,10 @@ impl Ear {
 
     pub(super) fn flights(&self) -> &Arc<Flights> {
         &self.flights
+    }
+
+    pub(super) fn roots(&self) -> &Roots {
+        &self.roots
     }
 
     pub(super) fn farewells(&self) -> &TaskTracker {
@@ -112,7 +143,7 @@ impl Ear {
                 match self.flights.give_only_call(asked) {
                     Ok(()) => Reply::None,
                     Err(Unplaced::Full) => Reply::Now(refusal(&id, Unplaced::Full)),
-                    Err(why) => self.ask_the_only_caller(id, &method, params.as_deref(), why),
+                    Err(why) => self.ask_outside(id, method, params, why),
                 }
             }
             Heard::Notification { method, params } => {
@@ -122,13 +153,28 @@ impl Ear {
         }
     }
 
-    /// Asks whoever this client is for, where it is for one caller only.
-    fn ask_the_only_caller(&self, id: Id, method: &str, params: Option<&RawValue>, why: Unplaced) -> Reply {
-        let Some(caller) = self.only_caller.clone() else { return Reply::Now(refusal(&id, why)) };
+    /// Asks whoever this client is for, where it is for one caller only; else nobody. The roots are then those of the call
+    /// that begins next.
+    pub(super) fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
-        let question = self.dialect.read(method, params, || lock(&self.client).clone());
+        let Some(caller) = self.only_caller.clone() else {
+            let flights = self.flights.clone();
+            return Reply::Later(Box::pin(async move {
+                let _place = place;
+                let unplaced = match why {
+                    Unplaced::NoCall if method == "roots/list" => {
+                        let asked = Heard::Request { id: id.clone(), method, params };
+                        flights.give_next_call(&asked, ROOTS_GIVEN_WITHIN).await.err()?
+                    }
+                    why => why,
+                };
+                Some(Answer { body: refusal(&id, unplaced), _roots: None })
+            }));
+        };
+        let roots = self.roots.asked(&method);
+        let question = self.dialect.read(&method, params.as_deref(), || lock(&self.client).clone());
         Reply::Later(Box::pin(async move {
             let answer = match question {
                 Ok(question) => questions::ask(&*caller, question).await,
@@ -136,7 +182,7 @@ impl Ear {
             };
             drop(place);
             let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
-            encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)
+            Some(Answer { body: encode_response(Some(&id), outcome.as_deref(), Nulls::Omit), _roots: roots })
         }))
     }
 
@@ -226,7 +272,7 @@ fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
 }
 
 /// Why a question of a server's is asked of nobody.
-fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
+pub(super) fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
     let why = match why {
         Unplaced::NoCall => "nobody to ask: no call of this client's is under way",
         Unplaced::Several => "nobody to ask: several calls are under way, and it can't be told whose question it is",

@@ -26,6 +26,7 @@ mod modern;
 mod news;
 mod options;
 mod questions;
+mod roots;
 mod session;
 mod tool_book;
 mod unwrap;

@@ -32,6 +32,13 @@ pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
 pub const ROUNDS_MAX_DEFAULT: u32 = 16;
 /// Most questions of one call that are open at once; more are refused.
 pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
+/// How long a server of the legacy era may take after its handshake to ask for the roots of a client that has declared
+/// some, before the first call is sent.
+pub const ROOTS_ASKED_WITHIN: Duration = Duration::from_millis(300);
+/// How long that call waits for the client's answer, once the server has asked.
+pub const ROOTS_GIVEN_WITHIN: Duration = Duration::from_secs(10);
+/// How long the server has to take up the roots that it was given, before that call is sent.
+pub const ROOTS_TAKEN_UP_WITHIN: Duration = Duration::from_millis(20);
 /// Most answers of one call that are on their way to the server at once, refusals and answers to pings too; then no more
 /// of what it says in that call is read.
 pub const ANSWERS_AT_ONCE_MAX: usize = 32;

@@ -7,12 +7,13 @@ use callboard_message::json::quote;
 use callboard_rpc::{encode_notification, encode_request_with};
 use callboard_runtime::Cx;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::conversation::converse;
-use super::ear::{Ear, Reply};
+use super::conversation::{attend, converse};
+use super::ear::Ear;
 use super::link::{Head, Heard, Link, LinkError, Outgoing, id_of};
-use super::options::ClientOptions;
+use super::options::{ClientOptions, ROOTS_ASKED_WITHIN};
 use crate::wire::{Era, Revision, meta};
 
 /// One session with a server (legacy), or what is known of it (modern).
@@ -62,11 +63,45 @@ impl Session {
         self.about.object("capabilities").is_some_and(|c| c.has(capability))
     }
 
-    /// Sends a request of the call `cx` and waits for its response.
+    /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
+    /// wants them.
     pub(super) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+        if self.options.offers.roots() && cx.abilities().roots() {
+            Box::pin(self.settle_roots(cx)).await;
+        }
         let flight = self.ear.flights().open(true);
         let outgoing = legacy_request(flight.0.number, method, params, Some(cx));
         converse(&self.link, &self.ear, cx, &outgoing, flight).await
+    }
+
+    /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
+    /// several clients may follow one another, it is made to ask again before each, if it asked the first time.
+    async fn settle_roots(&self, cx: &Cx) {
+        let roots = self.ear.roots();
+        let mut settled = roots.settled.lock().await;
+        let deadline = match *settled {
+            None => roots.connected() + ROOTS_ASKED_WITHIN,
+            Some(asks) if !asks || self.options.only_caller.is_some() => return,
+            Some(_) if !self.options.offers.roots_list_changed() => return,
+            Some(_) => {
+                roots.forget();
+                self.tell_roots_changed().await;
+                Instant::now() + ROOTS_ASKED_WITHIN
+            }
+        };
+        let (_flight, heard) = self.ear.flights().open(true);
+        attend(&self.link, &self.ear, cx, heard, roots.given(deadline)).await;
+        *settled = Some(roots.was_asked());
+    }
+
+    /// Tells the server that the roots have changed, where it was promised to hear of that.
+    pub(super) async fn tell_roots_changed(&self) {
+        if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
+            return;
+        }
+        if let Err(error) = self.link.send(notification("notifications/roots/list_changed")).await {
+            tracing::debug!(%error, "the server isn't told that the roots have changed");
+        }
     }
 
     /// Sends a request that belongs to no call.
@@ -98,14 +133,8 @@ pub(super) async fn quietly(
             Some(event) = heard.recv() => match *event {
                 Heard::Notification { method, params } => drop(ear.changed(&method, params.as_deref())),
                 asked => {
-                    let reply = match ear.hear(asked) {
-                        Reply::None => continue,
-                        Reply::Now(reply) => reply,
-                        Reply::Later(answering) => answering.await,
-                    };
-                    if let Err(error) = link.send(reply).await {
-                        callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
-                    }
+                    let (reply, link) = (ear.hear(asked), link.clone());
+                    tokio::spawn(async move { reply.send(&link).await });
                 }
             },
             result = &mut exchange => return result,

@@ -109,6 +109,22 @@ impl Upstream {
         }
     }
 
+    /// Tells the server that the client's roots have changed, where it was promised to hear of that. A connection to be made
+    /// asks for them anew.
+    pub(crate) async fn roots_changed(&self) {
+        let connecting = match &*lock(&self.state) {
+            State::Connecting(connecting) => Some(connecting.clone()),
+            _ => None,
+        };
+        let session = match connecting {
+            Some(connecting) => connecting.await.ok(),
+            None => self.current(),
+        };
+        if let Some(session) = session {
+            session.tell_roots_changed().await;
+        }
+    }
+
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
     pub(crate) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         let session = self.session().await?;

@@ -11,7 +11,7 @@ use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraCho
 use callboard_message::surface::{CallTool, ListTools};
 use callboard_message::{
     Abilities, Answer, Change, ElicitAnswer, Failure, Principal, Progress, Question, RawObject, SampleAnswer,
-    SessionId, ToolResult,
+    ToolResult,
 };
 use callboard_runtime::{
     Agent, AgentRef, CallEvent, CallMeta, Caller, ConcurrentHandler, Cx, Handlers, PeerSession, RunningCall, System,
@@ -221,7 +221,7 @@ impl Person {
 
     /// A session of theirs.
     pub fn session(self: &Arc<Self>) -> Arc<PeerSession> {
-        Arc::new(PeerSession { id: SessionId::fresh(), over: CancellationToken::new(), caller: self.clone() })
+        Arc::new(PeerSession::new(CancellationToken::new(), self.clone()))
     }
 
     /// A call of theirs in a session.

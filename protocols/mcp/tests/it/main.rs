@@ -42,6 +42,8 @@ mod bridge_kit;
 mod bridge_clients;
 // Whose connection a call goes by, what is offered on it, and who is asked.
 mod bridge_scopes;
+// Roots, which a server must have before its first call, and never of another client.
+mod bridge_roots;
 // Servers and clients that die, hang, come back, are slow; limits.
 mod bridge_faults;
 // Calls of tools that are sent again, and results that are known already.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
-use callboard_message::{Principal, RawObject, SessionId};
+use callboard_message::{Principal, RawObject};
 use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_notification, encode_response};
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use serde::Deserialize;
@@ -68,7 +68,7 @@ impl Session {
         });
         let weak = Arc::downgrade(&session);
         let caller = Arc::new(BackgroundCaller(weak.clone()));
-        let _ = session.peer.set(Arc::new(PeerSession { id: SessionId::fresh(), over: session.over.clone(), caller }));
+        let _ = session.peer.set(Arc::new(PeerSession::new(session.over.clone(), caller)));
         let listening = session.endpoint.changes.listen(move |change| {
             if let Some(session) = weak.upgrade() {
                 session.changed(change);
@@ -142,6 +142,11 @@ impl Session {
 
     /// What happened at the client.
     pub(crate) fn notification(self: &Arc<Self>, notification: Notification<'_>) {
+        if notification.method == "notifications/roots/list_changed"
+            && let Some(peer) = self.peer.get()
+        {
+            peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
         if notification.method == "notifications/cancelled"
             && let Ok(params) = object(notification.params)
             && let Some(id) = params.get("requestId").and_then(Id::read)

@@ -108,7 +108,11 @@ impl Engine {
                     Reply::Later(answering) => {
                         let replies = self.replies.clone();
                         // Where the channel is closed by then, nobody waits for it.
-                        tokio::spawn(async move { replies.send(answering.await).await });
+                        tokio::spawn(async move {
+                            if let Some(answer) = answering.await {
+                                let _ = replies.send(answer.body).await;
+                            }
+                        });
                     }
                 }
             }

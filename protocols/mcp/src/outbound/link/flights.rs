@@ -1,10 +1,14 @@
 //! Our requests that are under way on one link.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::{Heard, LinkError, Outcome, lock};
 
@@ -21,6 +25,8 @@ pub(in crate::outbound) struct Flights {
     /// Responses that belong to none of them: late ones, foreign ones.
     unknown: AtomicU64,
     open: Mutex<Open>,
+    /// A call has begun.
+    called: Notify,
 }
 
 #[derive(Default)]
@@ -64,6 +70,10 @@ impl Flights {
         match &open.closed {
             Some(why) => drop(response.send(Err(why.clone()))),
             None => drop(open.by_number.insert(number, Slot { events: events.clone(), response, is_call })),
+        }
+        drop(open);
+        if is_call {
+            self.called.notify_waiters();
         }
         (Flight { number, flights: self.clone(), events, response: answered }, heard)
     }
@@ -129,6 +139,21 @@ impl Flights {
         }
     }
 
+    /// Gives a message to the one call that is under way, or begins in `wait`.
+    pub(in crate::outbound) async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
+        let placed = timeout(wait, async {
+            loop {
+                let mut called = pin!(self.called.notified());
+                called.as_mut().enable();
+                match self.give_only_call(heard.clone()) {
+                    Err(Unplaced::NoCall) => called.await,
+                    placed => return placed,
+                }
+            }
+        });
+        placed.await.unwrap_or(Err(Unplaced::NoCall))
+    }
+
     /// Gives a message to the one call that is under way.
     pub(in crate::outbound) fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
         let open = lock(&self.open);
@@ -136,7 +161,11 @@ impl Flights {
         match (calls.next(), calls.next()) {
             (None, _) => Err(Unplaced::NoCall),
             (Some(_), Some(_)) => Err(Unplaced::Several),
-            (Some(only), None) => only.events.try_send(Box::new(heard)).map_err(|_| Unplaced::Full),
+            (Some(only), None) => only.events.try_send(Box::new(heard)).map_err(|why| match why {
+                TrySendError::Full(_) => Unplaced::Full,
+                // It is over, and reads no more.
+                TrySendError::Closed(_) => Unplaced::NoCall,
+            }),
         }
     }
 }

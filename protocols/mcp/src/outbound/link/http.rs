@@ -213,7 +213,11 @@ impl Http {
                     Reply::Now(reply) => self.answer(reply).await,
                     Reply::Later(answering) => {
                         let http = self.clone();
-                        tokio::spawn(async move { http.answer(answering.await).await });
+                        tokio::spawn(async move {
+                            if let Some(answer) = answering.await {
+                                http.answer(answer.body).await;
+                            }
+                        });
                     }
                 },
                 Ok(Said::Response { .. }) => ear.flights().count_unknown(),

@@ -1,0 +1,184 @@
+//! Roots through the bridge: a server that keeps to them has them before its first call, and each client's are its own.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use callboard_mcp::outbound::Era;
+use callboard_message::{Abilities, Answer, Failure, Principal, Progress, Question, Root, RootsAnswer};
+use callboard_runtime::testkit::eventually;
+use callboard_runtime::{AgentRef, CallMeta, Caller, PeerSession};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::bridge_kit::{Site, ask_as, child, of, send_as, text};
+use crate::kit::{SOON, soon};
+
+/// A server like server-filesystem: it asks for roots once it is initialized and when they have changed, allows only what is
+/// in them, and all as long as it has none. `overlap`: it asks, and ends the call at once. `after`: it ends the call, and asks.
+const FILES: &str = r#"
+    initialize; asked=0; root=none
+    question() { asked=$((asked+1)); printf '{"jsonrpc":"2.0","id":"r%s","method":"roots/list"}\n' "$asked"; }
+    question
+    while hear; do
+        case "$line" in
+            *'"id":"r'*) root=$(part uri);;
+            *roots/list_changed*) question;;
+            *'"overlap"'*) question; text "$id" "$asked";;
+            *'"after"'*) text "$id" "$asked"; question;;
+            *'"read"'*) path=$(part read); case "$root:$path" in
+                none:*) text "$id" content;;
+                *) case "$path" in "$root"/*) text "$id" content;; *) text "$id" denied;; esac;;
+            esac;;
+            *tools/list*) say "$id" "{\"tools\":[],\"root\":\"$root\"}";;
+        esac
+    done
+"#;
+
+/// A client that lends one folder.
+struct Lender {
+    root: Mutex<&'static str>,
+    asked: AtomicUsize,
+    /// Whether questions in the course of a call stay without an answer.
+    call_hangs: AtomicBool,
+}
+
+impl Lender {
+    fn new(root: &'static str) -> Arc<Self> {
+        Arc::new(Self { root: Mutex::new(root), asked: AtomicUsize::new(0), call_hangs: AtomicBool::new(false) })
+    }
+
+    fn lends(&self, root: &'static str) {
+        *self.root.lock().unwrap() = root;
+    }
+
+    fn session(self: &Arc<Self>) -> Arc<PeerSession> {
+        Arc::new(PeerSession::new(CancellationToken::new(), Arc::new(Side { lender: self.clone(), in_call: false })))
+    }
+
+    fn call(self: &Arc<Self>) -> CallMeta {
+        let caller = Side { lender: self.clone(), in_call: true };
+        CallMeta::new(Arc::new(Principal::local_operator())).with_caller(Arc::new(caller))
+    }
+
+    fn call_in(self: &Arc<Self>, session: &Arc<PeerSession>) -> CallMeta {
+        CallMeta { session: Some(session.clone()), ..self.call() }
+    }
+}
+
+/// The client as it is seen in a call, or in a session outside calls.
+struct Side {
+    lender: Arc<Lender>,
+    in_call: bool,
+}
+
+impl Caller for Side {
+    fn progress(&self, _: Progress) {}
+
+    fn abilities(&self) -> Abilities {
+        Abilities(serde_json::from_value(json!({ "roots": { "listChanged": true } })).unwrap())
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        Box::pin(async move {
+            assert!(matches!(question, Question::Roots(_)));
+            self.lender.asked.fetch_add(1, SeqCst);
+            if self.in_call && self.lender.call_hangs.load(SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            let root = Root { uri: (*self.lender.root.lock().unwrap()).to_owned(), name: None };
+            Ok(Answer::Roots(RootsAnswer::of(vec![root])))
+        })
+    }
+}
+
+async fn read(bridge: &AgentRef, call: CallMeta, path: &str) -> String {
+    text(&ask_as(bridge, call, json!({ "read": path })).await.unwrap()).to_owned()
+}
+
+/// Reads until it comes to this.
+async fn reads_soon(bridge: &AgentRef, call: impl Fn() -> CallMeta, path: &str, expected: &str) {
+    soon(async { while read(bridge, call(), path).await != expected {} }).await;
+}
+
+/// Goal: the first call finds the roots in force. Method: a first call that reads outside, in new sessions and in calls
+/// without one; a server that never asks costs a first call little.
+#[tokio::test]
+async fn roots_are_there_before_the_first_call() {
+    for _ in 0..3 {
+        let site = Site::new();
+        let bridge = site.bridge(child(FILES), of(Era::Legacy));
+        let lender = Lender::new("/a");
+        let session = lender.session();
+        assert_eq!(read(&bridge, lender.call_in(&session), "/b/secret").await, "denied");
+        assert_eq!(read(&bridge, lender.call_in(&session), "/a/file").await, "content");
+        assert_eq!(lender.asked.load(SeqCst), 1);
+        // Calls without a session may be any client's of their principal: each one's own roots count.
+        assert_eq!(read(&bridge, lender.call(), "/b/secret").await, "denied");
+        let other = Lender::new("/b");
+        assert_eq!(read(&bridge, other.call(), "/b/file").await, "content");
+        assert_eq!(read(&bridge, other.call(), "/a/file").await, "denied");
+        assert_eq!(read(&bridge, lender.call(), "/b/secret").await, "denied");
+        site.end().await;
+    }
+    let site = Site::new();
+    let silent = site.bridge(child(r#"initialize; while hear; do text "$id" here; done"#), of(Era::Legacy));
+    let said = ask_as(&silent, Lender::new("/a").call(), json!({})).await.unwrap();
+    assert_eq!(text(&said), "here");
+    site.end().await;
+}
+
+/// Goal: questions that outlive their call, or belong to none, are answered by the client whose session it is. Method: a
+/// server that asks in the moment that its call ends, where the client answers nothing in the call, and right after it.
+#[tokio::test]
+async fn questions_outside_calls_are_answered() {
+    for when in ["overlap", "after"] {
+        let site = Site::new();
+        let bridge = site.bridge(child(FILES), of(Era::Legacy));
+        let lender = Lender::new("/a");
+        let session = lender.session();
+        assert_eq!(read(&bridge, lender.call_in(&session), "/b/file").await, "denied");
+        lender.lends("/b");
+        lender.call_hangs.store(true, SeqCst);
+        ask_as(&bridge, lender.call_in(&session), json!({ when: 1 })).await.unwrap();
+        reads_soon(&bridge, || lender.call_in(&session), "/b/file", "content").await;
+        site.end().await;
+    }
+}
+
+/// Goal: a change of roots reaches the servers of that session, and nobody else's. Method: two sessions, one of which
+/// changes its roots.
+#[tokio::test]
+async fn changes_of_roots_are_passed_on() {
+    let site = Site::new();
+    let bridge = site.bridge(child(FILES), of(Era::Legacy));
+    let (one, other) = (Lender::new("/a"), Lender::new("/a"));
+    let sessions = (one.session(), other.session());
+    assert_eq!(read(&bridge, one.call_in(&sessions.0), "/b/file").await, "denied");
+    assert_eq!(read(&bridge, other.call_in(&sessions.1), "/b/file").await, "denied");
+    one.lends("/b");
+    sessions.0.roots_changed.send_modify(|count| *count += 1);
+    reads_soon(&bridge, || one.call_in(&sessions.0), "/b/file", "content").await;
+    assert_eq!(read(&bridge, one.call_in(&sessions.0), "/a/file").await, "denied");
+    assert_eq!(read(&bridge, other.call_in(&sessions.1), "/b/file").await, "denied");
+    assert_eq!(other.asked.load(SeqCst), 1);
+    site.end().await;
+}
+
+/// Goal: a connection on which roots were declared is one client's, also for lists; one that is shared declares none.
+/// Method: lists of two clients with roots, and of one without; a description.
+#[tokio::test]
+async fn roots_are_never_shared() {
+    let site = Site::new();
+    let bridge = site.bridge(child(FILES), of(Era::Legacy));
+    let (one, other) = (Lender::new("/a"), Lender::new("/b"));
+    let sessions = (one.session(), other.session());
+    send_as(&bridge, one.call_in(&sessions.0), "callboard.describe", json!({})).await.unwrap();
+    assert_eq!(one.asked.load(SeqCst), 0, "the connection of all declares no roots");
+    for (lender, session, root) in [(&one, &sessions.0, "/a"), (&other, &sessions.1, "/b"), (&one, &sessions.0, "/a")] {
+        let listed: Value = send_as(&bridge, lender.call_in(session), "callboard.tools.list", json!({})).await.unwrap();
+        assert_eq!(listed["root"], root);
+    }
+    eventually("each was asked once", SOON, || one.asked.load(SeqCst) == 1 && other.asked.load(SeqCst) == 1).await;
+    site.end().await;
+}
