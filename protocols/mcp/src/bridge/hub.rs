@@ -282,7 +282,8 @@ impl Hub {
         let offer = offer.with_roots_changes();
         let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
-            let alone = offer != Offer::NOTHING && self.shares_channel.load(Relaxed);
+            // Roots are the calls' own, even where questions of several calls could be told apart.
+            let alone = offer.has_roots() || offer != Offer::NOTHING && self.shares_channel.load(Relaxed);
             let lease = self.pool.own(&key, alone, None, wait).await.ok_or_else(|| self.all_in_use())?;
             if alone || offer == Offer::NOTHING {
                 return Ok(lease);

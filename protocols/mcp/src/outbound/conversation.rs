@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::dialect::Dialect;
-use super::ear::{Ear, Reply, refusal};
+use super::ear::{Ear, Reply};
 use super::link::{Flight, Heard, Link, LinkError, Outgoing, Unplaced};
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
@@ -211,11 +211,11 @@ impl Drop for Talk<'_> {
             }
             let reply = match self.ear.answer(&id, &method) {
                 Some(answer) => Reply::Now(answer),
-                // Of a call that was given up, only what isn't about the call is still of use.
+                // A server that is told that its call was given up needs no more answers to what it asked for that.
                 None if self.ended || method == "roots/list" => {
                     self.ear.ask_outside(id, method, params, Unplaced::NoCall)
                 }
-                None => Reply::Now(refusal(&id, Unplaced::NoCall)),
+                None => continue,
             };
             let link = self.link.clone();
             runtime.spawn(async move { reply.send(&link).await });

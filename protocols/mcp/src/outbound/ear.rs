@@ -272,7 +272,7 @@ fn owner(method: &str, params: Option<&RawValue>) -> Option<u64> {
 }
 
 /// Why a question of a server's is asked of nobody.
-pub(super) fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
+fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
     let why = match why {
         Unplaced::NoCall => "nobody to ask: no call of this client's is under way",
         Unplaced::Several => "nobody to ask: several calls are under way, and it can't be told whose question it is",
