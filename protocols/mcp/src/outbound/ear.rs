@@ -42,7 +42,7 @@ impl Reply {
             },
         };
         if let Err(error) = link.send(answer.body).await {
-            tracing::warn!(%error, "the server doesn't get the answer to its request");
+            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
         }
     }
 }

@@ -100,7 +100,7 @@ impl Session {
             return;
         }
         if let Err(error) = self.link.send(notification("notifications/roots/list_changed")).await {
-            tracing::debug!(%error, "the server isn't told that the roots have changed");
+            callboard_message::log::debug!(%error, "the server isn't told that the roots have changed");
         }
     }
 
