@@ -131,7 +131,7 @@ fn undelimited(reading: &Reading, start: usize) -> Option<&str> {
             Kind::Sign => is_end_of_clause(text, begins, &token.folded) && is_aside(reading, token.range.end),
             _ => begins_courtesy(reading, at) && is_aside(reading, begins),
         };
-        if ends && !SAY.contains(&program) && !(token.is_sign("?") && !is_question(reading)) {
+        if ends && !SAY.contains(&program) && (!token.is_sign("?") || is_question(reading)) {
             end = begins;
             break;
         }
