@@ -8,6 +8,7 @@ mod instructions;
 mod long;
 mod peers;
 mod postgres;
+mod size;
 mod tally;
 mod tck;
 mod test;
@@ -37,6 +38,9 @@ usage: cargo xtask TASK
   soak                 the stress bench and the tests that are marked as soaks, with optimisation
   fuzz [CASES]         every property test with so many cases (default 10000), with optimisation; then libFuzzer,
                        where there are a nightly compiler and cargo-fuzz
+  size [--json] [--at REV]
+                       tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
+                       files here, or of any revision
   deny                 licences, duplicates and sources of all dependencies";
 
 fn main() -> ExitCode {
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
             Ok(cases) => long::fuzz(cases),
             Err(_) => Err(format!("the number of cases must be a number, not {cases:?}")),
         },
+        ["size", options @ ..] => size::run(options),
         ["deny"] => tools::deny(),
         _ => {
             eprintln!("{USAGE}");
