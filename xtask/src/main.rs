@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod conformance;
 mod examples;
+mod fixture;
 mod instructions;
 mod long;
 mod peers;
@@ -41,6 +42,7 @@ usage: cargo xtask TASK
   size [--json] [--at REV]
                        tokens of Rust outside of tests and comments, and bytes of data compiled in, a row a crate; of the
                        files here, or of any revision
+  fixture              stores and key files as this version writes them, for the tests of later versions: before each release
   deny                 licences, duplicates and sources of all dependencies";
 
 fn main() -> ExitCode {
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
             Ok(cases) => long::fuzz(cases),
             Err(_) => Err(format!("the number of cases must be a number, not {cases:?}")),
         },
+        ["fixture"] => fixture::write(),
         ["size", options @ ..] => size::run(options),
         ["deny"] => tools::deny(),
         _ => {

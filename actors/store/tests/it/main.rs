@@ -17,6 +17,8 @@ mod crash;
 mod disk;
 /// A task is one worker's at a time, over restarts and nodes.
 mod fencing;
+/// What others read of a store, and earlier versions wrote: tables, columns and rows.
+mod frozen;
 /// Graphs of tasks: each part once, in order, over kills.
 mod graph;
 /// Streams: numbers without gaps, keys once, limits.
@@ -29,7 +31,11 @@ mod notes;
 mod open;
 /// What is old enough goes, and nothing else.
 mod retention;
+/// One of everything that a store keeps.
+mod samples;
 /// Tasks: the same in memory, in a file and in a database.
 mod tasks;
+/// What earlier versions wrote is read, verified and gone on with.
+mod upgrade;
 /// Somebody who changes the audit is found out.
 mod verify;

@@ -102,21 +102,27 @@ async fn a_damaged_file_is_named() {
     store.close().await;
 }
 
-/// Goal: an older program doesn't touch a newer store. Method: raise the version by one.
+/// Goal: an older program doesn't touch a newer store, and says both versions. Method: raise the version by one; open it and
+/// look into it.
 #[tokio::test]
 async fn a_newer_store_is_left_alone() {
+    let is_newer = |error: StoreError| {
+        assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains("has schema 4; this callboard knows 3: run the newer version"), "{said}");
+    };
     let (_folder, file) = filled().await;
     raw(&file, "PRAGMA user_version = 4").await;
     let before = fs::read(&file).unwrap();
-    let error = refused(&file).await;
-    assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
+    is_newer(refused(&file).await);
+    is_newer(SqlStore::visit(&options(&file)).await.map(drop).unwrap_err());
     assert_eq!(fs::read(&file).unwrap(), before);
 
     let Some(opened) = in_database(|options| options).await else { return };
     opened.sql.close().await;
     opened.raw("UPDATE meta SET value = '4' WHERE name = 'schema'").await;
-    let error = SqlStore::open(&opened.options()).await.map(drop).unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 4, known: 3, .. }), "{error:?}");
+    is_newer(SqlStore::open(&opened.options()).await.map(drop).unwrap_err());
+    is_newer(SqlStore::visit(&opened.options()).await.map(drop).unwrap_err());
     opened.end().await;
 }
 

@@ -172,6 +172,25 @@ pub async fn communications(opened: &Opened) -> Vec<String> {
 }
 
 impl Opened {
+    /// The first column of each row, past the store.
+    pub async fn texts(&self, sql: &str) -> Vec<String> {
+        let sql = sqlx::AssertSqlSafe(sql.to_owned());
+        match &self.database {
+            None => {
+                let mut db = sqlx::sqlite::SqliteConnectOptions::new().filename(self.file()).connect().await.unwrap();
+                let texts = sqlx::query_scalar(sql).fetch_all(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                texts
+            }
+            Some(Database { server, name }) => {
+                let mut db = sqlx::PgConnection::connect(at(server, name).as_str()).await.unwrap();
+                let texts = sqlx::query_scalar(sql).fetch_all(&mut db).await.unwrap();
+                db.close().await.unwrap();
+                texts
+            }
+        }
+    }
+
     /// Closes it and removes its database.
     pub async fn end(self) {
         self.sql.close().await;
