@@ -1,6 +1,7 @@
 //! What a text comes to, and every mistake in it.
 
 mod bidirectional;
+mod frozen;
 mod mail;
 mod orchestrator;
 
