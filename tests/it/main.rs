@@ -40,6 +40,8 @@ mod eval;
 mod journal;
 // `callboard keys`: shown once, revoked for good.
 mod keys;
+// What programs read of callboard keeps its names: members of `--json`, kinds of audit entries.
+mod frozen;
 // `callboard serve`: a gateway of servers elsewhere, for clients of both eras.
 mod gateway;
 // Clinics that answer what they must not: the answer is blocked or lacks their step.

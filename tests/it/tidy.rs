@@ -187,6 +187,29 @@ fn logs_without_limit(files: &[File]) -> Vec<String> {
     without.map(|file| format!("{} logs without a limit: use callboard_message::log", file.path)).collect()
 }
 
+/// Messages of ours that take their name on a wire from their type, which may be renamed.
+fn unnamed_messages(files: &[File]) -> Vec<String> {
+    // Protobuf's have the same name.
+    let is_ours = |file: &&File| !file.text.contains("use prost::Message;");
+    let is_code = |file: &&File| file.path.contains("src/") && !file.path.contains("test");
+    let mut unnamed = Vec::new();
+    for file in files.iter().filter(is_ours).filter(is_code) {
+        let code = file.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let mut lines = code.lines();
+        while let Some(line) = lines.next() {
+            let derives = line.strip_prefix("#[derive(").and_then(|list| list.strip_suffix(")]"));
+            if !derives.is_some_and(|list| list.split(", ").any(|name| name == "Message")) {
+                continue;
+            }
+            let mut attributes = lines.by_ref().take_while(|line| line.starts_with("#["));
+            if !attributes.any(|line| line.starts_with("#[message(name = \"")) {
+                unnamed.push(format!("{} has a message without `#[message(name = \"…\")]`", file.path));
+            }
+        }
+    }
+    unnamed
+}
+
 #[track_caller]
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
@@ -235,6 +258,12 @@ fn lints_hold_everywhere() {
 #[test]
 fn log_lines_are_limited() {
     none(logs_without_limit(&rust_files()));
+}
+
+/// Goal: a name on a wire doesn't change with a type's. Method: each message of our crates says its own.
+#[test]
+fn messages_are_named() {
+    none(unnamed_messages(&rust_files()));
 }
 
 /// Goal: a clone is complete. Method: search all text files for paths out of it.
@@ -288,4 +317,15 @@ fn rules_catch_offenders() {
     assert_eq!(too_long(&files).len(), 2);
     assert_eq!(leading_out(&files).len(), 1);
     assert_eq!(logs_without_limit(&files).len(), 1);
+
+    let files = [
+        file("src/a.rs", "#[derive(Clone, Message)]\n#[message(reply = u32)]\nstruct A;"),
+        file(
+            "actors/b/src/b.rs",
+            "#[derive(Message)]\nstruct B;\n#[derive(Message)]\n#[message(name = \"b\")]\nstruct C;",
+        ),
+        file("src/c.rs", "struct C;\n#[cfg(test)]\nmod tests {\n#[derive(Message)]\nstruct D;\n}"),
+        file("examples/d.rs", "#[derive(Message)]\nstruct D;"),
+    ];
+    assert_eq!(unnamed_messages(&files).len(), 2);
 }
