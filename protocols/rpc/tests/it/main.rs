@@ -16,5 +16,7 @@ mod lines;
 mod batch;
 // Keys: shown once, stored as hashes, revoked beside a running server.
 mod keys;
+// Key files of earlier versions.
+mod upgrade;
 // Connections that a peer asks for: to the public internet, and to what is configured.
 mod egress;
