@@ -4,6 +4,8 @@ pub mod answering;
 pub mod bundle;
 pub mod clinic;
 pub mod decide;
+#[cfg(test)]
+mod frozen_tests;
 pub mod guardrail;
 pub mod hmcp;
 pub mod known;
