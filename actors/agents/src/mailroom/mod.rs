@@ -10,6 +10,8 @@ mod converse;
 mod elsewhere;
 mod events;
 mod forged;
+#[cfg(test)]
+mod frozen_tests;
 mod groups;
 mod hand_out;
 mod history;

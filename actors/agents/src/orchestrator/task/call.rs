@@ -35,7 +35,7 @@ const ROUTED: &str = "routed";
 /// A request, and where it goes.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Routed {
+pub(super) struct Routed {
     /// What is asked for, and below it what was clarified.
     text: String,
     decision: RoutingDecision,

@@ -1,4 +1,5 @@
 mod commands;
+mod frozen;
 mod kit;
 mod plans;
 mod recovery;
