@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
+use crate::kit::gateway::serve as serve_node;
 use crate::kit::{Finished, Home, soon};
 
 /// The example of RFC 8410, section 10.3.
@@ -238,4 +239,38 @@ async fn tasks_are_looked_after() {
     assert_eq!(followed.status.code(), Some(4), "{followed:?}");
     assert_eq!(run(&home, None, &["cancel", &served.url, id]).await.code, Some(4));
     served.stop().await;
+}
+
+/// Goal: what is meant for one agent never reaches another. Method: a node with an agent that answers and one that is away;
+/// words for the one that is away, and for one that isn't there, by every address; then what the node does have.
+#[tokio::test]
+async fn messages_reach_the_addressed_agent_alone() {
+    let home = Home::new();
+    let file = "[node]\nname = \"two\"\n[[agent]]\nkind = \"model\"\nprovider = \"echo\"\nid = \"up\"\n\
+                [[agent]]\nkind = \"a2a\"\nid = \"down\"\nurl = \"http://127.0.0.1:9\"\n\
+                [[listener]]\nprotocol = \"a2a\"\nbind = \"127.0.0.1:0\"\ntrust = \"loopback_operator\"\n";
+    let (running, addresses) = serve_node(&home, &[&home.write("two.toml", file)]).await;
+    let base = addresses[0].1.strip_suffix("/a2a").unwrap().to_owned();
+    for (path, told) in [
+        ("/agents/down", "HTTP status"),
+        ("/agents/down/a2a", "HTTP status"),
+        ("/agents/nosuch", "another agent"),
+        ("/agents/nosuch/a2a", "another agent"),
+    ] {
+        let url = format!("{base}{path}");
+        let ended = run(&home, None, &["send", &url, "secret for down"]).await;
+        assert_eq!((ended.code, ended.out.as_str()), (Some(4), ""), "{path}: {ended:?}");
+        assert!(ended.err.contains(told) && ended.err.contains(&url), "{path}: {ended:?}");
+        let answer = soon("an answer", reqwest::Client::new().post(&url).body("{}").send()).await.unwrap();
+        assert_eq!(answer.status() == 404, path.contains("nosuch"), "{path}");
+    }
+    let up = format!("{base}/agents/up");
+    let listed = run(&home, None, &["list", &up]).await;
+    assert_eq!((listed.code, listed.out.as_str()), (Some(0), ""), "nothing reached it: {listed:?}");
+    let said = run(&home, None, &["send", &up, "hello"]).await;
+    assert_eq!((said.code, said.out.contains("hello")), (Some(0), true), "{said:?}");
+    // Without a path it is the node itself.
+    assert_eq!(run(&home, None, &["card", &format!("{base}/")]).await.code, Some(0));
+    running.signal("TERM").await;
+    assert_eq!(running.finished().await.code, Some(0));
 }

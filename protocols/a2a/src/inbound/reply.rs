@@ -148,6 +148,11 @@ pub(super) fn only(allow: &'static str) -> HttpResponse {
     HttpResponse::MethodNotAllowed().insert_header((ALLOW, allow)).finish()
 }
 
+/// An address of an agent that isn't served.
+pub(super) fn no_agent() -> HttpResponse {
+    HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body("no agent of this name is served here")
+}
+
 /// A path that leads nowhere.
 pub(super) fn nowhere() -> HttpResponse {
     HttpResponse::NotFound().finish()

@@ -224,7 +224,7 @@ async fn at_root(request: HttpRequest, payload: Payload, front: Data<Front>) -> 
 
 async fn at_name(request: HttpRequest, payload: Payload, front: Data<Front>) -> HttpResponse {
     let name = request.match_info().get("name").unwrap_or_default();
-    let Some(server) = front.named.get(name) else { return reply::nowhere() };
+    let Some(server) = front.named.get(name) else { return reply::no_agent() };
     let door = Door { server: server.server, others: Err(name.to_owned()) };
     // After `/agents/NAME`.
     let path = request.uri().path();

@@ -53,17 +53,23 @@ fn candidate(interface: &AgentInterface, base: &Url, options: &RemoteOptions) ->
         && options.versions.contains(&version)
         // 0.1 has JSON-RPC only.
         && (version, binding) != (Version::V01, Binding::HttpJson);
-    let mut url = base.join(&interface.url).ok()?;
-    // Where a server listens is no place to go: the card's own host is meant.
-    if is_unspecified(&url) && url.set_host(base.host_str()).is_err() {
-        return None;
-    }
+    let url = interface_url(interface, base)?;
     let is_plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
     if !is_spoken || !is_plain {
         return None;
     }
     let is_trusted = std::iter::once(base).chain(&options.trusted_origins).any(|known| is_same_place(known, &url));
     Some(Candidate { version, binding, url, tenant: interface.tenant.clone(), is_trusted })
+}
+
+/// Where an interface is, of a card that was found at `base`.
+pub(super) fn interface_url(interface: &AgentInterface, base: &Url) -> Option<Url> {
+    let mut url = base.join(&interface.url).ok()?;
+    // Where a server listens is no place to go: the card's own host is meant.
+    if is_unspecified(&url) && url.set_host(base.host_str()).is_err() {
+        return None;
+    }
+    Some(url)
 }
 
 fn is_unspecified(url: &Url) -> bool {

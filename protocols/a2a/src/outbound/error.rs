@@ -50,6 +50,29 @@ pub enum PeerError {
     /// HTTP refused, and no A2A error says why.
     #[error("the agent answered with HTTP status {0}")]
     Status(u16),
+    /// HTTP refused its card: where that is 429 or 5xx, try again later; where 404, it was there before.
+    #[error("can't get the agent's card: {url} answered with HTTP status {status}")]
+    CardStatus {
+        /// Of the answer.
+        status: u16,
+        /// Where the card should be, without its query.
+        url: Box<str>,
+    },
+    /// Only another agent's card was found: give that card's URL, if that agent is meant.
+    #[error(
+        "there is no agent card at {asked}, and {card} is the card of another agent: {name:?} at {at}; if that one is meant, \
+         give the URL of its card"
+    )]
+    OtherAgent {
+        /// The address that was asked for.
+        asked: Box<str>,
+        /// Where the card was found.
+        card: Box<str>,
+        /// The name on that card.
+        name: Box<str>,
+        /// The address on that card.
+        at: Box<str>,
+    },
     /// It can't be reached: try again later.
     #[error("can't connect to the agent")]
     Unreachable,
@@ -116,6 +139,11 @@ impl PeerError {
         }
     }
 
+    /// Whether an earlier card counts no more: it is gone, another agent's, or not trusted.
+    pub(super) fn revokes_card(&self) -> bool {
+        matches!(self, Self::CardStatus { status: 404, .. } | Self::OtherAgent { .. } | Self::Untrusted(_))
+    }
+
     /// Whether the agent says that it can't do this, here or at all.
     pub(super) fn is_unsupported(&self) -> bool {
         let is_told = matches!(self.kind(), Some(ErrorKind::UnsupportedOperation | ErrorKind::MethodNotFound));
@@ -150,11 +178,15 @@ impl From<PeerError> for Failure {
                 let told = if error.message.is_empty() { "the agent answered with an error" } else { &error.message };
                 return Self::new(kind, told).with_data(json!({ "a2aErrorCode": error.code }));
             }
-            PeerError::Status(401 | 403) | PeerError::Auth(_) | PeerError::Untrusted(_) | PeerError::Egress(_) => {
-                FailureKind::Denied
-            }
-            PeerError::Status(413 | 429) | PeerError::TooLarge => FailureKind::Overloaded,
-            PeerError::Status(408 | 504) | PeerError::TimedOut(_) => FailureKind::TimedOut,
+            PeerError::Auth(_) | PeerError::Untrusted(_) | PeerError::Egress(_) => FailureKind::Denied,
+            PeerError::TooLarge => FailureKind::Overloaded,
+            PeerError::TimedOut(_) => FailureKind::TimedOut,
+            PeerError::Status(status) | PeerError::CardStatus { status, .. } => match status {
+                401 | 403 => FailureKind::Denied,
+                413 | 429 => FailureKind::Overloaded,
+                408 | 504 => FailureKind::TimedOut,
+                _ => FailureKind::Unavailable,
+            },
             // Its sentence says how to mend it.
             _ => FailureKind::Unavailable,
         };

@@ -210,7 +210,7 @@ impl Peer {
         let kept = match find(url, before, door, badge, options).await {
             Ok(kept) => kept,
             Err(error) => {
-                let Some(stale) = known.as_mut().filter(|_| !matches!(error, PeerError::Untrusted(_))) else {
+                let Some(stale) = known.as_mut().filter(|_| !error.revokes_card()) else {
                     return Err(error);
                 };
                 callboard_message::log::warn!(%error, "a remote agent's card can't be looked at again: the earlier one stays");
@@ -219,8 +219,9 @@ impl Peer {
             }
         };
         let is_same = before.is_some_and(|before| Arc::ptr_eq(&before.found.card, &kept.found.card));
-        let fresh = match known.take().filter(|_| is_same) {
-            Some(before) => Known { kept, ..before },
+        // It stays known while the new one is learned: a card that was found once is never looked for elsewhere.
+        let fresh = match known.as_ref().filter(|_| is_same) {
+            Some(before) => Known { kept, ..before.clone() },
             None => self.learn(kept).await,
         };
         *known = Some(fresh.clone());
@@ -333,5 +334,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer").field("url", &self.inner.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbound::resolve::tests::{CardServer, OWN, ROOT};
+
+    /// Goal: an agent whose server restarts is never taken for another; while its card can't be had for another reason the
+    /// earlier one stays. Method: a card that is due to be looked at again, and each answer.
+    #[tokio::test]
+    async fn restarted_agents_stay_themselves() {
+        let server = CardServer::start().await;
+        server.put_card(OWN, "down", "/agents/down");
+        let peer = Peer::new(server.agent(), RemoteOptions::default()).unwrap();
+        assert_eq!(peer.card().await.unwrap().name, "down");
+        let is_due = async || peer.inner.known.lock().await.as_mut().unwrap().kept.until = Instant::now();
+        server.put_card(ROOT, "up", "/agents/down");
+        for _ in 0..2 {
+            server.put(OWN, 404, String::new());
+            is_due().await;
+            let error = peer.card().await.unwrap_err();
+            assert!(matches!(error, PeerError::CardStatus { status: 404, .. }), "{error}");
+        }
+        for status in [401, 429, 503] {
+            server.put(OWN, status, String::new());
+            is_due().await;
+            assert_eq!(peer.card().await.unwrap().name, "down", "{status}");
+        }
+        assert!(!server.asked().iter().any(|path| path == ROOT));
+        server.put_card(OWN, "down, again", "/agents/down");
+        is_due().await;
+        assert_eq!(peer.card().await.unwrap().name, "down, again");
     }
 }

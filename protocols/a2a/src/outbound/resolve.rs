@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::auth::{Auth, Badge};
+use super::choose::{INTERFACES_MAX, interface_url, is_same_place};
 use super::connection::{Door, is_json, within};
 use super::error::PeerError;
 use super::options::{ASIDE_TIMEOUT, CARD_AGE, CARD_BYTES_MAX, CardTrust, RemoteOptions};
@@ -23,6 +24,10 @@ use crate::wire::{AgentCapabilities, AgentCard, Wire};
 
 /// Most places where a card is looked for.
 const PLACES_MAX: usize = 8;
+/// The first of them are the addressed agent's own; the others are above it.
+const OWN_PLACES: usize = 2;
+/// Longest name of an agent in an error, in characters.
+const NAME_CHARS_MAX: usize = 128;
 const CARD: &str = ".well-known/agent-card.json";
 /// Of 0.1 and 0.2.
 const OLD_CARD: &str = ".well-known/agent.json";
@@ -84,6 +89,9 @@ fn places(url: &Url) -> Vec<Url> {
 }
 
 /// Looks for the card of the agent at `url`. `before`: what was found earlier, and may still be so.
+///
+/// Only HTTP status 404 makes it look elsewhere: first for the name of older versions, then, unless a card was found before,
+/// above `url`, where only a card of the agent at `url` counts.
 pub(super) async fn find(
     url: &Url,
     before: Option<&Kept>,
@@ -98,30 +106,64 @@ pub(super) async fn find(
         let found = FoundCard { as_signed: card.clone(), card, signed_by: None, url: url.clone() };
         return Ok(Kept { found, etag: None, until: Instant::now() + CARD_AGE.1 });
     }
-    let known = before.map(|kept| kept.found.url.clone());
-    let elsewhere = places(url).into_iter().filter(|place| Some(place) != known.as_ref());
-    let mut why = PeerError::NoCard;
-    for place in known.iter().cloned().chain(elsewhere) {
-        let before = before.filter(|kept| kept.found.url == place);
-        match within(ASIDE_TIMEOUT, look(&place, before, door, badge, options)).await {
-            Ok(kept) => return Ok(kept),
-            Err(error @ (PeerError::Unreachable | PeerError::TimedOut(_) | PeerError::Untrusted(_))) => {
-                return Err(error);
-            }
-            Err(PeerError::NoCard) => {}
-            Err(error) => why = error,
-        }
+    let all = places(url);
+    let found_at = before.map(|kept| &kept.found.url);
+    // A card that was found once is looked for where it was, and never above that place.
+    let mut looked_at: Vec<(usize, &Url)> = all.iter().enumerate().collect();
+    looked_at.retain(|(_, place)| found_at.is_none_or(|known| is_beside(place, known)));
+    looked_at.sort_by_key(|(_, place)| found_at.is_some_and(|known| known != *place));
+    for (nth, place) in looked_at {
+        let before = before.filter(|kept| kept.found.url == *place);
+        let Some(kept) = within(ASIDE_TIMEOUT, look(place, before, door, badge, options)).await? else { continue };
+        let is_own = nth < OWN_PLACES;
+        return if is_own || is_card_of(&kept.found, url) { Ok(kept) } else { Err(other_agent(&kept.found, url)) };
     }
-    Err(why)
+    Err(found_at.map_or(PeerError::NoCard, |known| PeerError::CardStatus { status: 404, url: shown(known) }))
 }
 
+/// Whether two places are in the same directory.
+fn is_beside(one: &Url, other: &Url) -> bool {
+    let directory = |url: &Url| url.path().rsplit_once('/').map(|(directory, _)| directory.to_owned());
+    directory(one) == directory(other)
+}
+
+/// Whether a card that was found above `address` is that of the agent at `address`: one of its interfaces is there or below.
+fn is_card_of(found: &FoundCard, address: &Url) -> bool {
+    let base = address.path().trim_end_matches('/');
+    let is_there = |url: Url| {
+        let below = url.path().trim_end_matches('/').strip_prefix(base);
+        is_same_place(&url, address) && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let interfaces = found.card.supported_interfaces.iter().take(INTERFACES_MAX);
+    interfaces.filter_map(|interface| interface_url(interface, &found.url)).any(is_there)
+}
+
+fn other_agent(found: &FoundCard, address: &Url) -> PeerError {
+    let at = found.card.supported_interfaces.first().and_then(|interface| interface_url(interface, &found.url));
+    PeerError::OtherAgent {
+        asked: shown(address),
+        card: shown(&found.url),
+        name: found.card.name.chars().take(NAME_CHARS_MAX).collect(),
+        at: at.as_ref().map_or_else(|| "no known address".into(), shown),
+    }
+}
+
+/// A URL as errors show it: a query may hold a key.
+fn shown(url: &Url) -> Box<str> {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.as_str().into()
+}
+
+/// Fetches the card at `place`; `None` where nothing is there (HTTP status 404).
 async fn look(
     place: &Url,
     before: Option<&Kept>,
     door: &Door,
     badge: &Badge,
     options: &RemoteOptions,
-) -> Result<Kept, PeerError> {
+) -> Result<Option<Kept>, PeerError> {
     // Where tokens are to be had, only the card may say.
     let is_known = !matches!(options.auth, Auth::ClientCredentials { token_url: None, .. });
     let mut headers = if is_known { badge.headers(None, door).await? } else { options.headers.clone() };
@@ -133,15 +175,21 @@ async fn look(
     let response = door.send(place, true, Method::GET, headers, Bytes::new()).await?;
     let until = Instant::now() + age(response.headers());
     match (response.status().as_u16(), before) {
-        (304, Some(kept)) => return Ok(Kept { until, ..kept.clone() }),
+        (304, Some(kept)) => return Ok(Some(Kept { until, ..kept.clone() })),
         (200, _) if is_json(&response) => {}
-        (status @ (401 | 403 | 429 | 500..), _) => return Err(PeerError::Status(status)),
-        _ => return Err(PeerError::NoCard),
+        (200, _) => {
+            let (kind, url) = (response.media_type(), shown(place));
+            return Err(PeerError::Protocol(format!(
+                "the agent's card is none: {url} answered with {kind:?}, not JSON"
+            )));
+        }
+        (404, _) => return Ok(None),
+        (status, _) => return Err(PeerError::CardStatus { status, url: shown(place) }),
     }
     let etag = response.headers().get(ETAG).cloned();
     let raw = body(response).await?;
     let found = believed(&raw, place, options).await?;
-    Ok(Kept { found, etag, until })
+    Ok(Some(Kept { found, etag, until }))
 }
 
 /// What a card says, if it is to be believed.
@@ -185,49 +233,4 @@ fn age(headers: &HeaderMap) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn looked_for(url: &str) -> Vec<String> {
-        places(&url.parse().unwrap()).into_iter().map(|place| place.path().to_owned()).collect()
-    }
-
-    /// Goal: a card is found under its agent's URL, beside it, or at the root, in that order. Method: rows; a URL with more
-    /// parents than are looked under.
-    #[test]
-    fn cards_are_looked_for() {
-        assert_eq!(looked_for("https://a.example/card.json?x=1"), ["/card.json"]);
-        assert_eq!(looked_for("https://a.example"), ["/.well-known/agent-card.json", "/.well-known/agent.json"]);
-        assert_eq!(
-            looked_for("https://a.example/agents/x/a2a/?q"),
-            [
-                "/agents/x/a2a/.well-known/agent-card.json",
-                "/agents/x/a2a/.well-known/agent.json",
-                "/agents/x/.well-known/agent-card.json",
-                "/agents/.well-known/agent-card.json",
-                "/.well-known/agent-card.json",
-                "/.well-known/agent.json",
-            ]
-        );
-        let deep = looked_for("https://a.example/1/2/3/4/5/6/7/8/9");
-        assert_eq!(deep.len(), PLACES_MAX);
-        assert_eq!(deep.last().unwrap(), "/.well-known/agent.json");
-        assert!(deep.contains(&"/.well-known/agent-card.json".to_owned()));
-    }
-
-    /// Goal: a card is used for as long as its server says, within bounds. Method: at the bounds and past them.
-    #[test]
-    fn ages_are_bounded() {
-        for (said, seconds) in [
-            ("max-age=59", 60),
-            ("public, max-age=61", 61),
-            ("max-age=3600", 3600),
-            ("max-age=3601", 3600),
-            ("no-store", 60),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(CACHE_CONTROL, said.parse().unwrap());
-            assert_eq!(age(&headers), Duration::from_secs(seconds), "{said}");
-        }
-    }
-}
+pub(super) mod tests;

@@ -89,8 +89,13 @@ async fn bad_cards_are_told() {
     for path in ["/x/.well-known/agent-card.json", "/x/.well-known/agent.json", "/.well-known/agent-card.json"] {
         peer.get(path).await.empty(404).await;
     }
-    peer.get("/.well-known/agent.json").await.write(302, "Location: /elsewhere\r\n", "text/plain", "").await;
+    peer.get("/.well-known/agent.json").await.empty(404).await;
     assert!(joined(asked).await.unwrap_err().message.contains("no agent card"));
+    // Nobody follows a redirect.
+    let asked = remote.asking(SAY, hello());
+    let hit = peer.get("/x/.well-known/agent-card.json").await;
+    hit.write(302, "Location: /elsewhere\r\n", "text/plain", "").await;
+    assert!(joined(asked).await.unwrap_err().message.contains("HTTP status 302"));
     remote.stop().await;
 }
 
