@@ -2,6 +2,10 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
 use callboard::a2a::card::SigningKey;
 use callboard::a2a::inbound::{A2aOptions, A2aServer, ListenOptions, NamedAgents, serve};
 use callboard::message::{Artifact, Content, Elicitation, Progress};
@@ -273,4 +277,62 @@ async fn messages_reach_the_addressed_agent_alone() {
     assert_eq!(run(&home, None, &["card", &format!("{base}/")]).await.code, Some(0));
     running.signal("TERM").await;
     assert_eq!(running.finished().await.code, Some(0));
+}
+
+/// Goal: an answer that an agent gives while it is working is printed as its answer. Method: an agent that says no more, with
+/// a stream and without, asked by each command.
+#[tokio::test]
+async fn answers_while_working_are_printed() {
+    let home = Home::new();
+    for streams in [true, false] {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let card = json!({
+            "name": "bee", "description": "", "version": "1", "capabilities": { "streaming": streams }, "skills": [],
+            "supportedInterfaces": [{ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" }],
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+        });
+        let app = Router::new()
+            .route("/.well-known/agent-card.json", get(move || async move { as_json(&card) }))
+            .route("/", post(move |body: String| async move { bee(&body) }));
+        let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+        for arguments in [["send", &*url, "hi"], ["stream", &*url, "hi"], ["task", &*url, "t"]] {
+            let ended = run(&home, None, &arguments).await;
+            assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+            assert!(ended.out.ends_with("THE ANSWER\nand more\n"), "{streams} {arguments:?}: {ended:?}");
+        }
+        serving.abort();
+    }
+}
+
+/// Answers in messages of a task that is working, and completes it without more.
+fn bee(body: &str) -> axum::response::Response {
+    let request: Value = serde_json::from_str(body).unwrap();
+    let said = |role: &str, text: &str| json!({ "messageId": text, "role": role, "parts": [{ "text": text }] });
+    let working = |text: &str| json!({ "state": "TASK_STATE_WORKING", "message": said("ROLE_AGENT", text) });
+    let completed = json!({ "state": "TASK_STATE_COMPLETED" });
+    let answer = |result: Value| json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+    let history = [said("ROLE_USER", "hi"), said("ROLE_AGENT", "THE ANSWER"), said("ROLE_AGENT", "and more")];
+    let task = json!({ "id": "t", "contextId": "c", "status": completed, "history": history });
+    match request["method"].as_str().unwrap() {
+        "SendStreamingMessage" => {
+            let statuses = [working("THE ANSWER"), working("and more"), completed];
+            let event =
+                |status: Value| json!({ "statusUpdate": { "taskId": "t", "contextId": "c", "status": status } });
+            let events: String =
+                statuses.into_iter().map(|status| format!("data: {}\n\n", answer(event(status)))).collect();
+            ([(CONTENT_TYPE, "text/event-stream")], events).into_response()
+        }
+        "SendMessage" => as_json(&answer(json!({ "task": task }))),
+        "GetTask" if request["params"]["historyLength"] == 0 => {
+            let mut short = task;
+            short["history"] = json!([]);
+            as_json(&answer(short))
+        }
+        _ => as_json(&answer(task)),
+    }
+}
+
+fn as_json(value: &Value) -> axum::response::Response {
+    ([(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }

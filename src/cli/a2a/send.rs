@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use callboard_a2a::outbound::{Peer, Stopped as Conversation};
+use callboard_a2a::outbound::{HISTORY_MESSAGES_MAX, Peer, Stopped as Conversation};
 use callboard_a2a::wire::{
     GetTaskRequest, Message, Part, Role, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     StreamResponse, Wire,
@@ -12,7 +12,7 @@ use callboard_message::{CallId, RawObject};
 use serde_json::value::RawValue;
 
 use super::agent::{Person, peer, within};
-use super::words::{exit_code, media_type, print};
+use super::words::{answers_by_history, exit_code, media_type, print};
 use super::{SendArguments, Stopped, show};
 
 pub(super) async fn run(arguments: &SendArguments) -> Result<u8, Stopped> {
@@ -55,12 +55,13 @@ pub(super) async fn talk(
 }
 
 /// The task with what was said, where it says nothing else.
-async fn with_history(peer: &Peer, response: SendMessageResponse) -> SendMessageResponse {
+pub(super) async fn with_history(peer: &Peer, response: SendMessageResponse) -> SendMessageResponse {
     let SendMessageResponse::Task(task) = &response else { return response };
-    if task.artifacts.is_some() || task.status.message.is_some() {
+    if task.history.is_some() || !answers_by_history(task) {
         return response;
     }
-    let request = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
+    let request =
+        GetTaskRequest { id: task.id.clone(), history_length: Some(HISTORY_MESSAGES_MAX), ..GetTaskRequest::default() };
     match peer.get(request).await {
         Ok(task) => SendMessageResponse::Task(task),
         Err(_) => response,

@@ -7,7 +7,7 @@ use callboard_a2a::wire::{Artifact, SendMessageResponse, StreamResponse, Task, T
 
 use super::agent::{Person, peer, within};
 use super::send::{asks, message, talk};
-use super::words::{exit_code, go_on, text_of, texts};
+use super::words::{answers_by_history, exit_code, go_on, text_of, text_of_task, texts};
 use super::{SendArguments, Stopped, show};
 use crate::cli::mcp::words::printable;
 
@@ -92,8 +92,18 @@ impl Shown {
         }
     }
 
+    /// Ends what is printed. An answer that the agent gave as progress is printed once more, as an answer.
     pub(super) fn end(&self, response: Result<SendMessageResponse, Stopped>) -> Result<SendMessageResponse, Stopped> {
         self.close();
+        match &response {
+            Ok(SendMessageResponse::Task(task)) if !self.json && answers_by_history(task) => {
+                let text = text_of_task(task);
+                if !text.is_empty() {
+                    show::line(&printable(&text))?;
+                }
+            }
+            _ => {}
+        }
         response
     }
 }

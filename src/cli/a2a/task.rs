@@ -5,6 +5,7 @@ use callboard_message::TaskState;
 use callboard_message::time::rfc3339;
 
 use super::agent::{Person, peer, within};
+use super::send::with_history;
 use super::stream::Shown;
 use super::words::{exit_code, go_on, print, text_of};
 use super::{CancelArguments, ListArguments, Stopped, TaskArguments, show};
@@ -31,7 +32,13 @@ pub(super) async fn show(arguments: &TaskArguments) -> Result<u8, Stopped> {
         history_length: Some(arguments.history.into()),
         ..GetTaskRequest::default()
     };
-    let task = within(&arguments.agent, &peer, async { Ok(peer.get(request).await?) }).await?;
+    let (task, whole) = within(&arguments.agent, &peer, async {
+        let task = peer.get(request).await?;
+        let short = SendMessageResponse::Task(Task { history: None, ..task.clone() });
+        let whole = if arguments.agent.json { short } else { with_history(&peer, short).await };
+        Ok((task, whole))
+    })
+    .await?;
     if arguments.agent.json {
         show::line(&task.to_json())?;
         return Ok(exit_code(&SendMessageResponse::Task(task)));
@@ -40,9 +47,8 @@ pub(super) async fn show(arguments: &TaskArguments) -> Result<u8, Stopped> {
     for said in task.history.iter().flatten() {
         show::line(&printable(&format!("{}: {}", speaker(said), text_of(said))))?;
     }
-    let response = SendMessageResponse::Task(Task { history: None, ..task });
-    print(&response, &arguments.agent.url)?;
-    Ok(exit_code(&response))
+    print(&whole, &arguments.agent.url)?;
+    Ok(exit_code(&whole))
 }
 
 pub(super) async fn list(arguments: &ListArguments) -> Result<u8, Stopped> {

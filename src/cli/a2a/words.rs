@@ -57,7 +57,7 @@ pub(super) fn exit_code(response: &SendMessageResponse) -> u8 {
     }
 }
 
-fn text_of_task(task: &Task) -> String {
+pub(super) fn text_of_task(task: &Task) -> String {
     let made: Vec<String> = task.artifacts.iter().flatten().map(|artifact| texts(&artifact.parts)).collect();
     if !made.is_empty() {
         return made.join("\n");
@@ -68,11 +68,21 @@ fn text_of_task(task: &Task) -> String {
     }
     match said(task) {
         text if !text.is_empty() => text,
-        _ => {
-            let last = task.history.iter().flatten().rev().find(|said| said.role == Role::Agent);
-            last.map(text_of).unwrap_or_default()
-        }
+        _ => answer_in_history(task),
     }
+}
+
+/// What the agent said since the user spoke last: the answer of agents that give no other.
+fn answer_in_history(task: &Task) -> String {
+    let history = task.history.as_deref().unwrap_or_default();
+    let begin = history.iter().rposition(|said| said.role == Role::User).map_or(0, |at| at + 1);
+    let texts: Vec<String> = history.iter().skip(begin).map(text_of).filter(|text| !text.is_empty()).collect();
+    texts.join("\n")
+}
+
+/// Whether all that a task has to say is in its history.
+pub(super) fn answers_by_history(task: &Task) -> bool {
+    task.status.state == TaskState::Completed && task.artifacts.is_none() && said(task).is_empty()
 }
 
 /// What it says about where it stands.

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::error::{AgentError, PeerError};
-use super::options::ROUNDS_MAX;
+use super::options::{HISTORY_MESSAGES_MAX, ROUNDS_MAX};
 use super::peer::Peer;
 use super::questions::{Asked, Reply};
 use super::story::{News, Story, text_of};
@@ -95,6 +95,7 @@ impl Peer {
             Err(error) if error.is_unsupported() => talk.watch().await?,
             Err(error) => return Err(error),
         }
+        talk.hear_history().await;
         Ok(talk.story.into_response())
     }
 }
@@ -111,6 +112,8 @@ pub(super) struct Talk<'a> {
     pub(super) told: u32,
     /// Something may have been missed: the task itself says how it ended.
     pub(super) gap: bool,
+    /// The task has been looked at: what was said between two looks is in its history alone.
+    pub(super) polled: bool,
     /// The task is left alone when nobody waits for it any more.
     pub(super) keeps: bool,
     pub(super) unfinished: Unfinished,
@@ -133,6 +136,7 @@ impl<'a> Talk<'a> {
             pushes: card.capabilities.push_notifications == Some(true),
             told: 0,
             gap: false,
+            polled: false,
             keeps: false,
             unfinished: Unfinished { peer: peer.clone(), task: None, beginning: None },
         })
@@ -183,7 +187,8 @@ impl<'a> Talk<'a> {
                 Err(error) => return Err(error),
             }
         }
-        request.configuration = Some(SendMessageConfiguration::default());
+        request.configuration =
+            Some(SendMessageConfiguration { history_length: Some(HISTORY_MESSAGES_MAX), ..Default::default() });
         if request.message.task_id.is_empty() && self.peer.names_tasks().await {
             // So it can be ended before there is an answer.
             let id = Uuid::new_v4().to_string();
@@ -270,6 +275,7 @@ impl<'a> Talk<'a> {
         if self.gap && !self.story.task.is_empty() && self.look().await.is_err() {
             callboard_message::log::debug!("an ended task can't be looked at");
         }
+        self.hear_history().await;
         // Beside artifacts, which have been given already, a last word would be lost.
         let last_word = self.story.said.as_ref().filter(|_| !self.story.artifacts.is_empty()).map(text_of);
         if let Some(text) = last_word.filter(|text| !text.is_empty()) {

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use super::conversation::Talk;
 use super::error::PeerError;
-use super::options::{RESUME_PAUSE, RESUMES_MAX};
+use super::options::{HISTORY_MESSAGES_MAX, RESUME_PAUSE, RESUMES_MAX};
 use super::push::Expected;
 use super::stream::Events;
 use crate::wire::{GetTaskRequest, StreamResponse, TaskPushNotificationConfig};
@@ -77,11 +77,28 @@ impl Talk<'_> {
         let request =
             GetTaskRequest { id: self.story.task.clone(), history_length: Some(0), ..GetTaskRequest::default() };
         let task = self.peer.get(request).await?;
+        self.polled = true;
         if let Some(news) = self.story.adopt(&task)? {
             (self.heard)(&StreamResponse::Task(task));
             self.tell(news);
         }
         Ok(())
+    }
+
+    /// Looks at what the agent said, where that may be the answer and may have been missed.
+    pub(super) async fn hear_history(&mut self) {
+        if !self.polled || self.story.task.is_empty() || !self.story.ended_without_answer() {
+            return;
+        }
+        let request = GetTaskRequest {
+            id: self.story.task.clone(),
+            history_length: Some(HISTORY_MESSAGES_MAX),
+            ..GetTaskRequest::default()
+        };
+        let heard = self.peer.get(request).await.and_then(|task| self.story.hear_history(&task));
+        if let Err(error) = heard {
+            tracing::debug!(%error, "the history of a remote agent's task can't be had");
+        }
     }
 
     /// Looks at the task again and again, until there is nothing to wait for.

@@ -20,6 +20,7 @@ mod conversation;
 mod errand;
 mod error;
 mod follow;
+mod interim;
 mod jsonrpc;
 mod options;
 mod outcome;
@@ -39,8 +40,8 @@ pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
     ASIDE_TIMEOUT, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CANCEL_TIMEOUT, CARD_AGE, CARD_BYTES_MAX,
-    CONNECT_TIMEOUT_DEFAULT, CardTrust, EVENTS_MAX, PASSED_OVER, POLL_DEFAULT, RESUME_PAUSE, RESUMES_MAX, ROUNDS_MAX,
-    RemoteError, RemoteOptions, Version,
+    CONNECT_TIMEOUT_DEFAULT, CardTrust, EVENTS_MAX, HISTORY_MESSAGES_MAX, PASSED_OVER, POLL_DEFAULT, RESUME_PAUSE,
+    RESUMES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
 };
 pub use peer::Peer;
 pub use push::{PUSHES_EXPECTED_MAX, PushInbox};

@@ -26,6 +26,8 @@ pub const POLL_DEFAULT: (Duration, Duration) = (Duration::from_millis(250), Dura
 pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
 /// Most rounds of questions of one call.
 pub const ROUNDS_MAX: u32 = 16;
+/// Most messages of a task's history that are asked for.
+pub const HISTORY_MESSAGES_MAX: i32 = 256;
 /// Most events of one call's streams.
 pub const EVENTS_MAX: u32 = 10_000;
 /// Most times in a row that a stream is taken up again without anything new on it; then the task is looked at instead.

@@ -9,7 +9,7 @@ use super::error::{AgentError, PeerError};
 use super::story::{Story, text_of};
 use super::tools::Skill;
 use crate::convert::content_of;
-use crate::wire::{Message, Part};
+use crate::wire::Part;
 
 /// Member of a result's `_meta`: task, conversation and state at the agent's.
 const A2A: &str = "a2a";
@@ -20,9 +20,8 @@ const A2A: &str = "a2a";
 /// Where the task was cancelled.
 pub(super) fn result(story: &Story) -> Result<ToolResult, Failure> {
     let parts: Vec<Part> = parts(story).cloned().collect();
-    let (state, last) = (story.state, story.message.as_ref().or(story.said.as_ref()));
     let mut place = place(story);
-    let failed = match (state, &story.message) {
+    let failed = match (story.state, &story.message) {
         (_, Some(_)) | (Some(TaskState::Completed), None) => None,
         (Some(TaskState::Canceled), None) => return Err(failure(story)),
         _ => Some(failure(story)),
@@ -39,11 +38,11 @@ pub(super) fn result(story: &Story) -> Result<ToolResult, Failure> {
     } else if !story.artifacts.is_empty() {
         meta.set(SHOWN, true);
     }
-    let last = last.map(|message| content_of(&message.parts)).unwrap_or_default();
+    let last = last_parts(story);
     let (mut content, value) = valued(&parts);
-    content.extend(last);
+    content.extend(content_of(&last));
     let mut told = ToolResult::of(content);
-    if let Some(value) = value.or_else(|| parts.is_empty().then(|| only_object(last_parts(story))).flatten()) {
+    if let Some(value) = value.or_else(|| parts.is_empty().then(|| only_object(&last)).flatten()) {
         told.0.set_raw("structuredContent", value);
     }
     Ok(ToolResult(told.0.with("_meta", meta)))
@@ -58,7 +57,7 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
         return Err(failure(story));
     }
     let artifacts: Vec<Part> = parts(story).cloned().collect();
-    let parts = if artifacts.is_empty() { last_parts(story).to_vec() } else { artifacts };
+    let parts = if artifacts.is_empty() { last_parts(story) } else { artifacts };
     if let ([only], true) = (&*parts, skill.is_some_and(Skill::answers_text))
         && let Some(text) = only.as_text()
     {
@@ -110,9 +109,11 @@ fn parts(story: &Story) -> impl Iterator<Item = &Part> {
     story.artifacts.iter().flat_map(|artifact| &artifact.parts)
 }
 
-fn last_parts(story: &Story) -> &[Part] {
-    let last: Option<&Message> = story.message.as_ref().or(story.said.as_ref());
-    last.map(|message| &*message.parts).unwrap_or_default()
+/// Parts of the last message, or of those that are the answer in place of one.
+fn last_parts(story: &Story) -> Vec<Part> {
+    let interim = story.interim_answer();
+    let last = story.message.as_ref().or(story.said.as_ref()).filter(|_| interim.is_empty());
+    last.into_iter().chain(interim).flat_map(|message| message.parts.iter().cloned()).collect()
 }
 
 /// Blocks, and the value for programs, which isn't repeated beside others.
@@ -136,7 +137,7 @@ fn only_object(parts: &[Part]) -> Option<Box<RawValue>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Artifact;
+    use crate::wire::{Artifact, Message};
     use serde_json::{Value, json};
 
     fn data(value: Value) -> Part {

@@ -5,11 +5,12 @@ use std::time::SystemTime;
 use callboard_message::{RawObject, TaskState};
 
 use super::error::PeerError;
+use super::interim::InterimMessages;
 use super::options::EVENTS_MAX;
 use crate::convert::EVENT;
 use crate::wire::{Artifact, Message, Part, PartContent, SendMessageResponse, StreamResponse, Task, TaskStatus};
 
-/// Most that a call's artifacts hold together, in bytes.
+/// Most that a call's artifacts, and what the agent says while it is working, hold together, in bytes.
 pub const ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a remote agent has said so far.
@@ -26,6 +27,8 @@ pub(super) struct Story {
     pub(super) artifacts: Vec<Artifact>,
     /// An answer that no task stands for.
     pub(super) message: Option<Message>,
+    /// What the agent said while it was working.
+    interim: InterimMessages,
     /// The agent numbers what happens: the last number.
     number: Option<u64>,
     status: Option<StatusKey>,
@@ -106,7 +109,7 @@ impl Story {
             StreamResponse::StatusUpdate(update) if self.is_ours(&update.task_id) && self.is_new(&update.metadata) => {
                 self.know(&update.task_id, &update.context_id);
                 // A number tells it from the one before, were they alike in all else.
-                Ok(self.status(&update.status, number(&update.metadata).is_some()))
+                self.status(&update.status, number(&update.metadata).is_some())
             }
             StreamResponse::ArtifactUpdate(update)
                 if self.is_ours(&update.task_id) && self.is_new(&update.metadata) && !self.has_ended() =>
@@ -133,10 +136,33 @@ impl Story {
         for artifact in task.artifacts.iter().flatten() {
             news.extend(self.reconcile(artifact)?);
         }
-        let status = self.status(&task.status, false);
+        self.hear_history(task)?;
+        let status = self.status(&task.status, false)?;
         let is_news = status.is_some() || !news.is_empty();
         news.extend(status.into_iter().flatten());
         Ok(is_news.then_some(news))
+    }
+
+    /// Takes in what a task's history says that the agent said.
+    ///
+    /// # Errors
+    /// [`PeerError::TooLarge`].
+    pub(super) fn hear_history(&mut self, task: &Task) -> Result<(), PeerError> {
+        let added = self.interim.add_history(task.history.as_deref().unwrap_or_default(), &task.status);
+        self.weigh_bytes(added)
+    }
+
+    /// Whether the task is completed with neither artifacts nor a message in its last status.
+    pub(super) fn ended_without_answer(&self) -> bool {
+        let says_nothing = self.said.as_ref().is_none_or(|said| said.parts.is_empty());
+        let made_nothing = self.artifacts.iter().all(|artifact| artifact.parts.is_empty());
+        self.state == Some(TaskState::Completed) && self.message.is_none() && says_nothing && made_nothing
+    }
+
+    /// The answer of a task that ended without another: what the agent said while it was working, in order. Agents that
+    /// number what happens are callboards, where such words are progress and nothing else.
+    pub(super) fn interim_answer(&self) -> &[Message] {
+        if self.ended_without_answer() && !self.is_numbered() { self.interim.messages() } else { &[] }
     }
 
     /// What it has come to, as the agent would tell it.
@@ -144,10 +170,11 @@ impl Story {
         if let Some(message) = self.message {
             return SendMessageResponse::Message(message);
         }
+        let history = Some(self.interim_answer().to_vec()).filter(|said| !said.is_empty());
         let state = self.state.unwrap_or(TaskState::Submitted);
         let status = TaskStatus { state, message: self.said, timestamp: self.since };
         let artifacts = (!self.artifacts.is_empty()).then_some(self.artifacts);
-        SendMessageResponse::Task(Task { artifacts, ..Task::new(self.task, self.context, status) })
+        SendMessageResponse::Task(Task { artifacts, history, ..Task::new(self.task, self.context, status) })
     }
 
     /// Whether it is about our task, or none yet.
@@ -176,22 +203,26 @@ impl Story {
         is_new
     }
 
-    fn status(&mut self, status: &TaskStatus, is_another: bool) -> Option<Vec<News>> {
+    fn status(&mut self, status: &TaskStatus, is_another: bool) -> Result<Option<Vec<News>>, PeerError> {
         if self.has_ended() {
-            return None;
+            return Ok(None);
         }
         let message = status.message.as_ref().map(|message| message.message_id.clone()).unwrap_or_default();
         let text = status.message.as_ref().map(text_of).unwrap_or_default();
         let key = StatusKey { state: status.state, since: status.timestamp, message, text: text.clone() };
         self.state = Some(status.state);
         if !is_another && self.status.as_ref() == Some(&key) {
-            return None;
+            return Ok(None);
+        }
+        if let (TaskState::Working, Some(message)) = (status.state, &status.message) {
+            let added = self.interim.add(message);
+            self.weigh_bytes(added)?;
         }
         self.status = Some(key);
         self.said.clone_from(&status.message);
         self.since = status.timestamp;
         let is_on_the_way = matches!(status.state, TaskState::Submitted | TaskState::Working);
-        Some(Some(text).filter(|text| is_on_the_way && !text.is_empty()).map(News::Said).into_iter().collect())
+        Ok(Some(Some(text).filter(|text| is_on_the_way && !text.is_empty()).map(News::Said).into_iter().collect()))
     }
 
     fn artifact(&mut self, artifact: Artifact, append: bool, last: bool) -> Result<News, PeerError> {
@@ -223,14 +254,23 @@ impl Story {
     }
 
     fn weigh(&mut self, parts: &[Part]) -> Result<(), PeerError> {
-        let weight = |part: &Part| match &part.content {
-            PartContent::Text(text) | PartContent::Url(text) => text.len(),
-            PartContent::Raw(bytes) => bytes.len(),
-            PartContent::Data(data) => data.get().len(),
-        };
-        self.bytes += parts.iter().map(weight).sum::<usize>();
+        self.weigh_bytes(bytes_of(parts))
+    }
+
+    fn weigh_bytes(&mut self, bytes: usize) -> Result<(), PeerError> {
+        self.bytes += bytes;
         if self.bytes > ARTIFACT_BYTES_MAX { Err(PeerError::TooLarge) } else { Ok(()) }
     }
+}
+
+/// What parts hold, in bytes.
+pub(super) fn bytes_of(parts: &[Part]) -> usize {
+    let bytes = |part: &Part| match &part.content {
+        PartContent::Text(text) | PartContent::Url(text) => text.len(),
+        PartContent::Raw(bytes) => bytes.len(),
+        PartContent::Data(data) => data.get().len(),
+    };
+    parts.iter().map(bytes).sum()
 }
 
 /// The texts of a message, one a line.
@@ -248,147 +288,4 @@ fn non_empty(text: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
-
-    fn numbered(number: u64) -> Option<RawObject> {
-        (number > 0).then(|| RawObject::new().with(EVENT, number))
-    }
-
-    fn status(number: u64, state: TaskState, text: &str) -> StreamResponse {
-        let message = Message { message_id: text.into(), parts: vec![Part::text(text)], ..Message::default() };
-        StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
-            task_id: "t".into(),
-            context_id: "c".into(),
-            status: TaskStatus { state, message: Some(message), timestamp: None },
-            metadata: numbered(number),
-        })
-    }
-
-    fn chunk(number: u64, text: &str, append: bool) -> StreamResponse {
-        let artifact = Artifact { artifact_id: "a".into(), parts: vec![Part::text(text)], ..Artifact::default() };
-        StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
-            task_id: "t".into(),
-            context_id: "c".into(),
-            artifact,
-            append,
-            last_chunk: false,
-            metadata: numbered(number),
-        })
-    }
-
-    fn task(number: u64, state: TaskState, texts: &[&str]) -> Task {
-        let parts: Vec<Part> = texts.iter().copied().map(Part::text).collect();
-        let artifact = Artifact { artifact_id: "a".into(), parts, ..Artifact::default() };
-        let artifacts = (!texts.is_empty()).then(|| vec![artifact]);
-        Task { artifacts, metadata: numbered(number), ..Task::new("t", "c", TaskStatus::new(state)) }
-    }
-
-    fn told(news: Vec<News>) -> Vec<String> {
-        let in_words = |news| match news {
-            News::Said(text) => text,
-            News::Artifact { artifact, append, .. } => {
-                let texts: Vec<&str> = artifact.parts.iter().filter_map(Part::as_text).collect();
-                format!("{}{}", if append { "+" } else { "=" }, texts.join("|"))
-            }
-        };
-        news.into_iter().map(in_words).collect()
-    }
-
-    fn hear(story: &mut Story, event: StreamResponse, resumed: bool) -> Vec<String> {
-        told(story.hear(&event, resumed).unwrap().unwrap_or_default())
-    }
-
-    /// Goal: numbered events count once each, however often a stream is taken up. Method: a stream, a snapshot of later and
-    /// what had been heard already.
-    #[test]
-    fn numbered_events_count_once() {
-        let mut story = Story::default();
-        assert!(hear(&mut story, StreamResponse::Task(task(1, TaskState::Working, &[])), false).is_empty());
-        assert_eq!(hear(&mut story, status(2, TaskState::Working, "one"), false), ["one"]);
-        assert_eq!(hear(&mut story, chunk(3, "x", false), false), ["=x"]);
-        // Broken off, taken up after 3; the task has come to 5 meanwhile.
-        assert!(hear(&mut story, StreamResponse::Task(task(5, TaskState::Completed, &["x", "y"])), true).is_empty());
-        assert!(hear(&mut story, chunk(3, "x", false), true).is_empty());
-        assert_eq!(hear(&mut story, chunk(4, "y", true), true), ["+y"]);
-        assert!(!story.is_settled());
-        hear(&mut story, status(5, TaskState::Completed, "done"), true);
-        assert!(story.has_ended());
-        assert_eq!(story.artifacts[0].parts.len(), 2);
-        // Nothing comes after the end.
-        assert!(hear(&mut story, chunk(6, "z", true), true).is_empty());
-        assert!(hear(&mut story, status(7, TaskState::Working, "again"), true).is_empty());
-        assert!(story.has_ended());
-    }
-
-    /// Goal: without numbers, a snapshot brings what is new and nothing twice. Method: one that goes on, one that repeats, one
-    /// that is another.
-    #[test]
-    fn snapshots_are_reconciled() {
-        let mut story = Story::default();
-        hear(&mut story, chunk(0, "x", false), false);
-        let snapshot = |texts: &[&str]| StreamResponse::Task(task(0, TaskState::Working, texts));
-        assert!(hear(&mut story, snapshot(&["x"]), false).is_empty());
-        assert_eq!(hear(&mut story, snapshot(&["x", "y"]), false), ["+y"]);
-        assert_eq!(hear(&mut story, snapshot(&["other"]), false), ["=other"]);
-        assert_eq!(hear(&mut story, status(0, TaskState::Working, "on"), false), ["on"]);
-        assert!(hear(&mut story, status(0, TaskState::Working, "on"), false).is_empty());
-        // Two statuses without ids, of one moment.
-        let bare = |text: &str| match status(0, TaskState::Working, text) {
-            StreamResponse::StatusUpdate(mut update) => {
-                update.status.message.as_mut().unwrap().message_id.clear();
-                StreamResponse::StatusUpdate(update)
-            }
-            other => other,
-        };
-        assert_eq!([hear(&mut story, bare("a"), false), hear(&mut story, bare("b"), false)], [["a"], ["b"]]);
-    }
-
-    /// Goal: what belongs to another task is nothing to us. Method: each kind of event of another's.
-    #[test]
-    fn other_tasks_are_others() {
-        let mut story = Story::of("mine", "c");
-        for event in [
-            StreamResponse::Task(task(1, TaskState::Completed, &["x"])),
-            status(2, TaskState::Failed, "no"),
-            chunk(3, "x", false),
-        ] {
-            assert!(hear(&mut story, event, false).is_empty());
-        }
-        assert!(story.artifacts.is_empty() && story.state.is_none());
-    }
-
-    /// Goal: a question is asked once; the next one is another. Method: the same status again after the answer, then a new
-    /// one; and one that can't be told apart.
-    #[test]
-    fn questions_are_told_apart() {
-        let mut story = Story::default();
-        hear(&mut story, status(0, TaskState::InputRequired, "which?"), false);
-        assert!(story.is_paused());
-        story.answer();
-        hear(&mut story, status(0, TaskState::InputRequired, "which?"), false);
-        assert!(!story.is_paused(), "the agent hasn't heard the answer yet");
-        hear(&mut story, status(0, TaskState::InputRequired, "and when?"), false);
-        assert!(story.is_paused());
-        let bare = || StreamResponse::Task(task(0, TaskState::InputRequired, &[]));
-        let mut story = Story::default();
-        hear(&mut story, bare(), false);
-        story.answer();
-        hear(&mut story, bare(), false);
-        assert!(story.is_paused());
-    }
-
-    /// Goal: an agent can't fill this process. Method: events and bytes at their bounds, and one more.
-    #[test]
-    fn stories_are_bounded() {
-        let mut story = Story::default();
-        for n in 0..EVENTS_MAX {
-            assert!(story.hear(&status(0, TaskState::Working, &n.to_string()), false).is_ok());
-        }
-        assert!(matches!(story.hear(&status(0, TaskState::Working, ""), false), Err(PeerError::TooLarge)));
-        let mut story = Story::default();
-        assert!(story.hear(&chunk(0, &"x".repeat(ARTIFACT_BYTES_MAX), false), false).is_ok());
-        assert!(matches!(story.hear(&chunk(0, "x", true), false), Err(PeerError::TooLarge)));
-    }
-}
+mod tests;

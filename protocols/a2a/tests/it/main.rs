@@ -14,6 +14,7 @@ mod golden;
 mod grpc;
 #[path = "../../../../tests/kit/inside.rs"]
 mod inside;
+mod interim;
 mod kit;
 mod leniency;
 #[path = "../../../../tests/kit/lingering.rs"]
