@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use callboard_a2a::card::Jwks;
-use callboard_a2a::outbound::{CardTrust, Peer, RemoteA2a, RemoteOptions};
-use callboard_a2a::wire::{AgentCard, AgentSkill};
-use callboard_agents::decide::SkillView;
-use callboard_agents::known::{Connect, NamedBy, SKILLS_KEPT_MAX, Seen};
+use callboard_a2a::outbound::{CardTrust, Peer, RemoteA2a, RemoteOptions, skill_tools};
+use callboard_a2a::wire::AgentCard;
+use callboard_agents::known::{Connect, NamedBy, Seen, skill_of_tool};
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::{Egress, Network};
 use callboard_runtime::{AgentRef, System};
@@ -77,14 +76,8 @@ impl Connect for Peers {
     }
 }
 
+/// What a card says. Its skills take the way of those of a declared agent: as tools.
 fn seen(card: &AgentCard) -> Seen {
-    let skill = |skill: &AgentSkill| SkillView {
-        id: skill.id.clone(),
-        name: skill.name.clone(),
-        description: skill.description.clone(),
-        tags: skill.tags.clone(),
-        examples: skill.examples.clone(),
-    };
-    let skills = card.skills.iter().take(SKILLS_KEPT_MAX).map(skill).collect();
+    let skills = skill_tools(card).iter().filter_map(skill_of_tool).collect();
     Seen { name: card.name.clone(), description: card.description.clone(), skills }
 }

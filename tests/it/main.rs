@@ -20,6 +20,8 @@ mod a2a_push;
 mod a2a_reload;
 // Tasks over A2A outlive the process that they were begun in.
 mod a2a_restart;
+// What another agent may destroy is confirmed first, however that agent became known.
+mod agent_confirm;
 // The agents that an orchestrator knows: learned, exchanged, and what hostile teachers can't make it do.
 mod agent_directory;
 // One request through everything: clarified, planned, recovered, confirmed, and over a kill.

@@ -143,7 +143,7 @@ fn world(text: &str) -> Result<World, CaseError> {
     };
     let skill = |line: ToolLine| {
         let ToolLine { name, description, tags, examples } = line;
-        SkillView { id: name.clone(), name, description, tags, examples }
+        SkillView { id: name.clone(), name, description, tags, examples, ..SkillView::default() }
     };
     let agent = |line: AgentLine| {
         let AgentLine { id, name, description, skills } = line;

@@ -96,6 +96,15 @@ pub struct SkillView {
     /// Requests that it is for.
     #[serde(default)]
     pub examples: Vec<String>,
+    /// Media types that it takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_modes: Vec<String>,
+    /// Media types that it makes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_modes: Vec<String>,
+    /// Names of the security schemes that it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub security: Vec<String>,
 }
 
 /// Another agent, as deciders see it.

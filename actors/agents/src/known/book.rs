@@ -11,6 +11,7 @@ use super::place::place;
 use super::says::{description, name, skills};
 use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
 use crate::decide::AgentView;
+use crate::router::task::is_destructive;
 
 /// Notes of one look at the store.
 const PAGE: usize = 200;
@@ -131,9 +132,12 @@ pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure
     let body = loop {
         let raw = to_raw_value(&known).and_then(|raw| RawObject::parse(&raw));
         let raw = raw.map_err(|_| Failure::internal("an agent can't be written down"))?;
-        if raw.to_raw().get().len() <= NOTE_BYTES_MAX_DEFAULT || known.skills.pop().is_none() {
+        if raw.to_raw().get().len() <= NOTE_BYTES_MAX_DEFAULT || known.skills.is_empty() {
             break raw;
         }
+        // Those that may destroy something go last.
+        let tame = known.skills.iter().rposition(|skill| !is_destructive(skill));
+        known.skills.remove(tame.unwrap_or(known.skills.len() - 1));
     };
     match notes.put(DIRECTORY_SPACE, &known.id, body, None).await {
         Ok(_) => Ok(()),

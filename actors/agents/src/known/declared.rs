@@ -10,9 +10,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::says::{description, name, now_ms, skills};
-use super::{Health, KnownAgents, Learned, SKILLS_KEPT_MAX};
+use super::{Health, KnownAgents, Learned};
 use crate::decide::SkillView;
-use crate::router::task::{TAG_DESTRUCTIVE, text_member};
+use crate::router::task::{TAG_DESTRUCTIVE, is_destructive, text_member};
 
 /// How long what an agent said holds.
 const DESCRIBED_FOR: Duration = Duration::from_secs(60);
@@ -80,9 +80,8 @@ async fn describe(agent: &AgentRef) -> Described {
         }
         let page = agent.ask(ListTools(RawObject::new())).within(DESCRIBE_WITHIN).await.ok()?.ok()?;
         let tools: Vec<RawObject> = page.read("tools").unwrap_or_default();
-        let tools = tools.iter().take(SKILLS_KEPT_MAX);
         let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
-        Some(tools.filter_map(if converses { tool } else { bare_tool }).collect::<Vec<_>>())
+        Some(tools.iter().filter_map(if converses { skill_of_tool } else { bare_tool }).collect::<Vec<_>>())
     };
     let (about, listed) = join(about, listed).await;
     let about = about.unwrap_or_default();
@@ -99,15 +98,15 @@ fn own(spec: &MessageSpec) -> SkillView {
     if destroys(&spec.more, &spec.input_schema) { tagged(skill) } else { skill }
 }
 
-/// An entry of a list of tools as a skill.
-fn tool(listed: &RawObject) -> Option<SkillView> {
+/// An entry of a list of tools as a skill, with all that it says for deciders. `None` for one without a name.
+pub fn skill_of_tool(listed: &RawObject) -> Option<SkillView> {
     Some(skill(listed.text("name")?, &listed.text("description").unwrap_or_default(), listed))
 }
 
 /// The same of an agent that is used by its tools, and decides nothing itself.
 fn bare_tool(listed: &RawObject) -> Option<SkillView> {
     let schema = listed.read("inputSchema").unwrap_or_default();
-    tool(listed).map(|skill| if destroys(listed, &schema) { tagged(skill) } else { skill })
+    skill_of_tool(listed).map(|skill| if destroys(listed, &schema) { tagged(skill) } else { skill })
 }
 
 /// Whether a tool says that it may destroy something (the hints of MCP), and can be used from plain words: no other is used.
@@ -125,20 +124,39 @@ fn destroys(more: &RawObject, schema: &Value) -> bool {
 }
 
 fn tagged(mut skill: SkillView) -> SkillView {
-    if !skill.tags.iter().any(|tag| tag == TAG_DESTRUCTIVE) {
+    if !is_destructive(&skill) {
         skill.tags.push(TAG_DESTRUCTIVE.to_owned());
     }
     skill
 }
 
 fn skill(id: String, description: &str, more: &RawObject) -> SkillView {
+    let examples: Vec<String> = more.read("examples").unwrap_or_default();
+    // A tool of an A2A skill repeats them for those who read nothing else.
+    let repeated = format!("For example: {}", examples.join(" | "));
     SkillView {
         name: more.text("title").unwrap_or_else(|| id.clone()),
-        description: description.to_owned(),
+        description: description.strip_suffix(&repeated).unwrap_or(description).trim_end().to_owned(),
         tags: more.read("tags").unwrap_or_default(),
-        examples: more.read("examples").unwrap_or_default(),
+        input_modes: more.read("inputModes").unwrap_or_default(),
+        output_modes: more.read("outputModes").unwrap_or_default(),
+        security: security(more),
+        examples,
         id,
     }
+}
+
+/// Names of the security schemes that a tool needs, each once; those of one requirement are joined by ` + `.
+fn security(more: &RawObject) -> Vec<String> {
+    let mut all = Vec::new();
+    for needed in more.read::<Vec<RawObject>>("securityRequirements").unwrap_or_default() {
+        let schemes = needed.object("schemes").unwrap_or_default();
+        let names = schemes.iter().map(|(name, _)| name).collect::<Vec<_>>().join(" + ");
+        if !names.is_empty() && !all.contains(&names) {
+            all.push(names);
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -167,7 +185,7 @@ mod tests {
             let listed: RawObject = serde_json::from_value(listed).unwrap();
             let tags = |skill: Option<SkillView>| skill.unwrap().tags.contains(&TAG_DESTRUCTIVE.to_owned());
             assert_eq!(tags(bare_tool(&listed)), expect, "{hints}");
-            assert!(!tags(tool(&listed)), "who converses decides for itself");
+            assert!(!tags(skill_of_tool(&listed)), "who converses decides for itself");
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::decide::{AgentView, SkillView};
 use book::{Book, Entry};
 use place::{is_here, place};
 
+pub use declared::skill_of_tool;
 pub use health::{CHECK_EVERY, DOWN_AFTER_MISSES, USED_WITHIN};
 pub use learn::{CONNECT_WITHIN, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN};
 pub use place::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX};

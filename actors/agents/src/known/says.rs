@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::decide::SkillView;
 use crate::decide::limits::{DESCRIPTION_CHARS_MAX, cut_chars};
+use crate::router::task::{TAG_DESTRUCTIVE, is_destructive};
 use crate::text::plain;
 
 /// Longest name of an agent or skill, in characters.
@@ -25,21 +26,37 @@ pub(super) fn description(text: &str) -> String {
     one_line(text, DESCRIPTION_CHARS_MAX)
 }
 
-/// Skills. An id is exact, so one that can't be shown as it is isn't kept.
+/// Skills. An id is exact, so one that can't be shown as it is isn't kept. That something may be destroyed is kept where other
+/// tags and skills are left out.
 pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
     let fits = |skill: &SkillView| !skill.id.is_empty() && one_line(&skill.id, NAME_CHARS_MAX) == skill.id;
-    let some = |words: Vec<String>, chars_max: usize| {
+    let some = |words: Vec<String>, chars_max: usize| -> Vec<String> {
         let some = words.iter().map(|word| one_line(word, chars_max)).filter(|word| !word.is_empty());
         some.take(WORDS_MAX).collect()
     };
-    let shown = |skill: SkillView| SkillView {
-        name: name(&skill.name),
-        description: description(&skill.description),
-        tags: some(skill.tags, NAME_CHARS_MAX),
-        examples: some(skill.examples, EXAMPLE_CHARS_MAX),
-        id: skill.id,
+    let shown = |skill: SkillView| {
+        let destroys = is_destructive(&skill);
+        let mut shown = SkillView {
+            name: name(&skill.name),
+            description: description(&skill.description),
+            tags: some(skill.tags, NAME_CHARS_MAX),
+            examples: some(skill.examples, EXAMPLE_CHARS_MAX),
+            input_modes: some(skill.input_modes, NAME_CHARS_MAX),
+            output_modes: some(skill.output_modes, NAME_CHARS_MAX),
+            security: some(skill.security, NAME_CHARS_MAX),
+            id: skill.id,
+        };
+        if destroys && !is_destructive(&shown) {
+            shown.tags.pop();
+            shown.tags.push(TAG_DESTRUCTIVE.to_owned());
+        }
+        shown
     };
-    all.into_iter().filter(fits).take(SKILLS_KEPT_MAX).map(shown).collect()
+    let mut all: Vec<SkillView> = all.into_iter().filter(fits).collect();
+    if all.len() > SKILLS_KEPT_MAX {
+        all.sort_by_key(|skill| !is_destructive(skill));
+    }
+    all.into_iter().take(SKILLS_KEPT_MAX).map(shown).collect()
 }
 
 fn one_line(text: &str, chars_max: usize) -> String {
@@ -71,5 +88,18 @@ mod tests {
         assert_eq!(kept.iter().map(|skill| &*skill.id).collect::<Vec<_>>(), ["a b"]);
         assert_eq!(kept[0].tags.len(), 16);
         assert_eq!(skills(vec![skill("a"); SKILLS_KEPT_MAX + 1]).len(), SKILLS_KEPT_MAX);
+    }
+
+    /// Goal: what may destroy something is known however much a stranger says. Method: the tag behind more tags than are kept,
+    /// of a skill behind more skills than are kept.
+    #[test]
+    fn what_destroys_is_kept() {
+        let tame = |nth: usize| SkillView { id: format!("s{nth}"), ..SkillView::default() };
+        let mut all: Vec<_> = (0..SKILLS_KEPT_MAX).map(tame).collect();
+        let tags = (0..WORDS_MAX).map(|nth| format!("t{nth}")).chain(["destructive".to_owned()]).collect();
+        all.push(SkillView { id: "wipe".into(), tags, ..SkillView::default() });
+        let kept = skills(all);
+        assert_eq!((kept.len(), kept[0].tags.len()), (SKILLS_KEPT_MAX, WORDS_MAX));
+        assert!(kept[0].id == "wipe" && is_destructive(&kept[0]));
     }
 }

@@ -297,7 +297,7 @@ fn declared_agents_say_what_they_can_do() {
             name: "Forecast".into(),
             description: "Tells the weather".into(),
             tags: vec!["rain".into()],
-            examples: vec![],
+            ..SkillView::default()
         };
         assert_eq!(view[0].skills, [expected]);
         assert_eq!(known.agent("weather").await.unwrap(), agent);

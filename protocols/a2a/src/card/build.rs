@@ -18,6 +18,9 @@ pub const SCHEMAS_EXTENSION: &str = "urn:callboard:schemas";
 /// The header that a key may stand in, beside `Authorization`.
 pub const API_KEY_HEADER: &str = "X-API-Key";
 
+/// The tag of a skill that may destroy something.
+pub const TAG_DESTRUCTIVE: &str = "destructive";
+
 /// The media types of skills that say nothing else.
 const MODES: [&str; 2] = ["text/plain", "application/json"];
 
@@ -49,7 +52,8 @@ pub(super) fn card(options: &A2aOptions, skills: &Skills, description: &str) -> 
         },
         security_schemes,
         security_requirements,
-        skills: skills.all.iter().map(|skill| described(skill, &modes)).collect(),
+        // Whoever converses decides for itself what of its tools is done.
+        skills: skills.all.iter().map(|skill| described(skill, &modes, !skills.converses)).collect(),
         default_input_modes: modes.clone(),
         default_output_modes: modes,
         signatures: Vec::new(),
@@ -92,20 +96,31 @@ fn security(access: &Access) -> (BTreeMap<String, SecurityScheme>, Vec<SecurityR
     (schemes.into(), vec![either("bearer"), either("apiKey")])
 }
 
-fn described(skill: &Skill, modes: &[String]) -> AgentSkill {
+fn described(skill: &Skill, modes: &[String], heeds_hints: bool) -> AgentSkill {
     let spec = &skill.spec;
     let tags = spec.more.read::<Vec<String>>("tags").filter(|tags| !tags.is_empty());
+    let mut tags = tags.unwrap_or_else(|| vec![spec.name.clone()]);
+    if heeds_hints && hints_destructive(&spec.more) && !tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+    {
+        tags.push(TAG_DESTRUCTIVE.to_owned());
+    }
     let others = |own: &Vec<String>| if own == modes { Vec::new() } else { own.clone() };
     AgentSkill {
         id: spec.name.clone(),
         name: spec.more.text("title").unwrap_or_else(|| spec.name.clone()),
         description: spec.description.clone(),
-        tags: tags.unwrap_or_else(|| vec![spec.name.clone()]),
+        tags,
         examples: spec.more.read("examples").unwrap_or_default(),
         input_modes: others(&skill.input_modes),
         output_modes: others(&skill.output_modes),
         security_requirements: Vec::new(),
     }
+}
+
+/// Whether a tool's annotations say outright that it may destroy something.
+fn hints_destructive(tool: &RawObject) -> bool {
+    let hints = tool.object("annotations").unwrap_or_default();
+    hints.read("destructiveHint") == Some(true) && hints.read("readOnlyHint") != Some(true)
 }
 
 /// What an agent of which nobody says anything says of itself: what its skills are, a sentence of each.

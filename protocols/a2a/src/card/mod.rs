@@ -11,7 +11,7 @@ mod verify;
 pub(crate) use catalog::catalog;
 pub(crate) use serve::{CardBody, Cards};
 
-pub use build::{API_KEY_HEADER, SCHEMAS_EXTENSION};
+pub use build::{API_KEY_HEADER, SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
 pub use keys::{JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwks, JwksError, SigningKey};
 pub use sign::sign;
 pub use verify::{

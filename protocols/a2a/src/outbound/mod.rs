@@ -48,4 +48,4 @@ pub use push::{PUSHES_EXPECTED_MAX, PushInbox};
 pub use resolve::FoundCard;
 pub use story::ARTIFACT_BYTES_MAX;
 pub use stream::Events;
-pub use tools::SKILLS_MAX;
+pub use tools::{SKILLS_MAX, skill_tools};

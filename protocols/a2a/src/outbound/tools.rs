@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::conversation::Opening;
-use crate::card::SCHEMAS_EXTENSION;
+use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
 use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, Wire};
 
 /// Most skills of a card that become tools.
@@ -55,6 +55,12 @@ impl Skill {
     }
 }
 
+/// The skills of a card as tools are listed, with all that the card says of them; none for an agent without skills.
+pub fn skill_tools(card: &AgentCard) -> Vec<RawObject> {
+    let tools: Vec<RawObject> = Book::of(card).page.read("tools").unwrap_or_default();
+    if card.skills.is_empty() { Vec::new() } else { tools }
+}
+
 impl Book {
     pub(super) fn of(card: &AgentCard) -> Self {
         let schemas = card.capabilities.extensions.iter().find(|extension| extension.uri == SCHEMAS_EXTENSION);
@@ -72,9 +78,9 @@ impl Book {
         for skill in honest.into_iter().take(SKILLS_MAX) {
             let own = schemas.object(&skill.id).unwrap_or_default();
             let tool = unique(&skill.id, &skills);
-            tools.push(described(&tool, skill, &own));
+            tools.push(with_traits(described(&tool, skill, &own), skill, card));
             let output: Value = own.read("output").unwrap_or_default();
-            let modes = if skill.input_modes.is_empty() { &card.default_input_modes } else { &skill.input_modes };
+            let modes = own_or(&skill.input_modes, &card.default_input_modes);
             skills.push(Skill {
                 tool,
                 id: Some(skill.id.clone()),
@@ -202,6 +208,33 @@ fn described(tool: &str, skill: &AgentSkill, schemas: &RawObject) -> RawObject {
     described
 }
 
+/// The same tool with what deciders, policies and models go by: tags, examples, modes and security requirements of the skill,
+/// or of its card where it has none of its own. Its requirements come beside the card's.
+fn with_traits(mut tool: RawObject, skill: &AgentSkill, card: &AgentCard) -> RawObject {
+    let lists = [
+        ("tags", &skill.tags),
+        ("examples", &skill.examples),
+        ("inputModes", own_or(&skill.input_modes, &card.default_input_modes)),
+        ("outputModes", own_or(&skill.output_modes, &card.default_output_modes)),
+    ];
+    for (member, words) in lists.into_iter().filter(|(_, words)| !words.is_empty()) {
+        tool.set(member, words);
+    }
+    let security = card.security_requirements.iter().chain(&skill.security_requirements);
+    let security: Vec<RawObject> = security.filter_map(|needed| RawObject::parse(&needed.to_raw()).ok()).collect();
+    if !security.is_empty() {
+        tool.set("securityRequirements", security);
+    }
+    if skill.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE)) {
+        tool.set("annotations", json!({ "readOnlyHint": false, "destructiveHint": true }));
+    }
+    tool
+}
+
+fn own_or<'a>(own: &'a Vec<String>, otherwise: &'a Vec<String>) -> &'a Vec<String> {
+    if own.is_empty() { otherwise } else { own }
+}
+
 fn plain_schema() -> Box<RawValue> {
     let file = json!({
         "type": "object",
@@ -261,6 +294,44 @@ mod tests {
         assert_eq!(Book::of(&disguised).skills.len(), 1, "one that looks like the other");
         let many = AgentCard { skills: vec![skill("x"); SKILLS_MAX + 1], ..AgentCard::default() };
         assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
+    }
+
+    /// Goal: a tool says all that its skill does. Method: a skill that has everything, then one for which the card speaks.
+    #[test]
+    fn skills_keep_their_traits() {
+        let needs =
+            |name: &str| crate::wire::SecurityRequirement { schemes: [(name.to_owned(), Default::default())].into() };
+        let words = |word: &str| vec![word.to_owned()];
+        let wipe = AgentSkill {
+            tags: vec!["disk".into(), "Destructive".into()],
+            examples: words("wipe it"),
+            input_modes: words("text/plain"),
+            output_modes: words("image/png"),
+            security_requirements: vec![needs("own")],
+            ..skill("wipe")
+        };
+        let card = AgentCard {
+            skills: vec![wipe, skill("look")],
+            default_input_modes: words("text/csv"),
+            default_output_modes: words("text/html"),
+            security_requirements: vec![needs("all")],
+            ..AgentCard::default()
+        };
+        let [wipe, look] = &skill_tools(&card)[..] else { panic!("two skills") };
+        let list = |tool: &RawObject, member: &str| tool.read::<Value>(member).unwrap_or_default();
+        assert_eq!(list(wipe, "tags"), json!(["disk", "Destructive"]));
+        assert_eq!(list(wipe, "examples"), json!(["wipe it"]));
+        assert_eq!(
+            (list(wipe, "inputModes"), list(wipe, "outputModes")),
+            (json!(["text/plain"]), json!(["image/png"]))
+        );
+        let both = json!([{ "schemes": { "all": {} } }, { "schemes": { "own": {} } }]);
+        assert_eq!(list(wipe, "securityRequirements"), both);
+        assert_eq!(list(wipe, "annotations"), json!({ "readOnlyHint": false, "destructiveHint": true }));
+        assert_eq!((list(look, "inputModes"), list(look, "outputModes")), (json!(["text/csv"]), json!(["text/html"])));
+        assert_eq!(list(look, "securityRequirements"), json!([{ "schemes": { "all": {} } }]));
+        assert!(["tags", "examples", "annotations"].iter().all(|member| !look.has(member)));
+        assert!(skill_tools(&AgentCard::default()).is_empty());
     }
 
     /// Goal: an agent without skills can be spoken to. Method: its one tool, each kind of argument, and none.

@@ -4,6 +4,7 @@ mod bad_input;
 mod bad_peer;
 mod bad_peer_cards;
 mod blocking;
+mod card_hints;
 mod cards;
 mod client;
 mod client_kit;

@@ -205,9 +205,22 @@ fn agent_line(agent: &AgentView) -> String {
         let (name, description) = (one_line(&skill.name, 80), one_line(&skill.description, DESCRIPTION_CHARS_MAX));
         let _ = write!(line, " Skill {name}: {description}");
         add_words(&mut line, &skill.tags, &skill.examples);
+        for (what, words) in [("takes", &skill.input_modes), ("makes", &skill.output_modes), ("needs", &skill.security)]
+        {
+            add_traits(&mut line, what, words);
+        }
         line.push('.');
     }
     line
+}
+
+/// Adds media types and security schemes, without the types that any agent has.
+fn add_traits(line: &mut String, what: &str, words: &[String]) {
+    let is_plain = |word: &&String| matches!(word.as_str(), "text/plain" | "application/json" | "*/*" | "text");
+    let words: Vec<&str> = words.iter().filter(|word| !is_plain(word)).map(String::as_str).collect();
+    if !words.is_empty() {
+        let _ = write!(line, "; {what} {}", one_line(&words.join(", "), SHORT_DESCRIPTION_CHARS));
+    }
 }
 
 fn add_words(line: &mut String, tags: &[String], examples: &[String]) {

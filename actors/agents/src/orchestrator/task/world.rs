@@ -24,8 +24,9 @@ fn tidy(agent: &mut AgentView) {
     for text in [name, description] {
         *text = line(text);
     }
-    for SkillView { name, description, tags, examples, .. } in skills {
-        for text in [name, description].into_iter().chain(tags).chain(examples) {
+    for SkillView { name, description, tags, examples, input_modes, output_modes, security, .. } in skills {
+        let words = [tags, examples, input_modes, output_modes, security].into_iter().flatten();
+        for text in [name, description].into_iter().chain(words) {
             *text = line(text);
         }
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::TOOL_COMMAND;
 use crate::decide::limits::cut_chars;
-use crate::decide::{Action, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, World};
+use crate::decide::{Action, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, World};
 use crate::orchestrator::task::Asked;
 
 /// The first line of the question.
@@ -81,6 +81,11 @@ fn question(doubt: &Doubt<'_>) -> Elicitation {
     Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key)
 }
 
+/// Whether a skill says that it may destroy something.
+pub(crate) fn is_destructive(skill: &SkillView) -> bool {
+    skill.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+}
+
 /// How risky an action is, 0 to 1.
 pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
     match action {
@@ -89,8 +94,7 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
             let skills = world.agent(agent).map(|agent| &*agent.skills).unwrap_or_default();
-            let destroys = skills.iter().flat_map(|skill| &skill.tags).any(|tag| tag == TAG_DESTRUCTIVE);
-            if destroys { RISK_DESTRUCTIVE } else { 0.0 }
+            if skills.iter().any(is_destructive) { RISK_DESTRUCTIVE } else { 0.0 }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::decide::limits::cut_bytes;
 use crate::decide::{Action, RunId, Turn, World};
 use crate::orchestrator::task::{Asked, TaskOptions};
 
-pub(crate) use confirm::{CONFIRM, Doubt, TAG_DESTRUCTIVE, confirm, risk_of};
+pub(crate) use confirm::{CONFIRM, Doubt, TAG_DESTRUCTIVE, confirm, is_destructive, risk_of};
 pub(crate) use remote::text_member;
 pub(crate) use screen::{passes, screened};
 

@@ -116,6 +116,7 @@ pub fn agent(id: &str) -> AgentView {
         description: format!("Knows about {id}."),
         tags: vec![format!("{id}-tag")],
         examples: vec![format!("the {id}, please")],
+        ..SkillView::default()
     };
     AgentView {
         id: id.into(),

@@ -108,6 +108,7 @@ fn world() -> Arc<World> {
         description: said(value, "description"),
         tags: list(value, "tags"),
         examples: list(value, "examples"),
+        ..SkillView::default()
     };
     let agent = |value: &Value| AgentView {
         id: said(value, "id"),

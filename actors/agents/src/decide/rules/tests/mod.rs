@@ -33,7 +33,7 @@ fn agent(id: &str, name: &str, skills: &[(&str, &str, &[&str])]) -> AgentView {
         name: (*name).to_owned(),
         description: (*description).to_owned(),
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
-        examples: Vec::new(),
+        ..SkillView::default()
     };
     AgentView {
         id: id.to_owned(),

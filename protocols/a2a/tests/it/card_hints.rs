@@ -1,0 +1,69 @@
+//! What a tool says of its harm is on its agent's card, and on the tools of whoever uses that agent.
+
+use callboard_a2a::inbound::A2aServer;
+use callboard_macros::Message;
+use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::client_kit::{Remote, quick};
+use crate::kit::{Served, options};
+
+/// Wipes.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, destructive = true)]
+struct Wipe {
+    disk: String,
+}
+
+/// Looks.
+#[derive(Message, Serialize, Deserialize, JsonSchema)]
+#[message(reply = String, read_only)]
+struct Look {
+    disk: String,
+}
+
+struct Disks;
+
+impl Agent for Disks {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.sync::<Wipe>().sync::<Look>();
+    }
+}
+
+impl SyncHandler<Wipe> for Disks {
+    fn handle(&mut self, Wipe { disk }: Wipe, _: &mut Cx) -> String {
+        disk
+    }
+}
+
+impl SyncHandler<Look> for Disks {
+    fn handle(&mut self, Look { disk }: Look, _: &mut Cx) -> String {
+        disk
+    }
+}
+
+/// Goal: the hint that a tool destroys reaches who uses its agent over A2A. Method: two message types through a card and
+/// back; the tools that are made of it.
+#[tokio::test]
+async fn destructive_hints_go_through_cards() {
+    let served = Served::start().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut disks = options(&listener);
+    disks.base_url = format!("http://{}/agents/disks", served.address).parse().unwrap();
+    let agent = served.system.spawn(Disks);
+    served.named.set([("disks".to_owned(), A2aServer::new(agent, disks))].into());
+    let remote = Remote::at(&format!("http://{}/agents/disks", served.address), quick());
+    let listed = remote.ask("callboard.tools.list", json!({})).await.unwrap();
+    let tool = |name: &str| -> Value {
+        let tools = listed["tools"].as_array().unwrap();
+        tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{listed}")).clone()
+    };
+    let (wipe, look) = (tool("wipe"), tool("look"));
+    assert_eq!(wipe["tags"], json!(["wipe", "destructive"]));
+    assert_eq!(wipe["annotations"], json!({ "readOnlyHint": false, "destructiveHint": true }));
+    assert_eq!((&look["tags"], &look["annotations"]), (&json!(["look"]), &Value::Null));
+    remote.stop().await;
+    served.stop().await;
+}
