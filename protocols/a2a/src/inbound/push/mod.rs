@@ -6,6 +6,8 @@
 
 mod config;
 mod desk;
+#[cfg(test)]
+mod frozen_tests;
 mod sender;
 mod work;
 
