@@ -1,5 +1,7 @@
 //! A client of rmcp's, whose person refuses what a server behind a bridge asks.
 
+#![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
+
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -13,7 +15,7 @@ use callboard_message::surface::CreateMessage;
 use callboard_message::{Failure, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, System};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientInfo, CreateMessageRequestParams,
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, CreateMessageRequestParams,
     CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, Implementation,
     ProtocolVersion,
 };
@@ -75,9 +77,9 @@ struct Person {
 }
 
 impl ClientHandler for Person {
-    fn get_info(&self) -> ClientInfo {
+    fn get_info(&self) -> ClientConfig {
         let can = ClientCapabilities::builder().enable_sampling().enable_elicitation().build();
-        ClientInfo::new(can, Implementation::new("person", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
+        ClientConfig::new(can, Implementation::new("person", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     async fn create_message(

@@ -1,5 +1,7 @@
 //! Roots of a client of rmcp's, which a server behind a bridge must keep to.
 
+#![expect(deprecated, reason = "rmcp deprecates sampling and roots, which clients of 2025 still use")]
+
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use callboard_mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, EraChoice};
 use callboard_runtime::System;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientInfo, Implementation, ListRootsResult, ProtocolVersion, Root,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, ListRootsResult, ProtocolVersion, Root,
 };
 use rmcp::service::{RequestContext, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -46,9 +48,9 @@ done
 struct Lender(Arc<Mutex<&'static str>>);
 
 impl ClientHandler for Lender {
-    fn get_info(&self) -> ClientInfo {
+    fn get_info(&self) -> ClientConfig {
         let can = ClientCapabilities::builder().enable_roots().enable_roots_list_changed().build();
-        ClientInfo::new(can, Implementation::new("lender", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
+        ClientConfig::new(can, Implementation::new("lender", "1")).with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {

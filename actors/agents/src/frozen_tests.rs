@@ -36,13 +36,12 @@ fn members<'a>(
     lines: &mut BTreeSet<String>,
 ) {
     let below = |of: &str| schema.get(of).into_iter();
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-        if !within.contains(&name) {
-            within.push(name);
-            let target = whole.pointer(name.trim_start_matches('#'));
-            members(target.unwrap(), whole, place, within, lines);
-            within.pop();
-        }
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    if let Some(name) = reference.filter(|name| !within.contains(name)) {
+        within.push(name);
+        let target = whole.pointer(name.trim_start_matches('#'));
+        members(target.unwrap(), whole, place, within, lines);
+        within.pop();
     }
     let required = |name: &str| below("required").any(|names| names.as_array().unwrap().contains(&name.into()));
     for (name, member) in below("properties").flat_map(|properties| properties.as_object().unwrap()) {

@@ -20,9 +20,12 @@ fn known(whole: &Value) -> Option<Vec<String>> {
     Some(list.split(", ").map(|name| name.trim_matches('`').to_owned()).collect())
 }
 
+/// Puts a value into a list, a table or both.
+type Wrapper = fn(Value) -> Value;
+
 /// Notes what may stand at `place`, where `whole` puts a value in a topology.
 fn look(place: &str, depth: usize, whole: &dyn Fn(Value) -> Value, lines: &mut Vec<String>) {
-    let kinds: [(&str, fn(Value) -> Value); 4] = [
+    let kinds: [(&str, Wrapper); 4] = [
         ("", |value| value),
         ("[]", |value| json!([value])),
         ("{}", |value| json!({"any": value})),

@@ -7,7 +7,7 @@ use callboard_message::mail::{
 use callboard_message::surface::{Describe, ListResources, ReadResource, Subscribe};
 use callboard_message::{
     Abilities, Answer, Change, ElicitAnswer, Failure, FailureKind, Log, LogLevel, Message, Principal, Progress,
-    Question, RawObject, SessionId,
+    Question, RawObject,
 };
 use callboard_runtime::testkit::{Probe, paused};
 use callboard_runtime::{CallMeta, Caller, Changed, PeerSession};
