@@ -43,7 +43,8 @@ pub const USAGE: &str = "callboard/usage";
 ///
 /// Agents are looked up in the directory by name whenever they are needed, so they may come and go. Cheap to clone; the
 /// clones share what servers have used up of their caps.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Answerers({:?})", _0.options)]
 pub struct Answerers(Arc<Core>);
 
 struct Core {
@@ -78,12 +79,6 @@ impl Answering for Answerers {
     fn caller(&self, source: &str, call: &CallMeta) -> Option<Arc<dyn Caller>> {
         let asker = Asker::new(self.0.clone(), source, call);
         (call.caller.is_some() || !asker.abilities().0.is_empty()).then(|| Arc::new(asker) as Arc<dyn Caller>)
-    }
-}
-
-impl std::fmt::Debug for Answerers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Answerers").field(&self.0.options).finish()
     }
 }
 

@@ -23,7 +23,6 @@ mod tests;
 mod tools;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -69,7 +68,8 @@ pub const BUNDLE_NAME_BYTES_MAX: usize = 1_024;
 pub const BUNDLE_SUBSCRIPTIONS_MAX: usize = 10_000;
 
 /// Several agents as one. Cheap to clone.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("{:?}", parts.members.iter().map(|member| &member.name).collect::<Vec<_>>())]
 pub struct Bundle {
     parts: Arc<Parts>,
 }
@@ -212,11 +212,5 @@ impl Parts {
             can.set("completions", RawObject::new());
         }
         can
-    }
-}
-
-impl fmt::Debug for Bundle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.parts.members.iter().map(|member| &member.name)).finish()
     }
 }

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::Failure;
@@ -15,7 +14,8 @@ pub const READS_IN_FLIGHT_MAX: u32 = 16;
 /// A clinic as an agent: a private database behind [`ListPatients`](super::ListPatients),
 /// [`GetPatient`](super::GetPatient), [`CheckMedications`](super::CheckMedications) and [`Query`](super::Query).
 /// Cheap to clone; clones share the database.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Clinic({})", silo.id)]
 pub struct Clinic {
     silo: Arc<Silo>,
 }
@@ -27,12 +27,6 @@ impl Clinic {
     /// A start that fails leaves no patient behind and may be tried again. See [`ClinicError`] for what to do.
     pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
         Ok(Self { silo: Arc::new(Silo::open(config).await?) })
-    }
-}
-
-impl fmt::Debug for Clinic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Clinic({})", self.silo.id)
     }
 }
 

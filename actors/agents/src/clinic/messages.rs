@@ -1,4 +1,3 @@
-use std::fmt;
 
 use callboard_macros::Message;
 use callboard_message::Failure;
@@ -45,7 +44,9 @@ pub struct CheckMedications {
 
 /// Finds patients by the words of condition, medications and notes, in English or Portuguese: id and condition of
 /// each, no names. All words must match; `or` separates alternatives.
-#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
+// A query may name a person: it is never printed. An answer's rows neither.
+#[debug("Query({} bytes)", query.len())]
 #[serde(deny_unknown_fields)]
 #[message(name = "query", reply = Matches, fallible)]
 pub struct Query {
@@ -55,7 +56,8 @@ pub struct Query {
 }
 
 /// What may be said of a patient in a list.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("PatientRow(..)")]
 pub struct PatientRow {
     /// The clinic's number for the patient.
     pub patient_id: String,
@@ -90,7 +92,8 @@ pub struct Medications {
 }
 
 /// Answers [`Query`].
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("Matches({} rows, truncated: {})", matches.len(), truncated)]
 pub struct Matches {
     /// The clinic's specialty.
     pub specialty: String,
@@ -120,23 +123,4 @@ pub(super) fn check_query(query: &str) -> Result<(), Failure> {
 
 fn is_false(value: &bool) -> bool {
     !value
-}
-
-impl fmt::Debug for Query {
-    // A query may name a person: it is never printed. An answer's rows neither.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Query({} bytes)", self.query.len())
-    }
-}
-
-impl fmt::Debug for PatientRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PatientRow(..)")
-    }
-}
-
-impl fmt::Debug for Matches {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Matches({} rows, truncated: {})", self.matches.len(), self.truncated)
-    }
 }

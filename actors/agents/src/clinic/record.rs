@@ -90,7 +90,9 @@ pub enum DataClass {
 }
 
 /// A medicine that a patient takes.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// Patient text is never printed; the same holds below.
+#[debug("Medication(..)")]
 #[serde(deny_unknown_fields)]
 pub struct Medication {
     /// Generic name.
@@ -106,7 +108,8 @@ pub struct Medication {
 }
 
 /// One patient's whole file, as seed and database hold it. It never leaves this module: see [`PatientView`].
-#[derive(Clone, PartialEq, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Deserialize)]
+#[debug("Record(..)")]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     pub patient_id: String,
@@ -142,7 +145,8 @@ impl Record {
 /// A patient's file as one principal may see it.
 ///
 /// A withheld field is absent, and its name stands in `redacted`: a value that is there is always a real one.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug("PatientView {{ redacted: {redacted:?}, .. }}")]
 pub struct PatientView {
     /// The clinic's own number for the patient.
     pub patient_id: String,
@@ -175,23 +179,4 @@ pub struct PatientView {
     /// The fields that were withheld.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<Field>,
-}
-
-impl fmt::Debug for Medication {
-    // Patient text is never printed; the same holds below.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Medication(..)")
-    }
-}
-
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Record(..)")
-    }
-}
-
-impl fmt::Debug for PatientView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PatientView").field("redacted", &self.redacted).finish_non_exhaustive()
-    }
 }

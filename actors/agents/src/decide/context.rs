@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Something that was said before: the newest turn is the last.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("Turn({:?}, {} bytes)", by, text.len())]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
     /// By whom.
@@ -24,12 +25,6 @@ impl Turn {
     /// Said by us.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { by: Speaker::Assistant, text: text.into() }
-    }
-}
-
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Turn({:?}, {} bytes)", self.by, self.text.len())
     }
 }
 

@@ -1,5 +1,4 @@
 use std::collections::HashSet;
-use std::fmt;
 
 use callboard_message::TaskState;
 use schemars::JsonSchema;
@@ -8,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
 
 /// A step of a plan. It has exactly these keys.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("Step({}, {} bytes, needs {:?})", id, input_message.len(), metadata.depends_on)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefinition {
     /// Its id: lower-case words with `-` between them, at most [`STEP_ID_BYTES_MAX`] bytes.
@@ -25,12 +25,6 @@ pub struct StepDefinition {
 pub struct StepMetadata {
     /// Ids of the steps whose results it uses.
     pub depends_on: Vec<String>,
-}
-
-impl fmt::Debug for StepDefinition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Step({}, {} bytes, needs {:?})", self.id, self.input_message.len(), self.metadata.depends_on)
-    }
 }
 
 /// Steps that can be done: 1 to [`STEPS_MAX`], in an order in which what a step needs comes before it.
@@ -173,7 +167,8 @@ pub fn is_step_id(id: &str) -> bool {
 }
 
 /// How a step ended.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("StepReport({} by {}, {}, {} bytes)", id, by, state, text.len())]
 #[serde(deny_unknown_fields)]
 pub struct StepReport {
     /// The step.
@@ -188,10 +183,4 @@ pub struct StepReport {
     pub text: String,
     /// How often it was tried.
     pub attempts: u32,
-}
-
-impl fmt::Debug for StepReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StepReport({} by {}, {}, {} bytes)", self.id, self.by, self.state, self.text.len())
-    }
 }

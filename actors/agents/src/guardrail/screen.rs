@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::LazyLock;
 
 use callboard_macros::Message;
@@ -37,7 +36,9 @@ const SAME_FAMILY_WEIGHT: u32 = 10;
 
 /// Screens a text for attempts to steer an assistant that will read it: injected instructions, requests for what it was
 /// told, forged turns, disguises.
-#[derive(Clone, Message, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, Message, Serialize, Deserialize, JsonSchema)]
+// The text may hold patient data: it is never printed.
+#[debug("Screen({} bytes, {:?})", text.len(), origin)]
 #[message(name = "screen", reply = Screening)]
 #[serde(deny_unknown_fields)]
 pub struct Screen {
@@ -52,13 +53,6 @@ impl Screen {
     /// A text from `origin`.
     pub fn new(text: impl Into<String>, origin: Origin) -> Self {
         Self { text: text.into(), origin }
-    }
-}
-
-impl fmt::Debug for Screen {
-    // The text may hold patient data: it is never printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Screen({} bytes, {:?})", self.text.len(), self.origin)
     }
 }
 

@@ -18,7 +18,9 @@ pub struct EmrConfig {
 }
 
 /// What the topology says about a patient-data agent (`kind = "patient_data"`).
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+// Names of patients are never printed.
+#[debug("PatientDataConfig({}, {} patients)", id, patients.len())]
 #[serde(deny_unknown_fields)]
 pub struct PatientDataConfig {
     /// The agent's id.
@@ -31,26 +33,14 @@ pub struct PatientDataConfig {
 }
 
 /// A patient, as far as the patient-data agent tells.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[debug("PatientEntry(..)")]
 #[serde(deny_unknown_fields)]
 pub struct PatientEntry {
     /// The full name.
     pub name: String,
     /// The identifier, for example `PT12345`.
     pub id: String,
-}
-
-// Names of patients are never printed.
-impl std::fmt::Debug for PatientDataConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PatientDataConfig({}, {} patients)", self.id, self.patients.len())
-    }
-}
-
-impl std::fmt::Debug for PatientEntry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PatientEntry(..)")
-    }
 }
 
 fn emr_model() -> String {

@@ -14,7 +14,9 @@ use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said};
 
 /// Writes clinical data about a patient into the record system. Without a patient's identifier it asks for one, or says
 /// that it needs one.
-#[derive(Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Message, Serialize, Deserialize, JsonSchema)]
+// Clinical data is never printed.
+#[debug("WriteClinicalData(..)")]
 #[serde(deny_unknown_fields)]
 #[message(name = "write_clinical_data", reply = Written, fallible, title = "Write clinical data", destructive = false)]
 pub struct WriteClinicalData {
@@ -38,13 +40,6 @@ pub struct Written {
     /// What it lacks to be written, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-}
-
-// Clinical data is never printed.
-impl std::fmt::Debug for WriteClinicalData {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WriteClinicalData(..)")
-    }
 }
 
 const NEEDS_ID: &str = "Additional information required: Need patient_id to associate with this clinical data.";

@@ -19,7 +19,9 @@ pub const EMR_RECORDS_MAX_DEFAULT: usize = 10_000;
 pub const EMR_FILE_BYTES_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 
 /// What was written about a patient, once.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize)]
+// It is patient data: only the id is printed.
+#[debug("EmrRecord({})", record)]
 pub struct EmrRecord {
     /// Its id: a UUID of version 7.
     pub record: Uuid,
@@ -31,13 +33,6 @@ pub struct EmrRecord {
     pub by: String,
     /// The data as it came.
     pub clinical_data: RawObject,
-}
-
-// It is patient data: only the id is printed.
-impl std::fmt::Debug for EmrRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "EmrRecord({})", self.record)
-    }
 }
 
 /// Where clinical data goes: a file of JSON objects, one a line, or memory.

@@ -20,7 +20,9 @@ pub const PATIENTS_MAX: usize = 10_000;
 pub const PATIENT_NAME_BYTES_MAX: usize = 256;
 
 /// Finds the identifier of a patient by name. Without a name it asks for one, or says that it needs one.
-#[derive(Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Message, Serialize, Deserialize, JsonSchema)]
+// Both say who somebody is.
+#[debug("FindPatient(..)")]
 #[serde(deny_unknown_fields)]
 #[message(name = "find_patient", reply = PatientFound, fallible, title = "Find patient", read_only, idempotent)]
 pub struct FindPatient {
@@ -30,7 +32,8 @@ pub struct FindPatient {
 }
 
 /// A patient's identifier, or why there is none.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("PatientFound({})", patient_id.is_some())]
 pub struct PatientFound {
     /// In words.
     pub message: String,
@@ -40,19 +43,6 @@ pub struct PatientFound {
     /// What it lacks to find somebody, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-}
-
-// Both say who somebody is.
-impl std::fmt::Debug for FindPatient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FindPatient(..)")
-    }
-}
-
-impl std::fmt::Debug for PatientFound {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PatientFound({})", self.patient_id.is_some())
-    }
 }
 
 const WHO: &str = "Please specify which patient you need information for.";

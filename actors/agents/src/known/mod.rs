@@ -15,7 +15,6 @@ mod says;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::Failure;
@@ -149,7 +148,8 @@ pub struct KnownOptions {
 }
 
 /// The directory of one orchestrator. Clones are the same directory.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("KnownAgents {{ of: {:?}, .. }}", inner.id)]
 pub struct KnownAgents {
     inner: Arc<Inner>,
 }
@@ -171,12 +171,6 @@ struct Here {
     url: String,
     place: String,
     is_local: bool,
-}
-
-impl fmt::Debug for KnownAgents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KnownAgents").field("of", &self.inner.id).finish_non_exhaustive()
-    }
 }
 
 impl KnownAgents {

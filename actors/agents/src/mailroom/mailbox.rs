@@ -1,6 +1,5 @@
 //! The mailroom for agents of this process: a handle that says who asks.
 
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::mail::{
@@ -14,7 +13,8 @@ use super::Mailroom;
 use super::options::{MailroomError, check_id};
 
 /// What one member asks of a mailroom. Whoever has it is that member: hand it to nobody else.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Mailbox({})", self.id())]
 pub struct Mailbox {
     mailroom: AgentRef,
     principal: Arc<Principal>,
@@ -110,11 +110,5 @@ impl Mailbox {
     /// As [`Mailbox::reply`].
     pub async fn read(&self, message_id: &str) -> Result<MailView, Failure> {
         self.ask(ReadMessage { message_id: message_id.to_owned(), ..ReadMessage::default() }).await
-    }
-}
-
-impl fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mailbox({})", self.id())
     }
 }

@@ -31,7 +31,6 @@ mod text;
 mod view;
 mod who;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use callboard_message::mail::{
@@ -67,7 +66,8 @@ pub use view::SHOWN_CHARS_MAX;
 pub const ASKED_AT_ONCE_MAX: u32 = 1_024;
 
 /// The agent that takes messages and hands them out. Clones are the same mailroom.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Mailroom {{ members: {}, .. }}", shared.members().len())]
 pub struct Mailroom {
     shared: Arc<Shared>,
 }
@@ -125,12 +125,6 @@ impl Shared {
         if let Some(marks) = self.marks.get() {
             marks.spread(letter);
         }
-    }
-}
-
-impl fmt::Debug for Mailroom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailroom").field("members", &self.shared.members().len()).finish_non_exhaustive()
     }
 }
 

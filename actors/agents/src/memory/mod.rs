@@ -6,7 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,7 +30,9 @@ const LEFT_OUT: &str = "…";
 const LOOK_NOTES_MAX: usize = 2 * MEMORY_REQUESTS_MAX;
 
 /// A request that went out, and what came back so far.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+// What is said may be anybody's data.
+#[debug("Outgoing({} to {}, {:?})", task, to, state)]
 pub struct Outgoing {
     /// The task, as whoever works on it names it, else as we do.
     pub task: String,
@@ -48,15 +49,9 @@ pub struct Outgoing {
     pub at_ms: u64,
 }
 
-// What is said may be anybody's data.
-impl fmt::Debug for Outgoing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outgoing({} to {}, {:?})", self.task, self.to, self.state)
-    }
-}
-
 /// What one agent asked of others. Clones are the same memory.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Memory {{ space: {space:?}, keeps: {keeps:?}, .. }}")]
 pub struct Memory {
     notes: Arc<dyn Notes>,
     space: Arc<str>,
@@ -176,12 +171,6 @@ impl Memory {
     async fn look(&self) -> Result<Vec<(String, Outgoing)>, Failure> {
         let notes = self.notes.list(&self.space, None, LOOK_NOTES_MAX).await?;
         Ok(notes.into_iter().filter_map(read).collect())
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").field("space", &self.space).field("keeps", &self.keeps).finish_non_exhaustive()
     }
 }
 

@@ -252,7 +252,9 @@ pub struct ScriptedConfig {
 }
 
 /// One answer of a scripted model.
-#[derive(Clone, Default, Deserialize)]
+#[derive(derive_more::Debug, Clone, Default, Deserialize)]
+// A script may hold whatever a conversation holds.
+#[debug("ScriptedAnswer({} bytes)", text.len())]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptedAnswer {
     /// Only where the last turn of the conversation holds this text.
@@ -275,13 +277,6 @@ impl ScriptedAnswer {
     /// It says this.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
-    }
-}
-
-// A script may hold whatever a conversation holds.
-impl std::fmt::Debug for ScriptedAnswer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ScriptedAnswer({} bytes)", self.text.len())
     }
 }
 

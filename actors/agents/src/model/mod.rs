@@ -23,7 +23,6 @@ mod tests;
 mod trouble;
 mod wire;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +65,9 @@ pub const MODEL_HANDLERS_MAX: u32 = 64;
 pub const MODEL_PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Asks a language model, and gives the text of its answer.
-#[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// What is asked may be anybody's data.
+#[debug("AskModel({} bytes)", prompt.len())]
 #[message(name = "ask_model", reply = String, fallible, open_world = true)]
 #[serde(deny_unknown_fields)]
 pub struct AskModel {
@@ -87,15 +88,9 @@ impl AskModel {
     }
 }
 
-// What is asked may be anybody's data.
-impl fmt::Debug for AskModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AskModel({} bytes)", self.prompt.len())
-    }
-}
-
 /// One language model.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Model({} of {})", _0.model, _0.provider)]
 pub struct Model(Arc<Inner>);
 
 struct Inner {
@@ -113,12 +108,6 @@ enum Voice {
     Provider(Box<Provider>),
     Script(Script),
     Echo,
-}
-
-impl fmt::Debug for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Model({} of {})", self.0.model, self.0.provider)
-    }
 }
 
 impl Model {

@@ -1,6 +1,5 @@
 //! A model that answers over HTTP.
 
-use std::fmt;
 use std::future::ready;
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +25,9 @@ pub const MODEL_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// A model behind a provider's API.
+#[derive(derive_more::Debug)]
+// Headers hold the key.
+#[debug("Provider {{ url: {:?}, model: {model:?}, .. }}", url.as_str())]
 pub(super) struct Provider {
     client: Client,
     url: Url,
@@ -37,13 +39,6 @@ pub(super) struct Provider {
     answer_bytes_max: usize,
     timeouts: Timeouts,
     retries: Retries,
-}
-
-// Headers hold the key.
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").field("url", &self.url.as_str()).field("model", &self.model).finish_non_exhaustive()
-    }
 }
 
 /// One try's surroundings.

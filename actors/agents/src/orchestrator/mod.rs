@@ -12,7 +12,6 @@ pub mod task;
 mod tests;
 mod verified;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +35,9 @@ pub const PURPOSE_CHARS_MAX: usize = 64;
 /// How many questions one orchestrator answers at once.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 /// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
-#[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// A question may name a patient.
+#[debug("AskClinics({} bytes, purpose {:?})", query.len(), purpose)]
 #[message(name = "ask_clinics", reply = Answer, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct AskClinics {
@@ -46,13 +47,6 @@ pub struct AskClinics {
     /// letters, digits, `_`, `-`, `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<String>,
-}
-
-impl fmt::Debug for AskClinics {
-    // A question may name a patient.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AskClinics({} bytes, purpose {:?})", self.query.len(), self.purpose)
-    }
 }
 
 impl AskClinics {

@@ -13,7 +13,8 @@ pub const RAW_TEXT_CHARS_MAX: usize = 2_000;
 pub const RAW_RESPONSE: &str = "raw_response";
 
 /// What to ask of whom to answer one query: a step graph.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug("{steps:?}")]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// 1 to [`STEPS_MAX`] steps.
@@ -87,12 +88,6 @@ fn unique_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String,
     }
 
     deserializer.deserialize_map(Unique)
-}
-
-impl fmt::Debug for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.steps).finish()
-    }
 }
 
 impl fmt::Debug for Step {

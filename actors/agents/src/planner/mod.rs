@@ -12,7 +12,6 @@ mod rules;
 mod tests;
 mod words;
 
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_macros::Message;
@@ -28,19 +27,14 @@ use rules::Rules;
 pub const QUERY_CHARS_MAX: usize = 2_000;
 
 /// Makes a step graph for a question about patients: which tool to call at which clinic. Nothing is called yet.
-#[derive(Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// A question may name a patient.
+#[debug("MakePlan({} bytes)", query.len())]
 #[message(name = "make_plan", reply = Plan, fallible)]
 #[serde(deny_unknown_fields)]
 pub struct MakePlan {
     /// The question, English or Portuguese, at most [`QUERY_CHARS_MAX`] characters.
     pub query: String,
-}
-
-impl fmt::Debug for MakePlan {
-    // A question may name a patient.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MakePlan({} bytes)", self.query.len())
-    }
 }
 
 /// The agent that plans by rules.

@@ -10,7 +10,6 @@ pub mod task;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -49,16 +48,11 @@ pub struct Dispatch {
 }
 
 /// What the clinics answered, one outcome a step in the plan's order. Not for the user before it is verified.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug("{steps:?}")]
 pub struct Dispatched {
     /// One a step.
     pub steps: Vec<StepOutcome>,
-}
-
-impl fmt::Debug for Dispatched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.steps).finish()
-    }
 }
 
 /// What a router needs to work.

@@ -38,7 +38,8 @@ pub struct StepOutcome {
 }
 
 /// Why a step has no result.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("StepError({})", code)]
 pub struct StepError {
     /// As in JSON-RPC: [`CODE_UNAVAILABLE`], [`CODE_INVALID_PARAMS`], [`CODE_BLOCKED`], or what the clinic's peer said.
     pub code: i32,
@@ -99,12 +100,6 @@ impl fmt::Debug for StepOutcome {
             None => "result".to_owned(),
         };
         write!(f, "StepOutcome({} {} {}: {end}, {} ms)", self.step_id, self.clinic, self.action, self.ms)
-    }
-}
-
-impl fmt::Debug for StepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StepError({})", self.code)
     }
 }
 

@@ -8,7 +8,6 @@ mod summary;
 mod tests;
 mod tool;
 
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::{Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
@@ -60,7 +59,8 @@ pub struct ToolDeps {
 }
 
 /// Tools by name. Clones are the same tools.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("{:?}", inner.tools.iter().map(|(tool, _)| tool.name()).collect::<Vec<_>>())]
 pub struct Toolbox {
     inner: Arc<Inner>,
 }
@@ -72,12 +72,6 @@ struct Inner {
     known: KnownAgents,
     system_prompt: String,
     commands: Option<Commands>,
-}
-
-impl fmt::Debug for Toolbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.inner.tools.iter().map(|(tool, _)| tool.name())).finish()
-    }
 }
 
 impl Toolbox {

@@ -1,4 +1,3 @@
-use std::fmt;
 
 use callboard_macros::Message;
 use schemars::JsonSchema;
@@ -7,7 +6,9 @@ use serde_json::Value;
 
 /// Checks the answer to a query before a person sees it: medicines and doses against the records, personal data,
 /// medical advice.
-#[derive(Clone, Message, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, Message, Serialize, Deserialize, JsonSchema)]
+// Records and text hold patient data: they are never printed.
+#[debug("Verify({} records, {} bytes, identities {:?})", records.len(), self.bytes(), identities)]
 #[message(name = "verify", reply = Verdict)]
 #[serde(deny_unknown_fields)]
 pub struct Verify {
@@ -43,13 +44,6 @@ fn bytes(value: &Value) -> usize {
         }
     }
     count(value, 0)
-}
-
-impl fmt::Debug for Verify {
-    // Records and text hold patient data: they are never printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Verify({} records, {} bytes, identities {:?})", self.records.len(), self.bytes(), self.identities)
-    }
 }
 
 /// What the caller's principal and purpose allow it to see of a person.

@@ -1,6 +1,5 @@
 //! What a run is made of, as its tasks ask for it. Only a node's own runner asks: no list of tools shows them.
 
-use std::fmt;
 
 use callboard_macros::Message;
 use callboard_message::{RawObject, ToolResult};
@@ -11,7 +10,9 @@ use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::{DecisionRecord, RunId, StepDefinition};
 
 /// Does one step of a run.
-#[derive(Message, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Message, Clone, Serialize, Deserialize, JsonSchema)]
+// What is said is anybody's.
+#[debug("RunStep({}: {:?} by {:?})", run, step, action)]
 #[message(name = "callboard.agent.step", reply = StepDone, fallible)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunStep {
@@ -31,7 +32,8 @@ pub(super) struct RunStep {
 }
 
 /// What a step came to.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[debug("StepDone(by {}, {} bytes, {} attempts)", by, text.len(), attempts)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StepDone {
     /// Who did it: a tool's name or an agent's id.
@@ -43,7 +45,8 @@ pub(super) struct StepDone {
 }
 
 /// Makes one answer of what a run's steps came to.
-#[derive(Message, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(derive_more::Debug, Message, Clone, Serialize, Deserialize, JsonSchema)]
+#[debug("RunPlan({}: {:?})", run, steps)]
 #[message(name = "callboard.agent.plan", reply = ToolResult, fallible)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunPlan {
@@ -57,23 +60,4 @@ pub(super) struct RunPlan {
     /// How it was decided that these are the steps.
     #[schemars(with = "Vec<RawObject>")]
     pub records: Vec<DecisionRecord>,
-}
-
-// What is said is anybody's.
-impl fmt::Debug for RunStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunStep({}: {:?} by {:?})", self.run, self.step, self.action)
-    }
-}
-
-impl fmt::Debug for StepDone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StepDone(by {}, {} bytes, {} attempts)", self.by, self.text.len(), self.attempts)
-    }
-}
-
-impl fmt::Debug for RunPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RunPlan({}: {:?})", self.run, self.steps)
-    }
 }

@@ -22,7 +22,6 @@ mod surface;
 mod tests;
 mod world;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -56,7 +55,8 @@ const STEPS_AT_ONCE_MAX: u32 = 1_024;
 pub(crate) const REQUEST: &str = "request";
 
 /// The agent that takes requests to their answers.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("TaskOrchestrator {{ id: {:?}, .. }}", shared.options.id)]
 pub struct TaskOrchestrator {
     shared: Arc<Shared>,
 }
@@ -84,12 +84,6 @@ impl TaskOrchestrator {
             ended: Default::default(),
         };
         Self { shared: Arc::new(shared) }
-    }
-}
-
-impl fmt::Debug for TaskOrchestrator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskOrchestrator").field("id", &self.shared.options.id).finish_non_exhaustive()
     }
 }
 

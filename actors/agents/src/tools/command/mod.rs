@@ -7,7 +7,6 @@ mod run;
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,18 +91,13 @@ pub struct Commands {
 }
 
 /// What is run: a program that is allowed, and its arguments.
-#[derive(Clone, PartialEq)]
+#[derive(derive_more::Debug, Clone, PartialEq)]
+// Its arguments may be anybody's data.
+#[debug("Command({}, {} arguments)", program.display(), arguments.len())]
 pub(crate) struct Command {
     program: PathBuf,
     arguments: Vec<String>,
     input: Option<String>,
-}
-
-// Its arguments may be anybody's data.
-impl fmt::Debug for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Command({}, {} arguments)", self.program.display(), self.arguments.len())
-    }
 }
 
 impl Commands {
