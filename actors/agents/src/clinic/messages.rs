@@ -1,4 +1,3 @@
-
 use callboard_macros::Message;
 use callboard_message::Failure;
 use schemars::JsonSchema;

@@ -116,11 +116,8 @@ fn drawn(c: char) -> String {
 
 /// A letter in a box or a disc, or a small capital.
 fn inked(c: char) -> Option<char> {
-    const SMALL: [char; 24] = [
-        'ᴀ', 'ʙ', 'ᴄ', 'ᴅ', 'ᴇ', 'ꜰ', 'ɢ', 'ʜ', 'ɪ', 'ᴊ', 'ᴋ', 'ʟ', 'ᴍ', 'ɴ', 'ᴏ', 'ᴘ', 'ʀ', 'ꜱ', 'ᴛ', 'ᴜ', 'ᴠ', 'ᴡ',
-        'ʏ', 'ᴢ',
-    ];
-    const SMALL_ARE: &[u8; 24] = b"abcdefghijklmnoprstuvwyz";
+    const SMALL: &str = "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ";
+    const SMALL_ARE: &str = "abcdefghijklmnoprstuvwyz";
     let nth = |first: u32| u8::try_from(u32::from(c) - first).ok().map(|nth| char::from(b'a' + nth));
     match c {
         '\u{1f130}'..='\u{1f149}' => nth(0x1_f130),
@@ -134,7 +131,7 @@ fn inked(c: char) -> Option<char> {
         'Ɇ' | 'ɇ' => Some('e'),
         'Ɍ' | 'ɍ' => Some('r'),
         'Ʉ' | 'ʉ' => Some('u'),
-        _ => SMALL.iter().position(|small| *small == c).map(|nth| char::from(SMALL_ARE[nth])),
+        _ => SMALL.chars().zip(SMALL_ARE.chars()).find(|(small, _)| *small == c).map(|(_, latin)| latin),
     }
 }
 
@@ -165,26 +162,7 @@ fn opens(c: char) -> bool {
 
 /// Whether a character closes what [`opens`], or is drawn so.
 fn closes(c: char) -> bool {
-    matches!(
-        c,
-        ']' | '］'
-            | '】'
-            | '〕'
-            | '〗'
-            | '〙'
-            | '〛'
-            | '」'
-            | '』'
-            | '⌝'
-            | '⟧'
-            | '❳'
-            | '⁆'
-            | '︘'
-            | '﹈'
-            | '⦌'
-            | '⦎'
-            | '⦐'
-    )
+    "]］】〕〗〙〛」』⌝⟧❳⁆︘﹈⦌⦎⦐".contains(c)
 }
 
 /// Whether letters are what a prefix begins with.

@@ -1,9 +1,9 @@
 //! The words that the rules know, English and Portuguese, lower case without accents.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::words::singular;
+use crate::text::{Meanings, is_one_of, meanings};
 
 /// What a word of ours does in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,73 +52,72 @@ pub(super) enum Known {
 
 use Known::*;
 
-const WORDS: &[(Known, &str)] = &[
+const WORDS: &[(&str, Known)] = &[
     (
-        Verb,
         "list show display get fetch give see view find search look lookup query check verify review retrieve pull \
          tell read open print count enumerate which what how many identify locate bring \
          liste listar lista listem mostre mostrar mostra exiba exibir veja ver verifique verificar verifica cheque \
          checar consulte consultar consulta busque buscar busca procure procurar encontre encontrar pesquise pesquisar \
          traga trazer obtenha obter quero qual quais quantos quantas conte contar diga identifique",
+        Verb,
     ),
-    (Patients, "patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes"),
-    (OnePatient, "patient paciente mr mrs ms dr sr sra senhor senhora"),
+    ("patients people persons those ones cases pacientes pessoas aqueles aquelas casos doentes", Patients),
+    ("patient paciente mr mrs ms dr sr sra senhor senhora", OnePatient),
     (
-        Record,
         "record records chart charts file files details detail info information data profile prontuario prontuarios \
               ficha fichas detalhes detalhe informacoes informacao dados registro registros perfil",
+        Record,
     ),
     (
-        Medication,
         "medication medications medicine medicines meds med drug drugs prescription prescriptions dose doses dosage \
          dosages medicamento medicamentos remedio remedios medicacao medicacoes prescricao prescricoes receita \
          receitas dosagem dosagens posologia",
+        Medication,
     ),
-    (Taking, "take takes taking took use uses using prescribed on toma tomam tomando usa usam usando"),
-    (Pronoun, "their his her its theirs them dele dela deles delas seu sua seus suas"),
-    (All, "all every everyone everything entire todos todas todo toda tudo"),
-    (Both, "both ambos ambas"),
-    (Clinics, "clinics hospitals specialties clinicas hospitais especialidades"),
-    (Join, "and or plus also e ou mais tambem but mas"),
-    (Stop, "then afterwards next depois entao"),
+    ("take takes taking took use uses using prescribed on toma tomam tomando usa usam usando", Taking),
+    ("their his her its theirs them dele dela deles delas seu sua seus suas", Pronoun),
+    ("all every everyone everything entire todos todas todo toda tudo", All),
+    ("both ambos ambas", Both),
+    ("clinics hospitals specialties clinicas hospitais especialidades", Clinics),
+    ("and or plus also e ou mais tambem but mas", Join),
+    ("then afterwards next depois entao", Stop),
     (
-        Negation,
         "not don't dont doesn't doesnt isn't aren't except excluding exclude without neither nor never nao sem \
                 exceto excluindo nem nunca menos",
+        Negation,
     ),
     (
-        Change,
         "delete remove erase drop update change edit modify insert add create send email mail forward export dump \
          download upload transfer share copy write save overwrite cancel schedule book execute run disable enable \
          apague apagar exclua excluir remova remover delete deletar atualize atualizar altere alterar mude mudar edite \
          editar insira inserir adicione adicionar crie criar envie enviar mande mandar exporte exportar baixe baixar \
          copie copiar salve salvar cancele cancelar agende agendar marque marcar execute executar",
+        Change,
     ),
     (
-        Advice,
         "diagnose diagnosing prescribe recommend recommends recommended suggest advise treat should best better stop \
          start increase reduce adjust cure \
          diagnostique diagnosticar prescreva prescrever receite receitar recomende recomendar sugira sugerir aconselhe \
          aconselhar trate tratar deve devo deveria melhor pare parar inicie iniciar comece comecar aumente aumentar \
          reduza reduzir ajuste ajustar cure curar",
+        Advice,
     ),
     (
-        Compare,
         "compare comparing join merge combine correlate intersect versus vs cross-reference cross overlap \
                compare comparar junte juntar combine combinar cruze cruzar correlacione correlacionar",
+        Compare,
     ),
     (
-        Filter,
         "age aged ages old older oldest young younger youngest over under above below between since before after \
          last top recent recently newest latest today yesterday tomorrow week weeks month months year years male \
          female men women sorted sort order average mean idade anos ano mes meses semana semanas acima abaixo entre \
          desde antes ultimo ultimos ultima ultimas primeiros primeiras recentes hoje ontem amanha homens mulheres \
          media",
+        Filter,
     ),
-    (NameCue, "named called name names surname chamado chamada chamados nome nomes sobrenome"),
-    (Of, "of de da do das dos"),
+    ("named called name names surname chamado chamada chamados nome nomes sobrenome", NameCue),
+    ("of de da do das dos", Of),
     (
-        Filler,
         "a an the two any overview some please kindly thanks thank you hello hi hey can could would will i we me us \
          my our want need like with from in at to by as well who whom whose that this these there is are was were be \
          been being has have had having does did about regarding concerning same currently current active now \
@@ -132,6 +131,7 @@ const WORDS: &[(Known, &str)] = &[
          diagnosticados diagnosticadas diagnosticado diagnosticada diagnostico condicao condicoes doenca sofrem \
          sofre historico tratados tratadas tratamento grave leve moderada moderado setor departamento unidade \
          clinica hospital especialidade me lhe nos se la cada",
+        Filler,
     ),
 ];
 
@@ -140,10 +140,7 @@ const SPECIALTIES: &str = "pediatrics paediatrics pediatric psychiatry psychiatr
      obstetrics geriatrics dentistry surgery radiotherapy physiotherapy nutrition pediatria psiquiatria ortopedia \
      obstetricia geriatria odontologia cirurgia fisioterapia nutricao";
 
-static BY_WORD: LazyLock<HashMap<&str, Known>> = LazyLock::new(|| {
-    let words = WORDS.iter().flat_map(|(known, words)| words.split_ascii_whitespace().map(|word| (word, *known)));
-    words.collect()
-});
+static BY_WORD: Meanings<Known> = LazyLock::new(|| meanings(WORDS));
 
 /// Looks a folded word up, also without a plural `s`.
 pub(super) fn known(folded: &str) -> Option<Known> {
@@ -153,7 +150,7 @@ pub(super) fn known(folded: &str) -> Option<Known> {
 /// Whether a folded word is the name of a medical specialty, by the list or by its ending (`-ology`, `-ologia`).
 pub(super) fn is_specialty(folded: &str) -> bool {
     const ENDINGS: [&str; 7] = ["ology", "ologist", "ologists", "ologia", "ologista", "ologistas", "ological"];
-    ENDINGS.iter().any(|e| folded.ends_with(e)) || SPECIALTIES.split_ascii_whitespace().any(|w| w == folded)
+    ENDINGS.iter().any(|e| folded.ends_with(e)) || is_one_of(folded, SPECIALTIES)
 }
 
 #[cfg(test)]
@@ -163,8 +160,8 @@ mod tests {
     /// Goal: no word has two meanings, and all are written as they are compared. Method: walk the table.
     #[test]
     fn every_word_means_one_thing() {
-        let (mut seen, mut twice) = (HashMap::new(), Vec::new());
-        for (known, words) in WORDS {
+        let (mut seen, mut twice) = (std::collections::HashMap::new(), Vec::new());
+        for (words, known) in WORDS {
             for word in words.split_ascii_whitespace() {
                 assert_eq!(crate::text::fold(word), word);
                 // The same word in both languages is no conflict.

@@ -1,57 +1,17 @@
-/// The Latin letter that a letter of another script is drawn like (Unicode TR 39, the common ones); case is kept.
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// Latin letters, each with the letters of other scripts that are drawn like it (Unicode TR 39, the common ones).
+const DRAWN_ALIKE: &str = "aаαɑ AАΑᎪ bвβЬь BВΒᏴ cсϲ CСϹᏟ dԁɗ DԀᎠ eеεҽ EЕΕᎬ fғ FϜ gɡց GᏀ hһнհ HҺНΗᎻ iіιıɩᎥӏ \
+    IІΙӀ jјϳ JЈ kкκ KКΚᏦ lⅼł LᏞʟŁ mм MМΜᎷ nոп NΝ oоοօσø OОΟØ pрρ PРΡᏢ qԛ QԚ rг RʀᏒ \
+    sѕʂß SЅᏚ tтτ TТΤᎢ uυսц vνѵ VᏙ wԝѡω WᎳ xхχ XХΧ yуγү YУΥ zᴢ ZΖᏃ";
+
+static LATIN: LazyLock<HashMap<char, char>> = LazyLock::new(|| {
+    let others = |row: &'static str| row.chars().skip(1).zip(row.chars().take(1).cycle());
+    DRAWN_ALIKE.split_ascii_whitespace().flat_map(others).collect()
+});
+
+/// The Latin letter that a letter of another script is drawn like; case is kept.
 pub(crate) fn lookalike(c: char) -> Option<char> {
-    Some(match c {
-        'а' | 'α' | 'ɑ' => 'a',
-        'А' | 'Α' | 'Ꭺ' => 'A',
-        'в' | 'β' | 'Ь' | 'ь' => 'b',
-        'В' | 'Β' | 'Ᏼ' => 'B',
-        'с' | 'ϲ' => 'c',
-        'С' | 'Ϲ' | 'Ꮯ' => 'C',
-        'ԁ' | 'ɗ' => 'd',
-        'Ԁ' | 'Ꭰ' => 'D',
-        'е' | 'ε' | 'ҽ' => 'e',
-        'Е' | 'Ε' | 'Ꭼ' => 'E',
-        'ғ' => 'f',
-        'Ϝ' => 'F',
-        'ɡ' | 'ց' => 'g',
-        'Ꮐ' => 'G',
-        'һ' | 'н' | 'հ' => 'h',
-        'Һ' | 'Н' | 'Η' | 'Ꮋ' => 'H',
-        'і' | 'ι' | 'ı' | 'ɩ' | 'Ꭵ' | 'ӏ' => 'i',
-        'І' | 'Ι' | 'Ӏ' => 'I',
-        'ј' | 'ϳ' => 'j',
-        'Ј' => 'J',
-        'к' | 'κ' => 'k',
-        'К' | 'Κ' | 'Ꮶ' => 'K',
-        'ⅼ' | 'ł' => 'l',
-        'Ꮮ' | 'ʟ' | 'Ł' => 'L',
-        'м' => 'm',
-        'М' | 'Μ' | 'Ꮇ' => 'M',
-        'ո' | 'п' => 'n',
-        'Ν' => 'N',
-        'о' | 'ο' | 'օ' | 'σ' | 'ø' => 'o',
-        'О' | 'Ο' | 'Ø' => 'O',
-        'р' | 'ρ' => 'p',
-        'Р' | 'Ρ' | 'Ꮲ' => 'P',
-        'ԛ' => 'q',
-        'Ԛ' => 'Q',
-        'г' => 'r',
-        'ʀ' | 'Ꮢ' => 'R',
-        'ѕ' | 'ʂ' | 'ß' => 's',
-        'Ѕ' | 'Ꮪ' => 'S',
-        'т' | 'τ' => 't',
-        'Т' | 'Τ' | 'Ꭲ' => 'T',
-        'υ' | 'ս' | 'ц' => 'u',
-        'ν' | 'ѵ' => 'v',
-        'Ꮩ' => 'V',
-        'ԝ' | 'ѡ' | 'ω' => 'w',
-        'Ꮃ' => 'W',
-        'х' | 'χ' => 'x',
-        'Х' | 'Χ' => 'X',
-        'у' | 'γ' | 'ү' => 'y',
-        'У' | 'Υ' => 'Y',
-        'ᴢ' => 'z',
-        'Ζ' | 'Ꮓ' => 'Z',
-        _ => return None,
-    })
+    LATIN.get(&c).copied()
 }

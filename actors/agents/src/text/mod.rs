@@ -3,6 +3,9 @@
 mod encoded;
 mod lookalike;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -40,6 +43,14 @@ pub(crate) fn words(folded: &str) -> impl Iterator<Item = &str> {
 /// Whether `word` is in `list`, whose words have spaces between them.
 pub(crate) fn is_one_of(word: &str, list: &str) -> bool {
     list.split_ascii_whitespace().any(|w| w == word)
+}
+
+/// What words mean, by word.
+pub(crate) type Meanings<T> = LazyLock<HashMap<&'static str, T>>;
+
+/// Meanings from rows of words, with spaces between them, and what they all mean.
+pub(crate) fn meanings<T: Copy>(rows: &[(&'static str, T)]) -> HashMap<&'static str, T> {
+    rows.iter().flat_map(|(words, means)| words.split_ascii_whitespace().map(|word| (word, *means))).collect()
 }
 
 /// Characters that take no room on a screen: they hide words from readers, not from programs.

@@ -1,4 +1,3 @@
-
 use callboard_macros::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,11 @@
 //! JSON values as the lines that a person would read, with what their place in the value says about them.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value};
 
 use super::fold::fold;
-use crate::text::is_one_of;
+use crate::text::{Meanings, is_one_of, meanings};
 
 /// Levels of nesting that are read; anything deeper isn't checked and so isn't shown.
 pub const VALUE_DEPTH_MAX: usize = 64;
@@ -140,7 +142,7 @@ fn plain_key(key: &str) -> String {
 
 fn is_medication_key(key: &str) -> bool {
     let key = plain_key(key);
-    ["medic", "drug", "prescri", "treatment", "tratamento", "remedio", "therap"].iter().any(|m| key.contains(m))
+    "medic drug prescri treatment tratamento remedio therap".split(' ').any(|m| key.contains(m))
 }
 
 fn kind(place: &Place<'_>, text: &str) -> LineKind {
@@ -149,81 +151,56 @@ fn kind(place: &Place<'_>, text: &str) -> LineKind {
     }
     let key = plain_key(place.key);
     let key = key.as_str();
-    let identity = match key {
-        "query" | "specialty" | "action" | "clinic" | "purpose" => return LineKind::Echo,
-        "fullname" | "patientname" | "nomecompleto" | "nomedopaciente" | "nomepaciente" | "mothername"
-        | "nomedamae" | "contactname" | "emergencycontact" | "nextofkin" => Identity::Name,
-        "name" | "nome" if !is_thing(place.parent) => Identity::Name,
-        _ if is_one_of(key, GIVEN_KEYS) || is_one_of(key, FAMILY_KEYS) => Identity::NamePart,
-        "ssn"
-        | "cpf"
-        | "rg"
-        | "nif"
-        | "nhs"
-        | "nhsnumber"
-        | "aadhaar"
-        | "cns"
-        | "cartaosus"
-        | "passport"
-        | "passportnumber"
-        | "governmentid"
-        | "govid"
-        | "governmentidnumber"
-        | "nationalid"
-        | "taxid"
-        | "mrn"
-        | "documento"
-        | "socialsecuritynumber"
-        | "insurancenumber"
-        | "identifier" => Identity::Id,
-        "address" | "endereco" | "street" | "rua" | "streetaddress" | "homeaddress" | "addressline1" | "logradouro" => {
+    let identity = match KEYS.get(key) {
+        _ if is_one_of(key, "query specialty action clinic purpose") => return LineKind::Echo,
+        Some(identity) => *identity,
+        None if matches!(key, "name" | "nome") && !is_thing(place.parent) => Identity::Name,
+        None if is_one_of(key, GIVEN_KEYS) || is_one_of(key, FAMILY_KEYS) => Identity::NamePart,
+        None if is_one_of(key, "line line1 line2 postcode zip cep")
+            && is_one_of(&plain_key(place.parent), "address endereco") =>
+        {
             Identity::Address
         }
-        "phone" | "telephone" | "telefone" | "celular" | "mobile" | "phonenumber" | "fax" => Identity::Phone,
-        "email" | "mail" | "emailaddress" => Identity::Email,
-        "birthdate" | "dateofbirth" | "dob" | "datadenascimento" | "datanascimento" | "nascimento" => {
-            Identity::BirthDate
-        }
-        _ => match plain_key(place.parent).as_str() {
-            "address" | "endereco" if matches!(key, "line" | "line1" | "line2" | "postcode" | "zip" | "cep") => {
-                Identity::Address
-            }
-            _ => return LineKind::Plain,
-        },
+        None => return LineKind::Plain,
     };
     LineKind::Identity(identity)
 }
+
+static KEYS: Meanings<Identity> = LazyLock::new(|| {
+    use Identity::*;
+    meanings(&[
+        (
+            "fullname patientname nomecompleto nomedopaciente nomepaciente mothername nomedamae contactname \
+             emergencycontact nextofkin",
+            Name,
+        ),
+        (
+            "ssn cpf rg nif nhs nhsnumber aadhaar cns cartaosus passport passportnumber governmentid govid \
+             governmentidnumber nationalid taxid mrn documento socialsecuritynumber insurancenumber \
+             identifier",
+            Id,
+        ),
+        ("address endereco street rua streetaddress homeaddress addressline1 logradouro", Address),
+        ("phone telephone telefone celular mobile phonenumber fax", Phone),
+        ("email mail emailaddress", Email),
+        ("birthdate dateofbirth dob datadenascimento datanascimento nascimento", BirthDate),
+    ])
+});
 
 /// Whether what has this key is named without being a person.
 fn is_thing(parent: &str) -> bool {
     let key = plain_key(parent);
     is_medication_key(parent)
-        || [
-            "condition",
-            "clinic",
-            "hospital",
-            "tool",
-            "allerg",
-            "alerg",
-            "diagnos",
-            "procedure",
-            "test",
-            "lab",
-            "specialty",
-            "agent",
-        ]
-        .iter()
-        .any(|m| key.contains(m))
+        || "condition clinic hospital tool allerg alerg diagnos procedure test lab specialty agent"
+            .split(' ')
+            .any(|m| key.contains(m))
 }
 
 /// Whether a value says that it was withheld.
 fn is_redacted(text: &str) -> bool {
     let letters: String = fold(text).chars().filter(char::is_ascii_alphabetic).collect();
     letters.is_empty() && !text.chars().any(|c| c.is_ascii_digit())
-        || matches!(
-            letters.as_str(),
-            "redacted" | "withheld" | "hidden" | "omitted" | "removed" | "none" | "unknown" | "xxx"
-        )
+        || is_one_of(&letters, "redacted withheld hidden omitted removed none unknown xxx")
 }
 
 const GIVEN_KEYS: &str = "firstname givenname first given prenome primeironome";

@@ -1,6 +1,5 @@
 //! What a run is made of, as its tasks ask for it. Only a node's own runner asks: no list of tools shows them.
 
-
 use callboard_macros::Message;
 use callboard_message::{RawObject, ToolResult};
 use schemars::JsonSchema;

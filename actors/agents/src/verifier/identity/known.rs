@@ -1,6 +1,6 @@
 //! Personal values that the clinics' answers hold, and finding them in a text however they are written.
 
-use crate::text::words;
+use crate::text::{is_one_of, words};
 use crate::verifier::fold::fold;
 use crate::verifier::value::{Identity, Line, LineKind};
 
@@ -97,9 +97,8 @@ impl Haystack {
     }
 
     fn holds_name(&self, value: &str) -> bool {
-        let particles =
-            ["de", "da", "do", "dos", "das", "e", "van", "von", "dr", "dra", "mr", "mrs", "ms", "sr", "sra"];
-        let name: Vec<&str> = words(value).filter(|w| !particles.contains(w)).collect();
+        const PARTICLES: &str = "de da do dos das e van von dr dra mr mrs ms sr sra";
+        let name: Vec<&str> = words(value).filter(|w| !is_one_of(w, PARTICLES)).collect();
         let (Some(given), Some(family)) = (name.first(), name.last()) else { return false };
         if name.len() < 2 {
             return false;

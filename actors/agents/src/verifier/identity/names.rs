@@ -161,9 +161,8 @@ fn is_known_alone(words: &[Word<'_>], at: usize) -> bool {
     let word = &words[at];
     let title = at.checked_sub(1).map_or("", |i| words[i].folded.as_str());
     let ordinary = EVERYDAY.contains(word.folded.as_str());
-    let titled =
-        matches!(title, "mr" | "mrs" | "ms" | "miss" | "sra" | "dona") && !(ordinary && word.family().is_none());
-    let doctor = matches!(title, "dr" | "dra" | "doctor" | "prof" | "professor");
+    let titled = is_one_of(title, "mr mrs ms miss sra dona") && !(ordinary && word.family().is_none());
+    let doctor = is_one_of(title, "dr dra doctor prof professor");
     let given = word.text.len() > 3 && GIVEN.get(word.folded.as_str()) == Some(&Listing::Plain) && !ordinary;
     (titled || given && !doctor) && !is_medicine(&word.folded)
 }
@@ -203,7 +202,7 @@ fn is_labelled(words: &[Word<'_>], at: usize) -> bool {
         back(1),
         "mr mrs ms miss dr dra prof professor sr sra dona name nome named called senhor senhora sir contact i'm",
     );
-    let role = matches!(back(1), "doctor" | "nurse" | "patient" | "paciente" | "enfermeira" | "enfermeiro");
+    let role = is_one_of(back(1), "doctor nurse patient paciente enfermeira enfermeiro");
     let phrase = matches!(
         (back(2), back(1)),
         ("name" | "nome" | "contact" | "patient", "is" | "e") | ("i", "am" | "m") | ("this" | "my", "is" | "name")

@@ -1,5 +1,9 @@
 //! Numbers as people write them in a prescription: `1,500`, `1.500`, `0,5`, `half`, `duzentos e cinquenta`.
 
+use std::sync::LazyLock;
+
+use crate::text::{Meanings, meanings};
+
 /// Reads digits with separators. `decimal_comma` says how a lone separator before three digits is meant
 /// (`1,500`): a Portuguese text writes 1.5 so, an English one 1500; `1.500` is the other way round.
 pub(super) fn read(digits: &str, decimal_comma: bool) -> Option<f64> {
@@ -40,7 +44,7 @@ fn lone_separator(digits: &str, separator: char, decimal_comma: bool) -> bool {
 pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
     let (mut total, mut current, mut used, mut any) = (0.0, 0.0, 0, false);
     while let Some(word) = words.get(used) {
-        match unit_word(word) {
+        match SPELLED.get(word).copied() {
             Some(Spelled::Value(v)) => current += v,
             Some(Spelled::Hundred) => current = if current == 0.0 { 100.0 } else { current * 100.0 },
             Some(Spelled::Scale(s)) => {
@@ -50,7 +54,7 @@ pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
             None if any && matches!(*word, "and" | "e" | "y" | "-") => {
                 let follows = words.get(used + 1).copied();
                 let article = usize::from(matches!(follows, Some("a" | "an")));
-                if words.get(used + 1 + article).is_some_and(|w| unit_word(w).is_some()) {
+                if words.get(used + 1 + article).is_some_and(|w| SPELLED.contains_key(w)) {
                     used += 1 + article;
                     continue;
                 }
@@ -64,59 +68,59 @@ pub(super) fn read_words(words: &[&str]) -> Option<(f64, usize)> {
     any.then_some((total + current, used))
 }
 
+#[derive(Clone, Copy)]
 enum Spelled {
     Value(f64),
     Hundred,
     Scale(f64),
 }
 
-fn unit_word(word: &str) -> Option<Spelled> {
-    let value = match word {
-        "half" | "meio" | "meia" => 0.5,
-        "quarter" => 0.25,
-        "one" | "um" | "uma" => 1.0,
-        "two" | "dois" | "duas" => 2.0,
-        "three" | "tres" => 3.0,
-        "four" | "quatro" => 4.0,
-        "five" | "cinco" => 5.0,
-        "six" | "seis" => 6.0,
-        "seven" | "sete" => 7.0,
-        "eight" | "oito" => 8.0,
-        "nine" | "nove" => 9.0,
-        "ten" | "dez" => 10.0,
-        "eleven" | "onze" => 11.0,
-        "twelve" | "doze" => 12.0,
-        "thirteen" | "treze" => 13.0,
-        "fourteen" | "quatorze" | "catorze" => 14.0,
-        "fifteen" | "quinze" => 15.0,
-        "sixteen" | "dezesseis" => 16.0,
-        "seventeen" | "dezessete" => 17.0,
-        "eighteen" | "dezoito" => 18.0,
-        "nineteen" | "dezenove" => 19.0,
-        "twenty" | "vinte" => 20.0,
-        "thirty" | "trinta" => 30.0,
-        "forty" | "quarenta" => 40.0,
-        "fifty" | "cinquenta" => 50.0,
-        "sixty" | "sessenta" => 60.0,
-        "seventy" | "setenta" => 70.0,
-        "eighty" | "oitenta" => 80.0,
-        "ninety" | "noventa" => 90.0,
-        "cem" | "cento" => 100.0,
-        "duzentos" | "duzentas" => 200.0,
-        "trezentos" | "trezentas" => 300.0,
-        "quatrocentos" | "quatrocentas" => 400.0,
-        "quinhentos" | "quinhentas" => 500.0,
-        "seiscentos" | "seiscentas" => 600.0,
-        "setecentos" | "setecentas" => 700.0,
-        "oitocentos" | "oitocentas" => 800.0,
-        "novecentos" | "novecentas" => 900.0,
-        "hundred" => return Some(Spelled::Hundred),
-        "thousand" | "mil" => return Some(Spelled::Scale(1e3)),
-        "million" | "milhao" | "milhoes" => return Some(Spelled::Scale(1e6)),
-        _ => return None,
-    };
-    Some(Spelled::Value(value))
-}
+static SPELLED: Meanings<Spelled> = LazyLock::new(|| {
+    use Spelled::*;
+    meanings(&[
+        ("half meio meia", Value(0.5)),
+        ("quarter", Value(0.25)),
+        ("one um uma", Value(1.0)),
+        ("two dois duas", Value(2.0)),
+        ("three tres", Value(3.0)),
+        ("four quatro", Value(4.0)),
+        ("five cinco", Value(5.0)),
+        ("six seis", Value(6.0)),
+        ("seven sete", Value(7.0)),
+        ("eight oito", Value(8.0)),
+        ("nine nove", Value(9.0)),
+        ("ten dez", Value(10.0)),
+        ("eleven onze", Value(11.0)),
+        ("twelve doze", Value(12.0)),
+        ("thirteen treze", Value(13.0)),
+        ("fourteen quatorze catorze", Value(14.0)),
+        ("fifteen quinze", Value(15.0)),
+        ("sixteen dezesseis", Value(16.0)),
+        ("seventeen dezessete", Value(17.0)),
+        ("eighteen dezoito", Value(18.0)),
+        ("nineteen dezenove", Value(19.0)),
+        ("twenty vinte", Value(20.0)),
+        ("thirty trinta", Value(30.0)),
+        ("forty quarenta", Value(40.0)),
+        ("fifty cinquenta", Value(50.0)),
+        ("sixty sessenta", Value(60.0)),
+        ("seventy setenta", Value(70.0)),
+        ("eighty oitenta", Value(80.0)),
+        ("ninety noventa", Value(90.0)),
+        ("cem cento", Value(100.0)),
+        ("duzentos duzentas", Value(200.0)),
+        ("trezentos trezentas", Value(300.0)),
+        ("quatrocentos quatrocentas", Value(400.0)),
+        ("quinhentos quinhentas", Value(500.0)),
+        ("seiscentos seiscentas", Value(600.0)),
+        ("setecentos setecentas", Value(700.0)),
+        ("oitocentos oitocentas", Value(800.0)),
+        ("novecentos novecentas", Value(900.0)),
+        ("hundred", Hundred),
+        ("thousand mil", Scale(1e3)),
+        ("million milhao milhoes", Scale(1e6)),
+    ])
+});
 
 #[cfg(test)]
 mod tests {

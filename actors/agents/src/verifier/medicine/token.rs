@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::number;
+use crate::text::{is_one_of, words};
 
 /// One piece of a sentence.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,18 +94,12 @@ fn join_dotted(folded: &str) -> String {
 
 /// Whether a folded text is Portuguese (or Spanish) rather than English: it has more of its small words.
 fn reads_portuguese(folded: &str) -> bool {
-    let (mut portuguese, mut english) = (0_usize, 0_usize);
-    for word in folded.split(|c: char| !c.is_alphanumeric()) {
-        match word {
-            "de" | "do" | "da" | "ao" | "dia" | "vez" | "vezes" | "por" | "com" | "comprimido" | "comprimidos"
-            | "paciente" | "dose diaria" | "cada" | "uma" | "um" | "para" | "horas" | "noite" | "manha" | "em"
-            | "toma" | "tomar" | "via" | "oral" => portuguese += 1,
-            "the" | "of" | "and" | "daily" | "patient" | "is" | "with" | "for" | "twice" | "every" | "once" | "day"
-            | "takes" | "was" | "tablet" | "tablets" | "per" | "hours" | "at" | "by" | "mouth" => english += 1,
-            _ => {}
-        }
-    }
-    portuguese > english
+    const PORTUGUESE: &str = "de do da ao dia vez vezes por com comprimido comprimidos paciente cada \
+        uma um para horas noite manha em toma tomar via oral";
+    const ENGLISH: &str = "the of and daily patient is with for twice every once \
+        day takes was tablet tablets per hours at by mouth";
+    let of = |list| words(folded).filter(|word| is_one_of(word, list)).count();
+    of(PORTUGUESE) > of(ENGLISH)
 }
 
 #[cfg(test)]

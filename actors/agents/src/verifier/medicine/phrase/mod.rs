@@ -6,10 +6,12 @@ mod schedule;
 pub(super) use dose::dose;
 pub(super) use schedule::{Schedule, schedule};
 
+use std::sync::LazyLock;
+
 use super::number as digits;
 use super::token::Token;
 use super::unit::unit;
-use crate::text::is_one_of;
+use crate::text::{Meanings, is_one_of, meanings};
 
 /// What a dose is counted against, other than time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,27 +76,30 @@ fn number(tokens: &[Token]) -> Option<(f64, usize)> {
 
 /// A route at the start of `tokens` and the tokens it takes.
 pub(super) fn route(tokens: &[Token]) -> Option<(Route, usize)> {
-    let route = match (word(tokens, 0)?, word(tokens, 1)) {
-        ("by", Some("mouth")) | ("via", Some("oral")) => return Some((Route::Oral, 2)),
-        ("oral" | "orally" | "po" | "vo" | "oralmente", _) => Route::Oral,
-        (
-            "iv" | "ev" | "intravenous" | "intravenously" | "intravenosa" | "intravenoso" | "endovenosa" | "endovenoso",
-            _,
-        ) => Route::Intravenous,
-        ("im" | "intramuscular" | "intramuscularly", _) => Route::Intramuscular,
-        ("sc" | "sq" | "subcutaneous" | "subcutaneously" | "subcutanea" | "subcutaneo", _) => Route::Subcutaneous,
-        ("topical" | "topically" | "topica" | "topico" | "cutaneous", _) => Route::Topical,
-        ("inhaled" | "inalatoria" | "inalado" | "inhalational", _) => Route::Inhaled,
-        ("sublingual" | "sublingually" | "sl", _) => Route::Sublingual,
-        ("rectal" | "rectally" | "retal", _) => Route::Rectal,
-        ("nasal" | "intranasal" | "intranasally", _) => Route::Nasal,
-        ("ophthalmic" | "ocular" | "oftalmica" | "oftalmico", _) => Route::Eye,
-        ("transdermal" | "transdermica", _) => Route::Transdermal,
-        ("vaginal" | "vaginally", _) => Route::Vaginal,
-        _ => return None,
-    };
-    Some((route, 1))
+    let first = word(tokens, 0)?;
+    match (first, word(tokens, 1)) {
+        ("by", Some("mouth")) | ("via", Some("oral")) => Some((Route::Oral, 2)),
+        _ => Some((*ROUTES.get(first)?, 1)),
+    }
 }
+
+static ROUTES: Meanings<Route> = LazyLock::new(|| {
+    use Route::*;
+    meanings(&[
+        ("oral orally po vo oralmente", Oral),
+        ("iv ev intravenous intravenously intravenosa intravenoso endovenosa endovenoso", Intravenous),
+        ("im intramuscular intramuscularly", Intramuscular),
+        ("sc sq subcutaneous subcutaneously subcutanea subcutaneo", Subcutaneous),
+        ("topical topically topica topico cutaneous", Topical),
+        ("inhaled inalatoria inalado inhalational", Inhaled),
+        ("sublingual sublingually sl", Sublingual),
+        ("rectal rectally retal", Rectal),
+        ("nasal intranasal intranasally", Nasal),
+        ("ophthalmic ocular oftalmica oftalmico", Eye),
+        ("transdermal transdermica", Transdermal),
+        ("vaginal vaginally", Vaginal),
+    ])
+});
 
 /// Whether a sentence says that something isn't so, or that nothing was found.
 pub(super) fn denies(tokens: &[Token]) -> bool {
@@ -111,20 +116,15 @@ pub(super) fn denies(tokens: &[Token]) -> bool {
 
 /// What a medicine for the skin or the eye comes as.
 pub(super) fn is_preparation(token: &Token) -> bool {
-    token.word().is_some_and(|w| {
-        matches!(
-            w,
-            "cream" | "ointment" | "gel" | "lotion" | "shampoo" | "solution" | "creme" | "pomada" | "locao" | "colirio"
-        )
-    })
+    const WORDS: &str = "cream ointment gel lotion shampoo solution creme pomada locao colirio";
+    token.word().is_some_and(|w| is_one_of(w, WORDS))
 }
 
 /// Words between a dose and the medicine that follows it.
 pub(super) fn is_link_or_form(token: &Token) -> bool {
-    token.word().is_some_and(|w| {
-        matches!(w, "of" | "de" | "do" | "da" | "the" | "oral" | "iv")
-            || unit(w).is_some_and(|(kind, _)| kind.is_count())
-    })
+    token
+        .word()
+        .is_some_and(|w| is_one_of(w, "of de do da the oral iv") || unit(w).is_some_and(|(kind, _)| kind.is_count()))
 }
 
 /// Words between a medicine and the dose that follows it.

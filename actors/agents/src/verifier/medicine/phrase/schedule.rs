@@ -1,6 +1,9 @@
 //! How often a medicine is taken.
 
+use std::sync::LazyLock;
+
 use super::{number, sign, word};
+use crate::text::{Meanings, is_one_of, meanings};
 use crate::verifier::medicine::token::Token;
 use crate::verifier::medicine::unit::period_per_day;
 
@@ -39,20 +42,17 @@ impl Schedule {
 
 /// A schedule at the start of `tokens` and the tokens it takes.
 pub(in crate::verifier::medicine) fn schedule(tokens: &[Token]) -> Option<(Schedule, usize)> {
-    if let Some(found) = word(tokens, 0).and_then(one_word_schedule) {
-        return Some((found, 1));
+    if let Some(found) = word(tokens, 0).and_then(|word| ONE_WORD.get(word)) {
+        return Some((*found, 1));
     }
     let times = |n: f64, from: usize| {
         let skip = usize::from(
             sign(tokens, from, '/')
                 || sign(tokens, from, '-')
-                || matches!(
-                    word(tokens, from),
-                    Some("a" | "per" | "ao" | "por" | "each" | "every" | "na" | "pela" | "in")
-                ),
+                || word(tokens, from).is_some_and(|w| is_one_of(w, "a per ao por each every na pela in")),
         );
         let period = word(tokens, from + skip)?;
-        let per_day = period_per_day(period).or_else(|| one_word_schedule(period).map(|s| s.per_day))?;
+        let per_day = period_per_day(period).or_else(|| Some(ONE_WORD.get(period)?.per_day))?;
         Some((Schedule::times(n * per_day), from + skip + 1))
     };
     match (tokens.first()?, word(tokens, 1)) {
@@ -111,21 +111,20 @@ fn every(tokens: &[Token]) -> Option<(Schedule, usize)> {
     period_per_day(period).map(|p| (Schedule::times(p / n), at + 1))
 }
 
-fn one_word_schedule(word: &str) -> Option<Schedule> {
-    Some(match word {
-        "daily" | "diario" | "diaria" | "diarios" | "diarias" | "diariamente" => Schedule::total(1.0),
-        "qd" | "od" | "qday" | "qam" | "qpm" => Schedule::times(1.0),
-        "nightly" | "qhs" | "hs" | "nocte" | "mane" => Schedule::part_of_day(),
-        "bid" | "bd" => Schedule::times(2.0),
-        "tid" | "tds" => Schedule::times(3.0),
-        "qid" | "qds" => Schedule::times(4.0),
-        "qod" => Schedule::times(0.5),
-        "weekly" | "semanal" | "semanais" | "semanalmente" | "qw" => Schedule::times(1.0 / 7.0),
-        "monthly" | "mensal" | "mensalmente" => Schedule::times(1.0 / 30.0),
-        "hourly" => Schedule::times(24.0),
-        _ => return None,
-    })
-}
+static ONE_WORD: Meanings<Schedule> = LazyLock::new(|| {
+    meanings(&[
+        ("daily diario diaria diarios diarias diariamente", Schedule::total(1.0)),
+        ("qd od qday qam qpm", Schedule::times(1.0)),
+        ("nightly qhs hs nocte mane", Schedule::part_of_day()),
+        ("bid bd", Schedule::times(2.0)),
+        ("tid tds", Schedule::times(3.0)),
+        ("qid qds", Schedule::times(4.0)),
+        ("qod", Schedule::times(0.5)),
+        ("weekly semanal semanais semanalmente qw", Schedule::times(1.0 / 7.0)),
+        ("monthly mensal mensalmente", Schedule::times(1.0 / 30.0)),
+        ("hourly", Schedule::times(24.0)),
+    ])
+});
 
 #[cfg(test)]
 mod tests {
