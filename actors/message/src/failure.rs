@@ -68,6 +68,36 @@ impl Failure {
         Self::new(FailureKind::NotFound, message)
     }
 
+    /// [`FailureKind::Denied`].
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Denied, message)
+    }
+
+    /// [`FailureKind::Rejected`].
+    pub fn rejected(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Rejected, message)
+    }
+
+    /// [`FailureKind::Overloaded`].
+    pub fn overloaded(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Overloaded, message)
+    }
+
+    /// [`FailureKind::TimedOut`].
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::TimedOut, message)
+    }
+
+    /// [`FailureKind::Cancelled`].
+    pub fn cancelled(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Cancelled, message)
+    }
+
+    /// [`FailureKind::NobodyToAsk`].
+    pub fn nobody_to_ask(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::NobodyToAsk, message)
+    }
+
     /// [`FailureKind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Unavailable, message)

@@ -91,6 +91,16 @@ impl RawObject {
         self.set_raw(name, json::quoted(text));
     }
 
+    /// Puts a member where there is a value for it.
+    pub fn set_some(&mut self, name: &str, value: &Option<impl Serialize>) {
+        value.iter().for_each(|value| self.set(name, value));
+    }
+
+    /// An object with one member.
+    pub fn of(name: &str, value: impl Serialize) -> Self {
+        Self::new().with(name, value)
+    }
+
     /// The same object with a member more.
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         self.set(name, value);

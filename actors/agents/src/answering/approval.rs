@@ -1,6 +1,6 @@
 //! A person's leave before anyone but the client answers.
 
-use callboard_message::{Answer, ElicitAction, Elicitation, Failure, FailureKind, Question, Sample};
+use callboard_message::{Answer, ElicitAction, Elicitation, Failure, Question, Sample};
 use serde_json::json;
 
 use super::asker::{Asker, nobody};
@@ -16,7 +16,7 @@ impl Asker {
     pub(super) async fn approve(&self, sample: &Sample) -> Result<(), Failure> {
         let client = self.client.as_ref().ok_or_else(nobody)?;
         if !client.abilities().elicitation_form() {
-            return Err(Failure::new(FailureKind::NobodyToAsk, "nobody is there to let a model answer"));
+            return Err(Failure::nobody_to_ask("nobody is there to let a model answer"));
         }
         let schema = json!({
             "type": "object",
@@ -33,7 +33,7 @@ impl Asker {
             {
                 Ok(())
             }
-            _ => Err(Failure::new(FailureKind::Rejected, "the person at the client doesn't let a model answer")),
+            _ => Err(Failure::rejected("the person at the client doesn't let a model answer")),
         }
     }
 }

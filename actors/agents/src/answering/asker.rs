@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard_message::{Abilities, Answer, ElicitAction, ElicitAnswer, Failure, FailureKind, Question, RawObject};
+use callboard_message::{Abilities, Answer, ElicitAction, ElicitAnswer, Failure, Question, RawObject};
 use callboard_runtime::{AuditEntry, CallMeta, Caller, JournalError};
 use futures::future::BoxFuture;
 
@@ -85,7 +85,7 @@ impl Asker {
             return Err(denied(what));
         }
         if !self.is_shallow(grants) {
-            return Err(Failure::new(FailureKind::Rejected, "questions nest too deep"));
+            return Err(Failure::rejected("questions nest too deep"));
         }
         self.account()?.admit()
     }
@@ -112,7 +112,7 @@ impl Asker {
             more.iter().for_each(|(name, value)| sum.set_raw(name, value.to_owned()));
         };
         for step in self.core.options.steps(self.strategy()) {
-            let model = || RawObject::new().with("tools", RawObject::new());
+            let model = || RawObject::of("tools", RawObject::new());
             match step {
                 Answerer::Client => client.0.object("sampling").into_iter().for_each(&mut add),
                 _ if !may_lead_elsewhere => {}
@@ -187,7 +187,7 @@ impl Asker {
 }
 
 fn unrecorded(error: JournalError) -> Failure {
-    Failure::new(FailureKind::Unavailable, format!("the consent can't be put on record: {error}"))
+    Failure::unavailable(format!("the consent can't be put on record: {error}"))
 }
 
 fn action(answer: &ElicitAnswer) -> &'static str {
@@ -208,9 +208,9 @@ fn what(question: &Question) -> &'static str {
 }
 
 fn denied(what: &str) -> Failure {
-    Failure::new(FailureKind::Denied, format!("the server may not {what} here"))
+    Failure::denied(format!("the server may not {what} here"))
 }
 
 pub(super) fn nobody() -> Failure {
-    Failure::new(FailureKind::NobodyToAsk, "nobody to ask")
+    Failure::nobody_to_ask("nobody to ask")
 }

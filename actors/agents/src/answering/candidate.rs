@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::surface::CreateMessage;
-use callboard_message::{Answer, Artifact, Failure, FailureKind, Progress, Question, RawObject, Sample, SampleAnswer};
+use callboard_message::{Answer, Artifact, Failure, Progress, Question, RawObject, Sample, SampleAnswer};
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 
 use super::asker::{Asker, nobody};
@@ -48,7 +48,7 @@ impl Asker {
         let client = self.client.as_ref().ok_or_else(nobody)?;
         let question = Question::Sample(sample.clone());
         if !client.abilities().can_answer(&question) {
-            return Err(Failure::new(FailureKind::NobodyToAsk, "the client has no model to ask"));
+            return Err(Failure::nobody_to_ask("the client has no model to ask"));
         }
         match client.ask(question).await? {
             Answer::Sample(answer) => Ok(answer),
@@ -63,7 +63,7 @@ impl Asker {
         let hops = self.call.hops.checked_add(1).filter(|hops| *hops <= self.call.hops_max);
         let Some(hops) = hops else {
             charge.settle(&Spent::default());
-            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+            return Err(Failure::rejected("the call passed through too many agents"));
         };
         let cancel = self.call.cancel.child_token();
         let call = CallMeta {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use callboard_message::{Budget, CallId, Failure, FailureKind, RawObject};
+use callboard_message::{Budget, CallId, Failure, RawObject};
 use tokio::time::Instant;
 
 use super::options::Caps;
@@ -233,5 +233,5 @@ impl Book {
 }
 
 fn over(why: String) -> Failure {
-    Failure::new(FailureKind::Overloaded, why)
+    Failure::overloaded(why)
 }

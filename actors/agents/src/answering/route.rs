@@ -50,7 +50,7 @@ impl Asker {
         let entry = self.entry("sample", &by, "answered");
         let entry = entry.with("tokens_in", used.tokens_in).with("tokens_out", used.tokens_out);
         self.core.system.audit().placed(entry).await;
-        Ok(with_meta(answer, ANSWERED, RawObject::new().with("by", by).with("strategy", strategy)))
+        Ok(with_meta(answer, ANSWERED, RawObject::of("by", by).with("strategy", strategy)))
     }
 
     fn client_can(&self, sample: &Sample) -> bool {
@@ -210,5 +210,5 @@ fn together(mut failures: Vec<(Candidate, Failure)>) -> Failure {
 }
 
 fn late() -> Failure {
-    Failure::new(FailureKind::TimedOut, "no answer in time")
+    Failure::timed_out("no answer in time")
 }

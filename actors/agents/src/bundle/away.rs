@@ -132,10 +132,10 @@ impl Missing {
             self.kept_for.into_iter().for_each(|millis| page.set(KEPT_FOR, millis));
             return;
         }
-        let entry = |(server, why): &(String, String)| RawObject::new().with("server", server).with("why", why);
+        let entry = |(server, why): &(String, String)| RawObject::of("server", server).with("why", why);
         let missing: Vec<_> = self.servers.iter().map(entry).collect();
         page.set(KEPT_FOR, 0);
-        page.set("_meta", RawObject::new().with(MISSING, missing));
+        page.set("_meta", RawObject::of(MISSING, missing));
     }
 }
 

@@ -154,7 +154,7 @@ impl Parts {
             }
         }
         instructions.extend(missing.sentences());
-        let mut about = RawObject::new().with("capabilities", self.capabilities(&told));
+        let mut about = RawObject::of("capabilities", self.capabilities(&told));
         if !missing.is_empty() {
             about.set(KEPT_FOR, 0);
         }

@@ -1,7 +1,7 @@
 //! Lists of all members, page by page.
 
 use callboard_message::surface::{ListPrompts, ListResourceTemplates, ListResources, ListTools};
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_runtime::Cx;
 use futures::future::join_all;
 use serde_json::value::RawValue;
@@ -154,7 +154,7 @@ impl Parts {
             // One whose list never ends would keep those after it from ever being listed.
             if read.saturating_add(pages.len()) >= BUNDLE_MEMBER_PAGES_MAX {
                 let why = format!("its list has more than {BUNDLE_MEMBER_PAGES_MAX} pages; the rest isn't shown");
-                break Err(Failure::new(FailureKind::Rejected, why));
+                break Err(Failure::rejected(why));
             }
             if count >= BUNDLE_PAGE_ITEMS_MAX || pages.len() >= PAGES_AT_ONCE_MAX {
                 break Ok(cursor);
@@ -207,9 +207,7 @@ pub(super) async fn ask_page(
     cx: &Cx,
 ) -> Result<RawObject, Failure> {
     let mut params = RawObject::new();
-    if let Some(cursor) = cursor {
-        params.set("cursor", cursor);
-    }
+    params.set_some("cursor", &cursor);
     match what {
         What::Tools => member.ask_until::<ListTools>(params, limit, cx).await,
         What::Resources => member.ask_until::<ListResources>(params, limit, cx).await,
@@ -219,7 +217,7 @@ pub(super) async fn ask_page(
 }
 
 fn page_of(what: What, items: Vec<Box<RawValue>>, next: Option<From>, missing: &Missing) -> RawObject {
-    let mut page = RawObject::new().with(what.items(), items);
+    let mut page = RawObject::of(what.items(), items);
     if let Some(next) = next {
         page.set("nextCursor", next.write());
     }

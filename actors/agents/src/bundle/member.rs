@@ -129,7 +129,7 @@ impl Member {
     pub(super) async fn ask_named(&self, name: &str, body: Box<RawValue>, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let call = cx.next_hop();
         if call.is_none() && cx.call().is_some() {
-            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
+            return Err(Failure::rejected("the call passed through too many agents"));
         }
         self.agent.ask_named(name, body, call).await.map_err(|mut failure| {
             // Whoever called knows the bundle only.
@@ -148,7 +148,7 @@ impl Member {
         limit: Instant,
         cx: &Cx,
     ) -> Result<RawObject, Failure> {
-        let late = || Failure::new(FailureKind::TimedOut, "it doesn't answer in time");
+        let late = || Failure::timed_out("it doesn't answer in time");
         let asked = timeout_at(limit, self.ask::<M>(body, cx)).await.unwrap_or_else(|_| Err(late()));
         match &asked {
             Ok(_) => self.away().returned(),

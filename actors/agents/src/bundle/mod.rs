@@ -197,8 +197,8 @@ impl Parts {
                 None => can(member),
             })
         };
-        let changing = || RawObject::new().with("listChanged", true);
-        let mut can = RawObject::new().with("logging", RawObject::new());
+        let changing = || RawObject::of("listChanged", true);
+        let mut can = RawObject::of("logging", RawObject::new());
         if !self.tools.is_empty() || any("tools", Member::lists_tools) {
             can.set("tools", changing());
         }

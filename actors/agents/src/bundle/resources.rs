@@ -148,7 +148,7 @@ impl Parts {
         }
         if followed.len() >= BUNDLE_SUBSCRIPTIONS_MAX {
             let why = format!("more than {BUNDLE_SUBSCRIPTIONS_MAX} resources are followed");
-            return Err(Failure::new(FailureKind::Overloaded, why));
+            return Err(Failure::overloaded(why));
         }
         let is_told = members.is_some();
         if let Some(members) = members {

@@ -75,8 +75,8 @@ impl SyncHandler<ListTools> for Listing {
     fn handle(&mut self, message: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
         let tool = |name: &str| json!({ "name": name, "inputSchema": {}, "execution": {}, "x-kept": 1.0 });
         Ok(match message.0.text("cursor").as_deref() {
-            None => RawObject::new().with("tools", [tool("count")]).with("nextCursor", "two"),
-            _ => RawObject::new().with("tools", [tool(LONG)]),
+            None => RawObject::of("tools", [tool("count")]).with("nextCursor", "two"),
+            _ => RawObject::of("tools", [tool(LONG)]),
         })
     }
 }
@@ -98,7 +98,7 @@ impl SyncHandler<ReadResource> for Listing {
 
 impl SyncHandler<ListPrompts> for Listing {
     fn handle(&mut self, _: ListPrompts, _: &mut Cx) -> Result<RawObject, Failure> {
-        Ok(RawObject::new().with("prompts", json!([{ "name": "greet" }])))
+        Ok(RawObject::of("prompts", json!([{ "name": "greet" }])))
     }
 }
 
@@ -116,7 +116,7 @@ impl SyncHandler<Complete> for Listing {
 
 impl SyncHandler<Describe> for Listing {
     fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
-        Ok(About(RawObject::new().with("instructions", "Ask nicely.")))
+        Ok(About(RawObject::of("instructions", "Ask nicely.")))
     }
 }
 

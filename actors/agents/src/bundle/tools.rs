@@ -36,7 +36,7 @@ impl Reply {
             Self::Result => ToolResult(RawObject::parse(reply).unwrap_or_default()),
             Self::Nothing => ToolResult::of([]),
             Self::Object => ToolResult::text(text()).structured(reply),
-            Self::Value => ToolResult::text(text()).structured(RawObject::new().with("result", reply)),
+            Self::Value => ToolResult::text(text()).structured(RawObject::of("result", reply)),
         }
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn is_tool(spec: &MessageSpec) -> bool {
 
 /// A message type as a tool of this name. Calls here aren't tasks, so `execution` stays away.
 pub(super) fn listed(spec: &MessageSpec, name: &str, reply: Reply) -> RawObject {
-    let mut tool = RawObject::new().with("name", name);
+    let mut tool = RawObject::of("name", name);
     tool.set("description", &spec.description);
     tool.set("inputSchema", &spec.input_schema);
     match (&spec.output_schema, reply) {

@@ -1,4 +1,4 @@
-use callboard_message::{Failure, FailureKind, Principal};
+use callboard_message::{Failure, Principal};
 
 use super::access::Access;
 use super::config::ClinicConfig;
@@ -47,7 +47,7 @@ impl Silo {
         check_patient_id(&message.patient_id)?;
         if !self.access.may_see(Field::Medications, principal) {
             let why = "this clinic answers medications only to a trusted principal with an allowed purpose";
-            return Err(Failure::new(FailureKind::Denied, why));
+            return Err(Failure::denied(why));
         }
         let found = self.store.medications(&message.patient_id).await.map_err(|e| self.unread(e))?;
         let (patient_id, medications) = found.ok_or_else(no_such_patient)?;
@@ -68,7 +68,7 @@ impl Silo {
     /// What the sender may know of a failed read: the cause is for the operator.
     fn unread(&self, error: sqlx::Error) -> Failure {
         if matches!(error, sqlx::Error::PoolTimedOut) {
-            return Failure::new(FailureKind::Overloaded, "the clinic has too many reads under way: try again later");
+            return Failure::overloaded("the clinic has too many reads under way: try again later");
         }
         let code = error.as_database_error().and_then(|e| e.code()).map(|code| code.into_owned());
         callboard_message::log::error!(by: &self.id, clinic = %self.id, sqlite_code = code.as_deref(), "the clinic's database can't be read");

@@ -254,7 +254,7 @@ async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided
             &found
         }
         // Not `Unavailable`: it doesn't come back, so trying again and asking people how to go on lead nowhere.
-        Asked::Nobody(reason) => return Err(Failure::new(FailureKind::NobodyToAsk, reason.clone())),
+        Asked::Nobody(reason) => return Err(Failure::nobody_to_ask(reason.clone())),
     };
     let ask = cx.ask(agent, message);
     match seat.within {

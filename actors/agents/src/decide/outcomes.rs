@@ -85,7 +85,7 @@ pub const TOOL_LLM: &str = "llm";
 impl ToolChoice {
     /// The tool [`TOOL_LLM`], with this request.
     pub fn llm(request: &str) -> Self {
-        Self { tool_name: TOOL_LLM.to_owned(), params: RawObject::new().with("text", request) }
+        Self { tool_name: TOOL_LLM.to_owned(), params: RawObject::of("text", request) }
     }
 }
 

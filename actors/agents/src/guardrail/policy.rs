@@ -72,7 +72,7 @@ mod tests {
             message: ListTools::NAME,
             payload: RawValue::NULL,
         };
-        let page = RawObject::new().with("tools", tools).with("nextCursor", "c").to_raw();
+        let page = RawObject::of("tools", tools).with("nextCursor", "c").to_raw();
         system.policy().judge_reply(crossing, Ok(page)).await.map(|page| RawObject::parse(&page).unwrap())
     }
 

@@ -37,9 +37,9 @@ pub(super) async fn record(
     };
     if outcome.is_ok() && message == FindPatient::NAME {
         let kept = log.record(entry).await;
-        return kept.map(drop).map_err(|error| {
-            Failure::new(FailureKind::Unavailable, format!("it can't be put on record who was shown: {error}"))
-        });
+        return kept
+            .map(drop)
+            .map_err(|error| Failure::unavailable(format!("it can't be put on record who was shown: {error}")));
     }
     log.placed(entry).await;
     Ok(())

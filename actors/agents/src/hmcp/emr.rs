@@ -121,7 +121,7 @@ async fn ask_whose(cx: &Cx) -> Result<Option<String>, Failure> {
             let content = answer.content().unwrap_or_default();
             Ok(Some(content[PATIENT_ID].as_str().unwrap_or_default().trim().to_owned()))
         }
-        _ => Err(Failure::new(FailureKind::Rejected, "nothing was written: no patient_id was given")),
+        _ => Err(Failure::rejected("nothing was written: no patient_id was given")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, RawObject};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -133,7 +133,7 @@ fn open(path: &Path) -> io::Result<Place> {
 
 impl Place {
     fn keep(&mut self, record: EmrRecord) -> Result<(), Failure> {
-        let full = || Failure::new(FailureKind::Overloaded, "the record store is full");
+        let full = || Failure::overloaded("the record store is full");
         match self {
             Self::Memory { records, records_max } => {
                 if records.len() >= *records_max {

@@ -119,7 +119,7 @@ impl<D: Duty> ConcurrentHandler<CreateMessage> for Guarded<D> {
             let said = duty.converse(last_text(&message)?, &cx).await?;
             let mut answer = SampleAnswer::text(duty.model(), said.text, Some("endTurn"));
             if let Some(missing) = said.missing.filter(|_| wants_missing) {
-                answer.0.set("_meta", RawObject::new().with(MISSING, [missing]));
+                answer.0.set("_meta", RawObject::of(MISSING, [missing]));
             }
             Ok(answer)
         })

@@ -168,7 +168,7 @@ async fn ask_who(cx: &Cx) -> Result<Option<String>, Failure> {
         ElicitAction::Accept => {
             Ok(Some(answer.content().unwrap_or_default()[NAME].as_str().unwrap_or_default().to_owned()))
         }
-        _ => Err(Failure::new(FailureKind::Rejected, "no patient was named")),
+        _ => Err(Failure::rejected("no patient was named")),
     }
 }
 

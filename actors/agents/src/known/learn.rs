@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard_message::surface::CallTool;
-use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_message::{Failure, RawObject};
 use callboard_runtime::AgentRef;
 use futures::StreamExt;
 use futures::stream;
@@ -124,7 +124,7 @@ impl KnownAgents {
 
     /// What a card says, in time.
     pub(super) async fn look(&self, url: &Url, by: NamedBy, within: Duration) -> Result<Seen, Failure> {
-        let late = |_| Failure::new(FailureKind::TimedOut, format!("no answer in {within:?}"));
+        let late = |_| Failure::timed_out(format!("no answer in {within:?}"));
         let seen = timeout(within, self.inner.connect.look(url, by)).await.map_err(late)??;
         let (name, description) = (name(&seen.name), description(&seen.description));
         match name.is_empty() {
@@ -238,7 +238,7 @@ impl KnownAgents {
             let known_as = book.at(&there).map(|entry| entry.known.id.clone());
             if known_as.is_none() && book.is_full() {
                 let most = format!("{KNOWN_AGENTS_MAX} agents are known, and that is all: forget some");
-                return Err(Failure::new(FailureKind::Overloaded, most));
+                return Err(Failure::overloaded(most));
             }
             let is_free = |id: &str| id != self.id() && book.get(id).is_none();
             let id = match known_as {

@@ -49,7 +49,7 @@ impl Connect for Elsewhere {
             }
             let place = self.at(url.as_str()).ok_or_else(|| Failure::unavailable("nobody is there"))?;
             if matches!(by, NamedBy::Peer { must_be_signed: true, .. }) && !place.is_signed {
-                return Err(Failure::new(FailureKind::Denied, "not signed"));
+                return Err(Failure::denied("not signed"));
             }
             let skill = |id: &str| SkillView { id: id.into(), ..SkillView::default() };
             let skills = place.exchange.iter().flat_map(|_| [skill("list_agents"), skill("remember_agent")]).collect();
@@ -96,7 +96,7 @@ impl SyncHandler<ListTools> for Teacher {
     fn handle(&mut self, _: ListTools, _: &mut Cx) -> Result<RawObject, Failure> {
         let tool =
             json!({ "name": "forecast", "title": "Forecast", "description": "Tells\nthe weather", "tags": ["rain"] });
-        Ok(RawObject::new().with("tools", json!([tool])))
+        Ok(RawObject::of("tools", json!([tool])))
     }
 }
 
@@ -331,10 +331,10 @@ fn limits_hold() {
     with_elsewhere(async |system, elsewhere| {
         let notes = notes();
         for nth in 1..KNOWN_AGENTS_MAX {
-            let body = RawObject::new().with("url", format!("http://localhost/{nth}"));
+            let body = RawObject::of("url", format!("http://localhost/{nth}"));
             notes.put(DIRECTORY_SPACE, &format!("a{nth}"), body, None).await.unwrap();
         }
-        notes.put(DIRECTORY_SPACE, "zz", RawObject::new().with("name", "no address"), None).await.unwrap();
+        notes.put(DIRECTORY_SPACE, "zz", RawObject::of("name", "no address"), None).await.unwrap();
         let known = open(system, &notes, &elsewhere, &[]).await;
         assert_eq!(known.list().len(), KNOWN_AGENTS_MAX - 1);
         for port in [1, 2] {

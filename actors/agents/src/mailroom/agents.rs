@@ -55,7 +55,7 @@ impl Shared {
         if key.is_empty() || key.len() > NOTE_NAME_BYTES_MAX {
             return Err(Failure::invalid(format!("`key` must be 1 to {NOTE_NAME_BYTES_MAX} bytes")));
         }
-        let body = RawObject::new().with("content", &message.content).with("tags", tags);
+        let body = RawObject::of("content", &message.content).with("tags", tags);
         let body = body.with("at", rfc3339(SystemTime::now()));
         match self.notes.put(&format!("memory/{}", who.id), &key, body, None).await {
             Ok(version) => Ok(Saved { key, version }),

@@ -263,7 +263,7 @@ impl Carrier {
                 Err(busy) => Err(busy),
             }
         } else {
-            Err(Failure::new(FailureKind::Rejected, "the agent takes no mail"))
+            Err(Failure::rejected("the agent takes no mail"))
         };
         match answer.map_err(|failure| failure.kind) {
             Ok(()) => Ended::Delivered,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::surface::Converse;
-use callboard_message::{Answer, Artifact, Content, Failure, FailureKind, Log, Progress, Question, ToolResult};
+use callboard_message::{Answer, Artifact, Content, Failure, Log, Progress, Question, ToolResult};
 use callboard_runtime::{AgentRef, CallMeta, Caller};
 use futures::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -41,7 +41,7 @@ impl Talks {
     pub(super) async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let turn = tokio::time::timeout(DELIVER_WITHIN, self.0.clone().acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok);
-        turn.ok_or_else(|| Failure::new(FailureKind::Overloaded, "the agent answers too many messages at once"))
+        turn.ok_or_else(|| Failure::overloaded("the agent answers too many messages at once"))
     }
 }
 
@@ -61,7 +61,7 @@ impl Caller for Sign {
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         self.seen();
-        let nobody = Failure::new(FailureKind::NobodyToAsk, "this is mail: answer it with what you would ask");
+        let nobody = Failure::nobody_to_ask("this is mail: answer it with what you would ask");
         Box::pin(std::future::ready(Err(nobody)))
     }
 
@@ -108,7 +108,7 @@ pub(super) async fn deliver(
         Ok(_) = seen.wait_for(|seen| *seen) => Ok(()),
         () = tokio::time::sleep(DELIVER_WITHIN) => {
             talk.abort();
-            Err(Failure::new(FailureKind::TimedOut, "the agent gave no sign"))
+            Err(Failure::timed_out("the agent gave no sign"))
         }
     }
 }
@@ -116,7 +116,7 @@ pub(super) async fn deliver(
 /// Makes a message of an agent's answer. An answer to an answer isn't one: two that always answer would never end.
 async fn answered(room: &Arc<Shared>, handed: &Handed, id: &str, answer: ToolResult) -> Result<(), Failure> {
     if answer.is_error() {
-        return Err(Failure::new(FailureKind::Rejected, "the agent refused it"));
+        return Err(Failure::rejected("the agent refused it"));
     }
     let letter = &handed.letter;
     let is_answer = letter.new.key.as_ref().is_some_and(|key| key.starts_with(ANSWER_KEY));

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use callboard_message::Failure;
 use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
 use callboard_message::time::rfc3339;
-use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{Letter, LetterFilter, NewLetter};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -194,7 +194,7 @@ impl Shared {
 
     fn sent_again(&self, first: &Letter, again: Again) -> Result<Sent, Failure> {
         if !again.is_same(first) {
-            return Err(Failure::new(FailureKind::Rejected, "this key was used for another message"));
+            return Err(Failure::rejected("this key was used for another message"));
         }
         let refused = again.reached.into_iter().filter(|id| !first.new.is_for(id)).collect();
         Ok(self.sent(first, refused))

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use callboard_message::Failure;
 use callboard_message::mail::RETRY_AFTER_S;
-use callboard_message::{Failure, FailureKind};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde_json::json;
@@ -77,7 +77,7 @@ fn take(limiter: &DefaultDirectRateLimiter, what: &str) -> Result<(), Failure> {
     let Err(not_until) = limiter.check() else { return Ok(()) };
     let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
     let why = format!("you sent too many {what}: try again in {seconds} s");
-    Err(Failure::new(FailureKind::Overloaded, why).with_data(json!({ RETRY_AFTER_S: seconds })))
+    Err(Failure::overloaded(why).with_data(json!({ RETRY_AFTER_S: seconds })))
 }
 
 #[cfg(test)]

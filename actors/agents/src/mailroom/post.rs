@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_message::Failure;
 use callboard_message::mail::{
     BroadcastMessage, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
     MAIL_TOPIC_CHARS_MAX, MailId, Priority, ReplyMessage, SendMessage, Sent,
 };
-use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{Cx, Letter};
 
 use super::Shared;
@@ -198,7 +198,7 @@ impl Shared {
     pub(super) async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         if message.guidance.is_some() && !who.is_guardian {
-            return Err(Failure::new(FailureKind::Rejected, "only the Guardian gives guidance"));
+            return Err(Failure::rejected("only the Guardian gives guidance"));
         }
         if message.guidance.as_ref().is_some_and(|label| !is_label(label)) {
             let why = format!("`guidance` must be 1 to {LABEL_CHARS_MAX} upper-case letters, digits, _ and spaces");

@@ -26,10 +26,10 @@ const INSTRUCTIONS: &str = "Agent mail. get_agent_status shows who is here; the 
 
 impl Shared {
     pub(super) async fn describe(&self, _: Describe, _: &Cx) -> Result<About, Failure> {
-        let info = RawObject::new().with("name", "mailroom").with("version", env!("CARGO_PKG_VERSION"));
-        let resources = RawObject::new().with("subscribe", true);
-        let abilities = RawObject::new().with("tools", RawObject::new()).with("resources", resources);
-        let about = RawObject::new().with("serverInfo", info).with("capabilities", abilities);
+        let info = RawObject::of("name", "mailroom").with("version", env!("CARGO_PKG_VERSION"));
+        let resources = RawObject::of("subscribe", true);
+        let abilities = RawObject::of("tools", RawObject::new()).with("resources", resources);
+        let about = RawObject::of("serverInfo", info).with("capabilities", abilities);
         Ok(About(about.with("instructions", INSTRUCTIONS)))
     }
 
@@ -37,16 +37,15 @@ impl Shared {
         let who = self.who_looks(cx).await?;
         let inbox = resource(&inbox_uri(&who.id), "inbox", "The messages that you haven't read.");
         let agents = resource(AGENTS_URI, "agents", "Which agents are here.");
-        Ok(RawObject::new().with("resources", [inbox, agents]))
+        Ok(RawObject::of("resources", [inbox, agents]))
     }
 
     pub(super) async fn list_templates(&self, _: ListResourceTemplates, _: &Cx) -> Result<RawObject, Failure> {
-        let message = RawObject::new()
-            .with("uriTemplate", format!("{MESSAGE_START}{{message_id}}"))
+        let message = RawObject::of("uriTemplate", format!("{MESSAGE_START}{{message_id}}"))
             .with("name", "message")
             .with("description", "One message whole; it is read by that.")
             .with("mimeType", JSON);
-        Ok(RawObject::new().with("resourceTemplates", [message]))
+        Ok(RawObject::of("resourceTemplates", [message]))
     }
 
     pub(super) async fn read_resource(&self, asked: ReadResource, cx: &Cx) -> Result<ReadResourceResult, Failure> {
@@ -102,7 +101,7 @@ fn unknown() -> Failure {
 }
 
 fn resource(uri: &str, name: &str, what: &str) -> RawObject {
-    RawObject::new().with("uri", uri).with("name", name).with("description", what).with("mimeType", JSON)
+    RawObject::of("uri", uri).with("name", name).with("description", what).with("mimeType", JSON)
 }
 
 fn shown(uri: &str, value: &impl Serialize) -> Result<ReadResourceResult, Failure> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use callboard_message::mail::MAIL_MEMBERS_MAX;
-use callboard_message::{Failure, FailureKind, Message, PrincipalKind};
+use callboard_message::{Failure, Message, PrincipalKind};
 use callboard_runtime::{Cx, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -112,7 +112,7 @@ impl Shared {
         options.check().map_err(|error| Failure::invalid(error.to_string()))?;
         self.declare_all(cx.system(), &options).await.map_err(|error| match error {
             MailroomError::Store(error) => error.into(),
-            other => Failure::new(FailureKind::Rejected, other.to_string()),
+            other => Failure::rejected(other.to_string()),
         })
     }
 

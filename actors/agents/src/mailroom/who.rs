@@ -6,7 +6,7 @@ use std::sync::Arc;
 use callboard_message::mail::{
     GUARDIAN, GUARDIAN_SCOPE, MAIL_MEMBERS_MAX, MailId, MemberWay, NEEDED_SCOPE, OPERATOR, Preferences, WATCH_SCOPE,
 };
-use callboard_message::{Change, Failure, FailureKind, Principal, PrincipalKind, RawObject};
+use callboard_message::{Change, Failure, Principal, PrincipalKind, RawObject};
 use callboard_runtime::{Cx, JournalError, Note, NoteError, PeerSession, StoredEvent, System};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -90,11 +90,11 @@ fn has_room(members: &Members, id: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let why = format!("{MAIL_MEMBERS_MAX} agents have mail here, more can't");
-    Err(Failure::new(FailureKind::Overloaded, why))
+    Err(Failure::overloaded(why))
 }
 
 pub(super) fn denied(why: &str) -> Failure {
-    Failure::new(FailureKind::Denied, why)
+    Failure::denied(why)
 }
 
 /// The same, for want of a scope.

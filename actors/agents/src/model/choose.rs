@@ -36,8 +36,8 @@ impl Card {
     /// The same in JSON: `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
     pub(super) fn about(&self) -> RawObject {
         let Scores { cost, speed, intelligence } = self.scores;
-        let scores = RawObject::new().with("cost", cost).with("speed", speed).with("intelligence", intelligence);
-        RawObject::new().with("names", &self.names).with("scores", scores)
+        let scores = RawObject::of("cost", cost).with("speed", speed).with("intelligence", intelligence);
+        RawObject::of("names", &self.names).with("scores", scores)
     }
 
     /// A hint is a part of a name (client/sampling, "Model Preferences").

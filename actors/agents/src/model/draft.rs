@@ -187,7 +187,7 @@ impl Draft {
         if blocks.is_empty() {
             blocks.push(Content::text(""));
         }
-        let mut answer = RawObject::new().with("role", Speaker::Assistant);
+        let mut answer = RawObject::of("role", Speaker::Assistant);
         match &*blocks {
             [block] => answer.set("content", block),
             blocks => answer.set("content", blocks),
@@ -196,8 +196,8 @@ impl Draft {
         if let Some(stop) = stop {
             answer.set("stopReason", stop.name());
         }
-        let tokens = RawObject::new().with("inputTokens", usage.input).with("outputTokens", usage.output);
-        answer.set("_meta", RawObject::new().with(USAGE_KEY, tokens).with(PROVIDER_KEY, provider));
+        let tokens = RawObject::of("inputTokens", usage.input).with("outputTokens", usage.output);
+        answer.set("_meta", RawObject::of(USAGE_KEY, tokens).with(PROVIDER_KEY, provider));
         Ok(SampleAnswer(answer))
     }
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::surface::{About, CreateMessage, Describe};
-use callboard_message::{Failure, FailureKind, Progress, RawObject, SampleAnswer};
+use callboard_message::{Failure, Progress, RawObject, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
 use schemars::JsonSchema;
 use secrecy::SecretString;
@@ -177,7 +177,7 @@ impl Inner {
         let begun = Instant::now();
         let answered = tokio::select! {
             answered = self.answer(&request, cx) => answered,
-            () = cx.cancelled() => Err(Failure::new(FailureKind::Cancelled, "cancelled")),
+            () = cx.cancelled() => Err(Failure::cancelled("cancelled")),
         };
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         match &answered {
@@ -321,7 +321,7 @@ impl Agent for Model {
 /// Says by what others choose it.
 impl SyncHandler<Describe> for Model {
     fn handle(&mut self, _: Describe, _: &mut Cx) -> Result<About, Failure> {
-        Ok(About(RawObject::new().with("model", self.0.card.about())))
+        Ok(About(RawObject::of("model", self.0.card.about())))
     }
 }
 

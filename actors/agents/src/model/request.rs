@@ -348,7 +348,7 @@ impl Preferences {
 
 /// A block of the protocol's, for an answer.
 pub(super) fn tool_use(id: &str, name: &str, input: &RawValue) -> Content {
-    Content(RawObject::new().with("type", "tool_use").with("id", id).with("name", name).with("input", input))
+    Content(RawObject::of("type", "tool_use").with("id", id).with("name", name).with("input", input))
 }
 
 fn required<T: serde::de::DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {

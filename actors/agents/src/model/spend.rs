@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use callboard_message::{Budget, Failure, FailureKind};
+use callboard_message::{Budget, Failure};
 use tokio::time::Instant;
 
 use super::config::{ModelLimits, Prices};
@@ -194,5 +194,5 @@ fn micro_usd(usd: f64) -> u64 {
 }
 
 fn used_up(what: &str) -> Failure {
-    Failure::new(FailureKind::Overloaded, what)
+    Failure::overloaded(what)
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callboard_message::{Answer, Failure, FailureKind, Progress, Question};
+use callboard_message::{Answer, Failure, Progress, Question};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 
@@ -47,6 +47,6 @@ impl Caller for Stages {
     }
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody is asked while clinics are")) })
+        Box::pin(async { Err(Failure::nobody_to_ask("nobody is asked while clinics are")) })
     }
 }

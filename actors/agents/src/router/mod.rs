@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
     let Some(call) = cx.call() else { return Ok(CallMeta::new(Arc::new(cx.principal().clone()))) };
     let next = cx.next_hop().ok_or_else(|| {
         let message = format!("the call passed through more than {} agents: look for a loop", call.hops_max);
-        Failure::new(FailureKind::Rejected, message)
+        Failure::rejected(message)
     })?;
     Ok(Arc::unwrap_or_clone(next))
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use callboard_message::{Failure, FailureKind, Progress};
+use callboard_message::{Failure, Progress};
 use callboard_runtime::{CallMeta, Cx};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -76,7 +76,7 @@ impl Dispatching<'_> {
         // The limit is kept here as well: dropping the ask cancels the clinic's handler, heed it its deadline or not.
         tokio::time::timeout(within, clinic.ask_named(step.action.as_str(), parameters, Some(call)))
             .await
-            .unwrap_or_else(|_| Err(Failure::new(FailureKind::TimedOut, "no answer in time")))
+            .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time")))
     }
 
     fn tell(&self, message: String) {

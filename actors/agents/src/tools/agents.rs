@@ -38,15 +38,15 @@ impl Format {
 pub(super) fn listed(known: &KnownAgents, format: Format) -> RawObject {
     let all = known.list();
     if format == Format::Exchange {
-        let mut itself = RawObject::new().with("id", known.id()).with("name", known.name());
+        let mut itself = RawObject::of("id", known.id()).with("name", known.name());
         if let Some(url) = known.url() {
             itself.set("url", url);
         }
         // How to reach the others is ours to know.
         let (agents, left_out) = some(all.iter().filter(|agent| !agent.url.is_empty()), format);
-        return told(RawObject::new().with("self", itself), agents, left_out);
+        return told(RawObject::of("self", itself), agents, left_out);
     }
-    let count = RawObject::new().with("count", all.len());
+    let count = RawObject::of("count", all.len());
     if all.is_empty() {
         return count.with("message", NOBODY);
     }
@@ -75,7 +75,7 @@ fn some<'a>(agents: impl Iterator<Item = &'a Known>, format: Format) -> (Vec<Box
 }
 
 fn entry(agent: &Known, format: Format) -> Box<RawValue> {
-    let named = || RawObject::new().with("id", &agent.id).with("name", &agent.name);
+    let named = || RawObject::of("id", &agent.id).with("name", &agent.name);
     match format {
         Format::Simple => to_raw_value(&agent.id).unwrap_or_default(),
         Format::Default => named().to_raw(),

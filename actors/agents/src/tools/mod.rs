@@ -219,7 +219,7 @@ impl Toolbox {
         let who = cx.principal();
         let by_operator = who.kind == PrincipalKind::LocalOperator;
         let known = self.inner.known.remember(url, id, &who.id, by_operator).await?;
-        Ok(value(&RawObject::new().with("id", known.id).with("name", known.name).with("url", known.url)))
+        Ok(value(&RawObject::of("id", known.id).with("name", known.name).with("url", known.url)))
     }
 }
 
@@ -246,7 +246,7 @@ async fn answer_of_person(question: String, cx: &Cx) -> Result<String, Failure> 
     let answer = cx.elicit(Elicitation::form(question, form).key(HUMAN_INPUT_KEY)).await?;
     let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
     let said = said.filter(|said| !said.is_empty());
-    said.ok_or_else(|| Failure::new(FailureKind::Cancelled, "the person gave no answer"))
+    said.ok_or_else(|| Failure::cancelled("the person gave no answer"))
 }
 
 fn not_there(name: &str) -> Failure {

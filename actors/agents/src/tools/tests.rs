@@ -171,7 +171,7 @@ fn long_lists_are_cut() {
     paused(async |system| {
         let notes = MemoryNotes::default();
         for nth in 0..KNOWN_AGENTS_MAX {
-            let body = RawObject::new().with("url", format!("http://a.example/{nth}/{}", "x".repeat(100)));
+            let body = RawObject::of("url", format!("http://a.example/{nth}/{}", "x".repeat(100)));
             notes.put(DIRECTORY_SPACE, &format!("a{nth}"), body, None).await.unwrap();
         }
         let owner = system.spawn(Owner(toolbox_of(system, false, None, notes).await));

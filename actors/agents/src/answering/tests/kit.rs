@@ -87,8 +87,8 @@ async fn does(name: &str, does: Does, call: Option<Arc<CallMeta>>) -> Result<Sam
             Ok(answer)
         }
         Does::Costs(input, output) => {
-            let usage = RawObject::new().with("inputTokens", input).with("outputTokens", output).with("microUsd", 10);
-            Ok(SampleAnswer(answer.0.with("_meta", RawObject::new().with("callboard/usage", usage))))
+            let usage = RawObject::of("inputTokens", input).with("outputTokens", output).with("microUsd", 10);
+            Ok(SampleAnswer(answer.0.with("_meta", RawObject::of("callboard/usage", usage))))
         }
         Does::Fails(kind) => Err(Failure::new(kind, format!("{name} fails"))),
         Does::Hangs => std::future::pending().await,
@@ -162,7 +162,7 @@ impl ConcurrentHandler<CreateMessage> for Speaker {
             let _busy = busy;
             tokio::select! {
                 answer = does(name, what, cx.call().cloned()) => answer,
-                () = cx.cancelled() => Err(Failure::new(FailureKind::Cancelled, "given up")),
+                () = cx.cancelled() => Err(Failure::cancelled("given up")),
             }
         }
     }

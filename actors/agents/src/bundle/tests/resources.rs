@@ -158,7 +158,7 @@ impl Agent for Model {
 
 impl SyncHandler<CreateMessage> for Model {
     fn handle(&mut self, _: CreateMessage, _: &mut Cx) -> Result<SampleAnswer, Failure> {
-        Ok(SampleAnswer(RawObject::new().with("model", self.0)))
+        Ok(SampleAnswer(RawObject::of("model", self.0)))
     }
 }
 

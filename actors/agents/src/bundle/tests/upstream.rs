@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Describe, ListResources, ListTools, ReadResource, Subscribe, Unsubscribe};
-use callboard_message::{Failure, FailureKind, Message, Named, RawObject};
+use callboard_message::{Failure, Message, Named, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ impl ConcurrentHandler<Named> for Upstream {
             let mode = *upstream.mode.lock().unwrap();
             match mode {
                 Mode::Up => {}
-                Mode::Away => return Err(Failure::new(FailureKind::Unavailable, "the server can't be reached")),
+                Mode::Away => return Err(Failure::unavailable("the server can't be reached")),
                 Mode::Broken => return Err(Failure::internal("panicked at 'Ana Souza'")),
                 Mode::Hangs => std::future::pending().await,
                 Mode::Late(pause) => tokio::time::sleep(pause).await,

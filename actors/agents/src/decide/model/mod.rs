@@ -88,7 +88,7 @@ impl Inner {
     async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
         let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
         // Whoever asked may read it while it is written.
-        let streamed = plain.with("_meta", RawObject::new().with(STREAM_KEY, true));
+        let streamed = plain.with("_meta", RawObject::of(STREAM_KEY, true));
         let answer = self.ask(Point::Answer, streamed, None, cx).await?;
         Ok(written(&Said::of(&answer)))
     }

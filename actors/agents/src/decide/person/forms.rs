@@ -140,7 +140,7 @@ impl Formed for DecideTool {
 
     fn read(&self, content: &Value) -> Option<ToolChoice> {
         let params = match text(content, "params") {
-            None => RawObject::new().with("text", &self.request),
+            None => RawObject::of("text", &self.request),
             Some(params) => serde_json::from_str(&params).ok()?,
         };
         Some(ToolChoice { tool_name: text(content, "tool")?, params })

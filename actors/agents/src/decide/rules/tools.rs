@@ -246,12 +246,12 @@ pub(super) fn choose(reading: &Reading, request: &str, tools: &[ToolView], tool:
 fn params(reading: &Reading, request: &str, tool: Tool) -> Option<RawObject> {
     let text = if reading.has_content() { reading.content.trim() } else { request.trim() };
     Some(match tool {
-        Tool::Echo | Tool::Summarize => RawObject::new().with("text", text),
-        Tool::Llm => RawObject::new().with("text", request),
+        Tool::Echo | Tool::Summarize => RawObject::of("text", text),
+        Tool::Llm => RawObject::of("text", request),
         Tool::ListAgents => RawObject::new(),
-        Tool::RememberAgent => RawObject::new().with("url", reading.only_address()?),
-        Tool::ExecuteCommand => RawObject::new().with("command", command_line(reading, request)?),
-        Tool::HumanInput => RawObject::new().with("question", request),
+        Tool::RememberAgent => RawObject::of("url", reading.only_address()?),
+        Tool::ExecuteCommand => RawObject::of("command", command_line(reading, request)?),
+        Tool::HumanInput => RawObject::of("question", request),
     })
 }
 
@@ -265,7 +265,7 @@ fn only_text(schema: &Value, request: &str) -> Option<RawObject> {
         [] => Some(RawObject::new()),
         [name] => {
             let kind = schema.pointer(&format!("/properties/{name}/type")).and_then(Value::as_str);
-            (kind.unwrap_or("string") == "string").then(|| RawObject::new().with(name, request))
+            (kind.unwrap_or("string") == "string").then(|| RawObject::of(name, request))
         }
         _ => None,
     }

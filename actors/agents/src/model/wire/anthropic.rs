@@ -10,14 +10,10 @@ use crate::model::request::{Block, Choice, Request, Tool, Turn};
 use crate::model::trouble::Trouble;
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
-    let mut body = RawObject::new().with("model", ask.model).with("max_tokens", ask.tokens_max);
-    if let Some(system) = &request.system {
-        body.set("system", system);
-    }
+    let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);
+    body.set_some("system", &request.system);
     body.set("messages", request.turns.iter().map(turn).collect::<Result<Vec<_>, _>>()?);
-    if let Some(temperature) = request.temperature {
-        body.set("temperature", temperature);
-    }
+    body.set_some("temperature", &request.temperature);
     if !request.stop.is_empty() {
         body.set("stop_sequences", &request.stop);
     }
@@ -28,38 +24,36 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
             Choice::None => "none",
         };
         body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
-        body.set("tool_choice", RawObject::new().with("type", choice));
+        body.set("tool_choice", RawObject::of("type", choice));
     }
     Ok(body.with("stream", ask.stream))
 }
 
 fn tool(tool: &Tool) -> RawObject {
-    let mut body = RawObject::new().with("name", &tool.name);
-    if let Some(description) = &tool.description {
-        body.set("description", description);
-    }
+    let mut body = RawObject::of("name", &tool.name);
+    body.set_some("description", &tool.description);
     body.with("input_schema", &tool.schema)
 }
 
 fn turn(turn: &Turn) -> Result<RawObject, Trouble> {
     let content = turn.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
-    Ok(RawObject::new().with("role", turn.speaker).with("content", content))
+    Ok(RawObject::of("role", turn.speaker).with("content", content))
 }
 
 fn block(of: &Block) -> Result<RawObject, Trouble> {
     Ok(match of {
-        Block::Text(text) => RawObject::new().with("type", "text").with("text", text),
+        Block::Text(text) => RawObject::of("type", "text").with("text", text),
         Block::Image(media) => {
-            let source = RawObject::new().with("type", "base64").with("media_type", &media.mime_type);
-            RawObject::new().with("type", "image").with("source", source.with("data", &media.data))
+            let source = RawObject::of("type", "base64").with("media_type", &media.mime_type);
+            RawObject::of("type", "image").with("source", source.with("data", &media.data))
         }
         Block::Audio(_) => return Err(Trouble::Unfit("sound")),
         Block::ToolUse { id, name, input } => {
-            RawObject::new().with("type", "tool_use").with("id", id).with("name", name).with("input", input)
+            RawObject::of("type", "tool_use").with("id", id).with("name", name).with("input", input)
         }
         Block::ToolResult { id, blocks, is_error } => {
             let content = blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
-            let result = RawObject::new().with("type", "tool_result").with("tool_use_id", id).with("content", content);
+            let result = RawObject::of("type", "tool_result").with("tool_use_id", id).with("content", content);
             if *is_error { result.with("is_error", true) } else { result }
         }
     })

@@ -12,19 +12,17 @@ use crate::model::trouble::Trouble;
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
-        messages.push(RawObject::new().with("role", "system").with("content", system));
+        messages.push(RawObject::of("role", "system").with("content", system));
     }
     for turn in &request.turns {
         say(request, turn, &mut messages)?;
     }
-    let mut options = RawObject::new().with("num_predict", ask.tokens_max);
-    if let Some(temperature) = request.temperature {
-        options.set("temperature", temperature);
-    }
+    let mut options = RawObject::of("num_predict", ask.tokens_max);
+    options.set_some("temperature", &request.temperature);
     if !request.stop.is_empty() {
         options.set("stop", &request.stop);
     }
-    let mut body = RawObject::new().with("model", ask.model).with("messages", messages);
+    let mut body = RawObject::of("model", ask.model).with("messages", messages);
     match request.choice {
         _ if request.tools.is_empty() => {}
         Choice::Auto => body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>()),
@@ -36,11 +34,9 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
 }
 
 fn tool(tool: &Tool) -> RawObject {
-    let mut function = RawObject::new().with("name", &tool.name);
-    if let Some(description) = &tool.description {
-        function.set("description", description);
-    }
-    RawObject::new().with("type", "function").with("function", function.with("parameters", &tool.schema))
+    let mut function = RawObject::of("name", &tool.name);
+    function.set_some("description", &tool.description);
+    RawObject::of("type", "function").with("function", function.with("parameters", &tool.schema))
 }
 
 fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
@@ -51,8 +47,8 @@ fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<
             Block::Image(media) => images.push(&media.data),
             Block::Audio(_) => return Err(Trouble::Unfit("sound")),
             Block::ToolUse { name, input, .. } => {
-                let function = RawObject::new().with("name", name).with("arguments", input);
-                calls.push(RawObject::new().with("function", function));
+                let function = RawObject::of("name", name).with("arguments", input);
+                calls.push(RawObject::of("function", function));
             }
             Block::ToolResult { id, blocks, .. } => messages.push(result(request, id, blocks)?),
         }
@@ -60,7 +56,7 @@ fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<
     if !is_message && images.is_empty() && calls.is_empty() {
         return Ok(());
     }
-    let mut message = RawObject::new().with("role", turn.speaker).with("content", texts(&turn.blocks));
+    let mut message = RawObject::of("role", turn.speaker).with("content", texts(&turn.blocks));
     if !images.is_empty() {
         if turn.speaker == Speaker::Assistant {
             return Err(Trouble::Unfit("pictures by the assistant"));
@@ -84,7 +80,7 @@ fn result(request: &Request, id: &str, blocks: &[Block]) -> Result<RawObject, Tr
             _ => {}
         }
     }
-    let message = RawObject::new().with("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
+    let message = RawObject::of("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
     let message = message.with("content", texts(blocks));
     Ok(match images.is_empty() {
         true => message,

@@ -11,7 +11,7 @@ use crate::model::trouble::Trouble;
 pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
-        messages.push(RawObject::new().with("role", "system").with("content", system));
+        messages.push(RawObject::of("role", "system").with("content", system));
     }
     for turn in &request.turns {
         match turn.speaker {
@@ -19,11 +19,9 @@ pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<
             Speaker::Assistant => messages.push(assistant(turn)?),
         }
     }
-    let mut body = RawObject::new().with("model", ask.model).with("messages", messages);
+    let mut body = RawObject::of("model", ask.model).with("messages", messages);
     body.set(tokens_max, ask.tokens_max);
-    if let Some(temperature) = request.temperature {
-        body.set("temperature", temperature);
-    }
+    body.set_some("temperature", &request.temperature);
     if !request.stop.is_empty() {
         body.set("stop", &request.stop);
     }
@@ -33,7 +31,7 @@ pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<
     }
     body.set("stream", ask.stream);
     if ask.stream {
-        body.set("stream_options", RawObject::new().with("include_usage", true));
+        body.set("stream_options", RawObject::of("include_usage", true));
     }
     Ok(body)
 }
@@ -48,11 +46,9 @@ pub(super) fn choice(choice: Choice) -> &'static str {
 }
 
 fn tool(tool: &Tool) -> RawObject {
-    let mut function = RawObject::new().with("name", &tool.name);
-    if let Some(description) = &tool.description {
-        function.set("description", description);
-    }
-    RawObject::new().with("type", "function").with("function", function.with("parameters", &tool.schema))
+    let mut function = RawObject::of("name", &tool.name);
+    function.set_some("description", &tool.description);
+    RawObject::of("type", "function").with("function", function.with("parameters", &tool.schema))
 }
 
 /// A turn of the user's: results of tools are messages of their own, and what of them isn't text comes after them.
@@ -60,14 +56,14 @@ fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
     let mut parts = Vec::new();
     for block in &turn.blocks {
         if let Block::ToolResult { id, blocks, .. } = block {
-            let message = RawObject::new().with("role", "tool").with("tool_call_id", id);
+            let message = RawObject::of("role", "tool").with("tool_call_id", id);
             messages.push(message.with("content", texts(blocks)));
             parts.extend(blocks.iter().filter(|block| !matches!(block, Block::Text(_))));
         } else {
             parts.push(block);
         }
     }
-    let message = RawObject::new().with("role", "user");
+    let message = RawObject::of("role", "user");
     match &*parts {
         [] => {}
         [Block::Text(text)] => messages.push(message.with("content", text)),
@@ -81,10 +77,10 @@ fn user(turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {
 
 fn part(block: &Block) -> Result<RawObject, Trouble> {
     Ok(match block {
-        Block::Text(text) => RawObject::new().with("type", "text").with("text", text),
+        Block::Text(text) => RawObject::of("type", "text").with("text", text),
         Block::Image(media) => {
-            let url = RawObject::new().with("url", media.url());
-            RawObject::new().with("type", "image_url").with("image_url", url)
+            let url = RawObject::of("url", media.url());
+            RawObject::of("type", "image_url").with("image_url", url)
         }
         Block::Audio(media) => {
             let format = match &*media.mime_type {
@@ -92,8 +88,8 @@ fn part(block: &Block) -> Result<RawObject, Trouble> {
                 "audio/mpeg" | "audio/mp3" => "mp3",
                 _ => return Err(Trouble::Unfit("sound other than WAV and MP3")),
             };
-            let audio = RawObject::new().with("data", &media.data).with("format", format);
-            RawObject::new().with("type", "input_audio").with("input_audio", audio)
+            let audio = RawObject::of("data", &media.data).with("format", format);
+            RawObject::of("type", "input_audio").with("input_audio", audio)
         }
         Block::ToolUse { .. } | Block::ToolResult { .. } => return Err(Trouble::Unfit("a tool's block in this place")),
     })
@@ -105,13 +101,13 @@ fn assistant(turn: &Turn) -> Result<RawObject, Trouble> {
         match block {
             Block::Text(_) => {}
             Block::ToolUse { id, name, input } => {
-                let function = RawObject::new().with("name", name).with("arguments", input.get());
-                calls.push(RawObject::new().with("id", id).with("type", "function").with("function", function));
+                let function = RawObject::of("name", name).with("arguments", input.get());
+                calls.push(RawObject::of("id", id).with("type", "function").with("function", function));
             }
             _ => return Err(Trouble::Unfit("pictures or sound by the assistant")),
         }
     }
-    let message = RawObject::new().with("role", "assistant").with("content", texts(&turn.blocks));
+    let message = RawObject::of("role", "assistant").with("content", texts(&turn.blocks));
     Ok(match calls.is_empty() {
         true => message,
         false => message.with("tool_calls", calls),

@@ -16,15 +16,11 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
     for turn in &request.turns {
         items(turn, &mut input)?;
     }
-    let mut body = RawObject::new().with("model", ask.model);
-    if let Some(system) = &request.system {
-        body.set("instructions", system);
-    }
+    let mut body = RawObject::of("model", ask.model);
+    body.set_some("instructions", &request.system);
     body.set("input", input);
     body.set("max_output_tokens", ask.tokens_max.max(TOKENS_MIN));
-    if let Some(temperature) = request.temperature {
-        body.set("temperature", temperature);
-    }
+    body.set_some("temperature", &request.temperature);
     if !request.tools.is_empty() {
         body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>());
         body.set("tool_choice", openai_chat::choice(request.choice));
@@ -34,10 +30,8 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
 }
 
 fn tool(tool: &Tool) -> RawObject {
-    let mut body = RawObject::new().with("type", "function").with("name", &tool.name);
-    if let Some(description) = &tool.description {
-        body.set("description", description);
-    }
+    let mut body = RawObject::of("type", "function").with("name", &tool.name);
+    body.set_some("description", &tool.description);
     body.with("parameters", &tool.schema).with("strict", false)
 }
 
@@ -57,7 +51,7 @@ fn items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), Trouble> {
             Block::Image(_) => return Err(Trouble::Unfit("pictures by the assistant")),
             Block::Audio(_) => return Err(Trouble::Unfit("sound")),
             Block::ToolUse { id, name, input } => {
-                let call = RawObject::new().with("type", "function_call").with("call_id", id);
+                let call = RawObject::of("type", "function_call").with("call_id", id);
                 call.with("name", name).with("arguments", input.get())
             }
             Block::ToolResult { id, blocks, .. } => result(id, blocks)?,
@@ -71,7 +65,7 @@ fn items(turn: &Turn, input: &mut Vec<RawObject>) -> Result<(), Trouble> {
 
 fn message(speaker: Speaker, parts: &mut Vec<RawObject>, input: &mut Vec<RawObject>) {
     if !parts.is_empty() {
-        input.push(RawObject::new().with("role", speaker).with("content", std::mem::take(parts)));
+        input.push(RawObject::of("role", speaker).with("content", std::mem::take(parts)));
     }
 }
 
@@ -80,15 +74,15 @@ fn said(speaker: Speaker, text: &str) -> RawObject {
         Speaker::User => "input_text",
         Speaker::Assistant => "output_text",
     };
-    RawObject::new().with("type", kind).with("text", text)
+    RawObject::of("type", kind).with("text", text)
 }
 
 fn image(media: &Media) -> RawObject {
-    RawObject::new().with("type", "input_image").with("image_url", media.url())
+    RawObject::of("type", "input_image").with("image_url", media.url())
 }
 
 fn result(id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
-    let item = RawObject::new().with("type", "function_call_output").with("call_id", id);
+    let item = RawObject::of("type", "function_call_output").with("call_id", id);
     if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
         return Ok(item.with("output", texts(blocks)));
     }

@@ -133,7 +133,7 @@ impl Call<'_> {
         let Routed { text, decision, records, .. } = self.routed(&history, &world).await?;
         self.life.on(Event::Decided);
         match decision {
-            RoutingDecision::Reject { reason } => Err(Failure::new(FailureKind::Rejected, reason)),
+            RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
             RoutingDecision::Decompose { subtasks } => {
                 let ids: Vec<&str> = subtasks.iter().map(|planned| &*planned.step.id).collect();
                 let what = format!("Do it in {} steps: {}", ids.len(), ids.join(", "));
@@ -224,7 +224,7 @@ impl Call<'_> {
         })?;
         self.life.on(Event::Answered);
         let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
-        let unsaid = || Failure::new(FailureKind::Cancelled, format!("not answered: {question}"));
+        let unsaid = || Failure::cancelled(format!("not answered: {question}"));
         said.filter(|said| !said.is_empty()).ok_or_else(unsaid)
     }
 

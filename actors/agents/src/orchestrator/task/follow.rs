@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{
-    Answer, Artifact, Content, Failure, FailureKind, Progress, Question, RawObject, SHOWN, ToolResult,
-};
+use callboard_message::{Answer, Artifact, Content, Failure, Progress, Question, RawObject, SHOWN, ToolResult};
 use callboard_runtime::{By, Cx, OpenQuestion, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use futures::StreamExt;
 use futures::future::{AbortHandle, Abortable, Aborted, BoxFuture};
@@ -190,7 +188,7 @@ impl Following<'_> {
         {
             callboard_message::log::warn!(run = %self.run, %error, "a run that nobody wants any more goes on");
         }
-        Failure::new(FailureKind::Cancelled, "the request was cancelled")
+        Failure::cancelled("the request was cancelled")
     }
 
     fn rung(&mut self, task: Option<&TaskId>) {
@@ -250,7 +248,7 @@ impl Following<'_> {
             TaskStep::Completed(reply) if is_root => self.end = Some(Ok(reply)),
             TaskStep::Failed(failure) | TaskStep::Rejected(failure) if is_root => self.end = Some(Err(failure)),
             TaskStep::Cancelled { why } if is_root => {
-                self.end = Some(Err(Failure::new(FailureKind::Cancelled, why)));
+                self.end = Some(Err(Failure::cancelled(why)));
             }
             _ => {}
         }

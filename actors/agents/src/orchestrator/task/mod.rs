@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools};
-use callboard_message::{Failure, FailureKind, RawObject, ToolResult};
+use callboard_message::{Failure, RawObject, ToolResult};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -92,7 +92,7 @@ impl Shared {
     fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
         let full = |_| {
             let why = format!("{CALLS_AT_ONCE_MAX} requests are worked on: try again later");
-            Failure::new(FailureKind::Overloaded, why)
+            Failure::overloaded(why)
         };
         self.calls.try_acquire().map_err(full)
     }

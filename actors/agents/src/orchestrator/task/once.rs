@@ -167,8 +167,8 @@ impl Caller for Once {
 
 /// The answer that says why there is none: a task can be given nothing else.
 pub(super) fn no_answer(failure: &Failure) -> Box<RawValue> {
-    let why = RawObject::new().with("kind", failure.kind);
-    let meta = RawObject::new().with(FAILURE, why);
+    let why = RawObject::of("kind", failure.kind);
+    let meta = RawObject::of(FAILURE, why);
     ElicitAnswer::cancel().0.with("_meta", meta).to_raw()
 }
 

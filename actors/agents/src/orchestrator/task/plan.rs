@@ -90,7 +90,7 @@ impl Plan<'_> {
                 request: Some(raw(&message)?),
                 // What a program did before the process ended nobody knows.
                 on_restart: if is_command(action) { OnRestart::Fail } else { OnRestart::Resume },
-                extra: RawObject::new().with(PARENT, &root_id),
+                extra: RawObject::of(PARENT, &root_id),
                 ..new(step_id(self.run, &step.id)?, RunStep::NAME)
             });
         }

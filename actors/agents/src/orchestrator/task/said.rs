@@ -100,7 +100,7 @@ fn skilled(
     let params = match (serde_json::from_str(text), member, text.trim().is_empty()) {
         (Ok(params), ..) => params,
         (Err(_), _, true) => RawObject::new(),
-        (Err(_), Some(member), false) => RawObject::new().with(&member, text),
+        (Err(_), Some(member), false) => RawObject::of(&member, text),
         (Err(_), None, false) => return Err(Failure::invalid(format!("{skill} takes a JSON object: see its schema"))),
     };
     Ok((skill, params))
@@ -151,7 +151,7 @@ mod tests {
         ] {
             let mut said = Converse::of([Content::text(text)]);
             if let Some(skill) = skill {
-                said.0.set("metadata", RawObject::new().with("skill", skill));
+                said.0.set("metadata", RawObject::of("skill", skill));
             }
             let tool =
                 read(said).ok().map(|said| said.tool.map(|(name, params)| (name, params.to_raw().get().to_owned())));

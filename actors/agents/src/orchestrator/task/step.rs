@@ -1,6 +1,6 @@
 //! One step of a run, as its task asks for it.
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use callboard_runtime::{Cx, TaskOutcome, Tasks};
 
 use super::Shared;
@@ -60,7 +60,7 @@ fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) 
             Ok(Action::Local { tool: tool_name, params })
         }
         RoutingDecision::Remote { agent_id } => Ok(Action::Remote { agent: agent_id, text: text.to_owned() }),
-        RoutingDecision::Reject { reason } => Err(Failure::new(FailureKind::Rejected, reason)),
+        RoutingDecision::Reject { reason } => Err(Failure::rejected(reason)),
         RoutingDecision::NeedsClarification { .. } | RoutingDecision::Decompose { .. } => {
             Err(Failure::internal("a step of a plan is neither unclear nor a plan"))
         }

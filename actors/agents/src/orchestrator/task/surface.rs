@@ -15,9 +15,9 @@ use crate::tools::may_run;
 
 pub(super) async fn describe(shared: &Shared, _: Describe, _: &Cx) -> Result<About, Failure> {
     let options = &shared.options;
-    let info = RawObject::new().with("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
-    let tools = RawObject::new().with("tools", RawObject::new());
-    let about = RawObject::new().with("serverInfo", info).with("capabilities", tools);
+    let info = RawObject::of("name", &options.name).with("version", env!("CARGO_PKG_VERSION"));
+    let tools = RawObject::of("tools", RawObject::new());
+    let about = RawObject::of("serverInfo", info).with("capabilities", tools);
     Ok(About(match options.description.is_empty() {
         true => about,
         false => about.with("instructions", &options.description),
@@ -27,7 +27,7 @@ pub(super) async fn describe(shared: &Shared, _: Describe, _: &Cx) -> Result<Abo
 pub(super) async fn list_tools(shared: &Shared, _: ListTools, _: &Cx) -> Result<RawObject, Failure> {
     let own = shared.options.tools.list();
     let tools: Vec<RawObject> = [request_tool()].into_iter().chain(own.iter().map(tool)).collect();
-    Ok(RawObject::new().with("tools", tools))
+    Ok(RawObject::of("tools", tools))
 }
 
 pub(super) async fn call_tool(shared: &Shared, message: CallTool, cx: &Cx) -> Result<ToolResult, Failure> {
@@ -70,8 +70,7 @@ fn request_tool() -> RawObject {
         "additionalProperties": false,
     });
     let what = "Takes any request in words: answers it, delegates it, or does it in several steps.";
-    RawObject::new()
-        .with("name", REQUEST)
+    RawObject::of("name", REQUEST)
         .with("description", what)
         .with("inputSchema", schema)
         .with("annotations", json!({ "openWorldHint": true }))
@@ -83,8 +82,7 @@ fn tool(view: &ToolView) -> RawObject {
         Risk::Writes => json!({ "readOnlyHint": false, "destructiveHint": false, "idempotentHint": true }),
         Risk::Acts => json!({ "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false }),
     };
-    RawObject::new()
-        .with("name", &view.name)
+    RawObject::of("name", &view.name)
         .with("description", &view.description)
         .with("inputSchema", &view.params)
         .with("annotations", hints)

@@ -1,6 +1,6 @@
 //! NP5: what may do harm, is not sure or is dear is confirmed by a person first.
 
-use callboard_message::{Elicitation, Failure, FailureKind};
+use callboard_message::{Elicitation, Failure};
 use callboard_runtime::Cx;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub(crate) async fn confirm(
     let answer = cx.elicit(question).await?;
     match answer.content().and_then(|content| content.get(CONFIRM)?.as_bool()) {
         Some(true) => Ok(()),
-        _ => Err(Failure::new(FailureKind::Cancelled, "not confirmed")),
+        _ => Err(Failure::cancelled("not confirmed")),
     }
 }
 

@@ -299,7 +299,7 @@ impl<'a> Trying<'a> {
     fn params_of(&self, tool: &str) -> RawObject {
         let schema = self.errand.world.tool(tool).map(|tool| &tool.params);
         let member = schema.and_then(text_member).unwrap_or_else(|| "text".to_owned());
-        RawObject::new().with(&member, &self.text)
+        RawObject::of(&member, &self.text)
     }
 
     fn question_key(&self) -> String {

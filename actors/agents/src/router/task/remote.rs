@@ -65,7 +65,7 @@ pub(super) async fn tell(errand: &Errand<'_>, telling: Telling<'_>) -> Result<To
 
 fn converse(telling: &Telling<'_>, us: &str) -> Converse {
     let Converse(body) = Converse::of([Content::text(telling.text)]);
-    let body = body.with("key", telling.key).with("metadata", RawObject::new().with(ONCE, telling.key));
+    let body = body.with("key", telling.key).with("metadata", RawObject::of(ONCE, telling.key));
     Converse(match telling.context {
         "" => body,
         // Ours says nothing to it, and is nobody's business there.
@@ -79,7 +79,7 @@ fn only(tools: impl Iterator<Item = (String, Value)>, agent: &str, text: &str) -
     let mut fitting = Vec::new();
     for (name, schema) in tools {
         if let Some(member) = text_member(&schema) {
-            fitting.push((name.clone(), RawObject::new().with(&member, text)));
+            fitting.push((name.clone(), RawObject::of(&member, text)));
         }
         names.push(name);
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind, Principal, PrincipalKind, ToolResult};
+use callboard_message::{Failure, Principal, PrincipalKind, ToolResult};
 use callboard_runtime::Cx;
 use serde_json::json;
 
@@ -146,7 +146,7 @@ impl Commands {
         }
         match self.programs.get(&program) {
             Some(path) => Ok(Command { program: path.clone(), arguments, input }),
-            None => Err(Failure::new(FailureKind::Denied, "that program is not allowed here")),
+            None => Err(Failure::denied("that program is not allowed here")),
         }
     }
 
@@ -158,7 +158,7 @@ impl Commands {
         may_run(cx.principal())?;
         let ran = tokio::select! {
             biased;
-            () = cx.cancelled() => return Err(Failure::new(FailureKind::Cancelled, "the command was cancelled")),
+            () = cx.cancelled() => return Err(Failure::cancelled("the command was cancelled")),
             ran = self.end_of(command) => ran?,
         };
         Ok(ToolResult::text(ran.told()).structured(json!({ "exit_code": ran.code, "is_cut": ran.is_cut() })))
@@ -176,7 +176,7 @@ pub(crate) fn may_run(principal: &Principal) -> Result<(), Failure> {
     let has_scope = || principal.scopes.iter().any(|scope| scope == COMMAND_SCOPE);
     match principal.kind == PrincipalKind::LocalOperator || has_scope() {
         true => Ok(()),
-        false => Err(Failure::new(FailureKind::Denied, "only the operator of this agent runs commands on its machine")),
+        false => Err(Failure::denied("only the operator of this agent runs commands on its machine")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::Failure;
 use futures::future::{Either, join3, select};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -117,7 +117,7 @@ pub(super) async fn run(
     within: Duration,
     output_bytes_max: usize,
 ) -> Result<Ran, Failure> {
-    let late = |_| Failure::new(FailureKind::TimedOut, format!("the command was ended after {within:?}"));
+    let late = |_| Failure::timed_out(format!("the command was ended after {within:?}"));
     timeout(within, to_the_end(command, directory, output_bytes_max)).await.map_err(late)?.map_err(|error| {
         callboard_message::log::warn!(%error, "a command can't be run");
         Failure::unavailable("the command can't be run")

@@ -5,29 +5,19 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{Hit, checksum};
-use crate::verifier::value::Identity;
-
-struct Shape {
-    kind: Identity,
-    pattern: Regex,
-    /// The group that holds the value.
-    group: usize,
-    check: fn(&str) -> bool,
-}
+use crate::verifier::value::Identity::{self, Address, BirthDate, Email, Id, Phone};
 
 /// Everything in `text` (accents and disguises removed, case kept) that has the shape of personal data.
 pub(super) fn find(text: &str) -> Vec<Hit> {
     let Ok(shapes) = &*SHAPES else {
         // Without its patterns the rule can't tell: nothing may pass.
-        return vec![Hit { kind: Identity::Id, text: text.to_owned() }];
+        return vec![Hit { kind: Id, text: text.to_owned() }];
     };
-    let hits = shapes.iter().flat_map(|shape| {
-        shape
-            .pattern
-            .captures_iter(text)
-            .filter_map(|c| c.get(shape.group))
-            .filter(|m| (shape.check)(m.as_str()))
-            .map(|m| Hit { kind: shape.kind, text: m.as_str().to_owned() })
+    let hits = shapes.iter().flat_map(|(kind, check, pattern)| {
+        // The value is the group, where there is one.
+        let values = pattern.captures_iter(text).filter_map(|found| found.get(found.len() - 1));
+        let values = values.map(|value| value.as_str()).filter(|value| check(value));
+        values.map(|value| Hit { kind: *kind, text: value.to_owned() })
     });
     hits.collect()
 }
@@ -51,45 +41,33 @@ fn address_v4(text: &str) -> bool {
     text.split('.').all(|part| part.parse::<u8>().is_ok()) && !text.starts_with('0')
 }
 
-static SHAPES: LazyLock<Result<Vec<Shape>, regex::Error>> = LazyLock::new(|| {
-    TABLE
-        .iter()
-        .map(|(kind, group, check, pattern)| {
-            Ok(Shape { kind: *kind, pattern: Regex::new(pattern)?, group: *group, check: *check })
-        })
-        .collect()
-});
+/// A kind, what else its values have to be, and their shape.
+type Row<Pattern> = (Identity, fn(&str) -> bool, Pattern);
 
-type Row = (Identity, usize, fn(&str) -> bool, &'static str);
+static SHAPES: LazyLock<Result<Vec<Row<Regex>>, regex::Error>> =
+    LazyLock::new(|| TABLE.iter().map(|(kind, check, pattern)| Ok((*kind, *check, Regex::new(pattern)?))).collect());
 
-const TABLE: &[Row] = &[
+const TABLE: &[Row<&str>] = &[
     // Contacts
+    (Email, any, r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,5}\.[A-Za-z]{2,24}"),
     (
-        Identity::Email,
-        0,
-        any,
-        r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,5}\.[A-Za-z]{2,24}",
-    ),
-    (
-        Identity::Email,
-        0,
+        Email,
         any,
         concat!(
             r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |",
             r"\.)(?: ?)(?:com|org|net|br|uk|pt|edu)(?-u:\b)",
         ),
     ),
-    (Identity::Phone, 0, phone, r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Identity::Phone, 0, phone, r"\(\d{2,5}\) ?\d{3,5}[ .-]?\d{3,4}"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?-u:\b)(?: ?(?:x|ext\.?) ?\d{1,6})?"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)\d{2} 9?\d{4}-\d{4}(?-u:\b)"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)9\d{4}-\d{4}(?-u:\b)"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)0\d{2,4} \d{3,4} ?\d{3,4}(?-u:\b)"),
-    (Identity::Phone, 0, phone, r"(?-u:\b)0[1-9]\d{9}(?-u:\b)"),
+    (Phone, phone, r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
+    (Phone, phone, r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
+    (Phone, phone, r"\(\d{2,5}\) ?\d{3,5}[ .-]?\d{3,4}"),
+    (Phone, phone, r"(?-u:\b)(?:1[-. ])?\d{3}[-. ]\d{3}[-. ]\d{4}(?-u:\b)(?: ?(?:x|ext\.?) ?\d{1,6})?"),
+    (Phone, phone, r"(?-u:\b)\d{2} 9?\d{4}-\d{4}(?-u:\b)"),
+    (Phone, phone, r"(?-u:\b)9\d{4}-\d{4}(?-u:\b)"),
+    (Phone, phone, r"(?-u:\b)0\d{2,4} \d{3,4} ?\d{3,4}(?-u:\b)"),
+    (Phone, phone, r"(?-u:\b)0[1-9]\d{9}(?-u:\b)"),
     (
-        Identity::Phone,
-        1,
+        Phone,
         phone,
         concat!(
             r"(?i)(?-u:\b)(?:phone|telephone|tel|mobile|cell|call|fone|telefone|celular|fax|whatsapp|",
@@ -97,32 +75,30 @@ const TABLE: &[Row] = &[
         ),
     ),
     (
-        Identity::Phone,
-        1,
+        Phone,
         phone,
         r"(?i)(?-u:\b)(?:reach(?:able|ed)?|contact(?:ed)?|call(?:ed)?)(?: \w+){0,2} (?:at|on) ([\d(][\d ().-]{5,18}\d)",
     ),
     // Government and other ids, by shape
-    (Identity::Id, 0, any, r"(?-u:\b)\d{3}-\d{2}-\d{4}(?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)\d{2}\.\d{3}\.\d{3}-[\dXx](?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)"),
-    (Identity::Id, 0, checksum::nhs, r"(?-u:\b)\d{10}(?-u:\b)"),
-    (Identity::Id, 0, checksum::cpf, r"(?-u:\b)\d{11}(?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"),
-    (Identity::Id, 0, checksum::aadhaar, r"(?-u:\b)\d{12}(?-u:\b)"),
-    (Identity::Id, 0, checksum::luhn, r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)"),
-    (Identity::Id, 0, checksum::luhn, r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)"),
-    (Identity::Id, 0, checksum::luhn, r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)"),
-    (Identity::Id, 0, checksum::iban, r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"),
-    (Identity::Id, 0, checksum::dni, r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"),
-    (Identity::Id, 0, address_v4, r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"),
-    (Identity::Id, 0, any, r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)\d{3}-\d{2}-\d{4}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)\d{2}\.\d{3}\.\d{3}-[\dXx](?-u:\b)"),
+    (Id, any, r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)"),
+    (Id, checksum::nhs, r"(?-u:\b)\d{10}(?-u:\b)"),
+    (Id, checksum::cpf, r"(?-u:\b)\d{11}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"),
+    (Id, checksum::aadhaar, r"(?-u:\b)\d{12}(?-u:\b)"),
+    (Id, checksum::luhn, r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)"),
+    (Id, checksum::luhn, r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)"),
+    (Id, checksum::luhn, r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)"),
+    (Id, checksum::iban, r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"),
+    (Id, checksum::dni, r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"),
+    (Id, any, r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"),
+    (Id, address_v4, r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"),
     // Ids, by their label
     (
-        Identity::Id,
-        1,
+        Id,
         has_digits,
         concat!(
             r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|",
@@ -132,11 +108,10 @@ const TABLE: &[Row] = &[
             r"policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
         ),
     ),
-    (Identity::Id, 0, any, r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"),
+    (Id, any, r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"),
     // Dates of birth
     (
-        Identity::BirthDate,
-        1,
+        BirthDate,
         any,
         concat!(
             r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|",
@@ -147,8 +122,7 @@ const TABLE: &[Row] = &[
     ),
     // Addresses
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|",
@@ -158,8 +132,7 @@ const TABLE: &[Row] = &[
         ),
     ),
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?i)(?-u:\b)\d{1,6}[a-z]? (?:[a-z][\w'.-]{1,24} ){1,3}(?:street|avenue|road|lane|boulevard|",
@@ -167,8 +140,7 @@ const TABLE: &[Row] = &[
         ),
     ),
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?-u:\b)(?:Rua|Avenida|Av\.?|Travessa|Alameda|Praca|Rodovia|Estrada|Largo|Viela|Via|Calle|Rue|",
@@ -179,8 +151,7 @@ const TABLE: &[Row] = &[
         ),
     ),
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?-u:\b)\d{1,6},? (?:rue|via|calle|rua|avenida|avenue|boulevard|chemin|place|impasse|",
@@ -188,18 +159,16 @@ const TABLE: &[Row] = &[
         ),
     ),
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?i)(?-u:\b)[a-z]{3,24}(?:strasse|strase|strabe|weg|gasse|allee|gata|gatan|vagen|vegen|katu|tie|",
             r"straat|laan|gade|vej|utca|terrasse|plads)\.? \d{1,5}[a-z]?(?-u:\b)",
         ),
     ),
-    (Identity::Address, 0, any, r"(?i)(?-u:\b)\d{1,6} [a-z][\w .'-]{2,30} \d{1,4},? ?(?:apt|suite|\n)"),
+    (Address, any, r"(?i)(?-u:\b)\d{1,6} [a-z][\w .'-]{2,30} \d{1,4},? ?(?:apt|suite|\n)"),
     (
-        Identity::Address,
-        0,
+        Address,
         any,
         concat!(
             r"(?-u:\b)[A-Z][a-z]+(?: [A-Z][a-z]+){0,2},? (?:A[LKZRAEPS]|C[AOT]|D[CE]|F[LM]|G[AU]|HI|I[ADLN]|",
@@ -207,26 +176,15 @@ const TABLE: &[Row] = &[
             r"W[AIVY]),? \d{5}(?:-\d{4})?(?-u:\b)",
         ),
     ),
-    (Identity::Address, 0, any, r"(?-u:\b)(?:[A-Z]{1,2}\d[A-Z\d]?) \d[ABD-HJLNP-UW-Z]{2}(?-u:\b)"),
-    (Identity::Address, 0, any, r"(?-u:\b)\d{5}-\d{3}(?-u:\b)"),
+    (Address, any, r"(?-u:\b)(?:[A-Z]{1,2}\d[A-Z\d]?) \d[ABD-HJLNP-UW-Z]{2}(?-u:\b)"),
+    (Address, any, r"(?-u:\b)\d{5}-\d{3}(?-u:\b)"),
+    (Address, any, r"(?i)(?-u:\b)(?:apt|apartment|suite|flat|studio)\.? (?:no\.? ?)?\d{1,5}[a-z]?,? [A-Za-z]"),
+    (Address, any, r"(?-u:\b)(?:PSC|CMR|Unit) \d{1,6},? Box \d{1,6}|(?-u:\b)(?:APO|FPO|DPO),? A[AEP] \d{5}(?-u:\b)"),
+    (Address, any, r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}"),
+    (Phone, any, r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"),
+    (Address, any, r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"),
     (
-        Identity::Address,
-        0,
-        any,
-        r"(?i)(?-u:\b)(?:apt|apartment|suite|flat|studio)\.? (?:no\.? ?)?\d{1,5}[a-z]?,? [A-Za-z]",
-    ),
-    (
-        Identity::Address,
-        0,
-        any,
-        r"(?-u:\b)(?:PSC|CMR|Unit) \d{1,6},? Box \d{1,6}|(?-u:\b)(?:APO|FPO|DPO),? A[AEP] \d{5}(?-u:\b)",
-    ),
-    (Identity::Address, 0, any, r"(?i)(?-u:\b)\d{1,4} rue (?:de |du |des )?[a-z]{3}"),
-    (Identity::Phone, 0, any, r"(?-u:\b)\d{2}(?:[-. ]\d{2}){3,4}(?-u:\b)"),
-    (Identity::Address, 0, any, r"(?i)(?-u:\b)p\.?o\.? ?box \d{1,6}(?-u:\b)"),
-    (
-        Identity::Address,
-        1,
+        Address,
         has_number,
         concat!(
             r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|",
@@ -247,19 +205,19 @@ mod tests {
     #[test]
     fn shapes() {
         for (text, expect) in [
-            ("SSN 123-45-6789", Some(Identity::Id)),
-            ("CPF 529.982.247-25", Some(Identity::Id)),
-            ("CPF 111.222.333-44", Some(Identity::Id)),
-            ("NHS number: 943 476 5919", Some(Identity::Id)),
-            ("NIF: 123456789", Some(Identity::Id)),
-            ("Aadhaar 2345 6789 0123", Some(Identity::Id)),
-            ("passport number A11764701", Some(Identity::Id)),
-            ("write to a.silva@example.org", Some(Identity::Email)),
-            ("tel +55 11 91234-5678", Some(Identity::Phone)),
-            ("12 Acacia Avenue", Some(Identity::Address)),
-            ("Rua das Flores, 123", Some(Identity::Address)),
-            ("L3 6AY", Some(Identity::Address)),
-            ("born on 12/03/1961", Some(Identity::BirthDate)),
+            ("SSN 123-45-6789", Some(Id)),
+            ("CPF 529.982.247-25", Some(Id)),
+            ("CPF 111.222.333-44", Some(Id)),
+            ("NHS number: 943 476 5919", Some(Id)),
+            ("NIF: 123456789", Some(Id)),
+            ("Aadhaar 2345 6789 0123", Some(Id)),
+            ("passport number A11764701", Some(Id)),
+            ("write to a.silva@example.org", Some(Email)),
+            ("tel +55 11 91234-5678", Some(Phone)),
+            ("12 Acacia Avenue", Some(Address)),
+            ("Rua das Flores, 123", Some(Address)),
+            ("L3 6AY", Some(Address)),
+            ("born on 12/03/1961", Some(BirthDate)),
             ("CARD-001 amiodarone 200 mg once daily", None),
             ("potassium 4.1 mmol/L on 2026-10-16", None),
             ("BP 120/80, HR 72, sample 790343", None),

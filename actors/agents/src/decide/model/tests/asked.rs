@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use callboard_message::surface::CreateMessage;
-use callboard_message::{Failure, FailureKind, SampleAnswer};
+use callboard_message::{Failure, SampleAnswer};
 use callboard_runtime::testkit::{self, Probe};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn as_much_as_the_provider_takes() {
             [(&[][..], &[all, all][..]), (&all[..1], &[all, &all[1..], &all[1..]]), (all, &[all, &all[1..], &[], &[]])]
         {
             let answer = move |asked: &CreateMessage| match refused.iter().any(|member| asked.0.has(member)) {
-                true => Err(Failure::new(FailureKind::Rejected, "this model doesn't take that")),
+                true => Err(Failure::rejected("this model doesn't take that")),
                 false => local(),
             };
             let (model, mut seen) = Probe::<CreateMessage>::spawn(system, answer);

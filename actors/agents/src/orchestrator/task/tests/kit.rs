@@ -130,8 +130,8 @@ impl ConcurrentHandler<Converse> for Peer {
                 Some(Act::Show(text)) => {
                     cx.artifact(Artifact::new("result", [Content::text(text)]));
                     let ToolResult(told) = ToolResult::text(text);
-                    let place = RawObject::new().with("taskId", "t-1");
-                    Ok(ToolResult(told.with("_meta", RawObject::new().with(SHOWN, true).with("a2a", place))))
+                    let place = RawObject::of("taskId", "t-1");
+                    Ok(ToolResult(told.with("_meta", RawObject::of(SHOWN, true).with("a2a", place))))
                 }
                 Some(Act::Fail(failure)) => Err(failure),
                 Some(Act::Ask(what)) => {

@@ -151,7 +151,7 @@ fn ask_human() {
         async |kit| {
             let help = || json!({ "ask_human": { "message": "What now?" } });
             to_one(kit, [help()]);
-            let denied = || Act::Fail(Failure::new(FailureKind::Denied, "no key"));
+            let denied = || Act::Fail(Failure::denied("no key"));
             let one = kit.peer("one", [denied(), Act::Say("done")]);
             let heard = kit.say("go", &says("with this key")).await;
             assert_eq!((heard.text(), heard.questions.len()), ("done".to_owned(), 1));
