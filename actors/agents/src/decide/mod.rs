@@ -38,4 +38,4 @@ pub use person::PersonDecider;
 pub use point::Point;
 pub use record::{DecisionRecord, FallbackWhy, RunId};
 pub use steps::{StepDefinition, StepMetadata, StepPlan, StepPlanError, StepReport, is_step_id};
-pub(crate) use withheld::withheld;
+pub(crate) use withheld::{with_caller, withheld};

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool,
-    Decided, Decision, MakeSteps, Synthesize, WriteAnswer,
+    Decided, MakeSteps, Synthesize, WriteAnswer,
 };
 use forms::Formed;
 
@@ -63,22 +63,14 @@ impl Agent for PersonDecider {
     }
 }
 
-macro_rules! decides {
-    ($($message:ident)*) => {$(
-        impl ConcurrentHandler<$message> for PersonDecider {
-            fn handle(
-                &mut self,
-                message: $message,
-                cx: Cx,
-            ) -> impl Future<Output = Result<Decided<<$message as Decision>::Outcome>, Failure>> + Send + 'static {
-                decide(message, cx)
-            }
-        }
-    )*};
-}
-
-decides! {
-    DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool WriteAnswer DecideRecovery Synthesize
+impl<D: Formed> ConcurrentHandler<D> for PersonDecider {
+    fn handle(
+        &mut self,
+        message: D,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Decided<D::Outcome>, Failure>> + Send + 'static {
+        decide(message, cx)
+    }
 }
 
 /// Asking whether to ask would be one question too many.

@@ -8,10 +8,14 @@ use callboard_runtime::{CallMeta, Caller, Cx};
 /// The same surroundings, in which whoever called gets no artifacts: what they are parts of is judged before it is shown, and
 /// it holds them all.
 pub(crate) fn withheld(cx: &Cx) -> Cx {
-    let Some(call) = cx.call() else { return cx.clone() };
-    let Some(inner) = call.caller.clone() else { return cx.clone() };
-    let caller: Arc<dyn Caller> = Arc::new(Withheld(inner));
-    cx.within(Arc::new(CallMeta { caller: Some(caller), ..CallMeta::clone(call) }))
+    with_caller(cx, |inner| Arc::new(Withheld(inner))).unwrap_or_else(|| cx.clone())
+}
+
+/// The same surroundings with another caller, who stands before the call's own; `None` where nobody called.
+pub(crate) fn with_caller(cx: &Cx, before: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>) -> Option<Cx> {
+    let call = cx.call()?;
+    let caller = before(call.caller.clone()?);
+    Some(cx.within(Arc::new(CallMeta { caller: Some(caller), ..CallMeta::clone(call) })))
 }
 
 struct Withheld(Arc<dyn Caller>);

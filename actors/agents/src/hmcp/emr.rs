@@ -1,5 +1,5 @@
 use callboard_macros::Message;
-use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Message as _, RawObject};
+use callboard_message::{Failure, Message as _, RawObject};
 use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::config::EmrConfig;
 use super::emr_store::EmrStore;
 use super::error::HmcpError;
 use super::grammar::{CLINICAL_DATA_BYTES_MAX, Order, PATIENT_ID_DIGITS_MAX, is_patient_id, order};
-use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said};
+use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said, ask};
 
 /// Writes clinical data about a patient into the record system. Without a patient's identifier it asks for one, or says
 /// that it needs one.
@@ -45,6 +45,7 @@ pub struct Written {
 const NEEDS_ID: &str = "Additional information required: Need patient_id to associate with this clinical data.";
 const WRITTEN: &str = "Success: Clinical data has been written to the EMR system for the specified patient.";
 const UNCLEAR: &str = "Please provide valid clinical_data to write to the EMR system.";
+const WHOSE: &str = "Which patient is this clinical data about?";
 const PATIENT_ID: &str = "patient_id";
 
 /// The EMR write-back agent of HMCP.
@@ -87,10 +88,12 @@ impl Emr {
         if tool.clinical_data.is_empty() {
             return Err(Failure::invalid("clinical_data must not be empty"));
         }
+        let shape = json!({ "type": "string", "title": "Patient identifier", "description": "For example PT12345",
+            "minLength": 3, "maxLength": 2 + PATIENT_ID_DIGITS_MAX });
         let patient_id = match tool.patient_id {
             Some(patient_id) => patient_id,
-            None => match ask_whose(cx).await? {
-                Some(patient_id) => patient_id,
+            None => match ask(cx, WHOSE, PATIENT_ID, shape, "nothing was written: no patient_id was given").await? {
+                Some(patient_id) => patient_id.trim().to_owned(),
                 None => {
                     let missing = vec![PATIENT_ID.to_owned()];
                     return Ok(Written { message: NEEDS_ID.into(), written: false, record: None, missing });
@@ -102,26 +105,6 @@ impl Emr {
         }
         let record = self.write(tool.clinical_data, &patient_id, cx).await?;
         Ok(Written { message: WRITTEN.into(), written: true, record: Some(record), missing: Vec::new() })
-    }
-}
-
-/// Asks whoever called for the identifier; `None` where nobody can be asked.
-async fn ask_whose(cx: &Cx) -> Result<Option<String>, Failure> {
-    let property = json!({ "type": "string", "title": "Patient identifier", "description": "For example PT12345",
-        "minLength": 3, "maxLength": 2 + PATIENT_ID_DIGITS_MAX });
-    let schema = json!({ "type": "object", "properties": { PATIENT_ID: property }, "required": [PATIENT_ID] });
-    let form = Elicitation::form("Which patient is this clinical data about?", schema).key(PATIENT_ID);
-    let answer = match cx.elicit(form).await {
-        Ok(answer) => answer,
-        Err(failure) if failure.kind == FailureKind::NobodyToAsk => return Ok(None),
-        Err(failure) => return Err(failure),
-    };
-    match answer.action() {
-        ElicitAction::Accept => {
-            let content = answer.content().unwrap_or_default();
-            Ok(Some(content[PATIENT_ID].as_str().unwrap_or_default().trim().to_owned()))
-        }
-        _ => Err(Failure::rejected("nothing was written: no patient_id was given")),
     }
 }
 

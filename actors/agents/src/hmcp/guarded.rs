@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use callboard_message::surface::{CreateMessage, MISSING};
-use callboard_message::{Failure, Message, RawObject, SampleAnswer};
+use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Message, RawObject, SampleAnswer};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, Profile};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::audit;
 use super::grammar::last_text;
@@ -27,7 +28,7 @@ pub trait Duty: Sized + Send + Sync + 'static {
     fn converse(&self, text: String, cx: &Cx) -> impl Future<Output = Result<Said, Failure>> + Send;
 
     /// What people see of it.
-    fn observe(&self) -> serde_json::Value;
+    fn observe(&self) -> Value;
 }
 
 /// What is said in a conversation.
@@ -35,6 +36,28 @@ pub struct Said {
     pub(super) text: String,
     /// What it lacks to do what it was asked, by name.
     pub(super) missing: Option<&'static str>,
+}
+
+/// Asks whoever called for the text `name`, of this shape; `None` where nobody can be asked.
+///
+/// # Errors
+/// `Rejected`, as `refused` says, where they don't tell.
+pub(super) async fn ask(
+    cx: &Cx,
+    question: &str,
+    name: &str,
+    shape: Value,
+    refused: &str,
+) -> Result<Option<String>, Failure> {
+    let schema = json!({ "type": "object", "properties": { name: shape }, "required": [name] });
+    match cx.elicit(Elicitation::form(question, schema).key(name)).await {
+        Ok(answer) if answer.action() == ElicitAction::Accept => {
+            Ok(Some(answer.content().unwrap_or_default()[name].as_str().unwrap_or_default().to_owned()))
+        }
+        Ok(_) => Err(Failure::rejected(refused)),
+        Err(failure) if failure.kind == FailureKind::NobodyToAsk => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// An HMCP agent: `D` behind the guard. Every message passes it before `D` sees it, every reply before it goes; what the
@@ -102,7 +125,7 @@ impl<D: Duty> Agent for Guarded<D> {
         }
     }
 
-    fn observe(&self) -> serde_json::Value {
+    fn observe(&self) -> Value {
         self.duty.observe()
     }
 }

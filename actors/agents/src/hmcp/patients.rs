@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use callboard_macros::Message;
-use callboard_message::{ElicitAction, Elicitation, Failure, FailureKind, Message as _};
+use callboard_message::{Failure, Message as _};
 use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde_json::value::to_raw_value;
 use super::config::PatientDataConfig;
 use super::error::HmcpError;
 use super::grammar::{PATIENT_ID_DIGITS_MAX, is_patient_id};
-use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said};
+use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said, ask};
 use crate::text::{fold, words};
 
 /// Most patients that a patient-data agent knows.
@@ -130,9 +130,11 @@ impl Patients {
     }
 
     async fn work(&self, tool: FindPatient, cx: &Cx) -> Result<PatientFound, Failure> {
+        let shape = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
+            "maxLength": PATIENT_NAME_BYTES_MAX });
         let name = match tool.name.filter(|name| !name.trim().is_empty()) {
             Some(name) => name,
-            None => match ask_who(cx).await? {
+            None => match ask(cx, "Which patient?", NAME, shape, "no patient was named").await? {
                 Some(name) => name,
                 None => {
                     let missing = vec![NAME.to_owned()];
@@ -152,24 +154,6 @@ impl Patients {
 
 fn told(Patient { name, id }: &Patient) -> String {
     format!("Patient identifier for {name}: patient_id={id}")
-}
-
-/// Asks whoever called for the name; `None` where nobody can be asked.
-async fn ask_who(cx: &Cx) -> Result<Option<String>, Failure> {
-    let property = json!({ "type": "string", "title": "Patient's full name", "minLength": 1,
-        "maxLength": PATIENT_NAME_BYTES_MAX });
-    let schema = json!({ "type": "object", "properties": { NAME: property }, "required": [NAME] });
-    let answer = match cx.elicit(Elicitation::form("Which patient?", schema).key(NAME)).await {
-        Ok(answer) => answer,
-        Err(failure) if failure.kind == FailureKind::NobodyToAsk => return Ok(None),
-        Err(failure) => return Err(failure),
-    };
-    match answer.action() {
-        ElicitAction::Accept => {
-            Ok(Some(answer.content().unwrap_or_default()[NAME].as_str().unwrap_or_default().to_owned()))
-        }
-        _ => Err(Failure::rejected("no patient was named")),
-    }
 }
 
 impl Duty for Patients {

@@ -7,19 +7,17 @@ use callboard_message::mail::{
 use callboard_runtime::{Cx, Letter, StoredEvent};
 
 use super::Shared;
+use super::history::page;
 use super::who::Who;
 
 impl Shared {
     pub(super) async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
         let who = self.who_looks(cx).await?;
-        let limit = message.limit.unwrap_or(MAIL_EVENTS_MAX);
-        if !(1..=MAIL_EVENTS_MAX).contains(&limit) {
-            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_EVENTS_MAX}")));
-        }
+        let limit = page(message.limit, MAIL_EVENTS_MAX, MAIL_EVENTS_MAX)?;
         let after = message.after;
         // Before the page: what comes between is on the next one.
         let newest = self.mail.last_event().await?;
-        let page = self.mail.events(after, limit as usize).await?;
+        let page = self.mail.events(after, limit).await?;
         let first = page.first().map_or(newest.saturating_add(1), |(number, _)| *number);
         let last = page.last().map_or(newest.max(after), |(number, _)| *number);
         let mut events = Vec::new();

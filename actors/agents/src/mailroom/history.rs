@@ -20,10 +20,7 @@ const LOG_ROWS_DEFAULT: u32 = 100;
 impl Shared {
     pub(super) async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
-        let limit = message.limit.unwrap_or(MAIL_HISTORY_DEFAULT);
-        if !(1..=MAIL_HISTORY_MAX).contains(&limit) {
-            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_HISTORY_MAX}")));
-        }
+        let limit = page(message.limit, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX)?;
         let direction = message.direction.unwrap_or(Direction::All);
         let filter = LetterFilter {
             of: Some(who.id.to_string()),
@@ -44,8 +41,7 @@ impl Shared {
         };
         let (mut messages, mut after, mut looked) = (Vec::new(), message.after.unwrap_or(0), 0);
         loop {
-            let page = limit as usize - messages.len();
-            let (letters, next) = self.mail.history(filter.clone(), after, page).await?;
+            let (letters, next) = self.mail.history(filter.clone(), after, limit - messages.len()).await?;
             looked += letters.len();
             for (letter, copy) in letters {
                 if self.is_past(&who, &letter).await? {
@@ -61,9 +57,7 @@ impl Shared {
             }
             match next {
                 // Only what was left out here is made up for: the store's own pages are as they are.
-                Some(next)
-                    if filter.state != message.state && messages.len() < limit as usize && looked < LOOKED_MAX =>
-                {
+                Some(next) if filter.state != message.state && messages.len() < limit && looked < LOOKED_MAX => {
                     after = next;
                 }
                 next => return Ok(History { messages, next }),
@@ -73,10 +67,7 @@ impl Shared {
 
     pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
         let who = self.who_looks(cx).await?;
-        let limit = message.limit.unwrap_or(LOG_ROWS_DEFAULT) as usize;
-        if !(1..=MAIL_PAGE_MAX).contains(&limit) {
-            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_PAGE_MAX}")));
-        }
+        let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
         let of = match message.agent_id {
             Some(other) if other != *who.id && !who.watches => {
                 return Err(denied_without(
@@ -90,6 +81,18 @@ impl Shared {
         };
         let logs = self.mail.logs(of.as_deref(), message.after.unwrap_or(0), limit).await?;
         Ok(Logs { logs })
+    }
+}
+
+/// How many items a page has.
+///
+/// # Errors
+/// `InvalidInput` for none, or more than `most`.
+pub(super) fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
+    let limit = limit.unwrap_or(default);
+    match (1..=most).contains(&limit) {
+        true => Ok(limit as usize),
+        false => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
     }
 }
 

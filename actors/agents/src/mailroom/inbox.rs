@@ -11,6 +11,7 @@ use callboard_message::mail::{
 use callboard_runtime::{Cx, Letter, MARKS_AT_ONCE_MAX, MailCopy, Mark};
 
 use super::Shared;
+use super::history::page;
 use super::who::Who;
 
 /// Letters that a look for some of them takes from the store at once.
@@ -39,12 +40,9 @@ impl Shared {
     /// What `who` hasn't read, as far as it is asked for. It counts as read, or as delivered where it is cut, unless it is
     /// only peeked at.
     pub(super) async fn look(&self, who: &Who, message: CheckInbox) -> Result<Inbox, Failure> {
-        let limit = message.limit.unwrap_or(MAIL_INBOX_DEFAULT);
-        if !(1..=MAIL_INBOX_MAX).contains(&limit) {
-            return Err(Failure::invalid(format!("`limit` must be 1 to {MAIL_INBOX_MAX}")));
-        }
+        let limit = page(message.limit, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX)?;
         let before = self.unread(&who.id);
-        let Found { letters, more, unread } = self.find(who, &message, limit as usize).await?;
+        let Found { letters, more, unread } = self.find(who, &message, limit).await?;
         if let Some(unread) = unread {
             // What has expired meanwhile counts no more.
             self.unread_by(&who.id, unread - before);

@@ -84,6 +84,8 @@ fn take(limiter: &DefaultDirectRateLimiter, what: &str) -> Result<(), Failure> {
 mod tests {
     use std::num::NonZeroU32;
 
+    use callboard_message::FailureKind;
+
     use super::*;
 
     /// Goal: one message over the limit is refused, and whoever sends it is told how long to wait. Method: a burst of

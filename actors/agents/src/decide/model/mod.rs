@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{
     DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, Decided,
-    Decision, MakeSteps, Point, Synthesize, WriteAnswer,
+    MakeSteps, Point, Synthesize, WriteAnswer,
 };
 use crate::model::STREAM_KEY;
 pub use budget::PROMPT_TOKENS_MAX;
@@ -186,23 +186,15 @@ impl Agent for ModelDecider {
     }
 }
 
-macro_rules! decides {
-    ($($message:ident)*) => {$(
-        impl ConcurrentHandler<$message> for ModelDecider {
-            fn handle(
-                &mut self,
-                message: $message,
-                cx: Cx,
-            ) -> impl Future<Output = Result<Decided<<$message as Decision>::Outcome>, Failure>> + Send + 'static {
-                let inner = self.0.clone();
-                async move { inner.decide(&message, &cx).await }
-            }
-        }
-    )*};
-}
-
-decides! {
-    DecideFollowUp DecideClarity DecideSplit MakeSteps DecideRoute DecideTool DecideRecovery Synthesize DecideConfirm
+impl<D: Posed + Sync> ConcurrentHandler<D> for ModelDecider {
+    fn handle(
+        &mut self,
+        message: D,
+        cx: Cx,
+    ) -> impl Future<Output = Result<Decided<D::Outcome>, Failure>> + Send + 'static {
+        let inner = self.0.clone();
+        async move { inner.decide(&message, &cx).await }
+    }
 }
 
 impl ConcurrentHandler<WriteAnswer> for ModelDecider {

@@ -4,9 +4,9 @@ use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Ask;
+use super::{Ask, openai_chat};
 use crate::model::draft::{Draft, Stop};
-use crate::model::request::{Block, Choice, Media, Request, Tool, Turn, texts};
+use crate::model::request::{Block, Choice, Media, Request, Turn, texts};
 use crate::model::trouble::Trouble;
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
@@ -25,18 +25,12 @@ pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble
     let mut body = RawObject::of("model", ask.model).with("messages", messages);
     match request.choice {
         _ if request.tools.is_empty() => {}
-        Choice::Auto => body.set("tools", request.tools.iter().map(tool).collect::<Vec<_>>()),
+        Choice::Auto => body.set("tools", request.tools.iter().map(openai_chat::tool).collect::<Vec<_>>()),
         // It knows no choice: not offering them is the same.
         Choice::None => {}
         Choice::Required => return Err(Trouble::Unfit("a tool that must be used")),
     }
     Ok(body.with("stream", ask.stream).with("options", options))
-}
-
-fn tool(tool: &Tool) -> RawObject {
-    let mut function = RawObject::of("name", &tool.name);
-    function.set_some("description", &tool.description);
-    RawObject::of("type", "function").with("function", function.with("parameters", &tool.schema))
 }
 
 fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<(), Trouble> {

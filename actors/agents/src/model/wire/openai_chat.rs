@@ -45,7 +45,7 @@ pub(super) fn choice(choice: Choice) -> &'static str {
     }
 }
 
-fn tool(tool: &Tool) -> RawObject {
+pub(super) fn tool(tool: &Tool) -> RawObject {
     let mut function = RawObject::of("name", &tool.name);
     function.set_some("description", &tool.description);
     RawObject::of("type", "function").with("function", function.with("parameters", &tool.schema))

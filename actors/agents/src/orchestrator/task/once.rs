@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use callboard_message::{
     Answer, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject, hex,
 };
-use callboard_runtime::{CallMeta, Caller, Cx, TaskId, TaskStep, Tasks};
+use callboard_runtime::{Caller, Cx, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use super::bell::Ringer;
 use super::notes::RunNotes;
+use crate::decide::with_caller;
 
 /// Events of a task that are read at once.
 const EVENTS_READ_MAX: usize = 100;
@@ -55,13 +56,11 @@ impl Asked {
 /// The same surroundings, in which no person is asked twice what was answered already: before a restart, for example.
 /// Questions without a key get one that is the same each time.
 pub(super) fn asked_once(cx: &Cx, kept: Kept) -> (Cx, Asked) {
-    let nobody = || (cx.clone(), Asked::default());
-    let Some(call) = cx.call() else { return nobody() };
-    let Some(inner) = call.caller.clone() else { return nobody() };
     let kept = Arc::new(kept);
-    let once = Once { inner, kept: kept.clone(), asked: Mutex::default() };
-    let cx = cx.within(Arc::new(CallMeta { caller: Some(Arc::new(once)), ..CallMeta::clone(call) }));
-    (cx, Asked(Some(kept)))
+    match with_caller(cx, |inner| Arc::new(Once { inner, kept: kept.clone(), asked: Mutex::default() })) {
+        Some(once) => (once, Asked(Some(kept))),
+        None => (cx.clone(), Asked::default()),
+    }
 }
 
 struct Once {

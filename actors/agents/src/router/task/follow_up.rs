@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use callboard_message::{Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, Question};
-use callboard_runtime::{CallMeta, Caller, Cx};
+use callboard_runtime::{Caller, Cx};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::decide::{DecideFollowUp, Deciders, FollowUp, RunId, Turn};
+use crate::decide::{DecideFollowUp, Deciders, FollowUp, RunId, Turn, with_caller};
 
 /// What answers are looked at with.
 pub(super) struct FollowUps {
@@ -19,10 +19,7 @@ pub(super) struct FollowUps {
 
 /// The same surroundings, in which the answers to another agent's questions are looked at before it gets them.
 pub(super) fn with_follow_ups(cx: &Cx, with: FollowUps) -> Cx {
-    let Some(call) = cx.call() else { return cx.clone() };
-    let Some(inner) = call.caller.clone() else { return cx.clone() };
-    let caller = Looking { inner, cx: cx.clone(), with };
-    cx.within(Arc::new(CallMeta { caller: Some(Arc::new(caller)), ..CallMeta::clone(call) }))
+    with_caller(cx, |inner| Arc::new(Looking { inner, cx: cx.clone(), with })).unwrap_or_else(|| cx.clone())
 }
 
 struct Looking {

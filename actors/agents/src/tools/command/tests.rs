@@ -1,5 +1,6 @@
 use std::time::Instant;
 
+use callboard_message::FailureKind;
 use tempfile::TempDir;
 
 use super::*;
