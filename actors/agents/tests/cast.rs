@@ -15,7 +15,7 @@ use callboard_agents::router::{Router, RouterConfig};
 use callboard_agents::verifier::Verifier;
 use callboard_message::Principal;
 use callboard_runtime::testkit::real;
-use callboard_runtime::{AgentRef, System};
+use callboard_runtime::{AgentRef, System, TaskFilter};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -162,7 +162,8 @@ fn neurology_is_one_entry_more() {
 }
 
 /// Goal: identities are shown for a stated purpose only, and then nothing of them, nor of the question, is logged or
-/// written to a file (C-33, C-34). Method: log everything, answer, then search the log and the folder.
+/// written to a file, and nothing is kept in the store (C-33, C-34). Method: log everything, answer, then search the
+/// log, the store and the folder.
 #[test]
 fn nothing_that_a_clinic_answered_stays() {
     let logged = Logged::default();
@@ -185,6 +186,10 @@ fn nothing_that_a_clinic_answered_stays() {
         let shown = ask(&orchestrator, query, Some("treatment")).await;
         assert_eq!(shown.status(), Status::Answered, "{}", shown.text());
         assert!(words.iter().all(|w| shown.text().contains(w)), "{}", shown.text());
+        let store = system.store();
+        let (tasks, _) = store.tasks.list(TaskFilter::default(), 0, 1).await.unwrap();
+        assert!(tasks.is_empty(), "the question is kept as a task");
+        assert_eq!(store.mail.last_event().await.unwrap(), 0, "something was sent");
         system.shutdown(Duration::from_secs(5)).await;
 
         let log = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();

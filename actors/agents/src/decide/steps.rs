@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits::{STEP_ID_BYTES_MAX, STEP_INPUT_BYTES_MAX, STEPS_MAX};
+use crate::plan::in_order;
 
 /// A step of a plan. It has exactly these keys.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -132,21 +133,8 @@ impl StepPlan {
         if let Some(step) = steps.iter().find(|step| !step.metadata.depends_on.iter().all(known)) {
             return Err(StepPlanError::UnknownNeed { id: step.id.clone() });
         }
-        Self::ordered(steps)
-    }
-
-    fn ordered(mut left: Vec<StepDefinition>) -> Result<Self, StepPlanError> {
-        let mut steps: Vec<StepDefinition> = Vec::with_capacity(left.len());
-        while let Some(first) = left.first() {
-            let is_ready = |step: &StepDefinition| {
-                step.metadata.depends_on.iter().all(|need| steps.iter().any(|done| done.id == *need))
-            };
-            let Some(at) = left.iter().position(is_ready) else {
-                return Err(StepPlanError::Cycle { id: first.id.clone() });
-            };
-            steps.push(left.remove(at));
-        }
-        Ok(Self { steps })
+        let sorted = in_order(steps, |step, other| step.metadata.depends_on.contains(&other.id));
+        sorted.map(|steps| Self { steps }).map_err(|step| StepPlanError::Cycle { id: step.id })
     }
 
     /// The steps, each after those that it needs.

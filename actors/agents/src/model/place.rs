@@ -84,18 +84,12 @@ impl Kind {
 impl ModelConfig {
     /// The environment variable that holds its key; `None` where it needs none.
     pub fn key_variable(&self) -> Option<&str> {
-        let (kind, remote) = self.remote()?;
-        kind.key_variable(remote)
-    }
-
-    /// Who provides it, and how; `None` where nobody does.
-    pub(super) fn remote(&self) -> Option<(Kind, &Remote)> {
         match self {
-            Self::Openai(remote) => Some((Kind::Openai, remote)),
-            Self::AzureOpenai(remote) => Some((Kind::AzureOpenai, remote)),
-            Self::OpenaiCompatible(remote) => Some((Kind::OpenaiCompatible, remote)),
-            Self::Anthropic(remote) => Some((Kind::Anthropic, remote)),
-            Self::Ollama(remote) => Some((Kind::Ollama, remote)),
+            Self::Openai(remote) => Kind::Openai.key_variable(remote),
+            Self::AzureOpenai(remote) => Kind::AzureOpenai.key_variable(remote),
+            Self::OpenaiCompatible(remote) => Kind::OpenaiCompatible.key_variable(remote),
+            Self::Anthropic(remote) => Kind::Anthropic.key_variable(remote),
+            Self::Ollama(remote) => Kind::Ollama.key_variable(remote),
             Self::Scripted(_) | Self::Echo(_) => None,
         }
     }

@@ -173,23 +173,30 @@ fn check_step(step: &Step, registry: &Registry, catalogue: &Catalogue) -> Result
     Ok(())
 }
 
-/// Takes away steps whose dependencies are all taken away until none is left; what can't be taken waits for itself.
 fn check_dependencies(steps: &[Step]) -> Result<(), PlanError> {
     for step in steps {
         if let Some(on) = step.depends_on.iter().find(|on| steps.iter().all(|s| s.step_id != **on)) {
             return Err(PlanError::UnknownDependency { step_id: step.step_id, on: *on });
         }
     }
-    let mut waiting: Vec<&Step> = steps.iter().collect();
-    while !waiting.is_empty() {
-        let (blocked, free): (Vec<&Step>, Vec<&Step>) =
-            waiting.iter().partition(|s| s.depends_on.iter().any(|on| waiting.iter().any(|w| w.step_id == *on)));
-        if free.is_empty() {
-            return Err(PlanError::Circle { step_id: blocked[0].step_id });
+    let sorted = in_order(steps.iter().collect(), |step, done| step.depends_on.contains(&done.step_id));
+    sorted.map(drop).map_err(|step| PlanError::Circle { step_id: step.step_id })
+}
+
+/// Steps in an order in which each stands after those that it needs; otherwise they stay in theirs.
+///
+/// # Errors
+/// The first that would have to wait for itself. What isn't among them is waited for by nobody.
+pub(crate) fn in_order<T>(mut left: Vec<T>, needs: impl Fn(&T, &T) -> bool) -> Result<Vec<T>, T> {
+    let mut sorted = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let free = left.iter().position(|step| !left.iter().any(|other| needs(step, other)));
+        match free {
+            Some(at) => sorted.push(left.remove(at)),
+            None => return Err(left.swap_remove(0)),
         }
-        waiting = blocked;
     }
-    Ok(())
+    Ok(sorted)
 }
 
 /// A name as it may stand in an error: a plan can come from a model, so anything but a short plain name is not
