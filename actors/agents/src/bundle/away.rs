@@ -28,15 +28,15 @@ pub(super) struct Away {
 }
 
 impl Away {
-    pub(super) fn returned(&mut self) {
+    pub fn returned(&mut self) {
         self.slow_until = None;
     }
 
-    pub(super) fn is_slow(&mut self) {
+    pub fn is_slow(&mut self) {
         self.slow_until = Some(Instant::now() + BUNDLE_SLOW_FOR);
     }
 
-    pub(super) fn patience(&self, patience: Duration) -> Duration {
+    pub fn patience(&self, patience: Duration) -> Duration {
         match self.slow_until {
             Some(until) if Instant::now() < until => patience.min(BUNDLE_SLOW_WAIT),
             _ => patience,
@@ -53,14 +53,14 @@ impl Away {
         *self.probing.insert(pause.clamp(BUNDLE_PROBE_PAUSE_MIN, BUNDLE_PROBE_PAUSE_MAX))
     }
 
-    pub(super) fn is_missed(&self) -> bool {
+    pub fn is_missed(&self) -> bool {
         self.probing.is_some()
     }
 }
 
 /// Looks whether a member is there again; followers of the bundle are told when it is.
 pub(super) struct Probe {
-    pub(super) member: usize,
+    pub member: usize,
 }
 
 impl Message for Probe {
@@ -78,7 +78,7 @@ pub(super) struct Missing {
 
 impl Missing {
     /// Puts a failure to the account of `member`; one that has no such thing isn't missing.
-    pub(super) fn add(&mut self, member: &Member, at: usize, failure: &Failure, cx: &Cx) {
+    pub fn add(&mut self, member: &Member, at: usize, failure: &Failure, cx: &Cx) {
         use FailureKind::{Cancelled, NotFound, Overloaded, TimedOut, Unavailable};
         if matches!(failure.kind, NotFound | Cancelled) {
             return;
@@ -92,7 +92,7 @@ impl Missing {
     }
 
     /// Puts down what is missing of `member`'s own list, as it says itself, and how long that may be kept.
-    pub(super) fn add_theirs(&mut self, member: &Member, page: &RawObject) {
+    pub fn add_theirs(&mut self, member: &Member, page: &RawObject) {
         self.keep(page.read(KEPT_FOR));
         let Some(meta) = page.get("_meta").filter(|meta| meta.get().contains(MISSING)) else { return };
         let theirs = RawObject::parse(meta).ok().and_then(|meta| meta.read::<Vec<RawObject>>(MISSING));
@@ -109,7 +109,7 @@ impl Missing {
         }
     }
 
-    pub(super) fn append(&mut self, mut other: Self) {
+    pub fn append(&mut self, mut other: Self) {
         self.servers.append(&mut other.servers);
         self.keep(other.kept_for);
     }
@@ -118,16 +118,16 @@ impl Missing {
         self.kept_for = self.kept_for.into_iter().chain(millis).min();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
-    pub(super) fn sentences(&self) -> impl Iterator<Item = String> {
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
         self.servers.iter().map(|(server, why)| format!("{server} isn't available now: {why}"))
     }
 
     /// Says it in a list's `_meta`; a list that lacks something is kept by nobody.
-    pub(super) fn note(&self, page: &mut RawObject) {
+    pub fn note(&self, page: &mut RawObject) {
         if self.is_empty() {
             self.kept_for.into_iter().for_each(|millis| page.set(KEPT_FOR, millis));
             return;
@@ -154,7 +154,7 @@ fn told(text: &str) -> String {
 
 impl Parts {
     /// Asks a missing member for a list, and again later while it is away.
-    pub(super) async fn probe(&self, at: usize, cx: &Cx) {
+    pub async fn probe(&self, at: usize, cx: &Cx) {
         let Some(member) = self.members.get(at) else { return };
         let limit = Instant::now() + self.list_timeout;
         let asked = match () {

@@ -15,11 +15,11 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    pub(super) fn new(allow: &[String], deny: &[String]) -> Self {
+    pub fn new(allow: &[String], deny: &[String]) -> Self {
         Self { allow: allow.iter().cloned().collect(), deny: deny.iter().cloned().collect() }
     }
 
-    pub(super) fn passes(&self, name: &str) -> bool {
+    pub fn passes(&self, name: &str) -> bool {
         (self.allow.is_empty() || self.allow.has(name)) && !self.deny.has(name)
     }
 }
@@ -36,7 +36,7 @@ pub(super) struct Naming {
 impl Naming {
     /// # Errors
     /// A name that two have, or that can't be one.
-    pub(super) fn new(filter: Filter) -> Result<Self, String> {
+    pub fn new(filter: Filter) -> Result<Self, String> {
         let mut inward = HashMap::new();
         for (own, name) in &filter.rename {
             if !is_name(name) || inward.insert(name.clone(), own.clone()).is_some() {
@@ -47,7 +47,7 @@ impl Naming {
     }
 
     /// What stands for an own name; `None` where nothing does.
-    pub(super) fn outward<'a>(&'a self, own: &'a str) -> Option<&'a str> {
+    pub fn outward<'a>(&'a self, own: &'a str) -> Option<&'a str> {
         let renamed = self.outward.get(own).map(String::as_str);
         // Another was given this one's name.
         let is_free = || !self.inward.contains_key(own);
@@ -55,7 +55,7 @@ impl Naming {
     }
 
     /// Which own name a name stands for.
-    pub(super) fn inward<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+    pub fn inward<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         let own = self.inward.get(name).map_or(name, String::as_str);
         (self.outward(own) == Some(name)).then_some(own)
     }

@@ -25,7 +25,7 @@ pub(super) enum What {
 
 impl What {
     /// The member of the list's result that has the items.
-    pub(super) fn items(self) -> &'static str {
+    pub fn items(self) -> &'static str {
         match self {
             Self::Tools => "tools",
             Self::Resources => "resources",
@@ -34,7 +34,7 @@ impl What {
         }
     }
 
-    pub(super) fn is_listed_by(self, member: &Member) -> bool {
+    pub fn is_listed_by(self, member: &Member) -> bool {
         match self {
             Self::Tools => member.lists_tools(),
             Self::Resources => member.lists_resources(),
@@ -98,7 +98,7 @@ struct Part {
 impl Parts {
     /// One page. All members that can be on it are asked at once; one that is away or slow is left out, which the page
     /// says: the others' lists are of use without it.
-    pub(super) async fn list(&self, what: What, params: &RawObject, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn list(&self, what: What, params: &RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let mut items: Vec<Box<RawValue>> = Vec::new();
         let (first, before, mut cursor) = match From::read(params)? {
             From::Own(from) => {

@@ -34,15 +34,15 @@ pub(super) struct Member {
 /// A message type that is a tool of the bundle.
 pub(super) struct OwnTool {
     /// Whose it is, by place.
-    pub(super) member: usize,
+    pub member: usize,
     /// The message's name.
-    pub(super) message: String,
-    pub(super) reply: Reply,
-    pub(super) listed: RawObject,
+    pub message: String,
+    pub reply: Reply,
+    pub listed: RawObject,
 }
 
 impl OwnTool {
-    pub(super) fn new(member: usize, spec: &MessageSpec, shown: &str) -> Self {
+    pub fn new(member: usize, spec: &MessageSpec, shown: &str) -> Self {
         let reply = Reply::of(spec);
         Self { member, message: spec.name.clone(), reply, listed: listed(spec, shown, reply) }
     }

@@ -21,14 +21,14 @@ pub(super) struct Followed {
 
 impl Parts {
     /// Remembers that a member has listed a resource. Of several the first in order counts.
-    pub(super) fn learn_owner(&self, uri: &str, at: usize) {
+    pub fn learn_owner(&self, uri: &str, at: usize) {
         let is_new = || self.owners.peek(uri).is_none_or(|owner| at < owner);
         if uri.len() <= BUNDLE_URI_BYTES_MAX && is_new() {
             self.owners.insert(uri.to_owned(), at);
         }
     }
 
-    pub(super) async fn read_resource(&self, params: RawObject, cx: &Cx) -> Result<ReadResourceResult, Failure> {
+    pub async fn read_resource(&self, params: RawObject, cx: &Cx) -> Result<ReadResourceResult, Failure> {
         let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
         let (at, read) = self.of_owner::<ReadResource>(&uri, Member::has_resources, params, cx).await?;
         // It may have moved.
@@ -59,7 +59,7 @@ impl Parts {
     }
 
     /// Asks these members at once. Where several answer, the first in order counts, if it isn't much later than the others.
-    pub(super) async fn first_of<M: Message>(
+    pub async fn first_of<M: Message>(
         &self,
         members: BTreeSet<usize>,
         params: RawObject,
@@ -105,7 +105,7 @@ impl Parts {
     }
 
     /// Passes it on to whoever has the resource, the first time it is said.
-    pub(super) async fn subscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn subscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
         if self.follow(&uri, None)? {
             return Ok(RawObject::new());
@@ -158,7 +158,7 @@ impl Parts {
     }
 
     /// Passes it on to whoever was told, the last time it is said.
-    pub(super) async fn unsubscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn unsubscribe(&self, params: RawObject, cx: &Cx) -> Result<RawObject, Failure> {
         let uri = params.text("uri").ok_or_else(|| Failure::invalid("`uri` must be a string"))?;
         let ended = match self.followed().entry(uri) {
             Entry::Occupied(mut entry) if entry.get().times > 1 => {

@@ -14,7 +14,7 @@ const PAGES_SEARCHED_MAX: usize = 32;
 
 impl Parts {
     /// The name that something of `member`'s own list is shown under; `None` where it isn't shown.
-    pub(super) fn show(&self, what: What, member: &Member, own: &str) -> Option<String> {
+    pub fn show(&self, what: What, member: &Member, own: &str) -> Option<String> {
         let name = match what {
             What::Tools => member.naming.outward(own)?,
             _ => own,
@@ -37,7 +37,7 @@ impl Parts {
     ///
     /// # Errors
     /// `missing` where it stands for nothing; the failure of a member whose list would have told.
-    pub(super) async fn find(
+    pub async fn find(
         &self,
         what: What,
         shown: &str,
@@ -103,7 +103,7 @@ impl Parts {
     }
 
     /// Remembers what a name stands for that had to be cut: it always will.
-    pub(super) fn learn_name(&self, what: What, shown: &str, at: usize, own: &str) {
+    pub fn learn_name(&self, what: What, shown: &str, at: usize, own: &str) {
         if may_be_cut(shown) && own.len() <= super::BUNDLE_NAME_BYTES_MAX {
             self.cut.insert((what.items(), shown.to_owned()), (at, own.to_owned()));
         }

@@ -17,7 +17,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn of(spec: &MessageSpec) -> Self {
+    pub fn of(spec: &MessageSpec) -> Self {
         match &spec.output_schema {
             None => Self::Result,
             Some(schema) if schema["type"] == "null" => Self::Nothing,
@@ -27,7 +27,7 @@ impl Reply {
     }
 
     /// The tool's result.
-    pub(super) fn result(self, reply: &RawValue) -> ToolResult {
+    pub fn result(self, reply: &RawValue) -> ToolResult {
         let text = || match serde_json::from_str::<String>(reply.get()) {
             Ok(text) => text,
             Err(_) => reply.get().to_owned(),

@@ -23,7 +23,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    pub(super) fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
+    pub fn new(config: &ClinicConfig) -> Result<Self, ClinicError> {
         let class = |field: Field| config.classes.get(&field).copied().unwrap_or_else(|| field.class_default());
         let identifying: BTreeSet<_> = Field::ALL.into_iter().filter(|f| class(*f) == DataClass::Identifying).collect();
         for field in [Field::PatientId, Field::Condition] {
@@ -35,22 +35,22 @@ impl Access {
     }
 
     /// Whether the principal may be told by this clinic who a patient is.
-    pub(super) fn may_identify(&self, principal: &Principal) -> bool {
+    pub fn may_identify(&self, principal: &Principal) -> bool {
         may_identify(principal, &self.purposes_allowed)
     }
 
     /// Whether the principal may see the field.
-    pub(super) fn may_see(&self, field: Field, principal: &Principal) -> bool {
+    pub fn may_see(&self, field: Field, principal: &Principal) -> bool {
         !self.identifying.contains(&field) || self.may_identify(principal)
     }
 
     /// Whether a search may look at the field. The same for everyone, so that a search is never a way to an identity.
-    pub(super) fn is_searchable(&self, field: Field) -> bool {
+    pub fn is_searchable(&self, field: Field) -> bool {
         !self.identifying.contains(&field)
     }
 
     /// The record without what the principal may not see.
-    pub(super) fn view(&self, record: Record, principal: &Principal) -> PatientView {
+    pub fn view(&self, record: Record, principal: &Principal) -> PatientView {
         let mut redacted: Vec<Field> = Field::ALL.into_iter().filter(|f| !self.may_see(*f, principal)).collect();
         if !redacted.is_empty() && !redacted.contains(&Field::Notes) && notes_identify(&record) {
             redacted.push(Field::Notes);

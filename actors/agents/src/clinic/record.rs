@@ -126,7 +126,7 @@ pub(super) struct Record {
 
 impl Record {
     /// The text of a field; `None` for the medications, which are a list.
-    pub(super) fn text(&self, field: Field) -> Option<&str> {
+    pub fn text(&self, field: Field) -> Option<&str> {
         Some(match field {
             Field::PatientId => &self.patient_id,
             Field::Condition => &self.condition,

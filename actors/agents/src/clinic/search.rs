@@ -49,7 +49,7 @@ pub(super) struct Synonyms {
 }
 
 impl Synonyms {
-    pub(super) fn new(phrases: impl IntoIterator<Item = Phrase>) -> Self {
+    pub fn new(phrases: impl IntoIterator<Item = Phrase>) -> Self {
         let mut synonyms = Self::default();
         for phrase in phrases {
             if phrase.finds_group {
@@ -63,7 +63,7 @@ impl Synonyms {
     }
 
     /// The same synonyms, ignoring the words of the clinic's specialty: all its patients are "cardiology patients".
-    pub(super) fn ignoring(mut self, specialty: &str) -> Self {
+    pub fn ignoring(mut self, specialty: &str) -> Self {
         self.ignored = words(specialty);
         self
     }

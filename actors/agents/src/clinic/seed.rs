@@ -44,7 +44,7 @@ pub(super) struct Synonym {
 
 impl Synonym {
     /// The group as it is stored: folded.
-    pub(super) fn phrases(&self, group: i64) -> impl Iterator<Item = Phrase> {
+    pub fn phrases(&self, group: i64) -> impl Iterator<Item = Phrase> {
         let phrase = move |text: &String, finds_group| Phrase { group, words: words(text).join(" "), finds_group };
         let asked = self.words.iter().map(move |text| phrase(text, true));
         asked.chain(self.includes.iter().map(move |text| phrase(text, false)))
@@ -53,7 +53,7 @@ impl Synonym {
 
 impl Seed {
     /// Reads and checks the seed; by its ending it is TOML, else JSON. Blocks.
-    pub(super) fn read(path: &Path) -> Result<Self, ClinicError> {
+    pub fn read(path: &Path) -> Result<Self, ClinicError> {
         let text = read_bounded(path)?;
         let seed = parse(path, &text)?;
         seed.check(path)?;

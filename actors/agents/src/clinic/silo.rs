@@ -20,26 +20,26 @@ pub(super) struct Silo {
 }
 
 impl Silo {
-    pub(super) async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
+    pub async fn open(config: ClinicConfig) -> Result<Self, ClinicError> {
         let access = Access::new(&config)?;
         let store = Store::open(&config).await?;
         Ok(Self { id: config.id, specialty: config.specialty, access, store })
     }
 
-    pub(super) async fn list_patients(&self) -> Result<Patients, Failure> {
+    pub async fn list_patients(&self) -> Result<Patients, Failure> {
         let found = self.store.patients(PATIENTS_LISTED_MAX + 1).await.map_err(|e| self.unread(e))?;
         let (patients, truncated) = first(found, PATIENTS_LISTED_MAX);
         Ok(Patients { patients, truncated })
     }
 
-    pub(super) async fn get_patient(&self, message: GetPatient, principal: &Principal) -> Result<PatientFile, Failure> {
+    pub async fn get_patient(&self, message: GetPatient, principal: &Principal) -> Result<PatientFile, Failure> {
         check_patient_id(&message.patient_id)?;
         let record = self.store.record(&message.patient_id).await.map_err(|e| self.unread(e))?;
         let patient = self.access.view(record.ok_or_else(no_such_patient)?, principal);
         Ok(PatientFile { patient })
     }
 
-    pub(super) async fn check_medications(
+    pub async fn check_medications(
         &self,
         message: CheckMedications,
         principal: &Principal,
@@ -54,7 +54,7 @@ impl Silo {
         Ok(Medications { patient_id, medications })
     }
 
-    pub(super) async fn query(&self, message: Query) -> Result<Matches, Failure> {
+    pub async fn query(&self, message: Query) -> Result<Matches, Failure> {
         check_query(&message.query)?;
         let searched = [(Field::Condition, "condition"), (Field::Medications, "medications"), (Field::Notes, "notes")];
         let columns: Vec<&str> =

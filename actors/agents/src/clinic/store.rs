@@ -30,7 +30,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Opens the database; creates and fills it when it is new. What is in it already stays.
-    pub(super) async fn open(config: &ClinicConfig) -> Result<Self, ClinicError> {
+    pub async fn open(config: &ClinicConfig) -> Result<Self, ClinicError> {
         let path = &config.database;
         // Statements aren't logged: what can't be said needn't be kept out of a log.
         let options = SqliteConnectOptions::new()
@@ -51,12 +51,12 @@ impl Store {
         Ok(Self { readers, synonyms })
     }
 
-    pub(super) fn synonyms(&self) -> &Synonyms {
+    pub fn synonyms(&self) -> &Synonyms {
         &self.synonyms
     }
 
     /// At most `rows_max` patients, by id.
-    pub(super) async fn patients(&self, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
+    pub async fn patients(&self, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
         let rows = sqlx::query_as("SELECT patient_id, condition FROM patient ORDER BY patient_id LIMIT ?1")
             .bind(rows_max as i64)
             .fetch_all(&self.readers)
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// At most `rows_max` patients that an expression of [`super::search::expression`] finds, by id.
-    pub(super) async fn search(&self, expression: &str, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
+    pub async fn search(&self, expression: &str, rows_max: usize) -> Result<Vec<PatientRow>, sqlx::Error> {
         let rows = sqlx::query_as(
             "SELECT patient.patient_id, patient.condition FROM search \
              JOIN patient ON patient.patient_id = search.patient_id \
@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// One patient's whole record.
-    pub(super) async fn record(&self, patient_id: &str) -> Result<Option<Record>, sqlx::Error> {
+    pub async fn record(&self, patient_id: &str) -> Result<Option<Record>, sqlx::Error> {
         let row: Option<PatientColumns> = sqlx::query_as(
             "SELECT patient_id, condition, name, birth_date, government_id_scheme, government_id, address, phone, notes \
              FROM patient WHERE patient_id = ?1",
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// A patient's id as the file has it, and medicines; `None` when there is no such patient.
-    pub(super) async fn medications(&self, patient_id: &str) -> Result<Option<(String, Vec<Medication>)>, sqlx::Error> {
+    pub async fn medications(&self, patient_id: &str) -> Result<Option<(String, Vec<Medication>)>, sqlx::Error> {
         let found: Option<(String,)> = sqlx::query_as("SELECT patient_id FROM patient WHERE patient_id = ?1")
             .bind(patient_id)
             .fetch_optional(&self.readers)

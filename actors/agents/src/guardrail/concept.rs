@@ -182,8 +182,8 @@ pub(super) fn concepts(word: &str) -> Concepts {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     /// In words; the end of a sentence counts as some words more.
-    pub(super) place: u32,
-    pub(super) concepts: Concepts,
+    pub place: u32,
+    pub concepts: Concepts,
 }
 
 /// Words that the end of a sentence counts as: what is said in two sentences hangs together less.

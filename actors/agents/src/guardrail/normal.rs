@@ -10,13 +10,13 @@ use crate::text::{is_invisible, lookalike};
 #[derive(Default)]
 pub(super) struct Plain {
     /// Lower case, without accents, disguises and invisible characters.
-    pub(super) text: String,
+    pub text: String,
     /// Characters of the Unicode tag block: text that no person sees.
-    pub(super) tags: usize,
+    pub tags: usize,
     /// Letters of another script that are drawn like Latin ones, inside Latin words.
-    pub(super) lookalikes: usize,
+    pub lookalikes: usize,
     /// Characters that print nothing between two letters.
-    pub(super) splitters: usize,
+    pub splitters: usize,
 }
 
 /// Makes `text` plain. Linear; stops one character past [`PLAIN_BYTES_MAX`].

@@ -131,11 +131,11 @@ pub(super) const RULES: &[Rule] = &[
 
 /// A sign: what no honest text carries, whatever it says.
 pub(super) struct Sign {
-    pub(super) id: &'static str,
-    pub(super) weight: u32,
-    pub(super) outside: u32,
+    pub id: &'static str,
+    pub weight: u32,
+    pub outside: u32,
     /// For the plain text.
-    pub(super) pattern: &'static str,
+    pub pattern: &'static str,
 }
 
 const fn sign(id: &'static str, weight: u32, outside: u32, pattern: &'static str) -> Sign {

@@ -22,26 +22,26 @@ const TAGS_MAX: usize = 16;
 const TAG_CHARS_MAX: usize = 64;
 
 impl Shared {
-    pub(super) async fn status(&self, message: GetAgentStatus, cx: &Cx) -> Result<AgentStatus, Failure> {
+    pub async fn status(&self, message: GetAgentStatus, cx: &Cx) -> Result<AgentStatus, Failure> {
         let who = self.who_looks(cx).await?;
         Ok(self.status_for(&who, message.agent_id.as_deref()))
     }
 
-    pub(super) fn status_for(&self, who: &Who, only: Option<&str>) -> AgentStatus {
+    pub fn status_for(&self, who: &Who, only: Option<&str>) -> AgentStatus {
         let members = self.members();
         let wanted = members.seen_by(&who.id).filter(|member| only.is_none_or(|only| *member.id == *only));
         let agents: Vec<AgentView> = wanted.map(|member| view(&members, member, who)).collect();
         AgentStatus { count: agents.len() as u64, agents }
     }
 
-    pub(super) async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
+    pub async fn groups(&self, _: ListGroups, cx: &Cx) -> Result<Groups, Failure> {
         let who = self.who_looks(cx).await?;
         let groups = self.members().groups_seen_by(&who.id);
         let groups = groups.into_iter().map(|(group, count)| GroupView { name: group.to_string(), count });
         Ok(Groups { groups: groups.collect() })
     }
 
-    pub(super) async fn save_memory(&self, message: SaveMemory, cx: &Cx) -> Result<Saved, Failure> {
+    pub async fn save_memory(&self, message: SaveMemory, cx: &Cx) -> Result<Saved, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         if message.content.is_empty() || message.content.len() > MAIL_MEMORY_BYTES_MAX {
             return Err(Failure::invalid(format!("`content` must be 1 to {MAIL_MEMORY_BYTES_MAX} bytes")));
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn preferences(&self, message: MailPreferences, cx: &Cx) -> Result<Preferences, Failure> {
+    pub async fn preferences(&self, message: MailPreferences, cx: &Cx) -> Result<Preferences, Failure> {
         let who = self.who(cx, None).await?;
         let MailPreferences { mute_senders, mute_topics, topics, ask_urgent } = message;
         let is_id = |id: &String| MailId::parse(id.as_str()).is_ok();
@@ -94,7 +94,7 @@ impl Shared {
         Ok(self.members().get(&who.id).map(|member| Preferences::clone(&member.wants)).unwrap_or_default())
     }
 
-    pub(super) async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
+    pub async fn end(self: &Arc<Self>, message: EndAgent, cx: &Cx) -> Result<Done, Failure> {
         let who = self.who_looks(cx).await?;
         if !who.administers {
             return Err(denied_without(ADMIN_SCOPE, "only whoever may administer mail (mail.admin) ends agents"));
@@ -127,14 +127,14 @@ impl Shared {
         Ok(Done { success: true })
     }
 
-    pub(super) async fn come(&self, _: Join, cx: &Cx) -> Result<AgentView, Failure> {
+    pub async fn come(&self, _: Join, cx: &Cx) -> Result<AgentView, Failure> {
         let who = self.who(cx, None).await?;
         let members = self.members();
         let member = members.get(&who.id).ok_or_else(|| Failure::not_found("there is no such agent"))?;
         Ok(view(&members, member, &who))
     }
 
-    pub(super) async fn go(&self, _: Leave, cx: &Cx) -> Result<Done, Failure> {
+    pub async fn go(&self, _: Leave, cx: &Cx) -> Result<Done, Failure> {
         let who = self.who(cx, None).await?;
         if let Some(member) = self.members().get_mut(&who.id) {
             member.leave();
@@ -145,7 +145,7 @@ impl Shared {
         Ok(Done { success: true })
     }
 
-    pub(super) async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
+    pub async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
         self.mail.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await?;
         self.changed(Change::Resource(AGENTS_URI.to_owned()));
         self.happened();

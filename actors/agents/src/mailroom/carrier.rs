@@ -65,7 +65,7 @@ enum Ended {
 }
 
 impl Carrier {
-    pub(super) fn new(room: Arc<Shared>, id: Arc<str>, way: Arc<str>, queue: Arc<Queue>) -> Self {
+    pub fn new(room: Arc<Shared>, id: Arc<str>, way: Arc<str>, queue: Arc<Queue>) -> Self {
         Self {
             room,
             id,

@@ -38,7 +38,7 @@ impl Talks {
     ///
     /// # Errors
     /// `Overloaded` where none ended within [`DELIVER_WITHIN`].
-    pub(super) async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
+    pub async fn begin(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let turn = tokio::time::timeout(DELIVER_WITHIN, self.0.clone().acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok);
         turn.ok_or_else(|| Failure::overloaded("the agent answers too many messages at once"))

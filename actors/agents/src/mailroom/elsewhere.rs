@@ -51,24 +51,24 @@ impl Elsewhere {
 
 impl Shared {
     /// This node is about to take a letter.
-    pub(super) fn takes(&self, id: &str) {
+    pub fn takes(&self, id: &str) {
         if self.mail.is_shared() {
             self.elsewhere.own().insert(id.to_owned());
         }
     }
 
     /// It didn't after all.
-    pub(super) fn took_none(&self, id: &str) {
+    pub fn took_none(&self, id: &str) {
         self.elsewhere.own().remove(id);
     }
 
     /// It was begun from what there was up to now.
-    pub(super) async fn begun(&self) -> Result<(), callboard_runtime::JournalError> {
+    pub async fn begun(&self) -> Result<(), callboard_runtime::JournalError> {
         *self.elsewhere.looked.lock().await = Some(self.mail.last_event().await?);
         Ok(())
     }
 
-    pub(super) async fn look_elsewhere(self: &Arc<Self>, _: Look, cx: &Cx) -> Result<(), Failure> {
+    pub async fn look_elsewhere(self: &Arc<Self>, _: Look, cx: &Cx) -> Result<(), Failure> {
         // One that finds another looking isn't needed.
         let Ok(mut looked) = self.elsewhere.looked.try_lock() else { return Ok(()) };
         let Some(mut after) = *looked else { return Ok(()) };
@@ -107,7 +107,7 @@ impl Shared {
         self.tell_recipients(letter, |line, handed| line.look(handed.letter.number));
     }
 
-    pub(super) async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {
+    pub async fn count(&self, _: Count, _: &Cx) -> Result<(), Failure> {
         let before: Vec<(Arc<str>, i64)> =
             self.members().all_mut().map(|member| (member.id.clone(), member.unread)).collect();
         let waiting = self.mail.waiting().await?;

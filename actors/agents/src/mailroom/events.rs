@@ -11,7 +11,7 @@ use super::history::page;
 use super::who::Who;
 
 impl Shared {
-    pub(super) async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
+    pub async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
         let who = self.who_looks(cx).await?;
         let limit = page(message.limit, MAIL_EVENTS_MAX, MAIL_EVENTS_MAX)?;
         let after = message.after;

@@ -11,18 +11,18 @@ use super::options::Declared;
 /// What a member is in.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Place {
-    pub(super) role: Option<String>,
-    pub(super) phase: Option<String>,
+    pub role: Option<String>,
+    pub phase: Option<String>,
     #[serde(default)]
-    pub(super) groups: BTreeSet<String>,
+    pub groups: BTreeSet<String>,
     /// It isn't among everyone.
     #[serde(default)]
-    pub(super) apart: bool,
+    pub apart: bool,
 }
 
 impl Place {
     /// What a topology says.
-    pub(super) fn declared(declared: &Declared) -> Self {
+    pub fn declared(declared: &Declared) -> Self {
         Self {
             role: declared.role.clone(),
             phase: declared.phase.clone(),
@@ -32,7 +32,7 @@ impl Place {
     }
 
     /// What the scopes of a credential say. Names that can't be any are passed over.
-    pub(super) fn of_scopes(scopes: &[String]) -> Self {
+    pub fn of_scopes(scopes: &[String]) -> Self {
         let mut place = Self::default();
         for scope in scopes {
             let Some(said) = scope.strip_prefix("mail.") else { continue };
@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// Both; where they say different things, `over`.
-    pub(super) fn with(&self, over: &Self) -> Self {
+    pub fn with(&self, over: &Self) -> Self {
         Self {
             role: over.role.as_ref().or(self.role.as_ref()).cloned(),
             phase: over.phase.as_ref().or(self.phase.as_ref()).cloned(),
@@ -61,18 +61,18 @@ impl Place {
     }
 
     /// Whether two that are in these places see each other.
-    pub(super) fn sees(&self, other: &Self) -> bool {
+    pub fn sees(&self, other: &Self) -> bool {
         (!self.apart && !other.apart) || !self.groups.is_disjoint(&other.groups)
     }
 
     /// Every group that it is in but everyone.
-    pub(super) fn all(&self) -> impl Iterator<Item = Group> + '_ {
+    pub fn all(&self) -> impl Iterator<Item = Group> + '_ {
         let groups = self.groups.iter().cloned().map(Group::Named);
         let role = self.role.iter().cloned().map(Group::Role);
         groups.chain(role).chain(self.phase.iter().cloned().map(Group::Phase))
     }
 
-    pub(super) fn is_in(&self, group: &Group) -> bool {
+    pub fn is_in(&self, group: &Group) -> bool {
         match group {
             Group::Named(name) => self.groups.contains(name),
             Group::Role(name) => self.role.as_ref() == Some(name),
@@ -91,7 +91,7 @@ pub(super) enum Group {
 
 impl Group {
     /// Reads one; a bare name is a group's.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once(':').unwrap_or(("group", text));
         let name = MailId::parse(name).ok()?.to_string();
         match kind {

@@ -28,12 +28,12 @@ const EXPIRY_ROUNDED: Duration = Duration::from_millis(500);
 
 /// A letter on its way to its recipients, with what is made of its body once for all of them.
 pub(super) struct Handed {
-    pub(super) letter: Arc<Letter>,
+    pub letter: Arc<Letter>,
     harmless: OnceLock<String>,
 }
 
 impl Handed {
-    pub(super) fn new(letter: Arc<Letter>) -> Self {
+    pub fn new(letter: Arc<Letter>) -> Self {
         Self { letter, harmless: OnceLock::new() }
     }
 
@@ -106,7 +106,7 @@ fn sent_at(id: &str) -> SystemTime {
 
 impl Shared {
     /// Keeps a letter, and hands it out once it is kept.
-    pub(super) async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
+    pub async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
         if let Turn::OnlyAgain(_) = draft.said.turn {
             return self.again_or(who, draft, Sent::default()).await;
         }
@@ -160,7 +160,7 @@ impl Shared {
     ///
     /// # Errors
     /// As [`Self::sent_before`]; that its sender may say nothing new now.
-    pub(super) async fn again_or(&self, who: &Who, draft: Draft, nobody: Sent) -> Result<Sent, Failure> {
+    pub async fn again_or(&self, who: &Who, draft: Draft, nobody: Sent) -> Result<Sent, Failure> {
         match (self.sent_before(who, &draft).await?, draft.said.turn) {
             (Some(sent), turn) => {
                 self.give_back(who, &turn);
@@ -210,7 +210,7 @@ impl Shared {
     }
 
     /// Has a letter's recipients told of it, and `hand`ed where they have a way.
-    pub(super) fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
+    pub fn tell_recipients(self: &Arc<Self>, letter: &Arc<Letter>, hand: impl Fn(&Line, &Arc<Handed>)) {
         let handed = Arc::new(Handed::new(letter.clone()));
         let mut told = Vec::new();
         {
@@ -248,7 +248,7 @@ impl Shared {
     }
 
     /// A letter's text as a recipient is shown it.
-    pub(super) fn text(&self, handed: &Handed, to: &str) -> String {
+    pub fn text(&self, handed: &Handed, to: &str) -> String {
         // Outside of the lock: a long body takes a while.
         handed.harmless();
         self.text_of(&self.members(), handed, to)
@@ -266,7 +266,7 @@ impl Shared {
     }
 
     /// A letter as it is delivered to one of its recipients.
-    pub(super) fn deliver(&self, handed: &Handed, to: &str, attempt: u32) -> Deliver {
+    pub fn deliver(&self, handed: &Handed, to: &str, attempt: u32) -> Deliver {
         // Outside of the lock: a long body takes a while.
         handed.harmless();
         let members = self.members();

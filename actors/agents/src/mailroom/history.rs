@@ -18,7 +18,7 @@ const LOOKED_MAX: usize = 1_000;
 const LOG_ROWS_DEFAULT: u32 = 100;
 
 impl Shared {
-    pub(super) async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
+    pub async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         let limit = page(message.limit, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX)?;
         let direction = message.direction.unwrap_or(Direction::All);
@@ -65,7 +65,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
+    pub async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
         let who = self.who_looks(cx).await?;
         let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
         let of = match message.agent_id {

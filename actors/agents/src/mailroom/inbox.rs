@@ -32,14 +32,14 @@ struct Found {
 }
 
 impl Shared {
-    pub(super) async fn check(&self, message: CheckInbox, cx: &Cx) -> Result<Inbox, Failure> {
+    pub async fn check(&self, message: CheckInbox, cx: &Cx) -> Result<Inbox, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         self.look(&who, message).await
     }
 
     /// What `who` hasn't read, as far as it is asked for. It counts as read, or as delivered where it is cut, unless it is
     /// only peeked at.
-    pub(super) async fn look(&self, who: &Who, message: CheckInbox) -> Result<Inbox, Failure> {
+    pub async fn look(&self, who: &Who, message: CheckInbox) -> Result<Inbox, Failure> {
         let limit = page(message.limit, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX)?;
         let before = self.unread(&who.id);
         let Found { letters, more, unread } = self.find(who, &message, limit).await?;
@@ -97,13 +97,13 @@ impl Shared {
         }
     }
 
-    pub(super) async fn read(&self, message: ReadMessage, cx: &Cx) -> Result<MailView, Failure> {
+    pub async fn read(&self, message: ReadMessage, cx: &Cx) -> Result<MailView, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         self.read_one(&who, &message.message_id, message.receipts).await
     }
 
     /// A message whole. It is read by that.
-    pub(super) async fn read_one(&self, who: &Who, id: &str, receipts: bool) -> Result<MailView, Failure> {
+    pub async fn read_one(&self, who: &Who, id: &str, receipts: bool) -> Result<MailView, Failure> {
         let letter = self.letter_of(who, id).await?;
         let state = match letter.new.is_for(&who.id) {
             true => {
@@ -119,7 +119,7 @@ impl Shared {
         Ok(view)
     }
 
-    pub(super) async fn fetch(&self, message: FetchMail, cx: &Cx) -> Result<Fetched, Failure> {
+    pub async fn fetch(&self, message: FetchMail, cx: &Cx) -> Result<Fetched, Failure> {
         let who = self.who(cx, None).await?;
         if message.message_ids.len() > MAIL_HISTORY_MAX as usize {
             return Err(Failure::invalid(format!("at most {MAIL_HISTORY_MAX} messages can be fetched at once")));
@@ -155,7 +155,7 @@ impl Shared {
         Ok(Fetched { messages })
     }
 
-    pub(super) async fn mark_read(&self, message: MarkRead, cx: &Cx) -> Result<Done, Failure> {
+    pub async fn mark_read(&self, message: MarkRead, cx: &Cx) -> Result<Done, Failure> {
         let who = self.who(cx, None).await?;
         let mark = match message.state.unwrap_or(EntryState::Read) {
             EntryState::Read => Mark::Read,
@@ -171,7 +171,7 @@ impl Shared {
     }
 
     /// Notes how far a member has come with letters. Ends when that is kept.
-    pub(super) async fn mark(&self, id: &str, letters: &[u64], mark: Mark) -> Result<(), Failure> {
+    pub async fn mark(&self, id: &str, letters: &[u64], mark: Mark) -> Result<(), Failure> {
         if let Some(line) = self.members().get(id).and_then(|member| member.line.as_ref()) {
             line.forget(letters);
         }
@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// How far a letter has come with `who`, or where that sent it, with its last recipient.
-    pub(super) async fn state_of(&self, who: &Who, letter: &Letter) -> Result<EntryState, Failure> {
+    pub async fn state_of(&self, who: &Who, letter: &Letter) -> Result<EntryState, Failure> {
         if !letter.new.is_for(&who.id) {
             return self.least(letter).await;
         }
@@ -199,7 +199,7 @@ impl Shared {
     }
 
     /// Whether a letter expired before `who`, whom it is for, had read it: then it is handed out no more, and counts as nothing.
-    pub(super) async fn is_past(&self, who: &Who, letter: &Letter) -> Result<bool, Failure> {
+    pub async fn is_past(&self, who: &Who, letter: &Letter) -> Result<bool, Failure> {
         if letter.new.expires > SystemTime::now() || !letter.new.is_for(&who.id) {
             return Ok(false);
         }
@@ -210,7 +210,7 @@ impl Shared {
         self.members().get(id).map_or(0, |member| member.unread)
     }
 
-    pub(super) fn unread_by(&self, id: &str, more: i64) {
+    pub fn unread_by(&self, id: &str, more: i64) {
         if let Some(member) = self.members().get_mut(id) {
             member.unread += more;
         }

@@ -25,7 +25,7 @@ struct Quantity {
 }
 
 impl Limit {
-    pub(super) fn new(options: &MailroomOptions) -> Self {
+    pub fn new(options: &MailroomOptions) -> Self {
         Self {
             messages: Quantity::of(Quota::per_second(options.messages_a_second)),
             broadcasts: Quantity::of(Quota::per_minute(options.broadcasts_a_minute)),
@@ -37,7 +37,7 @@ impl Limit {
     ///
     /// # Errors
     /// `Overloaded`, with the seconds to wait under [`RETRY_AFTER_S`].
-    pub(super) fn take(&self, is_broadcast: bool) -> Result<(), Failure> {
+    pub fn take(&self, is_broadcast: bool) -> Result<(), Failure> {
         // First what is there again soonest: whoever is refused by it loses none of the other.
         self.messages.take("messages")?;
         if is_broadcast {
@@ -47,12 +47,12 @@ impl Limit {
     }
 
     /// Whether it may be looked, where there is no message left, for what was said before: as often as something is said.
-    pub(super) fn may_repeat(&self) -> bool {
+    pub fn may_repeat(&self) -> bool {
         self.repeats.check().is_ok()
     }
 
     /// What was taken was said before: it counts as a look for that, as long as there are any left.
-    pub(super) fn give_back(&self, is_broadcast: bool) {
+    pub fn give_back(&self, is_broadcast: bool) {
         if self.may_repeat() {
             self.messages.given_back.fetch_add(1, Relaxed);
             self.broadcasts.given_back.fetch_add(u32::from(is_broadcast), Relaxed);

@@ -19,7 +19,7 @@ pub const LINE_LETTERS_MAX: usize = 256;
 /// There may be something to deliver.
 pub(super) struct Wake {
     /// Whoever gets it may be back: try at once.
-    pub(super) again: bool,
+    pub again: bool,
 }
 
 impl Message for Wake {
@@ -40,33 +40,33 @@ pub(super) struct Line {
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     /// The last delivery failed.
-    pub(super) fails: AtomicBool,
+    pub fails: AtomicBool,
     /// Nobody there takes mail.
-    pub(super) nowhere: AtomicBool,
-    pub(super) is_over: AtomicBool,
-    pub(super) talks: Talks,
+    pub nowhere: AtomicBool,
+    pub is_over: AtomicBool,
+    pub talks: Talks,
 }
 
 #[derive(Default)]
 pub(super) struct Waiting {
     /// Urgent first, then by number.
-    pub(super) letters: BTreeMap<(bool, u64), Arc<Handed>>,
+    pub letters: BTreeMap<(bool, u64), Arc<Handed>>,
     /// There may be letters that are in the store alone.
-    pub(super) is_behind: bool,
+    pub is_behind: bool,
     /// And there may be new ones before where it was last looked.
-    pub(super) anew: bool,
+    pub anew: bool,
     /// Letters that came and weren't delivered, in the line or not; those in the store before the line began are counted by its
     /// first look.
-    pub(super) count: usize,
+    pub count: usize,
     /// Those are among them.
-    pub(super) is_counted: bool,
+    pub is_counted: bool,
     /// The first letter that came since it began, by number.
-    pub(super) first: Option<u64>,
+    pub first: Option<u64>,
 }
 
 impl Line {
     /// Begins the line of a member. `has_some`: there may be letters in the store.
-    pub(super) fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str, has_some: bool) -> Option<Self> {
+    pub fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str, has_some: bool) -> Option<Self> {
         let queue = Arc::new(Queue::default());
         queue.waiting().is_behind = has_some;
         let way: Arc<str> = way.into();
@@ -87,18 +87,18 @@ impl Line {
     }
 
     /// Whose way it is, by name.
-    pub(super) fn way(&self) -> &str {
+    pub fn way(&self) -> &str {
         &self.way
     }
 
     /// One letter more, unless there are too many.
-    pub(super) fn hand(&self, handed: &Arc<Handed>) {
+    pub fn hand(&self, handed: &Arc<Handed>) {
         self.queue.waiting().push(handed);
         self.wake(false);
     }
 
     /// It needn't deliver these any more: its member asked for them.
-    pub(super) fn forget(&self, letters: &[u64]) {
+    pub fn forget(&self, letters: &[u64]) {
         let mut waiting = self.queue.waiting();
         for letter in letters {
             for is_normal in [false, true] {
@@ -110,19 +110,19 @@ impl Line {
     }
 
     /// Letters that weren't delivered.
-    pub(super) fn undelivered(&self) -> usize {
+    pub fn undelivered(&self) -> usize {
         self.queue.waiting().count
     }
 
     /// Whoever gets it may be back.
-    pub(super) fn retry(&self) {
+    pub fn retry(&self) {
         if self.queue.fails.load(Relaxed) {
             self.wake(true);
         }
     }
 
     /// There may be letters in the store that came by another process.
-    pub(super) fn look(&self, letter: u64) {
+    pub fn look(&self, letter: u64) {
         {
             let mut waiting = self.queue.waiting();
             waiting.came(letter);
@@ -137,30 +137,30 @@ impl Line {
     }
 
     /// The last delivery ended well, as far as it went.
-    pub(super) fn works(&self) -> bool {
+    pub fn works(&self) -> bool {
         !self.queue.fails.load(Relaxed) && !self.leads_nowhere()
     }
 
     /// Nobody there takes mail.
-    pub(super) fn leads_nowhere(&self) -> bool {
+    pub fn leads_nowhere(&self) -> bool {
         self.queue.nowhere.load(Relaxed)
     }
 
     /// Ends it. What it held stays in the store.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         self.queue.is_over.store(true, Relaxed);
         self.queue.waiting().letters.clear();
         self.carrier.stop();
     }
 
     /// Whoever delivers. It ends after its last delivery.
-    pub(super) fn carrier(&self) -> AgentRef {
+    pub fn carrier(&self) -> AgentRef {
         self.carrier.clone()
     }
 }
 
 impl Queue {
-    pub(super) fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    pub fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -182,11 +182,11 @@ impl Waiting {
     }
 
     /// There is something to deliver, as far as it is known.
-    pub(super) fn has_some(&self) -> bool {
+    pub fn has_some(&self) -> bool {
         self.is_behind || !self.letters.is_empty()
     }
 
-    pub(super) fn put(&mut self, handed: Arc<Handed>) {
+    pub fn put(&mut self, handed: Arc<Handed>) {
         self.letters.insert((!handed.letter.new.urgent, handed.letter.number), handed);
     }
 

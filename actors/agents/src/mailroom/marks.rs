@@ -73,7 +73,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub(super) fn open(system: &System, room: &Arc<Shared>) -> Self {
+    pub fn open(system: &System, room: &Arc<Shared>) -> Self {
         let told = Arc::new(AtomicBool::new(false));
         // The room holds this.
         let (room, known) = (Arc::downgrade(room), told.clone());
@@ -82,32 +82,32 @@ impl Marks {
     }
 
     /// A recipient has a letter. Waits where too much isn't kept yet.
-    pub(super) async fn delivered(&self, recipient: &Arc<str>, letter: u64) {
+    pub async fn delivered(&self, recipient: &Arc<str>, letter: u64) {
         // One that is stopping keeps no more: the letter comes again.
         let _ = self.agent.tell(Delivered { recipient: recipient.clone(), letter }).await;
     }
 
     /// The copies of a letter are to be made.
-    pub(super) fn spread(&self, letter: Arc<Letter>) {
+    pub fn spread(&self, letter: Arc<Letter>) {
         // Without room it is spread when the process begins again; until then its copies count as accepted.
         if self.agent.try_tell(Spread(letter)).is_err() {
             callboard_message::log::warn!("too many broadcasts at once: copies of one are made later");
         }
     }
 
-    pub(super) async fn settled(&self) {
+    pub async fn settled(&self) {
         let _ = self.agent.ask(Settle).await;
     }
 
     /// Ends once what it was told is kept.
-    pub(super) async fn end(&self) {
+    pub async fn end(&self) {
         self.settled().await;
         self.agent.stop();
         self.agent.ended().await;
     }
 
     /// Tells whoever follows the events that there are new ones.
-    pub(super) fn happened(&self) {
+    pub fn happened(&self) {
         if !self.told.swap(true, SeqCst) && self.agent.try_tell(Happened).is_err() {
             self.told.store(false, SeqCst);
         }

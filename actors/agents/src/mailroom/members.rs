@@ -218,14 +218,14 @@ impl Member {
 /// Everybody, by id.
 pub(super) struct Members {
     by_id: BTreeMap<Arc<str>, Member>,
-    pub(super) names: Names,
+    pub names: Names,
     /// How many are apart: where none is, all see each other.
     apart: Arc<AtomicUsize>,
 }
 
 impl Members {
     /// Nobody but the Guardian and the operator.
-    pub(super) fn new(options: &MailroomOptions) -> Self {
+    pub fn new(options: &MailroomOptions) -> Self {
         let (names, apart) = (Names::new(options.example_ids), Arc::default());
         let mut members = Self { by_id: BTreeMap::new(), names, apart };
         for office in [GUARDIAN, OPERATOR] {
@@ -235,35 +235,35 @@ impl Members {
     }
 
     /// How many agents there are.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.agents().count()
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Member> {
+    pub fn get(&self, id: &str) -> Option<&Member> {
         self.by_id.get(id)
     }
 
-    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Member> {
         self.by_id.get_mut(id)
     }
 
     /// The member of that id, made where there is none.
-    pub(super) fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
+    pub fn entry(&mut self, id: &str, options: &MailroomOptions) -> &mut Member {
         self.names.insert(id);
         self.by_id.entry(id.into()).or_insert_with(|| Member::new(id, options, self.apart.clone()))
     }
 
     /// Everybody but the Guardian and the operator.
-    pub(super) fn agents(&self) -> impl Iterator<Item = &Member> {
+    pub fn agents(&self) -> impl Iterator<Item = &Member> {
         self.by_id.values().filter(|member| !member.is_office())
     }
 
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Member> {
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Member> {
         self.by_id.values_mut()
     }
 
     /// Other names, where examples' ids are shown otherwise from now on.
-    pub(super) fn rename(&mut self, example_ids: bool) {
+    pub fn rename(&mut self, example_ids: bool) {
         let mut names = Names::new(example_ids);
         for member in self.agents() {
             names.insert(&member.id);
@@ -272,13 +272,13 @@ impl Members {
     }
 
     /// Whether `who` sees `other`: they share a group, or one of them is no agent.
-    pub(super) fn sees(&self, who: &str, other: &str) -> bool {
+    pub fn sees(&self, who: &str, other: &str) -> bool {
         let (Some(who), Some(other)) = (self.get(who), self.get(other)) else { return false };
         sees(who, other)
     }
 
     /// How many of a letter's recipients `who` may know of: all, where it sent it.
-    pub(super) fn known(&self, who: &Who, letter: &NewLetter) -> usize {
+    pub fn known(&self, who: &Who, letter: &NewLetter) -> usize {
         let knows_all = letter.sender == *who.id || who.watches || self.apart.load(Relaxed) == 0;
         match knows_all {
             true => letter.recipients.len(),
@@ -287,18 +287,18 @@ impl Members {
     }
 
     /// Those that `who` sees, itself too, by id.
-    pub(super) fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
+    pub fn seen_by<'a>(&'a self, who: &'a str) -> impl Iterator<Item = &'a Member> + 'a {
         let viewer = self.get(who);
         self.agents().filter(move |member| member.is_here() && viewer.is_some_and(|who| sees(who, member)))
     }
 
     /// Whether there is such a group for `who`: somebody is in it that it sees, who may be terminated, or itself.
-    pub(super) fn has_group(&self, who: &str, group: &Group) -> bool {
+    pub fn has_group(&self, who: &str, group: &Group) -> bool {
         self.seen_by(who).any(|member| member.place.is_in(group))
     }
 
     /// The groups that `who` can write to, and how many in each it sees.
-    pub(super) fn groups_seen_by(&self, who: &str) -> BTreeMap<Group, u64> {
+    pub fn groups_seen_by(&self, who: &str) -> BTreeMap<Group, u64> {
         let mut groups = BTreeMap::new();
         for member in self.seen_by(who).filter(|member| !member.is_ended) {
             for group in member.place.all() {

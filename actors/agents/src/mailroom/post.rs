@@ -23,16 +23,16 @@ use crate::decide::limits::{cut_bytes, cut_chars};
 
 /// What is to become a letter.
 pub(super) struct Draft {
-    pub(super) kind: LetterKind,
-    pub(super) label: Option<String>,
-    pub(super) audience: String,
+    pub kind: LetterKind,
+    pub label: Option<String>,
+    pub audience: String,
     /// Whom its sender named, where it did: the same message is for them again.
-    pub(super) asked: BTreeSet<String>,
+    pub asked: BTreeSet<String>,
     /// Those of them, or of all, that it goes to.
-    pub(super) recipients: BTreeSet<String>,
+    pub recipients: BTreeSet<String>,
     /// Whose box is full.
-    pub(super) refused: Vec<String>,
-    pub(super) said: Said,
+    pub refused: Vec<String>,
+    pub said: Said,
 }
 
 impl Draft {
@@ -159,7 +159,7 @@ impl Nobody {
 }
 
 impl Shared {
-    pub(super) async fn broadcast(self: &Arc<Self>, message: BroadcastMessage, cx: &Cx) -> Result<Sent, Failure> {
+    pub async fn broadcast(self: &Arc<Self>, message: BroadcastMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         let group = match &message.group {
             Some(name) => Some(Group::parse(name).ok_or_else(|| {
@@ -195,7 +195,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
+    pub async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         if message.guidance.is_some() && !who.is_guardian {
             return Err(Failure::rejected("only the Guardian gives guidance"));
@@ -237,13 +237,13 @@ impl Shared {
         }
     }
 
-    pub(super) async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
+    pub async fn reply(self: &Arc<Self>, message: ReplyMessage, cx: &Cx) -> Result<Sent, Failure> {
         let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
         self.reply_by(&who, message).await
     }
 
     /// What `who` answers to a message.
-    pub(super) async fn reply_by(self: &Arc<Self>, who: &Who, message: ReplyMessage) -> Result<Sent, Failure> {
+    pub async fn reply_by(self: &Arc<Self>, who: &Who, message: ReplyMessage) -> Result<Sent, Failure> {
         if self.is_ended(who) {
             return Err(denied("this agent is terminated: it can neither send nor receive messages"));
         }
@@ -284,7 +284,7 @@ impl Shared {
     }
 
     /// Keeps what a member answers where it can't say so itself: once for each letter.
-    pub(super) async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
+    pub async fn answer(self: &Arc<Self>, letter: &Letter, id: &str, text: &str) -> Result<(), Failure> {
         let there = |member: &Member| member.is_open() && !member.is_full();
         let to = &letter.new.sender;
         let who = Who::member(id);
@@ -344,7 +344,7 @@ impl Shared {
     }
 
     /// The letter of that id, where it concerns whoever asks.
-    pub(super) async fn letter_of(&self, who: &Who, id: &str) -> Result<Arc<Letter>, Failure> {
+    pub async fn letter_of(&self, who: &Who, id: &str) -> Result<Arc<Letter>, Failure> {
         let unknown = || Failure::not_found("there is no such message for you");
         if MailId::parse(id).is_err() {
             return Err(unknown());

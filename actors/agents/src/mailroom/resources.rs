@@ -25,7 +25,7 @@ const INSTRUCTIONS: &str = "Agent mail. get_agent_status shows who is here; the 
     GUIDANCE …] guides you. Keep routine status with save_memory.";
 
 impl Shared {
-    pub(super) async fn describe(&self, _: Describe, _: &Cx) -> Result<About, Failure> {
+    pub async fn describe(&self, _: Describe, _: &Cx) -> Result<About, Failure> {
         let info = RawObject::of("name", "mailroom").with("version", env!("CARGO_PKG_VERSION"));
         let resources = RawObject::of("subscribe", true);
         let abilities = RawObject::of("tools", RawObject::new()).with("resources", resources);
@@ -33,14 +33,14 @@ impl Shared {
         Ok(About(about.with("instructions", INSTRUCTIONS)))
     }
 
-    pub(super) async fn list_resources(&self, _: ListResources, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn list_resources(&self, _: ListResources, cx: &Cx) -> Result<RawObject, Failure> {
         let who = self.who_looks(cx).await?;
         let inbox = resource(&inbox_uri(&who.id), "inbox", "The messages that you haven't read.");
         let agents = resource(AGENTS_URI, "agents", "Which agents are here.");
         Ok(RawObject::of("resources", [inbox, agents]))
     }
 
-    pub(super) async fn list_templates(&self, _: ListResourceTemplates, _: &Cx) -> Result<RawObject, Failure> {
+    pub async fn list_templates(&self, _: ListResourceTemplates, _: &Cx) -> Result<RawObject, Failure> {
         let message = RawObject::of("uriTemplate", format!("{MESSAGE_START}{{message_id}}"))
             .with("name", "message")
             .with("description", "One message whole; it is read by that.")
@@ -48,7 +48,7 @@ impl Shared {
         Ok(RawObject::of("resourceTemplates", [message]))
     }
 
-    pub(super) async fn read_resource(&self, asked: ReadResource, cx: &Cx) -> Result<ReadResourceResult, Failure> {
+    pub async fn read_resource(&self, asked: ReadResource, cx: &Cx) -> Result<ReadResourceResult, Failure> {
         let uri = asked.uri();
         if uri == AGENTS_URI {
             return shown(&uri, &self.status_for(&self.who_looks(cx).await?, None));
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn subscribe(&self, asked: Subscribe, cx: &Cx) -> Result<RawObject, Failure> {
+    pub async fn subscribe(&self, asked: Subscribe, cx: &Cx) -> Result<RawObject, Failure> {
         let Subscribe(params) = asked;
         let uri = params.text("uri").unwrap_or_default();
         // What watches for others says again, where there is no call, what they were allowed.

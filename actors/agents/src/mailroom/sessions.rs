@@ -33,7 +33,7 @@ pub(super) struct Told {
 
 impl Told {
     /// How a member is told, if it is.
-    pub(super) fn of(member: &mut Member) -> Option<Self> {
+    pub fn of(member: &mut Member) -> Option<Self> {
         let sessions = member.sessions().to_vec();
         let asks = (member.wants.ask_urgent && !sessions.is_empty()).then(|| member.is_asked.clone());
         let Member { id, is_watched, unread, .. } = member;
@@ -49,7 +49,7 @@ pub(super) fn inbox_uri(id: &str) -> String {
 
 impl Shared {
     /// Tells a member that it has mail. Not a word of what it says, but where it wants urgent messages as questions.
-    pub(super) fn tell_mail(self: &Arc<Self>, handed: &Arc<Handed>, told: Told) {
+    pub fn tell_mail(self: &Arc<Self>, handed: &Arc<Handed>, told: Told) {
         if told.is_watched {
             self.changed(Change::Resource(inbox_uri(&told.id)));
         }

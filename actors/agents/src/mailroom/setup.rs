@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn declare(self: &Arc<Self>, Declare { options }: Declare, cx: &Cx) -> Result<(), Failure> {
+    pub async fn declare(self: &Arc<Self>, Declare { options }: Declare, cx: &Cx) -> Result<(), Failure> {
         options.check().map_err(|error| Failure::invalid(error.to_string()))?;
         self.declare_all(cx.system(), &options).await.map_err(|error| match error {
             MailroomError::Store(error) => error.into(),

@@ -17,7 +17,7 @@ pub const SHOWN_CHARS_MAX: usize = 2_000;
 
 impl Shared {
     /// A letter as `who` sees it, of whose text a list shows the beginning only (`whole` not).
-    pub(super) fn view(&self, who: &Who, letter: &Arc<Letter>, state: EntryState, whole: bool) -> MailView {
+    pub fn view(&self, who: &Who, letter: &Arc<Letter>, state: EntryState, whole: bool) -> MailView {
         let Letter { number, new, accepted, .. } = &**letter;
         let is_sender = new.sender == *who.id;
         let to = if new.is_for(&who.id) { Some(&*who.id) } else { new.recipients.first().map(String::as_str) };
@@ -50,7 +50,7 @@ impl Shared {
     }
 
     /// How far a letter has come with each recipient.
-    pub(super) async fn receipts(&self, letter: &Letter) -> Result<Vec<Receipt>, Failure> {
+    pub async fn receipts(&self, letter: &Letter) -> Result<Vec<Receipt>, Failure> {
         let mut receipts = Vec::new();
         loop {
             let after = receipts.last().map(|receipt: &Receipt| receipt.agent_id.clone());
@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// How far a letter has come with the last of its recipients.
-    pub(super) async fn least(&self, letter: &Letter) -> Result<EntryState, Failure> {
+    pub async fn least(&self, letter: &Letter) -> Result<EntryState, Failure> {
         let (mut least, mut after) = (EntryState::Read, None::<String>);
         loop {
             let page = self.mail.receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX).await?;

@@ -38,13 +38,13 @@ pub(super) struct Who {
 /// What scopes let somebody do beside having mail.
 pub(super) struct Rights {
     /// It is the Guardian.
-    pub(super) guides: bool,
-    pub(super) watches: bool,
-    pub(super) administers: bool,
+    pub guides: bool,
+    pub watches: bool,
+    pub administers: bool,
 }
 
 impl Rights {
-    pub(super) fn of(scopes: &[String]) -> Self {
+    pub fn of(scopes: &[String]) -> Self {
         let may = |scope: &str| scopes.iter().any(|has| has == scope);
         Self { guides: may(GUARDIAN_SCOPE), watches: may(WATCH_SCOPE), administers: may(ADMIN_SCOPE) }
     }
@@ -106,14 +106,14 @@ pub(super) fn denied_without(scope: &str, why: &str) -> Failure {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Kept {
     kind: Option<PrincipalKind>,
-    pub(super) ended: bool,
+    pub ended: bool,
     /// What its credential said.
-    pub(super) place: Place,
-    pub(super) wants: Preferences,
+    pub place: Place,
+    pub wants: Preferences,
     #[serde(default)]
-    pub(super) in_file: bool,
+    pub in_file: bool,
     #[serde(default)]
-    pub(super) gone: bool,
+    pub gone: bool,
 }
 
 impl Kept {
@@ -133,7 +133,7 @@ impl Shared {
     ///
     /// # Errors
     /// `Denied`.
-    pub(super) async fn who(&self, cx: &Cx, claim: Option<&str>) -> Result<Who, Failure> {
+    pub async fn who(&self, cx: &Cx, claim: Option<&str>) -> Result<Who, Failure> {
         self.who_asks(cx, claim, true).await
     }
 
@@ -141,7 +141,7 @@ impl Shared {
     ///
     /// # Errors
     /// `Denied`.
-    pub(super) async fn who_looks(&self, cx: &Cx) -> Result<Who, Failure> {
+    pub async fn who_looks(&self, cx: &Cx) -> Result<Who, Failure> {
         self.who_asks(cx, None, false).await
     }
 
@@ -254,7 +254,7 @@ impl Shared {
         Ok(Kept { kind: Some(principal.kind), ended: false, place, wants, in_file, gone: false })
     }
 
-    pub(super) async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
+    pub async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
         self.mail.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await?;
         self.changed(Change::Resource(AGENTS_URI.to_owned()));
         self.happened();
@@ -279,7 +279,7 @@ impl Shared {
     }
 
     /// Keeps a member as it is now, with `change`d, and changes it once that is kept.
-    pub(super) async fn change(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
+    pub async fn change(&self, id: &str, change: impl Fn(&mut Kept)) -> Result<(), Failure> {
         let _turn = self.joining.lock().await;
         self.keep_with(id, change).await
     }
@@ -309,7 +309,7 @@ impl Shared {
     }
 
     /// Takes in who had mail before this process began.
-    pub(super) async fn recall(&self) -> Result<(), JournalError> {
+    pub async fn recall(&self) -> Result<(), JournalError> {
         const PAGE: usize = 500;
         let mut after: Option<String> = None;
         loop {
@@ -329,7 +329,7 @@ impl Shared {
     }
 
     /// Takes in a member that another node changed.
-    pub(super) async fn recall_one(&self, id: &str) -> Result<(), JournalError> {
+    pub async fn recall_one(&self, id: &str) -> Result<(), JournalError> {
         let note = self.notes.get(SPACE, id).await?;
         note.iter().for_each(|note| self.take_in(note));
         Ok(())
@@ -361,7 +361,7 @@ impl Shared {
     }
 
     /// Keeps that a file has a member, and tells of it where it wasn't there.
-    pub(super) async fn keep_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
+    pub async fn keep_declared(&self, id: &str, is_new: bool) -> Result<(), Failure> {
         // Many are kept at once: they don't take turns.
         self.keep_with(id, |kept| (kept.in_file, kept.gone) = (true, false)).await?;
         let way = match self.members().get(id) {
@@ -372,7 +372,7 @@ impl Shared {
     }
 
     /// Keeps that a member was taken out of the file, and tells of it.
-    pub(super) async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
+    pub async fn keep_taken_out(&self, id: &str) -> Result<(), Failure> {
         let (place, is_ended) = match self.members().get(id) {
             Some(member) => (member.place.clone(), member.is_ended),
             None => return Ok(()),
@@ -386,7 +386,7 @@ impl Shared {
     }
 
     /// Begins the line of a member that has a way and none yet, unless it is terminated.
-    pub(super) fn open_line(self: &Arc<Self>, system: &System, member: &mut Member) {
+    pub fn open_line(self: &Arc<Self>, system: &System, member: &mut Member) {
         if !member.is_ended
             && member.line.is_none()
             && let Some(way) = &member.takes

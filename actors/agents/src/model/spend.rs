@@ -114,7 +114,7 @@ impl Ledger {
     }
 
     /// In millionths of a dollar, rounded up: a dollar for a million tokens is a millionth for one.
-    pub(super) fn cost(&self, usage: Usage) -> u64 {
+    pub fn cost(&self, usage: Usage) -> u64 {
         let Prices { input_usd_per_million, output_usd_per_million } = self.prices;
         (usage.input as f64 * input_usd_per_million + usage.output as f64 * output_usd_per_million).ceil() as u64
     }

@@ -27,7 +27,7 @@ pub(super) struct Pipeline<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    pub(super) fn new(config: &'a OrchestratorConfig, cx: &Cx, purpose: Option<String>) -> Result<Self, Failure> {
+    pub fn new(config: &'a OrchestratorConfig, cx: &Cx, purpose: Option<String>) -> Result<Self, Failure> {
         let mut call = onward(cx)?;
         // Who asks is the credential's to say; why, the asker's. Clinics decide what a purpose opens, and for whom.
         if let Some(purpose) = purpose {
@@ -38,7 +38,7 @@ impl<'a> Pipeline<'a> {
         Ok(Self { config, call, stages, times: TimesMs::default() })
     }
 
-    pub(super) async fn answer(mut self, query: &str) -> Answer {
+    pub async fn answer(mut self, query: &str) -> Answer {
         let began = Instant::now();
         let answer = self.stages(query).await;
         self.times.total = ms_since(began);

@@ -15,16 +15,16 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    pub(super) fn new(caller: Option<Arc<dyn Caller>>) -> Self {
+    pub fn new(caller: Option<Arc<dyn Caller>>) -> Self {
         Self { caller, told: AtomicU32::new(0) }
     }
 
     /// Tells how far it has come. Only ids, names of tools, times and the user's own words.
-    pub(super) fn tell(&self, message: String) {
+    pub fn tell(&self, message: String) {
         self.progress(Progress { message: Some(message), ..Progress::default() });
     }
 
-    pub(super) fn tell_plan(&self, plan: &CheckedPlan, query: &str) {
+    pub fn tell_plan(&self, plan: &CheckedPlan, query: &str) {
         let squeezed = |text: &str| fold(text).chars().filter(|c| c.is_alphanumeric()).collect::<String>();
         let asked = squeezed(query);
         for step in plan.steps() {

@@ -11,10 +11,10 @@ use crate::verifier::{Identities, Verdict, Verify};
 
 /// An answer before it is verified. Nothing turns it into an answer but [`verify`].
 pub(super) struct Draft {
-    pub(super) status: Status,
-    pub(super) plan: Vec<Step>,
-    pub(super) steps: Vec<StepOutcome>,
-    pub(super) text: String,
+    pub status: Status,
+    pub plan: Vec<Step>,
+    pub steps: Vec<StepOutcome>,
+    pub text: String,
 }
 
 /// A draft that the verifier passed. Its fields are this file's own: no other code can make one.
@@ -24,7 +24,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    pub(super) fn into_parts(self) -> (Draft, Verdict) {
+    pub fn into_parts(self) -> (Draft, Verdict) {
         (self.draft, self.verdict)
     }
 }

@@ -11,40 +11,40 @@ pub(super) const TOPIC_WORDS_MAX: usize = 8;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fragment {
     /// Which sentence it is in.
-    pub(super) sentence: usize,
-    pub(super) verb: bool,
-    pub(super) patients: bool,
-    pub(super) record: bool,
-    pub(super) medication: bool,
-    pub(super) taking: bool,
-    pub(super) pronoun: bool,
-    pub(super) all: bool,
-    pub(super) both: bool,
+    pub sentence: usize,
+    pub verb: bool,
+    pub patients: bool,
+    pub record: bool,
+    pub medication: bool,
+    pub taking: bool,
+    pub pronoun: bool,
+    pub all: bool,
+    pub both: bool,
     /// Patients: the place of the clinic whose prefix it is, and the id.
-    pub(super) ids: Vec<(usize, String)>,
+    pub ids: Vec<(usize, String)>,
     /// Clinics that are named, as places in the registry.
-    pub(super) clinics: Vec<usize>,
+    pub clinics: Vec<usize>,
     /// What to search for.
-    pub(super) topic: Option<Topic>,
+    pub topic: Option<Topic>,
 }
 
 /// A condition, a medicine, or what else isn't a word of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Topic {
     /// As the user wrote it, in lower case.
-    pub(super) text: String,
+    pub text: String,
     /// Clinics that list it as a condition, as places in the registry; empty if it isn't registered.
-    pub(super) seen_at: Vec<usize>,
+    pub seen_at: Vec<usize>,
 }
 
 impl Fragment {
     /// Whether it says what kind of thing is asked for.
-    pub(super) fn noun(&self) -> bool {
+    pub fn noun(&self) -> bool {
         self.patients || self.record || self.medication || self.taking
     }
 
     /// Whether it asks for nothing: `please`.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         !self.verb
             && !self.noun()
             && !self.all
@@ -54,7 +54,7 @@ impl Fragment {
     }
 
     /// Whether all it has is a clinic (and perhaps a verb).
-    pub(super) fn only_clinics(&self) -> bool {
+    pub fn only_clinics(&self) -> bool {
         !self.clinics.is_empty() && !self.noun() && self.ids.is_empty() && self.topic.is_none()
     }
 }

@@ -36,7 +36,7 @@ impl Means {
 }
 
 impl Names {
-    pub(super) fn new(registry: &Registry) -> Self {
+    pub fn new(registry: &Registry) -> Self {
         let mut names = Self { phrases: HashMap::new() };
         for (at, clinic) in registry.clinics().iter().enumerate() {
             for text in proper_names(clinic) {
@@ -78,7 +78,7 @@ impl Names {
     }
 
     /// The longest phrase that `tokens` begins with, and how many words it has.
-    pub(super) fn longest(&self, tokens: &[Token]) -> Option<(usize, Means)> {
+    pub fn longest(&self, tokens: &[Token]) -> Option<(usize, Means)> {
         let word = |at: usize| match tokens.get(at) {
             Some(Token::Word(w)) => Some(w),
             _ => None,
@@ -90,7 +90,7 @@ impl Names {
 
     /// A one-word name of the registry that `word` was probably meant as: one slip in a clinic's name, or another
     /// ending of a long condition (`hypertensive`, `hipertensos`).
-    pub(super) fn nearly(&self, word: &Word) -> Option<Means> {
+    pub fn nearly(&self, word: &Word) -> Option<Means> {
         if word.folded.chars().count() < SLIP_LETTERS_MIN.min(STEM_LETTERS_MIN) {
             return None;
         }

@@ -25,13 +25,13 @@ enum Ask {
 }
 
 impl Rules {
-    pub(super) fn new(registry: Arc<Registry>) -> Self {
+    pub fn new(registry: Arc<Registry>) -> Self {
         let names = Names::new(&registry);
         Self { registry, catalogue: Catalogue::default(), names }
     }
 
     /// The plan for a query, or the `raw_response` plan that says what to ask instead.
-    pub(super) fn plan(&self, query: &str) -> Plan {
+    pub fn plan(&self, query: &str) -> Plan {
         let plan = match self.asks(query) {
             Ok(asks) => Plan { steps: (1..).zip(asks).map(|(step_id, ask)| self.step(step_id, ask)).collect() },
             Err(refusal) => return Plan::raw_response(query, refusal.to_string()),

@@ -14,16 +14,16 @@ pub(super) enum Token {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
     /// Lower case, as the user wrote it otherwise: what a clinic is asked for.
-    pub(super) shown: String,
+    pub shown: String,
     /// Without accents as well.
-    pub(super) folded: String,
+    pub folded: String,
     /// Whether it was written with a capital letter.
-    pub(super) capital: bool,
+    pub capital: bool,
 }
 
 impl Word {
     /// Whether two words differ at most by a plural `s`.
-    pub(super) fn is(&self, folded: &str) -> bool {
+    pub fn is(&self, folded: &str) -> bool {
         singular(&self.folded) == singular(folded)
     }
 }

@@ -18,18 +18,18 @@ pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// One plan on its way to the clinics.
 pub(super) struct Dispatching<'a> {
-    pub(super) config: &'a RouterConfig,
-    pub(super) cx: &'a Cx,
-    pub(super) call: CallMeta,
+    pub config: &'a RouterConfig,
+    pub cx: &'a Cx,
+    pub call: CallMeta,
     /// Progress reports so far.
-    pub(super) told: AtomicU32,
+    pub told: AtomicU32,
     /// Progress reports in all: two a step.
-    pub(super) tells: u32,
+    pub tells: u32,
 }
 
 impl Dispatching<'_> {
     /// Takes one step to its clinic and the answer through the guardrail. It always ends with an outcome.
-    pub(super) async fn run(&self, step: Step) -> StepOutcome {
+    pub async fn run(&self, step: Step) -> StepOutcome {
         let began = Instant::now();
         let name = format!("step {} {} {}", step.step_id, step.clinic, step.action);
         self.tell(format!("{name} started"));

@@ -36,12 +36,12 @@ pub(super) enum Identity {
 
 /// One readable line of a value.
 pub(super) struct Line {
-    pub(super) text: String,
-    pub(super) kind: LineKind,
+    pub text: String,
+    pub kind: LineKind,
     /// The id of the patient whose record it stands in.
-    pub(super) patient: Option<String>,
+    pub patient: Option<String>,
     /// The medicine's name, where the line is about one.
-    pub(super) medicine: Option<String>,
+    pub medicine: Option<String>,
 }
 
 /// A value nested deeper than [`VALUE_DEPTH_MAX`].

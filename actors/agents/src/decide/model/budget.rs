@@ -43,7 +43,7 @@ pub(super) struct Material {
 
 impl Material {
     /// What somebody says, and nothing else yet.
-    pub(super) fn said(text: &str) -> Self {
+    pub fn said(text: &str) -> Self {
         Self { subject: text.to_owned(), texts: vec![("latest_user_text", text.to_owned())], ..Self::default() }
     }
 }

@@ -37,11 +37,11 @@ impl Bells {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ringer(&self, run: RunId, task: TaskId) -> Ringer {
+    pub fn ringer(&self, run: RunId, task: TaskId) -> Ringer {
         Ringer { bells: self.clone(), run, task }
     }
 
-    pub(super) fn hear(&self, run: RunId) -> Hearing {
+    pub fn hear(&self, run: RunId) -> Hearing {
         let rung = match self.runs().entry(run.clone()) {
             std::collections::hash_map::Entry::Occupied(bell) => bell.get().subscribe(),
             std::collections::hash_map::Entry::Vacant(place) => {
@@ -54,14 +54,14 @@ impl Bells {
     }
 
     /// How many runs are followed.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.runs().len()
     }
 }
 
 impl Ringer {
     /// Something happens to the task now.
-    pub(super) fn ring(&self) {
+    pub fn ring(&self) {
         if let Some(bell) = self.bells.runs().get(&self.run) {
             // Whoever followed may have just gone.
             let _ = bell.send(self.task.clone());
@@ -78,7 +78,7 @@ impl Drop for Ringer {
 
 impl Hearing {
     /// Which task it rings for; `None`: for any of them.
-    pub(super) async fn rung(&mut self) -> Option<TaskId> {
+    pub async fn rung(&mut self) -> Option<TaskId> {
         match &mut self.rung {
             Some(rung) => match rung.recv().await {
                 Ok(task) => Some(task),

@@ -50,14 +50,14 @@ pub(super) struct Life(Standing);
 
 impl Life {
     /// Something happens to it.
-    pub(super) fn on(&mut self, event: Event) {
+    pub fn on(&mut self, event: Event) {
         match self.0.next(event) {
             Some(next) => self.0 = next,
             None => callboard_message::log::warn!(standing = ?self.0, ?event, "that can't happen to a call"),
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub fn state(&self) -> State {
         self.0.state
     }
 }

@@ -20,14 +20,14 @@ impl Default for Conversations {
 }
 
 impl Conversations {
-    pub(super) fn history(&self, owner: &str, context: &str) -> Vec<Turn> {
+    pub fn history(&self, owner: &str, context: &str) -> Vec<Turn> {
         if context.is_empty() {
             return Vec::new();
         }
         self.0.get(&key(owner, context)).map(|turns| turns.to_vec()).unwrap_or_default()
     }
 
-    pub(super) fn add(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
+    pub fn add(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
         if context.is_empty() {
             return;
         }

@@ -36,18 +36,18 @@ pub(super) struct RunNotes {
 }
 
 impl RunNotes {
-    pub(super) fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
+    pub fn new(notes: Arc<dyn Notes>, agent: &str, class: DataClass, run: RunId) -> Self {
         let keeps = class != DataClass::Clinical;
         Self { notes, space: format!("run/{agent}").into(), run, keeps, any: Arc::default(), staged: Arc::default() }
     }
 
     /// Others may have kept something.
-    pub(super) fn may_be_there(&self) {
+    pub fn may_be_there(&self) {
         self.any.store(true, Relaxed);
     }
 
     /// What is kept under a name.
-    pub(super) async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
+    pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         if !self.keeps {
             return Ok(None);
         }
@@ -57,24 +57,24 @@ impl RunNotes {
     }
 
     /// Keeps something under a name.
-    pub(super) async fn keep(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+    pub async fn keep(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.change(|body| body.set(name, value)).await
     }
 
     /// Keeps something under a name as soon as somebody is asked.
-    pub(super) fn stage(&self, name: &str, value: &impl Serialize) {
+    pub fn stage(&self, name: &str, value: &impl Serialize) {
         if self.keeps {
             self.staged.lock().unwrap_or_else(PoisonError::into_inner).set(name, value);
         }
     }
 
     /// What was asked under a key.
-    pub(super) async fn question(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+    pub async fn question(&self, key: &str) -> Result<Option<RawObject>, Failure> {
         Ok(self.get::<RawObject>(QUESTIONS).await?.and_then(|questions| questions.object(key)))
     }
 
     /// Keeps a question, and what was decided up to it.
-    pub(super) async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
+    pub async fn keep_question(&self, key: &str, question: &RawObject) -> Result<(), Failure> {
         if self.question(key).await?.is_some_and(|there| there == *question) {
             return Ok(());
         }
@@ -94,11 +94,11 @@ impl RunNotes {
     }
 
     /// What was answered under a key.
-    pub(super) async fn answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
+    pub async fn answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
         Ok(self.get::<RawObject>(ANSWERS).await?.and_then(|answers| answers.object(key)))
     }
 
-    pub(super) async fn keep_answer(&self, key: &str, answer: RawObject) -> Result<(), Failure> {
+    pub async fn keep_answer(&self, key: &str, answer: RawObject) -> Result<(), Failure> {
         self.change(|body| {
             let answers = body.object(ANSWERS).unwrap_or_default();
             body.set(ANSWERS, answers.with(key, &answer));
@@ -107,7 +107,7 @@ impl RunNotes {
     }
 
     /// Forgets all of it: the run has ended.
-    pub(super) async fn forget(&self) {
+    pub async fn forget(&self) {
         if self.any.load(Relaxed)
             && let Err(error) = self.notes.remove(&self.space, self.run.as_str()).await
         {

@@ -61,23 +61,23 @@ pub(super) enum Event {
 /// Where a call stands, and how many of its questions are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Standing {
-    pub(super) state: State,
-    pub(super) open: u32,
+    pub state: State,
+    pub open: u32,
 }
 
 impl State {
     /// Whether nothing follows.
-    pub(super) const fn is_terminal(self) -> bool {
+    pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Rejected | Self::Canceled)
     }
 }
 
 impl Standing {
     /// A call that has just come in.
-    pub(super) const NEW: Self = Self { state: State::Received, open: 0 };
+    pub const NEW: Self = Self { state: State::Received, open: 0 };
 
     /// What follows, where that can happen at all.
-    pub(super) const fn next(self, event: Event) -> Option<Self> {
+    pub const fn next(self, event: Event) -> Option<Self> {
         use State::{
             Acting, Canceled, Clarifying, Completed, Confirming, Failed, Planned, Received, Rejected, Routed, Running,
             Synthesizing,

@@ -11,10 +11,10 @@ use crate::decide::{DecideFollowUp, Deciders, FollowUp, RunId, Turn, with_caller
 
 /// What answers are looked at with.
 pub(super) struct FollowUps {
-    pub(super) deciders: Arc<Deciders>,
-    pub(super) run: RunId,
+    pub deciders: Arc<Deciders>,
+    pub run: RunId,
     /// What was said before, what is wanted, and what the agent was told.
-    pub(super) history: Vec<Turn>,
+    pub history: Vec<Turn>,
 }
 
 /// The same surroundings, in which the answers to another agent's questions are looked at before it gets them.

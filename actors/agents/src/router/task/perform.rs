@@ -18,15 +18,15 @@ const PLACE: &str = "a2a";
 
 /// Why a try failed.
 pub(super) struct Trouble {
-    pub(super) failure: Failure,
+    pub failure: Failure,
     /// The agent isn't there at all.
-    pub(super) is_away: bool,
+    pub is_away: bool,
     /// Whoever failed has ended it: the same again under the same key would be the same failure.
-    pub(super) is_settled: bool,
+    pub is_settled: bool,
 }
 
 impl Trouble {
-    pub(super) fn of(failure: Failure) -> Self {
+    pub fn of(failure: Failure) -> Self {
         Self { failure, is_away: false, is_settled: true }
     }
 }

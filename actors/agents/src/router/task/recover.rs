@@ -58,7 +58,7 @@ enum Next {
 }
 
 impl<'a> Trying<'a> {
-    pub(super) fn new(errand: &'a Errand<'a>, action: Action) -> Self {
+    pub fn new(errand: &'a Errand<'a>, action: Action) -> Self {
         Self {
             errand,
             text: errand.text.to_owned(),
@@ -75,7 +75,7 @@ impl<'a> Trying<'a> {
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<Done, Failure> {
+    pub async fn run(mut self) -> Result<Done, Failure> {
         loop {
             if self.is_command() {
                 // Who may not isn't asked anything.

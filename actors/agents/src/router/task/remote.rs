@@ -16,13 +16,13 @@ const NAMED_MAX: usize = 16;
 
 /// Something that another agent is told.
 pub(super) struct Telling<'a> {
-    pub(super) agent: &'a AgentRef,
-    pub(super) id: &'a str,
-    pub(super) text: &'a str,
+    pub agent: &'a AgentRef,
+    pub id: &'a str,
+    pub text: &'a str,
     /// The same again is the same task.
-    pub(super) key: &'a str,
+    pub key: &'a str,
     /// Our conversation.
-    pub(super) context: &'a str,
+    pub context: &'a str,
 }
 
 /// Tells it, and hears the answer. What it asks meanwhile goes to whoever called.

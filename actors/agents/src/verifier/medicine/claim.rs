@@ -14,29 +14,29 @@ const BACKWARD_TOKENS_MAX: usize = 6;
 /// An amount with its unit.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Dose {
-    pub(super) kind: Kind,
+    pub kind: Kind,
     /// In the kind's base unit; two for a range or a combination.
-    pub(super) amounts: Vec<f64>,
+    pub amounts: Vec<f64>,
     /// Per kilogram of body weight, per square metre of body surface, per millilitre.
-    pub(super) per: Option<phrase::Per>,
+    pub per: Option<phrase::Per>,
     /// A form follows ("200 mg tablets"): the amount is a piece's strength.
-    pub(super) strength: bool,
+    pub strength: bool,
 }
 
 /// One statement about one medicine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Claim {
     /// `None`: a dose that no medicine stands by.
-    pub(super) medicine: Option<Medicine>,
-    pub(super) dose: Option<Dose>,
+    pub medicine: Option<Medicine>,
+    pub dose: Option<Dose>,
     /// How many pieces, beside or instead of the dose.
-    pub(super) count: Option<Dose>,
-    pub(super) schedule: Option<Schedule>,
-    pub(super) route: Option<phrase::Route>,
+    pub count: Option<Dose>,
+    pub schedule: Option<Schedule>,
+    pub route: Option<phrase::Route>,
     /// The patient's id, where the text says for whom.
-    pub(super) patient: Option<String>,
+    pub patient: Option<String>,
     /// The sentence denies something: "no record of digoxin".
-    pub(super) denied: bool,
+    pub denied: bool,
 }
 
 enum Item {

@@ -26,11 +26,11 @@ pub(super) enum Medicine {
 
 /// A name found in a sentence.
 pub(super) struct Found {
-    pub(super) medicine: Medicine,
+    pub medicine: Medicine,
     /// Tokens that the name takes.
-    pub(super) tokens: usize,
+    pub tokens: usize,
     /// The word has an everyday meaning too: it is a medicine only beside a dose.
-    pub(super) weak: bool,
+    pub weak: bool,
 }
 
 /// The embedded list.
@@ -67,7 +67,7 @@ impl Lexicon {
     }
 
     /// The medicine named at the start of `tokens`: the longest name on the list.
-    pub(super) fn find(&self, tokens: &[Token]) -> Option<Found> {
+    pub fn find(&self, tokens: &[Token]) -> Option<Found> {
         let mut key = String::new();
         let mut best = None;
         let mut words = 0;
@@ -95,7 +95,7 @@ impl Lexicon {
     }
 
     /// The name to show a person. A word that isn't on the list is never shown: it might be anything.
-    pub(super) fn display(&self, medicine: &Medicine) -> String {
+    pub fn display(&self, medicine: &Medicine) -> String {
         let Medicine::Listed(index) = medicine else { return "an unlisted medicine".to_owned() };
         let generic = self.generics.get(*index).map_or("", String::as_str);
         let mut letters = generic.chars();

@@ -19,14 +19,14 @@ pub(super) enum Token {
 }
 
 impl Token {
-    pub(super) fn word(&self) -> Option<&str> {
+    pub fn word(&self) -> Option<&str> {
         match self {
             Self::Word(w) => Some(w),
             _ => None,
         }
     }
 
-    pub(super) fn is_sign(&self, sign: char) -> bool {
+    pub fn is_sign(&self, sign: char) -> bool {
         matches!(self, Self::Sign(s) if *s == sign)
     }
 }

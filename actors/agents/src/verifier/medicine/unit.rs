@@ -35,7 +35,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Counted in pieces: its size in milligrams may stand beside it.
-    pub(super) fn is_count(self) -> bool {
+    pub fn is_count(self) -> bool {
         matches!(self, Self::Tablet | Self::Drop | Self::Puff | Self::Patch | Self::Vial | Self::Piece)
     }
 }

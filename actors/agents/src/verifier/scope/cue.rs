@@ -19,9 +19,9 @@ pub(super) enum Object {
 }
 
 pub(super) struct Cue {
-    pub(super) pattern: Regex,
-    pub(super) object: Object,
-    pub(super) meaning: OutOfScope,
+    pub pattern: Regex,
+    pub object: Object,
+    pub meaning: OutOfScope,
 }
 
 pub(super) static CUES: LazyLock<Result<Vec<Cue>, regex::Error>> = LazyLock::new(|| {

@@ -22,7 +22,7 @@ impl Schedule {
         Self { per_day, total: false, part_of_day: false }
     }
 
-    pub(super) fn total(per_day: f64) -> Self {
+    pub fn total(per_day: f64) -> Self {
         Self { per_day, total: true, part_of_day: false }
     }
 
