@@ -54,7 +54,8 @@ static UNITS: Meanings<(Kind, f64)> = LazyLock::new(|| {
         ("mmol millimole millimoles", (Mole, 1.0)),
         ("% percent", (Percent, 1.0)),
         (
-            "tablet tablets tab tabs comprimido comprimidos comp cp cps pill pills capsule capsules cap caps capsula capsulas dragea drageas",
+            "tablet tablets tab tabs comprimido comprimidos comp cp cps pill pills capsule capsules cap caps capsula \
+             capsulas dragea drageas",
             (Tablet, 1.0),
         ),
         ("drop drops gota gotas", (Drop, 1.0)),
