@@ -1,14 +1,15 @@
 //! A store of mail that says when it had committed each letter.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use callboard::message::mail::AgentLogRow;
 use callboard::{
     JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent,
+    async_trait,
 };
-use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 /// What another keeps; the moment at which it had committed a letter is noted, by the letter's id.
 pub struct Stamps {
@@ -23,77 +24,79 @@ impl Stamps {
 
     /// Takes the moment of a letter, if it was committed.
     pub fn take(&self, id: &str) -> Option<Instant> {
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        self.accepted.lock().remove(id)
     }
 }
 
-type Done<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
-
+#[async_trait]
 impl Mail for Stamps {
-    fn post(&self, new: NewLetter) -> Done<'_, Arc<Letter>> {
-        Box::pin(async move {
-            let letter = self.mail.post(new).await?;
-            let now = Instant::now();
-            self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(letter.new.id.clone(), now);
-            Ok(letter)
-        })
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        let letter = self.mail.post(new).await?;
+        let now = Instant::now();
+        self.accepted.lock().insert(letter.new.id.clone(), now);
+        Ok(letter)
     }
 
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Done<'_, ()> {
-        self.mail.spread(letter, to, delivered)
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        self.mail.spread(letter, to, delivered).await
     }
 
-    fn unspread(&self, letters_max: usize) -> Done<'_, Vec<Arc<Letter>>> {
-        self.mail.unspread(letters_max)
+    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+        self.mail.unspread(letters_max).await
     }
 
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Done<'_, Vec<(String, u64)>> {
-        self.mail.mark(marks, mark)
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+        self.mail.mark(marks, mark).await
     }
 
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> Done<'a, u32> {
-        self.mail.tried(recipient, letter)
+    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+        self.mail.tried(recipient, letter).await
     }
 
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
+    async fn open(
+        &self,
+        recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Done<'a, Vec<LetterOpen>> {
-        self.mail.open(recipient, after, undelivered, letters_max)
+    ) -> Result<Vec<LetterOpen>, JournalError> {
+        self.mail.open(recipient, after, undelivered, letters_max).await
     }
 
-    fn waiting(&self) -> Done<'_, HashMap<String, u64>> {
-        self.mail.waiting()
+    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+        self.mail.waiting().await
     }
 
-    fn letter<'a>(&'a self, id: &'a str) -> Done<'a, Option<Arc<Letter>>> {
-        self.mail.letter(id)
+    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+        self.mail.letter(id).await
     }
 
-    fn receipts<'a>(&'a self, letter: u64, after: Option<&'a str>, copies_max: usize) -> Done<'a, Vec<MailCopy>> {
-        self.mail.receipts(letter, after, copies_max)
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> Result<Vec<MailCopy>, JournalError> {
+        self.mail.receipts(letter, after, copies_max).await
     }
 
-    fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Done<'_, LetterPage> {
-        self.mail.history(filter, before, letters_max)
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+        self.mail.history(filter, before, letters_max).await
     }
 
-    fn events(&self, after: u64, events_max: usize) -> Done<'_, Vec<(u64, StoredEvent)>> {
-        self.mail.events(after, events_max)
+    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+        self.mail.events(after, events_max).await
     }
 
-    fn last_event(&self) -> Done<'_, u64> {
-        self.mail.last_event()
+    async fn last_event(&self) -> Result<u64, JournalError> {
+        self.mail.last_event().await
     }
 
-    fn tell(&self, event: StoredEvent) -> Done<'_, u64> {
-        self.mail.tell(event)
+    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+        self.mail.tell(event).await
     }
 
-    fn logs<'a>(&'a self, agent: Option<&'a str>, after: u64, rows_max: usize) -> Done<'a, Vec<AgentLogRow>> {
-        self.mail.logs(agent, after, rows_max)
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+        self.mail.logs(agent, after, rows_max).await
     }
 }

@@ -4,8 +4,8 @@ mod entry;
 mod log;
 mod memory;
 
+use async_trait::async_trait;
 use callboard_message::DataClass;
-use futures::future::BoxFuture;
 
 use crate::journal::JournalError;
 
@@ -17,9 +17,10 @@ pub use memory::{MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit};
 pub const AUDIT_QUEUED_MAX: usize = 4_096;
 
 /// Where the audit is kept: append only.
+#[async_trait]
 pub trait Audit: Send + Sync + 'static {
     /// Keeps entries, all or none, one after the other, and answers the last one's number in this writer's chain.
-    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>>;
+    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError>;
 
     /// What stands for a body: its size and its hash, under a key of this store's where the plain one could be guessed.
     fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark;

@@ -57,6 +57,9 @@ mod threads;
 mod timer;
 mod turn;
 
+/// For whoever implements a store: its traits have async methods.
+pub use async_trait::async_trait;
+
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
 pub use ask::Ask;

@@ -7,9 +7,9 @@ mod memory;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 pub use callboard_message::mail::EntryState;
-use futures::future::BoxFuture;
 
 use crate::journal::JournalError;
 
@@ -51,90 +51,81 @@ pub enum Mark {
 /// Where letters are kept. A letter is accepted when [`Self::post`] ends; its recipients are fixed then.
 ///
 /// A copy that isn't spread yet is as one that is accepted, for whoever looks.
+#[async_trait]
 pub trait Mail: Send + Sync + 'static {
     /// Keeps a letter, with one line in the audit and one event. The same sender's same key again is the first letter, and
     /// nothing is kept (`is_new`). Copies of up to [`COPIES_AT_ONCE_MAX`] recipients are made with it.
     ///
     /// # Errors
     /// As [`NewLetter::check`]. How much a recipient has not read isn't looked at.
-    fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>>;
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError>;
 
     /// Makes the copies of a letter's recipients from where it has come to up to the one at index `to`, at most
     /// [`SPREAD_MAX`]; the recipients in `delivered` have it, with one event for all that moved. Again does no harm.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: too many.
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> BoxFuture<'_, Result<(), JournalError>>;
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError>;
 
     /// Letters whose copies aren't all made, oldest first, at most [`MAIL_PAGE_MAX`].
-    fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>>;
+    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError>;
 
     /// Notes how far recipients have come with letters, by number; answers those that moved. What is read was delivered. A
     /// copy that isn't made yet is made; one of somebody who isn't a recipient is not. One event a letter that moved.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: more than [`MARKS_AT_ONCE_MAX`].
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>>;
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError>;
 
     /// Counts an attempt to deliver; answers how many there were, 0 where there is no such copy. One that isn't made is made.
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> BoxFuture<'a, Result<u32, JournalError>>;
+    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError>;
 
     /// What a recipient has not read (or, `undelivered`, not got) and may still get: urgent first, then by number; what comes
     /// in that order after (urgent, number); at most [`MAIL_PAGE_MAX`].
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
+    async fn open(
+        &self,
+        recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>>;
+    ) -> Result<Vec<LetterOpen>, JournalError>;
 
     /// How many letters each recipient has not read and may still get; nobody who has none.
-    fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>>;
+    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError>;
 
     /// The letter of that id.
-    fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>>;
+    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError>;
 
     /// How far a letter has come with each recipient, by name, of those after `after`; at most [`MAIL_PAGE_MAX`].
-    fn receipts<'a>(
-        &'a self,
+    async fn receipts(
+        &self,
         letter: u64,
-        after: Option<&'a str>,
+        after: Option<&str>,
         copies_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>>;
+    ) -> Result<Vec<MailCopy>, JournalError>;
 
     /// Letters that `filter` leaves, newest first, with numbers below `before` (0: from the newest on). It looks at no more
     /// than [`MAIL_LOOKED_MAX`]; answers the number below which to go on, `None` at the end.
     ///
     /// # Errors
     /// As [`LetterFilter::check`].
-    fn history(
-        &self,
-        filter: LetterFilter,
-        before: u64,
-        letters_max: usize,
-    ) -> BoxFuture<'_, Result<LetterPage, JournalError>>;
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError>;
 
     /// Events after a number, in order, with their numbers: from 1, without gaps, but that the oldest go with time, and one of
     /// a letter that is gone. None: there are no more.
-    fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>>;
+    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError>;
 
     /// The newest event's number, 0 where there was none.
-    fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>>;
+    async fn last_event(&self) -> Result<u64, JournalError>;
 
     /// Keeps an event that no letter gives rise to; answers its number.
     ///
     /// # Errors
     /// [`JournalError::Invalid`]: it is one that a letter gives rise to.
-    fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>>;
+    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError>;
 
     /// Rows of the log of who wrote to whom after a number, oldest first: of one recipient, or of all.
-    fn logs<'a>(
-        &'a self,
-        agent: Option<&'a str>,
-        after: u64,
-        rows_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>>;
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError>;
 
     /// Whether other nodes may write there too.
     fn is_shared(&self) -> bool {

@@ -4,8 +4,8 @@ mod memory;
 
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use callboard_message::RawObject;
-use futures::future::BoxFuture;
 
 use crate::journal::JournalError;
 
@@ -47,36 +47,26 @@ pub enum NoteError {
 }
 
 /// Where notes are kept. A space is, for example, `directory` or `memory/AGENT`.
+#[async_trait]
 pub trait Notes: Send + Sync + 'static {
     /// The note under a key.
-    fn get<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Note>, JournalError>>;
+    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError>;
 
     /// Puts a note in the place of what stands there, and answers its version. With `expected` only where that is the version
     /// that stands there; 0: where none does.
     ///
     /// # Errors
     /// [`NoteError::Changed`]; [`JournalError::TooLarge`]; [`JournalError::Full`] where its space has no room.
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        body: RawObject,
-        expected: Option<u64>,
-    ) -> BoxFuture<'a, Result<u64, NoteError>>;
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError>;
 
     /// Removes a note, and answers whether there was one.
-    fn remove<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<bool, JournalError>>;
+    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError>;
 
     /// The first `notes_max` notes of a space whose key is after `after`, ordered by the bytes of their keys.
-    fn list<'a>(
-        &'a self,
-        space: &'a str,
-        after: Option<&'a str>,
-        notes_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<Note>, JournalError>>;
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError>;
 
     /// Removes all notes of a space, and answers how many there were.
-    fn clear<'a>(&'a self, space: &'a str) -> BoxFuture<'a, Result<u64, JournalError>>;
+    async fn clear(&self, space: &str) -> Result<u64, JournalError>;
 }
 
 /// Refuses names and bodies that no store takes.

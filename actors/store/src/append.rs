@@ -6,7 +6,7 @@ use callboard_runtime::{JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
 use tokio::sync::oneshot;
 
 use crate::counters;
-use crate::sql::{Arg, Db, ManyRows};
+use crate::sql::{Arg, Db, ManyRows, args};
 
 /// Bytes of one record's stream, key and body.
 pub const RECORD_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
@@ -88,7 +88,7 @@ pub(super) async fn write(db: &mut Db, now_ms: i64, mut appends: Vec<&mut Append
         .iter()
         .flat_map(|(number, ready)| {
             let Ready { stream, key, body } = ready;
-            [stream.into(), (*number).into(), key.as_deref().into(), now_ms.into(), body.into()]
+            args![stream, *number, key.as_deref(), now_ms, body]
         })
         .collect();
     INSERT.execute(db, &values).await?;
@@ -161,12 +161,11 @@ async fn known<'a>(
         count(db, &keyed.keys().map(|(stream, _)| (*stream, 0)).collect()).await?;
     }
     let keyed: Vec<(&str, &str)> = keyed.into_keys().collect();
-    let values: Vec<Arg<'_>> =
-        (0i64..).zip(&keyed).flat_map(|(at, (stream, key))| [(*stream).into(), (*key).into(), at.into()]).collect();
+    let values: Vec<Arg<'_>> = (0i64..).zip(&keyed).flat_map(|(at, (stream, key))| args![*stream, *key, at]).collect();
     let mut known = HashMap::new();
     for row in FIND.rows(db, &values).await? {
-        let number = row.int(1)?;
-        let at = usize::try_from(row.int(0)?).ok().and_then(|at| keyed.get(at));
+        let number = row.get(1)?;
+        let at = usize::try_from(row.get::<i64>(0)?).ok().and_then(|at| keyed.get(at));
         known.extend(at.map(|key| (*key, number)));
     }
     Ok(known)

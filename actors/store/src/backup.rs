@@ -26,14 +26,19 @@ pub struct BackupReport {
 /// Copies the store of `core` to `file`.
 pub(crate) async fn backup(core: &Core, file: &Path) -> Result<BackupReport, StoreError> {
     let claimed = Claimed::new(file)?;
-    match &core.options.at {
-        Where::Sqlite(path) => vacuum_into(path, &claimed.part).await?,
+    let (at, part) = (&core.options.at, Where::Sqlite(claimed.part.clone()));
+    match at {
+        Where::Sqlite(path) => vacuum_into(path, &claimed.part).await.map_err(|e| e.at(at))?,
         Where::Postgres { url, password } => {
             let options = postgres::connect_options(url, password.as_ref())?;
-            copy::to_file(&options, &core.options.place(), &claimed.part).await?;
+            let copied = copy::to_file(&options, &claimed.part).await;
+            copied.map_err(|e| match e.is_of_sqlite() {
+                true => e.at(&part),
+                false => e.at(at),
+            })?;
         }
     }
-    let chains = checked(&claimed.part).await?;
+    let chains = checked(&claimed.part).await.map_err(|e| e.at(&part))?;
     let file = file.to_owned();
     let kept = tokio::task::spawn_blocking(move || claimed.publish());
     let bytes = kept.await.map_err(io::Error::other).flatten();
@@ -42,27 +47,25 @@ pub(crate) async fn backup(core: &Core, file: &Path) -> Result<BackupReport, Sto
 }
 
 async fn vacuum_into(from: &Path, part: &Path) -> Result<(), StoreError> {
-    let told = |source| StoreError::of_file(from, source);
     let options = sqlite::connect_options(from).read_only(true).create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(options.connect().await.map_err(told)?));
+    let mut db = Db::Sqlite(Box::new(options.connect().await?));
     let not_text = || StoreError::NotSupported("a backup's path must be UTF-8");
     let name = part.to_str().ok_or_else(not_text)?.replace('\'', "''");
-    let copied = db.run_text(format!("VACUUM INTO '{name}'")).await.map_err(told);
-    let closed = db.close().await.map_err(told);
-    copied.and(closed)
+    let copied = db.run_text(format!("VACUUM INTO '{name}'")).await;
+    let closed = db.close().await;
+    Ok(copied.and(closed)?)
 }
 
 /// Reads the copy once: a backup that can't be opened is none.
 async fn checked(part: &Path) -> Result<Vec<(String, u64)>, StoreError> {
-    let told = |source| StoreError::of_file(part, source);
     let options = sqlite::connect_options(part).create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(options.connect().await.map_err(told)?));
+    let mut db = Db::Sqlite(Box::new(options.connect().await?));
     sqlite::check_intact(&mut db, part).await?;
     let rows = db.rows("SELECT substr(name, 3), last FROM stream WHERE name LIKE 'a/%' ORDER BY name", &[]).await;
-    let chain = |row: &Row| Ok((row.text(0)?.to_owned(), row.count(1)?));
-    let chains = rows.and_then(|rows| rows.iter().map(chain).collect()).map_err(told);
-    db.close().await.map_err(told)?;
-    chains
+    let chain = |row: &Row| Ok((row.get(0)?, row.get(1)?));
+    let chains: Result<_, sqlx::Error> = rows.and_then(|rows| rows.iter().map(chain).collect());
+    db.close().await?;
+    Ok(chains?)
 }
 
 /// A name that is ours from the beginning, and the file that is written first. Both go where the backup fails.

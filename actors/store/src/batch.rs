@@ -10,7 +10,7 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, watch};
 
 use crate::append;
-use crate::chained::Chained;
+use crate::audit::Chain;
 use crate::clock::ms;
 use crate::error::{Trouble, journal_error, trouble, words};
 use crate::measures::Measures;
@@ -41,7 +41,7 @@ enum Failed {
 /// The task that writes: its connection, and what it has to know between transactions.
 pub(crate) struct Batches {
     place: Arc<Place>,
-    chain: Option<Box<dyn Chained>>,
+    chain: Option<Chain>,
     tx: Option<Tx>,
     worker: Arc<str>,
     /// The newest time that was written: time never goes back in the store, also when the clock does.
@@ -55,13 +55,7 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// Without a connection, one is made for the first write.
-    pub(crate) fn new(
-        place: Arc<Place>,
-        chain: Option<Box<dyn Chained>>,
-        db: Option<Db>,
-        worker: Arc<str>,
-        now_ms: i64,
-    ) -> Self {
+    pub(crate) fn new(place: Arc<Place>, chain: Option<Chain>, db: Option<Db>, worker: Arc<str>, now_ms: i64) -> Self {
         Self {
             place,
             chain,
@@ -222,7 +216,7 @@ impl Batches {
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.failed(tx, error, bytes, false).await);
         }
-        let done = match write(tx, &self.place, self.chain.as_deref_mut(), batch).await {
+        let done = match write(tx, &self.place, self.chain.as_mut(), batch).await {
             Ok(true) => match tx.db.run("COMMIT").await {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.failed(tx, error, bytes, true).await),
@@ -267,7 +261,7 @@ impl Batches {
 async fn write(
     tx: &mut Tx,
     place: &Place,
-    mut chain: Option<&mut (dyn Chained + 'static)>,
+    mut chain: Option<&mut Chain>,
     batch: &mut [Queued],
 ) -> Result<bool, sqlx::Error> {
     if !place.begin(&mut tx.db).await? {

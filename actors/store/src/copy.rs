@@ -60,42 +60,40 @@ static TABLES: [Table; 11] = [
 ];
 
 /// Fills `part`, which is empty.
-pub(crate) async fn to_file(from: &PgConnectOptions, place: &str, part: &Path) -> Result<(), StoreError> {
-    let of_server = |source| StoreError::Database { place: place.to_owned(), source };
-    let of_file = |source| StoreError::of_file(part, source);
-    let mut server = postgres::connect(from).await.map_err(of_server)?;
+pub(crate) async fn to_file(from: &PgConnectOptions, part: &Path) -> Result<(), StoreError> {
+    let mut server = postgres::connect(from).await?;
     let connect = sqlite::connect_options(part).create_if_missing(false);
-    let mut file = Db::Sqlite(Box::new(connect.connect().await.map_err(of_file)?));
-    file.run("PRAGMA auto_vacuum = INCREMENTAL").await.map_err(of_file)?;
+    let mut file = Db::Sqlite(Box::new(connect.connect().await?));
+    file.run("PRAGMA auto_vacuum = INCREMENTAL").await?;
     sqlite::migrate(&mut file, part).await?;
 
-    server.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await.map_err(of_server)?;
-    file.run("BEGIN IMMEDIATE").await.map_err(of_file)?;
+    server.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await?;
+    file.run("BEGIN IMMEDIATE").await?;
     for table in &TABLES {
-        server.run(table.declare).await.map_err(of_server)?;
+        server.run(table.declare).await?;
         loop {
-            let rows = server.rows(table.fetch, &[]).await.map_err(of_server)?;
+            let rows = server.rows(table.fetch, &[]).await?;
             if rows.is_empty() {
                 break;
             }
             let columns = || table.kinds.iter().enumerate();
             let values = rows.iter().flat_map(|row| columns().map(move |(at, kind)| value(row, at, *kind)));
-            let values: Vec<Arg<'_>> = values.collect::<Result<_, _>>().map_err(of_server)?;
-            table.insert.execute(&mut file, &values).await.map_err(of_file)?;
+            let values: Vec<Arg<'_>> = values.collect::<Result<_, _>>()?;
+            table.insert.execute(&mut file, &values).await?;
         }
     }
-    file.run("COMMIT").await.map_err(of_file)?;
-    server.run("ROLLBACK").await.map_err(of_server)?;
-    file.close().await.map_err(of_file)?;
-    server.close().await.map_err(of_server)
+    file.run("COMMIT").await?;
+    server.run("ROLLBACK").await?;
+    file.close().await?;
+    Ok(server.close().await?)
 }
 
 /// The value of a column for an insert of the same row.
 fn value(row: &Row, column: usize, kind: u8) -> Result<Arg<'_>, sqlx::Error> {
     match kind {
-        b'n' => row.int_or_null(column).map(Arg::Int),
-        b't' => row.text_or_null(column).map(Arg::Text),
-        _ => row.bytes_or_null(column).map(Arg::Bytes),
+        b'n' => row.get(column).map(Arg::Int),
+        b't' => row.get(column).map(Arg::Text),
+        _ => row.get(column).map(Arg::Bytes),
     }
 }
 
@@ -123,7 +121,7 @@ mod tests {
             .unwrap();
         let mut wanted: Vec<String> = tables
             .iter()
-            .map(|row| (row.text(0).unwrap(), row.text(1).unwrap()))
+            .map(|row| (row.get::<&str>(0).unwrap(), row.get::<&str>(1).unwrap()))
             .map(|(name, columns)| format!("DECLARE copied_{name} CURSOR FOR SELECT {columns} FROM {name}"))
             .collect();
         let mut copied: Vec<&str> = TABLES.iter().map(|table| table.declare).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::sql::{Arg, Db, ManyRows};
+use crate::sql::{Arg, Db, ManyRows, args};
 
 static TAKE: ManyRows = ManyRows::new(
     "INSERT INTO stream (name, last) VALUES",
@@ -25,25 +25,21 @@ async fn take_alone(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<Has
     let names: Vec<Arg<'_>> = counters.keys().map(Arg::from).collect();
     let mut last: HashMap<String, i64> = HashMap::with_capacity(counters.len());
     for row in LAST.rows(db, &names).await? {
-        let found: HashMap<String, i64> =
-            serde_json::from_str(row.text(0)?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-        last.extend(found);
+        last.extend(row.json::<HashMap<String, i64>>(0)?);
     }
-    let values: Vec<Arg<'_>> = counters
-        .iter()
-        .flat_map(|(name, n)| [name.into(), (last.get(name).copied().unwrap_or_default() + n).into()])
-        .collect();
+    let values: Vec<Arg<'_>> =
+        counters.iter().flat_map(|(name, n)| args![name, last.get(name).copied().unwrap_or_default() + n]).collect();
     SET.execute(db, &values).await?;
     Ok(last)
 }
 
 async fn take_locked(db: &mut Db, counters: &BTreeMap<String, i64>) -> Result<HashMap<String, i64>, sqlx::Error> {
-    let values: Vec<Arg<'_>> = counters.iter().flat_map(|(name, n)| [name.into(), (*n).into()]).collect();
+    let values: Vec<Arg<'_>> = counters.iter().flat_map(|(name, n)| args![name, *n]).collect();
     let mut last = HashMap::with_capacity(counters.len());
     for row in TAKE.rows(db, &values).await? {
-        let name = row.text(0)?.to_owned();
+        let name = row.get(0)?;
         let taken = counters.get(&name).copied().unwrap_or_default();
-        last.insert(name, row.int(1)? - taken);
+        last.insert(name, row.get::<i64>(1)? - taken);
     }
     Ok(last)
 }

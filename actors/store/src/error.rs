@@ -1,9 +1,11 @@
 //! Why a store isn't opened, and what a database's error means for a write.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use callboard_runtime::JournalError;
+
+use crate::options::Where;
 
 /// Why a store wasn't opened, copied or cleaned. Each variant tells the operator what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -112,14 +114,33 @@ pub enum StoreError {
 
 impl StoreError {
     /// Tells a damaged or read-only file from everything else that SQLite may say.
-    pub(crate) fn of_file(path: &Path, source: sqlx::Error) -> Self {
-        let path = path.to_owned();
-        match sqlite_code(&source).map(|code| code & 0xff) {
-            Some(SQLITE_CORRUPT) => Self::Damaged { path },
-            Some(SQLITE_NOTADB) => Self::NotAStore { path },
-            Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => Self::ReadOnly { path },
-            _ => Self::Database { place: path.display().to_string(), source },
+    /// Whether it is an error of SQLite.
+    pub(crate) fn is_of_sqlite(&self) -> bool {
+        matches!(self, Self::Database { source, .. } if sqlite_code(source).is_some())
+    }
+
+    /// Says where it happened, and what a refusal of SQLite says of its file.
+    pub(crate) fn at(self, at: &Where) -> Self {
+        match (self, at) {
+            (Self::Database { source, .. }, Where::Sqlite(path)) => {
+                let path = path.clone();
+                match sqlite_code(&source).map(|code| code & 0xff) {
+                    Some(SQLITE_CORRUPT) => Self::Damaged { path },
+                    Some(SQLITE_NOTADB) => Self::NotAStore { path },
+                    Some(SQLITE_READONLY | SQLITE_CANTOPEN | SQLITE_PERM) => Self::ReadOnly { path },
+                    _ => Self::Database { place: at.place(), source },
+                }
+            }
+            (Self::Database { source, .. }, Where::Postgres { .. }) => Self::Database { place: at.place(), source },
+            (error, _) => error,
         }
+    }
+}
+
+/// [`StoreError::at`] says where.
+impl From<sqlx::Error> for StoreError {
+    fn from(source: sqlx::Error) -> Self {
+        Self::Database { place: String::new(), source }
     }
 }
 
@@ -214,7 +235,10 @@ pub(crate) fn journal_error(error: &sqlx::Error) -> JournalError {
         Trouble::Away | Trouble::Busy | Trouble::Again | Trouble::Io => JournalError::Unavailable(words(error)),
         Trouble::ReadOnly => JournalError::Unavailable("the store is read-only".to_owned()),
         Trouble::Damaged => JournalError::Damaged(words(error)),
-        Trouble::Own => JournalError::Store(words(error)),
+        Trouble::Own => match error {
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => JournalError::Damaged(words(error)),
+            _ => JournalError::Store(words(error)),
+        },
     }
 }
 

@@ -1,65 +1,28 @@
 //! Streams of records.
 
-use std::sync::Arc;
-
+use async_trait::async_trait;
 use callboard_runtime::{Journal, JournalError, Record};
-use futures::future::BoxFuture;
 
-use crate::error::journal_error;
 use crate::open::Core;
 use crate::readers::PAGE_MAX;
-use crate::sql::Row;
+use crate::sql::{Row, args};
 
-/// The streams of an open store.
-pub(crate) struct SqlJournal {
-    core: Arc<Core>,
-}
-
-impl SqlJournal {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core }
-    }
-}
-
-impl Journal for SqlJournal {
-    fn append(&self, record: Record) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(async move {
-            let numbers = self.core.writer.append(vec![record]).await?;
-            numbers.first().copied().ok_or_else(|| JournalError::Store("no number was given".to_owned()))
-        })
+#[async_trait]
+impl Journal for Core {
+    async fn append(&self, record: Record) -> Result<u64, JournalError> {
+        let numbers = self.writer.append(vec![record]).await?;
+        numbers.first().copied().ok_or_else(|| JournalError::Store("no number was given".to_owned()))
     }
 
-    fn append_all(&self, records: Vec<Record>) -> BoxFuture<'_, Result<Vec<u64>, JournalError>> {
-        Box::pin(self.core.writer.append(records))
+    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
+        self.writer.append(records).await
     }
 
-    fn read<'a>(
-        &'a self,
-        stream: &'a str,
-        after: u64,
-        records_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(u64, Record)>, JournalError>> {
-        Box::pin(async move {
-            let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let limit = i64::try_from(records_max.min(PAGE_MAX)).unwrap_or(i64::MAX);
-            let found = self
-                .core
-                .readers
-                .rows(
-                    "SELECT number, key, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3",
-                    &[stream.into(), after.into(), limit.into()],
-                )
-                .await?;
-            found.iter().map(|row| record(stream, row)).collect()
-        })
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
+        let sql = "SELECT number, key, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
+        let args = args![stream, after, records_max.min(PAGE_MAX)];
+        let record =
+            |row: &Row| Ok((row.get(0)?, Record { stream: stream.to_owned(), key: row.get(1)?, body: row.json(2)? }));
+        self.readers.read(sql, &args, record).await
     }
-}
-
-fn record(stream: &str, row: &Row) -> Result<(u64, Record), JournalError> {
-    let told = |e| journal_error(&e);
-    let number = row.count(0).map_err(told)?;
-    let body = serde_json::from_str(row.text(2).map_err(told)?)
-        .map_err(|_| JournalError::Damaged(format!("record {number} of a stream is no JSON")))?;
-    let key = row.text_or_null(1).map_err(told)?.map(str::to_owned);
-    Ok((number, Record { stream: stream.to_owned(), key, body }))
 }

@@ -7,7 +7,6 @@ mod append;
 mod audit;
 mod backup;
 mod batch;
-mod chained;
 mod clock;
 mod copy;
 mod counters;

@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::StoreError;
+use parking_lot::Mutex;
 
 /// Longest number in a lock file, in bytes.
 const PID_BYTES_MAX: u64 = 16;
@@ -40,7 +40,7 @@ impl Lock {
 
     /// Others may have it, also while this value lives on.
     pub(crate) fn release(&self) {
-        if let Some(lock) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(lock) = self.0.lock().take() {
             // Said, and not left to the file's closing: a child between fork and exec has it open too.
             let _ = lock.unlock();
         }
@@ -79,7 +79,6 @@ fn pid(lock: &mut File) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::PoisonError;
 
     use super::Lock;
 
@@ -90,11 +89,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("store.sqlite");
         let lock = Lock::take(&file).unwrap();
-        let child = lock.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().unwrap().try_clone().unwrap();
+        let child = lock.0.lock().as_ref().unwrap().try_clone().unwrap();
         assert!(Lock::take(&file).is_err());
         lock.release();
         let second = Lock::take(&file).unwrap();
-        let of_second = second.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().unwrap().try_clone().unwrap();
+        let of_second = second.0.lock().as_ref().unwrap().try_clone().unwrap();
         drop(second);
         assert!(Lock::take(&file).is_ok());
         drop((child, of_second));

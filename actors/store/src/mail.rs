@@ -14,12 +14,12 @@ mod spread;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
     Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark,
     NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
-use futures::future::BoxFuture;
 
 use crate::open::{Core, SqlStore};
 use crate::readers::{PAGE_MAX, Readers};
@@ -42,12 +42,6 @@ struct SqlMail {
     held: Held,
 }
 
-impl SqlMail {
-    fn readers(&self) -> &Readers {
-        &self.core.readers
-    }
-}
-
 /// How many rows a page may have, as the database takes it.
 fn page(rows_max: usize) -> i64 {
     i64::try_from(rows_max.min(PAGE_MAX)).unwrap_or(i64::MAX)
@@ -58,124 +52,95 @@ fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+#[async_trait]
 impl Mail for SqlMail {
-    fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>> {
-        Box::pin(async move {
-            new.check()?;
-            let mark = self.marks.mark(new.class, new.body.as_bytes());
-            self.core.writer.submit(Post::new(new, mark)).await
-        })
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        new.check()?;
+        let mark = self.marks.mark(new.class, new.body.as_bytes());
+        self.core.writer.submit(Post::new(new, mark)).await
     }
 
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> BoxFuture<'_, Result<(), JournalError>> {
-        Box::pin(async move {
-            if delivered.len() > SPREAD_MAX {
-                return Err(JournalError::Invalid("too many copies at once"));
-            }
-            delivered.iter().try_for_each(|recipient| storable(recipient))?;
-            self.core.writer.submit(Spread::new(number(letter), to.into(), delivered)).await?
-        })
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        if delivered.len() > SPREAD_MAX {
+            return Err(JournalError::Invalid("too many copies at once"));
+        }
+        delivered.iter().try_for_each(|recipient| storable(recipient))?;
+        self.core.writer.submit(Spread::new(number(letter), to.into(), delivered)).await?
     }
 
-    fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>> {
-        Box::pin(look::unspread(self, page(letters_max)))
+    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+        look::unspread(self, page(letters_max)).await
     }
 
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>> {
-        Box::pin(async move {
-            if marks.len() > MARKS_AT_ONCE_MAX {
-                return Err(JournalError::Invalid("too many marks at once"));
-            }
-            marks.iter().try_for_each(|(recipient, _)| storable(recipient))?;
-            match marks.is_empty() {
-                true => Ok(Vec::new()),
-                false => self.core.writer.submit(MarkAll::new(&marks, mark)).await,
-            }
-        })
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+        if marks.len() > MARKS_AT_ONCE_MAX {
+            return Err(JournalError::Invalid("too many marks at once"));
+        }
+        marks.iter().try_for_each(|(recipient, _)| storable(recipient))?;
+        match marks.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.core.writer.submit(MarkAll::new(&marks, mark)).await,
+        }
     }
 
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> BoxFuture<'a, Result<u32, JournalError>> {
-        Box::pin(async move {
-            storable(recipient)?;
-            self.core.writer.submit(Tried::new(recipient, number(letter))).await
-        })
+    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+        storable(recipient)?;
+        self.core.writer.submit(Tried::new(recipient, number(letter))).await
     }
 
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
+    async fn open(
+        &self,
+        recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
-        Box::pin(async move {
-            storable(recipient)?;
-            let after = after.map(|(urgent, letter)| (urgent, number(letter)));
-            look::open(self, recipient, after, undelivered, page(letters_max)).await
-        })
+    ) -> Result<Vec<LetterOpen>, JournalError> {
+        storable(recipient)?;
+        let after = after.map(|(urgent, letter)| (urgent, number(letter)));
+        look::open(self, recipient, after, undelivered, page(letters_max)).await
     }
 
-    fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>> {
-        Box::pin(look::waiting(self.readers()))
+    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+        look::waiting(&self.core.readers).await
     }
 
-    fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>> {
-        Box::pin(async move {
-            storable(id)?;
-            look::letter(self, id).await
-        })
+    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+        storable(id)?;
+        look::letter(self, id).await
     }
 
-    fn receipts<'a>(
-        &'a self,
-        letter: u64,
-        after: Option<&'a str>,
-        copies_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>> {
-        Box::pin(async move {
-            after.map_or(Ok(()), storable)?;
-            look::receipts(self.readers(), number(letter), after.unwrap_or_default(), page(copies_max)).await
-        })
-    }
-
-    fn history(
+    async fn receipts(
         &self,
-        filter: LetterFilter,
-        before: u64,
-        letters_max: usize,
-    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
-        Box::pin(async move {
-            filter.check()?;
-            let before = if before == 0 { i64::MAX } else { number(before) };
-            history::history(self, &filter, before, page(letters_max)).await
-        })
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> Result<Vec<MailCopy>, JournalError> {
+        after.map_or(Ok(()), storable)?;
+        look::receipts(&self.core.readers, number(letter), after.unwrap_or_default(), page(copies_max)).await
     }
 
-    fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>> {
-        Box::pin(events::read(self, number(after), page(events_max)))
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+        filter.check()?;
+        let before = if before == 0 { i64::MAX } else { number(before) };
+        history::history(self, &filter, before, page(letters_max)).await
     }
 
-    fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(events::last(self.readers()))
+    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+        events::read(self, number(after), page(events_max)).await
     }
 
-    fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(async move {
-            event.check_told()?;
-            self.core.writer.submit(events::Tell::new(event)).await
-        })
+    async fn last_event(&self) -> Result<u64, JournalError> {
+        events::last(&self.core.readers).await
     }
 
-    fn logs<'a>(
-        &'a self,
-        agent: Option<&'a str>,
-        after: u64,
-        rows_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>> {
-        Box::pin(async move {
-            agent.map_or(Ok(()), storable)?;
-            logs::read(self.readers(), agent, number(after), page(rows_max)).await
-        })
+    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+        event.check_told()?;
+        self.core.writer.submit(events::Tell::new(event)).await
+    }
+
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+        agent.map_or(Ok(()), storable)?;
+        logs::read(&self.core.readers, agent, number(after), page(rows_max)).await
     }
 
     fn is_shared(&self) -> bool {

@@ -1,10 +1,10 @@
 //! What a store counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use callboard_runtime::JournalError;
+use parking_lot::Mutex;
 
 /// A refused write is logged at most this often.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ impl Measures {
     pub(crate) fn kept(&self, writes: u64) {
         self.writes.fetch_add(writes, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).now = None;
+        self.error.lock().now = None;
     }
 
     pub(crate) fn size(&self, bytes: u64) {
@@ -60,7 +60,7 @@ impl Measures {
     }
 
     pub(crate) fn refused(&self, error: &JournalError) {
-        let mut last = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.error.lock();
         last.now = Some(error.to_string());
         if last.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
             last.told = Some(Instant::now());
@@ -74,7 +74,7 @@ impl Measures {
             writes: self.writes.load(Ordering::Relaxed),
             batches: self.batches.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
-            last_error: self.error.lock().unwrap_or_else(PoisonError::into_inner).now.clone(),
+            last_error: self.error.lock().now.clone(),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Opening a store, and what its parts share.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_runtime::live::LiveScopes;
-use callboard_runtime::{Journal, JournalError, Store};
+use callboard_runtime::{Journal, JournalError, Notes, Store};
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -15,13 +16,12 @@ use crate::backup::BackupReport;
 use crate::batch::Batches;
 use crate::clock::ms;
 use crate::error::StoreError;
-use crate::journal::SqlJournal;
 use crate::measures::StoreMeasures;
 use crate::options::{StoreOptions, Where};
 use crate::place::Place;
 use crate::readers::Readers;
 use crate::retention::Cleaned;
-use crate::sql::{Db, Sql};
+use crate::sql::{Db, Sql, args};
 use crate::tasks::Held;
 use crate::writer::Writer;
 use crate::{backup, postgres, retention, sqlite};
@@ -60,9 +60,17 @@ impl Core {
 /// An open store. Clones are the same store; it is closed once, by [`Self::close`].
 #[derive(Clone)]
 pub struct SqlStore {
-    pub(crate) core: Arc<Core>,
+    visitor: Visitor,
     pub(crate) audit: Arc<SqlAudit>,
     cleaning: Option<AbortHandle>,
+}
+
+impl Deref for SqlStore {
+    type Target = Visitor;
+
+    fn deref(&self) -> &Visitor {
+        &self.visitor
+    }
 }
 
 impl SqlStore {
@@ -72,9 +80,11 @@ impl SqlStore {
     /// # Errors
     /// The place is another's, damaged, in use, newer than this program, or not to be reached; then nothing was changed.
     pub async fn open(options: &StoreOptions) -> Result<Self, StoreError> {
+        Self::opened(options).await.map_err(|error| error.at(&options.at))
+    }
+
+    async fn opened(options: &StoreOptions) -> Result<Self, StoreError> {
         options.checked()?;
-        let at = options.place();
-        let told = |source| StoreError::Database { place: at.clone(), source };
         let (place, mut db, readers) = match &options.at {
             Where::Sqlite(path) => {
                 let (place, db) = sqlite::open(path, options).await?;
@@ -89,17 +99,17 @@ impl SqlStore {
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let audit = Prepared::read(options, &mut db).await?;
-        let began = begin_epoch(&mut db, &options.writer, &run).await.map_err(told)?;
+        let (epoch, now_ms) = begin_epoch(&mut db, &options.writer, &run).await?;
         if let Place::Postgres(place) = &place {
-            place.is_epoch(began.epoch);
+            place.is_epoch(epoch);
         }
-        let worker: Arc<str> = format!("{}#{}", options.writer, began.epoch).into();
+        let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
         let chain = audit.chain(options, &run);
-        let batches = Batches::new(Arc::new(place), Some(chain), Some(db), Arc::clone(&worker), began.now_ms);
+        let batches = Batches::new(Arc::new(place), Some(chain), Some(db), Arc::clone(&worker), now_ms);
         let core = Core::start(options, readers, run, worker, batches);
         let audit = Arc::new(audit.begin(&core).await?);
         let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
-        Ok(Self { core, audit, cleaning })
+        Ok(Self { visitor: Visitor { core }, audit, cleaning })
     }
 
     /// Looks into a store, also beside a node that has it open. Nothing is made or migrated.
@@ -107,6 +117,10 @@ impl SqlStore {
     /// # Errors
     /// There is none, it is older or newer than this program, or not to be reached.
     pub async fn visit(options: &StoreOptions) -> Result<Visitor, StoreError> {
+        Self::visited(options).await.map_err(|error| error.at(&options.at))
+    }
+
+    async fn visited(options: &StoreOptions) -> Result<Visitor, StoreError> {
         let (place, readers) = match &options.at {
             Where::Sqlite(path) => {
                 let readers = Readers::sqlite(sqlite::connect_options(path), 1);
@@ -148,25 +162,12 @@ impl SqlStore {
         }
     }
 
-    /// Its streams.
-    pub fn journal(&self) -> Arc<dyn Journal> {
-        Arc::new(SqlJournal::new(Arc::clone(&self.core)))
-    }
-
     /// Removes now what is past its retention.
     ///
     /// # Errors
     /// The store's; what was removed before it stays removed.
     pub async fn clean(&self) -> Result<Cleaned, JournalError> {
         retention::clean(&self.core).await
-    }
-
-    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
-    ///
-    /// # Errors
-    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
-    pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
-        backup::backup(&self.core, file).await
     }
 
     /// What it has done so far.
@@ -180,7 +181,8 @@ impl SqlStore {
     }
 }
 
-/// A look into a store, beside the node that writes to it.
+/// A look into a store, beside the node that writes to it: what needs no writer's lock.
+#[derive(Clone)]
 pub struct Visitor {
     pub(crate) core: Arc<Core>,
 }
@@ -188,13 +190,18 @@ pub struct Visitor {
 impl Visitor {
     /// Its streams.
     pub fn journal(&self) -> Arc<dyn Journal> {
-        Arc::new(SqlJournal::new(Arc::clone(&self.core)))
+        self.core.clone()
     }
 
-    /// As [`SqlStore::backup`].
+    /// Its notes.
+    pub fn notes(&self) -> Arc<dyn Notes> {
+        self.core.clone()
+    }
+
+    /// Copies the store, as of one moment, to `file`, which is a SQLite store then; others go on meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// The file is there already or can't be made, or the store can't be read. Then there is no file.
     pub async fn backup(&self, file: &Path) -> Result<BackupReport, StoreError> {
         backup::backup(&self.core, file).await
     }
@@ -205,14 +212,8 @@ impl Visitor {
     }
 }
 
-/// A process's turn at a store.
-struct Began {
-    epoch: i64,
-    now_ms: i64,
-}
-
-/// A new epoch for the writer. The leases of its earlier processes end here: they are gone, for the lock was free.
-async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> Result<Began, sqlx::Error> {
+/// A new epoch for the writer, and the time. The leases of its earlier processes end here: they are gone, for the lock was free.
+async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> Result<(i64, i64), sqlx::Error> {
     db.run(Sql { sqlite: "BEGIN IMMEDIATE", postgres: "BEGIN" }).await?;
     let last = db.number("SELECT max(since_ms) FROM writer", &[]).await?;
     let now_ms = ms(SystemTime::now()).max(last);
@@ -220,15 +221,15 @@ async fn begin_epoch(db: &mut Db, writer: &str, run: &str) -> Result<Began, sqlx
         .number(
             "INSERT INTO writer (name, epoch, run, since_ms, closed) VALUES ($1, 1, $2, $3, 0) ON CONFLICT (name) DO UPDATE \
              SET epoch = writer.epoch + 1, run = excluded.run, since_ms = excluded.since_ms, closed = 0 RETURNING epoch",
-            &[writer.into(), run.into(), now_ms.into()],
+            &args![writer, run, now_ms],
         )
         .await?;
     let mine = format!("{writer}#");
     db.execute(
         "UPDATE task SET lease_until_ms = 0 WHERE lease_by IS NOT NULL AND substr(lease_by, 1, length($1)) = $1",
-        &[mine.as_str().into()],
+        &args![mine.as_str()],
     )
     .await?;
     db.run("COMMIT").await?;
-    Ok(Began { epoch, now_ms })
+    Ok((epoch, now_ms))
 }

@@ -1,10 +1,10 @@
 //! The store in a Postgres database: one process a writer's name, fenced by its epoch.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use callboard_runtime::JournalError;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::ConnectOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -13,7 +13,7 @@ use url::Url;
 
 use crate::error::{StoreError, journal_error};
 use crate::options::StoreOptions;
-use crate::sql::Db;
+use crate::sql::{Db, args};
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
 const MIGRATIONS: &[&str] = &[
@@ -63,9 +63,8 @@ pub(crate) async fn open(
     connect_to: PgConnectOptions,
 ) -> Result<(PostgresPlace, Db), StoreError> {
     let at = options.place();
-    let told = |source| StoreError::Database { place: at.clone(), source };
-    let mut db = connect(&connect_to).await.map_err(told)?;
-    durable(&mut db, &at).await?;
+    let mut db = connect(&connect_to).await?;
+    durable(&mut db).await?;
     migrate(&mut db, &at).await?;
     let place = PostgresPlace {
         writer: options.writer.clone(),
@@ -74,7 +73,7 @@ pub(crate) async fn open(
         epoch: AtomicI64::new(0),
         size: Mutex::default(),
     };
-    if !place.lock(&mut db).await.map_err(told)? {
+    if !place.lock(&mut db).await? {
         return Err(StoreError::InUse { what: format!("writer `{}` of {at}", place.writer), pid: None });
     }
     Ok((place, db))
@@ -83,10 +82,9 @@ pub(crate) async fn open(
 /// Looks at a database that another process may write to. It is not migrated.
 pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) -> Result<PostgresPlace, StoreError> {
     let at = options.place();
-    let told = |source| StoreError::Database { place: at.clone(), source };
-    let mut db = connect(&connect_to).await.map_err(told)?;
+    let mut db = connect(&connect_to).await?;
     let version = schema_version(&mut db, &at).await?;
-    db.close().await.map_err(told)?;
+    db.close().await?;
     match version {
         0 => Err(StoreError::Missing { place: at }),
         found if found < SCHEMA => Err(StoreError::OlderSchema { place: at, found, known: SCHEMA }),
@@ -112,7 +110,7 @@ impl PostgresPlace {
 
     /// Whether the database was too large when it was last looked at.
     pub(crate) fn is_too_large(&self) -> bool {
-        self.size.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|(_, bytes)| bytes > self.size_max)
+        self.size.lock().is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
     /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
@@ -123,7 +121,7 @@ impl PostgresPlace {
                 .number(
                     "SELECT CAST(CAST(pg_try_advisory_lock(hashtextextended(current_schema() || '/' || $1, 1668047460)) \
                      AS INT) AS BIGINT)",
-                    &[self.writer.as_str().into()],
+                    &args![self.writer.as_str()],
                 )
                 .await?;
             if taken == 1 || Instant::now() >= until {
@@ -139,14 +137,14 @@ impl PostgresPlace {
         if self.is_visitor() {
             return Ok(true);
         }
-        let name = [self.writer.as_str().into()];
+        let name = args![self.writer.as_str()];
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1 FOR SHARE", &name).await?;
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
     }
 
     pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
         let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
-        durable(&mut db, &self.writer).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
+        durable(&mut db).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
         if self.is_visitor() {
             return Ok(db);
         }
@@ -154,73 +152,64 @@ impl PostgresPlace {
         if !self.lock(&mut db).await.map_err(|e| journal_error(&e))? {
             return Err(fenced());
         }
-        let name = [self.writer.as_str().into()];
+        let name = args![self.writer.as_str()];
         let epoch = db.number("SELECT epoch FROM writer WHERE name = $1", &name);
         let is_ours = epoch.await.map_err(|e| journal_error(&e))? == self.epoch.load(Ordering::Relaxed);
         if is_ours { Ok(db) } else { Err(fenced()) }
     }
 
     pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
-        let known = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.size.lock();
         if let Some((looked, bytes)) = known
             && looked.elapsed() < SIZE_KNOWN_FOR
         {
             return Ok(bytes);
         }
         let bytes = db.number("SELECT pg_database_size(current_database())", &[]).await?.unsigned_abs();
-        *self.size.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), bytes));
+        *self.size.lock() = Some((Instant::now(), bytes));
         Ok(bytes)
     }
 }
 
 /// Refuses a server that loses what it acknowledged when the power fails.
-async fn durable(db: &mut Db, at: &str) -> Result<(), StoreError> {
-    let told = |source| StoreError::Database { place: at.to_owned(), source };
+async fn durable(db: &mut Db) -> Result<(), StoreError> {
     for name in ["fsync", "full_page_writes"] {
-        if setting(db, name).await.map_err(told)? != "on" {
+        if db.text("SELECT current_setting($1)", &args![name]).await? != "on" {
             return Err(StoreError::NotDurable(format!("{name} of the Postgres server is off")));
         }
     }
-    if matches!(setting(db, "synchronous_commit").await.map_err(told)?.as_str(), "off" | "local") {
-        db.run("SET synchronous_commit = on").await.map_err(told)?;
+    if matches!(db.text("SHOW synchronous_commit", &[]).await?.as_str(), "off" | "local") {
+        db.run("SET synchronous_commit = on").await?;
     }
     Ok(())
 }
 
-async fn setting(db: &mut Db, name: &str) -> Result<String, sqlx::Error> {
-    let row = db.row("SELECT current_setting($1)", &[name.into()]).await?;
-    Ok(row.map(|row| row.text(0).map(str::to_owned)).transpose()?.unwrap_or_default())
-}
-
 /// In one transaction, one process after another.
 async fn migrate(db: &mut Db, at: &str) -> Result<(), StoreError> {
-    let told = |source| StoreError::Database { place: at.to_owned(), source };
-    db.run("BEGIN").await.map_err(told)?;
-    db.run("SELECT pg_advisory_xact_lock(1668047460)").await.map_err(told)?;
+    db.run("BEGIN").await?;
+    db.run("SELECT pg_advisory_xact_lock(1668047460)").await?;
     let version = schema_version(db, at).await?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
-        db.run(*migration).await.map_err(told)?;
+        db.run(*migration).await?;
     }
     let known = SCHEMA.to_string();
     db.execute(
         "INSERT INTO meta (name, value) VALUES ('schema', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        &[known.as_str().into()],
+        &args![known.as_str()],
     )
-    .await
-    .map_err(told)?;
-    db.run("COMMIT").await.map_err(told)
+    .await?;
+    Ok(db.run("COMMIT").await?)
 }
 
 /// 0 where the schema has no store yet.
 pub(crate) async fn schema_version(db: &mut Db, at: &str) -> Result<i64, StoreError> {
-    let told = |source| StoreError::Database { place: at.to_owned(), source };
     let is_there =
         db.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'meta'", &[]);
-    if is_there.await.map_err(told)? == 0 {
+    if is_there.await? == 0 {
         return Ok(0);
     }
-    let row = db.row("SELECT value FROM meta WHERE name = 'schema'", &[]).await.map_err(told)?;
-    let found = row.and_then(|row| row.text(0).ok()?.parse().ok());
+    let row = db.row("SELECT value FROM meta WHERE name = 'schema'", &[]).await?;
+    let found = row.and_then(|row| row.get::<&str>(0).ok()?.parse().ok());
     match found {
         Some(found) if (0..=SCHEMA).contains(&found) => Ok(found),
         Some(found) => Err(StoreError::NewerSchema { place: at.to_owned(), found, known: SCHEMA }),

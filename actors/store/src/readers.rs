@@ -47,6 +47,17 @@ impl Readers {
         self.get().await?.rows(sql, args).await.map_err(|e| journal_error(&e))
     }
 
+    /// One statement's rows, each as `read` reads it.
+    pub(crate) async fn read<T>(
+        &self,
+        sql: impl Into<Sql>,
+        args: &[Arg<'_>],
+        read: impl FnMut(&Row) -> Result<T, sqlx::Error>,
+    ) -> Result<Vec<T>, JournalError> {
+        let rows = self.rows(sql, args).await?;
+        rows.iter().map(read).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
+    }
+
     /// Waits for reads that are under way.
     pub(crate) async fn close(&self) {
         match self {

@@ -4,14 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use callboard_runtime::{AuditEntry, JournalError};
-use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 
 use crate::audit;
 use crate::clock::{duration_ms, ms};
 use crate::mail::clean;
 use crate::open::Core;
-use crate::sql::{Db, Sql};
+use crate::sql::{Db, Sql, args};
 use crate::writer::{Tx, Write};
 
 /// Most rows that one transaction removes.
@@ -117,20 +116,16 @@ impl Write for What {
     const NAME: &'static str = "clean";
     const MAKES_ROOM: bool = true;
 
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
         let now = tx.now_ms();
         let before = move |keep: Duration| now.saturating_sub(duration_ms(keep));
         let may_be = move |keep: Option<Duration>| keep.map_or(i64::MIN, before);
         match *self {
-            Self::Tasks { keep } => Box::pin(remove_tasks(tx.db(), may_be(keep), now)),
-            Self::LetterBodies { keep } => Box::pin(clean::bodies(tx.db(), may_be(keep), now)),
-            Self::Letters { keep } => Box::pin(clean::letters(tx.db(), before(keep))),
-            Self::Audit { before } => Box::pin(remove_audit(tx, before)),
-            Self::Records { keep } => Box::pin(remove_records(tx.db(), before(keep))),
+            Self::Tasks { keep } => remove_tasks(tx.db(), may_be(keep), now).await,
+            Self::LetterBodies { keep } => clean::bodies(tx.db(), may_be(keep), now).await,
+            Self::Letters { keep } => clean::letters(tx.db(), before(keep)).await,
+            Self::Audit { before } => remove_audit(tx, before).await,
+            Self::Records { keep } => remove_records(tx.db(), before(keep)).await,
         }
     }
 }
@@ -146,41 +141,37 @@ async fn remove_tasks(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::E
              AND NOT EXISTS (SELECT 1 FROM task_need JOIN task AS d ON d.id = task_need.task \
                  WHERE task_need.needs = task.id AND d.state NOT IN ('completed', 'failed', 'canceled', 'rejected')) \
              LIMIT 500",
-            &[before.into(), now.into()],
+            &args![before, now],
         )
         .await?;
-    let ids = ids.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?;
+    let ids = ids.iter().map(|row| row.get(0)).collect::<Result<Vec<&str>, _>>()?;
     if ids.is_empty() {
         return Ok(0);
     }
     let ids = serde_json::Value::from(ids).to_string();
     for sql in [
-        of_ids(
+        Sql::new(
             "DELETE FROM task_event WHERE task IN (SELECT value FROM json_each($1))",
             "DELETE FROM task_event WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
         ),
-        of_ids(
+        Sql::new(
             "DELETE FROM task_need WHERE task IN (SELECT value FROM json_each($1))",
             "DELETE FROM task_need WHERE task = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
         ),
     ] {
-        db.execute(sql, &[ids.as_str().into()]).await?;
+        db.execute(sql, &args![ids.as_str()]).await?;
     }
-    let tasks = of_ids(
+    let tasks = Sql::new(
         "DELETE FROM task WHERE id IN (SELECT value FROM json_each($1))",
         "DELETE FROM task WHERE id = ANY(ARRAY(SELECT json_array_elements_text($1::json)))",
     );
-    db.execute(tasks, &[ids.as_str().into()]).await
-}
-
-const fn of_ids(sqlite: &'static str, postgres: &'static str) -> Sql {
-    Sql { sqlite, postgres }
+    db.execute(tasks, &args![ids.as_str()]).await
 }
 
 async fn remove_records(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
     db.execute(
         "DELETE FROM record WHERE (stream, number) IN (SELECT stream, number FROM record WHERE at_ms < $1 LIMIT 500)",
-        &[before.into()],
+        &args![before],
     )
     .await
 }
@@ -194,17 +185,17 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
             "SELECT c.chain, min(c.number), (SELECT min(number) FROM audit WHERE chain = c.chain) FROM audit_checkpoint AS c \
              WHERE c.at_ms < $1 AND c.number >= (SELECT min(number) FROM audit WHERE chain = c.chain) \
              AND c.number < (SELECT max(number) FROM audit WHERE chain = c.chain) GROUP BY c.chain LIMIT 1",
-            &[before.into()],
+            &args![before],
         )
         .await?;
     let Some(row) = row else { return Ok(0) };
-    let (chain, next, first) = (row.text(0)?, row.int(1)?, row.int(2)?);
+    let (chain, next, first): (&str, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     // As far as one transaction should go, or to the next checkpoint where that is farther.
     let far = db
         .number(
             "SELECT max(number) FROM audit_checkpoint WHERE chain = $1 AND at_ms < $2 AND number < $3 \
              AND number < (SELECT max(number) FROM audit WHERE chain = $1)",
-            &[chain.into(), before.into(), (first + CLEAN_ROWS_MAX as i64).into()],
+            &args![chain, before, first + CLEAN_ROWS_MAX as i64],
         )
         .await?;
     let to = far.max(next);
@@ -212,13 +203,13 @@ async fn remove_audit(tx: &mut Tx, before: i64) -> Result<u64, sqlx::Error> {
     let told = db
         .rows(
             "SELECT line FROM audit WHERE chain = $1 AND number <= $2 AND event = $3 ORDER BY number",
-            &[chain.into(), to.into(), audit::CUT.into()],
+            &args![chain, to, audit::CUT],
         )
         .await?;
-    let mut cuts = audit::cuts_in(told.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()?);
+    let mut cuts = audit::cuts_in(told.iter().map(|row| row.get(0)).collect::<Result<Vec<&str>, _>>()?);
     cuts.insert(chain.to_owned(), to.unsigned_abs());
-    let removed = db.execute("DELETE FROM audit WHERE chain = $1 AND number <= $2", &[chain.into(), to.into()]).await?;
-    db.execute("DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2", &[chain.into(), to.into()]).await?;
+    let removed = db.execute("DELETE FROM audit WHERE chain = $1 AND number <= $2", &args![chain, to]).await?;
+    db.execute("DELETE FROM audit_checkpoint WHERE chain = $1 AND number < $2", &args![chain, to]).await?;
     for (chain, up_to) in cuts {
         tx.audit(audit::cut(&chain, up_to));
     }
@@ -234,27 +225,21 @@ impl Write for Told {
     const NAME: &'static str = "cleaned";
     const MAKES_ROOM: bool = true;
 
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            let Cleaned { tasks, letter_bodies, letters, audit, records } = self.0;
-            let counts = [
-                ("tasks", tasks),
-                ("letter_bodies", letter_bodies),
-                ("letters", letters),
-                ("audit", audit),
-                ("records", records),
-            ];
-            let entry = AuditEntry::new("store.cleaned");
-            let entry = counts.into_iter().fold(entry, |entry, (name, n)| entry.with(name, n));
-            tx.audit(entry);
-            if tx.db().is_sqlite() {
-                tx.db().run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
-            }
-            Ok(())
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+        let Cleaned { tasks, letter_bodies, letters, audit, records } = self.0;
+        let counts = [
+            ("tasks", tasks),
+            ("letter_bodies", letter_bodies),
+            ("letters", letters),
+            ("audit", audit),
+            ("records", records),
+        ];
+        let entry = AuditEntry::new("store.cleaned");
+        let entry = counts.into_iter().fold(entry, |entry, (name, n)| entry.with(name, n));
+        tx.audit(entry);
+        if tx.db().is_sqlite() {
+            tx.db().run_text(format!("PRAGMA incremental_vacuum({VACUUM_PAGES})")).await?;
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,18 @@
 //! One way to ask either database. A text serves both; where they differ, [`Sql`] has one for each.
 
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
-use futures::future::BoxFuture;
+use callboard_message::mail::{EntryState, LetterKind};
+use callboard_message::{DataClass, TaskState};
+use callboard_runtime::{OnRestart, TaskId};
+use serde::Deserialize;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Connection, Executor, Postgres, Row as _, Sqlite};
+
+use crate::clock::{ms, time};
 
 /// A connection: the writer's own, or one of the readers'.
 pub(crate) enum Db {
@@ -26,6 +32,10 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
+    pub(crate) const fn new(sqlite: &'static str, postgres: &'static str) -> Self {
+        Self { sqlite, postgres }
+    }
+
     /// A text that serves both.
     pub(crate) const fn same(text: &'static str) -> Self {
         Self { sqlite: text, postgres: text }
@@ -46,40 +56,40 @@ pub(crate) enum Arg<'a> {
     Bytes(Option<&'a [u8]>),
 }
 
-impl From<i64> for Arg<'_> {
-    fn from(value: i64) -> Self {
-        Self::Int(Some(value))
-    }
+/// The values of a statement, each as an [`Arg`].
+macro_rules! args {
+    ($($value:expr),* $(,)?) => {
+        [$($crate::sql::Arg::from($value)),*]
+    };
+}
+pub(crate) use args;
+
+macro_rules! bindable {
+    ($($from:ty: $value:pat => $arg:expr;)*) => {$(
+        impl<'a> From<$from> for Arg<'a> {
+            fn from($value: $from) -> Self {
+                $arg
+            }
+        }
+    )*};
 }
 
-impl From<Option<i64>> for Arg<'_> {
-    fn from(value: Option<i64>) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl<'a> From<&'a str> for Arg<'a> {
-    fn from(value: &'a str) -> Self {
-        Self::Text(Some(value))
-    }
-}
-
-impl<'a> From<&'a String> for Arg<'a> {
-    fn from(value: &'a String) -> Self {
-        Self::Text(Some(value))
-    }
-}
-
-impl<'a> From<Option<&'a str>> for Arg<'a> {
-    fn from(value: Option<&'a str>) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Arg<'a> {
-    fn from(value: &'a [u8]) -> Self {
-        Self::Bytes(Some(value))
-    }
+// A count that no column holds is bound as the largest that one does.
+bindable! {
+    i32: n => Self::Int(Some(n.into()));
+    i64: n => Self::Int(Some(n));
+    u32: n => Self::Int(Some(n.into()));
+    u64: n => Self::Int(Some(i64::try_from(n).unwrap_or(i64::MAX)));
+    usize: n => Self::from(n as u64);
+    bool: flag => Self::Int(Some(flag.into()));
+    SystemTime: at => Self::Int(Some(ms(at)));
+    Option<i64>: n => Self::Int(n);
+    Option<bool>: flag => Self::Int(flag.map(i64::from));
+    Option<SystemTime>: at => Self::Int(at.map(ms));
+    &'a str: text => Self::Text(Some(text));
+    &'a String: text => Self::Text(Some(text));
+    Option<&'a str>: text => Self::Text(text);
+    &'a [u8]: bytes => Self::Bytes(Some(bytes));
 }
 
 /// A query of one database with its values.
@@ -145,9 +155,14 @@ impl Db {
     /// The first row's first column, an integer; 0 where there is no row.
     pub(crate) async fn number(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<i64, sqlx::Error> {
         match self.row(sql, args).await? {
-            Some(row) => Ok(row.int_or_null(0)?.unwrap_or_default()),
+            Some(row) => Ok(row.get::<Option<i64>>(0)?.unwrap_or_default()),
             None => Ok(0),
         }
+    }
+
+    /// The first row's first column, a text; empty where there is no row.
+    pub(crate) async fn text(&mut self, sql: impl Into<Sql>, args: &[Arg<'_>]) -> Result<String, sqlx::Error> {
+        Ok(self.row(sql, args).await?.map(|row| row.get(0)).transpose()?.unwrap_or_default())
     }
 
     /// Statements without values, not prepared: BEGIN, PRAGMA, a migration.
@@ -185,48 +200,67 @@ pub(crate) enum Row {
 }
 
 impl Row {
-    pub(crate) fn int_or_null(&self, column: usize) -> Result<Option<i64>, sqlx::Error> {
-        match self {
-            Self::Sqlite(row) => row.try_get(column),
-            Self::Postgres(row) => row.try_get(column),
-        }
+    pub(crate) fn get<'r, T: Column<'r>>(&'r self, column: usize) -> Result<T, sqlx::Error> {
+        T::read(self, column)
     }
 
-    pub(crate) fn text_or_null(&self, column: usize) -> Result<Option<&str>, sqlx::Error> {
-        match self {
-            Self::Sqlite(row) => row.try_get(column),
-            Self::Postgres(row) => row.try_get(column),
-        }
-    }
-
-    pub(crate) fn bytes_or_null(&self, column: usize) -> Result<Option<&[u8]>, sqlx::Error> {
-        match self {
-            Self::Sqlite(row) => row.try_get(column),
-            Self::Postgres(row) => row.try_get(column),
-        }
-    }
-
-    pub(crate) fn int(&self, column: usize) -> Result<i64, sqlx::Error> {
-        self.int_or_null(column)?.ok_or_else(|| null(column))
-    }
-
-    /// A count or a number from 1: never negative in a store that is whole.
-    pub(crate) fn count(&self, column: usize) -> Result<u64, sqlx::Error> {
-        let value = self.int(column)?;
-        u64::try_from(value).map_err(|e| sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(e) })
-    }
-
-    pub(crate) fn text(&self, column: usize) -> Result<&str, sqlx::Error> {
-        self.text_or_null(column)?.ok_or_else(|| null(column))
-    }
-
-    pub(crate) fn bytes(&self, column: usize) -> Result<&[u8], sqlx::Error> {
-        self.bytes_or_null(column)?.ok_or_else(|| null(column))
+    /// A column that holds JSON as text.
+    pub(crate) fn json<'r, T: Deserialize<'r>>(&'r self, column: usize) -> Result<T, sqlx::Error> {
+        parsed(self.get(column)?, column)
     }
 }
 
-fn null(column: usize) -> sqlx::Error {
-    sqlx::Error::ColumnDecode { index: column.to_string(), source: Box::new(sqlx::error::UnexpectedNullError) }
+/// What a column's JSON says. Why it can't be read isn't told: that would quote what is in there.
+pub(crate) fn parsed<'a, T: Deserialize<'a>>(json: &'a str, column: usize) -> Result<T, sqlx::Error> {
+    serde_json::from_str(json).map_err(|_| not_read(column, "it isn't the JSON that belongs there"))
+}
+
+/// What a column is read as.
+pub(crate) trait Column<'r>: Sized {
+    fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error>;
+}
+
+macro_rules! columns {
+    ($($plain:ty)*; $($type:ty: |$row:ident, $column:ident| $read:expr;)*) => {
+        $(impl<'r> Column<'r> for $plain {
+            fn read(row: &'r Row, column: usize) -> Result<Self, sqlx::Error> {
+                match row {
+                    Row::Sqlite(row) => row.try_get(column),
+                    Row::Postgres(row) => row.try_get(column),
+                }
+            }
+        })*
+        $(impl<'r> Column<'r> for $type {
+            fn read($row: &'r Row, $column: usize) -> Result<Self, sqlx::Error> {
+                $read
+            }
+        })*
+    };
+}
+
+columns! {
+    i64 Option<i64> &'r str Option<&'r str> String Option<String> Vec<u8> Option<&'r [u8]>;
+    // A count or a number from 1: never negative in a store that is whole.
+    u64: |row, column| u64::try_from(row.get::<i64>(column)?).map_err(|_| not_read(column, "it is negative"));
+    u32: |row, column| Ok(u32::try_from(row.get::<u64>(column)?).unwrap_or(u32::MAX));
+    bool: |row, column| Ok(row.get::<i64>(column)? != 0);
+    SystemTime: |row, column| row.get(column).map(time);
+    Option<SystemTime>: |row, column| Ok(row.get::<Option<i64>>(column)?.map(time));
+    TaskId: |row, column| TaskId::new(row.get::<&str>(column)?).map_err(|_| not_read(column, "it is no task's id"));
+    Option<TaskId>: |row, column| row.get::<Option<&str>>(column)?.map(|_| row.get(column)).transpose();
+    TaskState: |row, column| word(row, column, TaskState::parse);
+    DataClass: |row, column| word(row, column, DataClass::parse);
+    OnRestart: |row, column| word(row, column, OnRestart::parse);
+    LetterKind: |row, column| word(row, column, LetterKind::parse);
+    EntryState: |row, column| word(row, column, EntryState::parse);
+}
+
+fn word<T>(row: &Row, column: usize, parse: impl Fn(&str) -> Option<T>) -> Result<T, sqlx::Error> {
+    parse(row.get(column)?).ok_or_else(|| not_read(column, "there is no such word"))
+}
+
+fn not_read(column: usize, why: &'static str) -> sqlx::Error {
+    sqlx::Error::ColumnDecode { index: column.to_string(), source: why.into() }
 }
 
 /// Rows that one statement writes or asks for: as few statements as possible, and few texts, so that all stay prepared.
@@ -294,31 +328,19 @@ impl ManyRows {
     }
 
     /// `values` row after row.
-    pub(crate) fn execute<'a>(
-        &'static self,
-        db: &'a mut Db,
-        values: &'a [Arg<'a>],
-    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            for (text, values) in self.cut(db, values) {
-                db.execute(text, values).await?;
-            }
-            Ok(())
-        })
+    pub(crate) async fn execute(&'static self, db: &mut Db, values: &[Arg<'_>]) -> Result<(), sqlx::Error> {
+        for (text, values) in self.cut(db, values) {
+            db.execute(text, values).await?;
+        }
+        Ok(())
     }
 
     /// As [`Self::execute`], with the rows that the statements answer.
-    pub(crate) fn rows<'a>(
-        &'static self,
-        db: &'a mut Db,
-        values: &'a [Arg<'a>],
-    ) -> BoxFuture<'a, Result<Vec<Row>, sqlx::Error>> {
-        Box::pin(async move {
-            let mut rows = Vec::new();
-            for (text, values) in self.cut(db, values) {
-                rows.extend(db.rows(text, values).await?);
-            }
-            Ok(rows)
-        })
+    pub(crate) async fn rows(&'static self, db: &mut Db, values: &[Arg<'_>]) -> Result<Vec<Row>, sqlx::Error> {
+        let mut rows = Vec::new();
+        for (text, values) in self.cut(db, values) {
+            rows.extend(db.rows(text, values).await?);
+        }
+        Ok(rows)
     }
 }

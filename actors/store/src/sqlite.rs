@@ -72,18 +72,17 @@ pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqliteP
     create_private(path)?;
     let lock = held.map_or_else(|| Lock::take(path), Ok)?;
     let connect = connect_options(path);
-    let told = |source| StoreError::of_file(path, source);
-    let mut db = Db::Sqlite(Box::new(connect.clone().connect().await.map_err(told)?));
+    let mut db = Db::Sqlite(Box::new(connect.clone().connect().await?));
     check_intact(&mut db, path).await?;
     let version = schema_version(&mut db, path).await?;
 
     // Only now is the file known to be ours: what follows writes to it.
     if version == 0 {
-        db.run("PRAGMA auto_vacuum = INCREMENTAL").await.map_err(told)?;
+        db.run("PRAGMA auto_vacuum = INCREMENTAL").await?;
     }
-    write_ahead(&mut db).await.map_err(told)?;
+    write_ahead(&mut db).await?;
     migrate(&mut db, path).await?;
-    let page_bytes = number(&mut db, "PRAGMA page_size").await.map_err(told)?.unsigned_abs().max(512);
+    let page_bytes = db.number("PRAGMA page_size", &[]).await?.unsigned_abs().max(512);
     let writer = options.writer.clone();
     let place = SqlitePlace {
         path: path.to_owned(),
@@ -104,12 +103,11 @@ pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqliteP
     if !is_there {
         return Err(missing());
     }
-    let told = |source| StoreError::of_file(path, source);
     let connect = connect_options(path).create_if_missing(false);
-    let mut db = Db::Sqlite(Box::new(connect.clone().read_only(true).connect().await.map_err(told)?));
+    let mut db = Db::Sqlite(Box::new(connect.clone().read_only(true).connect().await?));
     let version = schema_version(&mut db, path).await?;
-    let page_bytes = number(&mut db, "PRAGMA page_size").await.map_err(told)?.unsigned_abs().max(512);
-    db.close().await.map_err(told)?;
+    let page_bytes = db.number("PRAGMA page_size", &[]).await?.unsigned_abs().max(512);
+    db.close().await?;
     match version {
         0 => Err(missing()),
         found if found < SCHEMA => {
@@ -141,19 +139,18 @@ impl SqlitePlace {
 
     /// What holds for a connection only, and is read back: a commit that isn't synced acknowledges nothing.
     async fn configure(&self, db: &mut Db) -> Result<(), StoreError> {
-        let told = |source| StoreError::of_file(&self.path, source);
-        db.run("PRAGMA synchronous = FULL").await.map_err(told)?;
+        db.run("PRAGMA synchronous = FULL").await?;
         for (name, value) in
             [("wal_autocheckpoint", u64::from(CHECKPOINT_PAGES)), ("journal_size_limit", LOG_BYTES_KEPT)]
         {
-            set(db, name, value).await.map_err(told)?;
+            set(db, name, value).await?;
         }
-        set(db, "max_page_count", self.pages_max()).await.map_err(told)?;
-        let synchronous = number(db, "PRAGMA synchronous").await.map_err(told)?;
+        set(db, "max_page_count", self.pages_max()).await?;
+        let synchronous = db.number("PRAGMA synchronous", &[]).await?;
         if synchronous != 2 {
             return Err(StoreError::NotDurable(format!("synchronous is {synchronous}, not FULL")));
         }
-        let mode = text(db, "PRAGMA journal_mode").await.map_err(told)?;
+        let mode = db.text("PRAGMA journal_mode", &[]).await?;
         if mode != "wal" {
             return Err(StoreError::NotDurable(format!(
                 "journal_mode is {mode}, not wal: the file system may not allow it"
@@ -167,9 +164,6 @@ impl SqlitePlace {
         let mut db = Db::Sqlite(Box::new(connection.map_err(|e| journal_error(&e))?));
         match self.configure(&mut db).await {
             Ok(()) => Ok(db),
-            Err(StoreError::Damaged { .. } | StoreError::NotAStore { .. }) => {
-                Err(JournalError::Damaged(self.path.display().to_string()))
-            }
             Err(StoreError::Database { source, .. }) => Err(journal_error(&source)),
             Err(error) => Err(JournalError::Unavailable(error.to_string())),
         }
@@ -198,8 +192,8 @@ impl SqlitePlace {
     }
 
     pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
-        let pages = number(db, "PRAGMA page_count").await?.unsigned_abs();
-        let free = number(db, "PRAGMA freelist_count").await?.unsigned_abs();
+        let pages = db.number("PRAGMA page_count", &[]).await?.unsigned_abs();
+        let free = db.number("PRAGMA freelist_count", &[]).await?.unsigned_abs();
         Ok(pages.saturating_sub(free) * self.page_bytes)
     }
 }
@@ -207,15 +201,6 @@ impl SqlitePlace {
 /// A setting that is a number. Its name is one of ours.
 async fn set(db: &mut Db, name: &str, value: u64) -> Result<(), sqlx::Error> {
     db.run_text(format!("PRAGMA {name} = {value}")).await
-}
-
-pub(crate) async fn number(db: &mut Db, pragma: &'static str) -> Result<i64, sqlx::Error> {
-    db.number(pragma, &[]).await
-}
-
-async fn text(db: &mut Db, pragma: &'static str) -> Result<String, sqlx::Error> {
-    let row = db.row(pragma, &[]).await?;
-    Ok(row.map(|row| row.text(0).map(str::to_owned)).transpose()?.unwrap_or_default())
 }
 
 /// Sets WAL. SQLite doesn't wait by itself when two connections do so at once, for each holds what the other needs.
@@ -233,26 +218,24 @@ async fn write_ahead(db: &mut Db) -> Result<(), sqlx::Error> {
 
 /// In one transaction, so that a start that fails leaves nothing behind and may be tried again.
 pub(crate) async fn migrate(db: &mut Db, path: &Path) -> Result<(), StoreError> {
-    let told = |source| StoreError::of_file(path, source);
-    db.run("BEGIN IMMEDIATE").await.map_err(told)?;
+    db.run("BEGIN IMMEDIATE").await?;
     let version = schema_version(db, path).await?;
     for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or_default()) {
-        db.run(*migration).await.map_err(told)?;
+        db.run(*migration).await?;
     }
-    db.run("COMMIT").await.map_err(told)
+    Ok(db.run("COMMIT").await?)
 }
 
 pub(crate) async fn check_intact(db: &mut Db, path: &Path) -> Result<(), StoreError> {
-    let verdict = text(db, "PRAGMA quick_check(1)").await.map_err(|source| StoreError::of_file(path, source))?;
+    let verdict = db.text("PRAGMA quick_check(1)", &[]).await?;
     if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged { path: path.to_owned() }) }
 }
 
 /// The schema's version: 0 in a new file. A file that isn't ours or is from the future is refused untouched.
 pub(crate) async fn schema_version(db: &mut Db, path: &Path) -> Result<i64, StoreError> {
-    let told = |source| StoreError::of_file(path, source);
-    let application = number(db, "PRAGMA application_id").await.map_err(told)?;
-    let found = number(db, "PRAGMA user_version").await.map_err(told)?;
-    let tables = number(db, "SELECT count(*) FROM sqlite_schema").await.map_err(told)?;
+    let application = db.number("PRAGMA application_id", &[]).await?;
+    let found = db.number("PRAGMA user_version", &[]).await?;
+    let tables = db.number("SELECT count(*) FROM sqlite_schema", &[]).await?;
     let is_new = application == 0 && found == 0 && tables == 0;
     if !is_new && application != APPLICATION_ID {
         return Err(StoreError::NotAStore { path: path.to_owned() });

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::append::Append;
 use crate::batch::Batches;
 use crate::measures::Measures;
-use crate::sql::Db;
+use crate::sql::{Db, args};
 
 /// Writes that wait, by default; further callers wait for a place.
 pub const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
@@ -41,28 +41,33 @@ pub(crate) trait Write: Sized + Send + 'static {
     /// the way to the database's thread and back.
     const TOGETHER: bool = false;
 
-    /// About how much it writes.
-    fn bytes(&self) -> usize;
+    /// About how much it writes; by default a few names and numbers.
+    fn bytes(&self) -> usize {
+        256
+    }
 
     /// Reads, decides, writes. A refusal is an `Ok` that is made before the first statement that writes; an error is the
     /// database's, and rolls back all that this transaction did.
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>>;
+    fn run(&mut self, tx: &mut Tx) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send {
+        async {
+            let output = Self::run_all(vec![self], tx).await?.pop();
+            output.ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
+        }
+    }
 
     /// The same for several, in the order in which they came: their outputs, in that order.
-    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
-        Box::pin(async move {
+    fn run_all(
+        all: Vec<&mut Self>,
+        tx: &mut Tx,
+    ) -> impl Future<Output = Result<Vec<Self::Output>, sqlx::Error>> + Send {
+        async move {
             let mut outputs = Vec::with_capacity(all.len());
             for write in all {
                 outputs.push(write.run(tx).await?);
             }
             Ok(outputs)
-        })
+        }
     }
-}
-
-/// The output of a write that ran alone.
-pub(crate) fn only<T>(outputs: Vec<T>) -> Result<T, sqlx::Error> {
-    outputs.into_iter().next().ok_or_else(|| sqlx::Error::Protocol("a write without an output".to_owned()))
 }
 
 /// A transaction that is open, as a [`Write`] sees it.
@@ -115,7 +120,7 @@ impl Tx {
             .number(
                 "INSERT INTO stream (name, last) VALUES ($1, $2) \
                  ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
-                &[counter.into(), n.into()],
+                &args![counter, n],
             )
             .await?;
         Ok((last - n + 1).unsigned_abs())

@@ -1,4 +1,3 @@
-use futures::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -19,15 +18,13 @@ impl Write for Count {
         8
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move {
-            let number = tx.numbers("test", 1).await?;
-            assert!(!self.panics, "as asked");
-            if self.spoils {
-                tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
-            }
-            Ok(number)
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+        let number = tx.numbers("test", 1).await?;
+        assert!(!self.panics, "as asked");
+        if self.spoils {
+            tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+        }
+        Ok(number)
     }
 }
 
@@ -45,17 +42,11 @@ impl Write for Together {
         8
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move { only(Self::run_all(vec![self], tx).await?) })
-    }
-
-    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
-        Box::pin(async move {
-            if all.iter().any(|one| one.spoils) {
-                tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
-            }
-            Ok((0..all.len()).map(|at| (all.len(), at)).collect())
-        })
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
+        if all.iter().any(|one| one.spoils) {
+            tx.db().execute("INSERT INTO stream (name, last) VALUES (NULL, 1)", &[]).await?;
+        }
+        Ok((0..all.len()).map(|at| (all.len(), at)).collect())
     }
 }
 
@@ -133,7 +124,8 @@ async fn appends_are_merged_and_keys_kept_once() {
         .core
         .readers
         .rows("SELECT stream, count(*), max(number) FROM record GROUP BY stream ORDER BY stream", &[]);
-    let counted: Vec<_> = rows.await.unwrap().iter().map(|row| (row.int(1).unwrap(), row.int(2).unwrap())).collect();
+    let counted: Vec<_> =
+        rows.await.unwrap().iter().map(|row| (row.get::<i64>(1).unwrap(), row.get::<i64>(2).unwrap())).collect();
     assert_eq!(counted, [(20, 20), (100, 100)]);
     assert!(store.measures().batches < 80, "{:?}", store.measures());
     store.close().await;

@@ -9,14 +9,11 @@ use callboard_message::{Change, Failure, FailureKind, Principal, Progress, ToolR
 use callboard_runtime::testkit::{MailLayer, eventually, paused};
 use callboard_runtime::{
     Agent, ConcurrentHandler, Cx, Handlers, JournalError, Letter, Mail, Mark, MemoryMail, NewLetter, Store,
-    SyncHandler, System,
+    SyncHandler, System, async_trait,
 };
-use futures::future::{BoxFuture, ready};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::kit::{Room, SOON, away, end, key, next, way};
-
-type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
 
 /// Mail in memory that keeps no marks and copies where it is told so, and counts how often it is asked for that.
 struct Faulty {
@@ -45,34 +42,33 @@ impl Faulty {
     }
 }
 
+#[async_trait]
 impl MailLayer for Faulty {
     fn behind(&self) -> &dyn Mail {
         &self.mail
     }
 
-    fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
-        Box::pin(async move {
-            let letter = self.mail.post(new).await;
-            if let Some(cx) = &*self.noisy.lock().unwrap() {
-                (0..4).for_each(|_| cx.changed(Change::Prompts));
-            }
-            letter
-        })
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        let letter = self.mail.post(new).await;
+        if let Some(cx) = &*self.noisy.lock().unwrap() {
+            (0..4).for_each(|_| cx.changed(Change::Prompts));
+        }
+        letter
     }
 
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Answer<'_, ()> {
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
         self.copies.fetch_add(1, SeqCst);
         match self.no_copies.lock().unwrap().clone() {
-            Some(error) => Box::pin(ready(Err(error))),
-            None => self.mail.spread(letter, to, delivered),
+            Some(error) => Err(error),
+            None => self.mail.spread(letter, to, delivered).await,
         }
     }
 
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Answer<'_, Vec<(String, u64)>> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
         self.marks.fetch_add(1, SeqCst);
         match self.no_marks.lock().unwrap().clone() {
-            Some(error) => Box::pin(ready(Err(error))),
-            None => self.mail.mark(marks, mark),
+            Some(error) => Err(error),
+            None => self.mail.mark(marks, mark).await,
         }
     }
 }

@@ -1,4 +1,3 @@
-use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -12,9 +11,8 @@ use callboard_message::surface::Converse;
 use callboard_message::{Failure, FailureKind, Principal, RawObject, ToolResult};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{
-    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System,
+    Agent, Cx, Handler, Handlers, JournalError, MemoryMail, Note, NoteError, Notes, Store, System, async_trait,
 };
-use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -58,39 +56,29 @@ fn shared(system: &System) -> Arc<AtomicUsize> {
 /// Notes that can't be read for a while.
 struct Flaky(Arc<dyn Notes>, Arc<AtomicUsize>);
 
+#[async_trait]
 impl Notes for Flaky {
-    fn get<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Note>, JournalError>> {
+    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
         match self.1.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) {
-            Ok(_) => Box::pin(ready(Err(JournalError::Store("down".into())))),
-            Err(_) => self.0.get(space, key),
+            Ok(_) => Err(JournalError::Store("down".into())),
+            Err(_) => self.0.get(space, key).await,
         }
     }
 
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        body: RawObject,
-        expected: Option<u64>,
-    ) -> BoxFuture<'a, Result<u64, NoteError>> {
-        self.0.put(space, key, body, expected)
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+        self.0.put(space, key, body, expected).await
     }
 
-    fn remove<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<bool, JournalError>> {
-        self.0.remove(space, key)
+    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+        self.0.remove(space, key).await
     }
 
-    fn list<'a>(
-        &'a self,
-        space: &'a str,
-        after: Option<&'a str>,
-        notes_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<Note>, JournalError>> {
-        self.0.list(space, after, notes_max)
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+        self.0.list(space, after, notes_max).await
     }
 
-    fn clear<'a>(&'a self, space: &'a str) -> BoxFuture<'a, Result<u64, JournalError>> {
-        self.0.clear(space)
+    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+        self.0.clear(space).await
     }
 }
 

@@ -1,8 +1,7 @@
 use std::collections::VecDeque;
-use std::future::ready;
 
+use async_trait::async_trait;
 use callboard_message::DataClass;
-use futures::future::BoxFuture;
 
 use super::{Audit, AuditEntry, BodyMark};
 use crate::journal::JournalError;
@@ -36,14 +35,15 @@ impl MemoryAudit {
     }
 }
 
+#[async_trait]
 impl Audit for MemoryAudit {
-    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>> {
+    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
         let mut kept = self.kept.lock();
         kept.last += entries.len() as u64;
         kept.latest.extend(entries);
         let over = kept.latest.len().saturating_sub(MEMORY_AUDIT_ENTRIES_MAX);
         kept.latest.drain(..over);
-        Box::pin(ready(Ok(kept.last)))
+        Ok(kept.last)
     }
 
     fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {

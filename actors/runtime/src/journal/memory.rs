@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 
 use super::{Journal, JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
 use crate::sync::Mutex;
@@ -76,26 +76,20 @@ impl Kept {
     }
 }
 
+#[async_trait]
 impl Journal for MemoryJournal {
-    fn append(&self, record: Record) -> BoxFuture<'_, Result<u64, JournalError>> {
-        let kept = self.keep(vec![record]).map(|numbers| numbers.first().copied().unwrap_or_default());
-        Box::pin(std::future::ready(kept))
+    async fn append(&self, record: Record) -> Result<u64, JournalError> {
+        Ok(self.keep(vec![record])?.first().copied().unwrap_or_default())
     }
 
-    fn append_all(&self, records: Vec<Record>) -> BoxFuture<'_, Result<Vec<u64>, JournalError>> {
-        Box::pin(std::future::ready(self.keep(records)))
+    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
+        self.keep(records)
     }
 
-    fn read<'a>(
-        &'a self,
-        stream: &'a str,
-        after: u64,
-        records_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(u64, Record)>, JournalError>> {
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
         let kept = self.kept.lock();
         let records = kept.streams.get(stream).map_or(&[][..], |stream| &stream.records);
         let numbered = (1u64..).zip(records).skip(usize::try_from(after).unwrap_or(usize::MAX)).take(records_max);
-        let found = numbered.map(|(number, record)| (number, record.clone())).collect();
-        Box::pin(std::future::ready(Ok(found)))
+        Ok(numbered.map(|(number, record)| (number, record.clone())).collect())
     }
 }

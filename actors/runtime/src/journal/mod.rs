@@ -3,7 +3,7 @@
 mod error;
 mod memory;
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,19 +25,15 @@ pub struct Record {
 }
 
 /// Streams of records. What was acknowledged survives as the implementation says.
+#[async_trait]
 pub trait Journal: Send + Sync + 'static {
     /// Keeps `record` and answers with its number in its stream: from 1, without gaps. A record whose key its stream already
     /// has is not kept again; the answer is the first one's number.
-    fn append(&self, record: Record) -> BoxFuture<'_, Result<u64, JournalError>>;
+    async fn append(&self, record: Record) -> Result<u64, JournalError>;
 
     /// As [`Journal::append`] for each record, all or none, at most [`RECORDS_AT_ONCE_MAX`]. The numbers are in their order.
-    fn append_all(&self, records: Vec<Record>) -> BoxFuture<'_, Result<Vec<u64>, JournalError>>;
+    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError>;
 
     /// Records of `stream` with a number above `after`, oldest first, at most `records_max`.
-    fn read<'a>(
-        &'a self,
-        stream: &'a str,
-        after: u64,
-        records_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<(u64, Record)>, JournalError>>;
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError>;
 }

@@ -1,11 +1,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::future::ready;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use callboard_message::mail::{AgentLogRow, EntryState, LogDetails};
 use callboard_message::time::rfc3339;
-use futures::future::BoxFuture;
 
 use super::{
     Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX,
@@ -171,59 +170,53 @@ impl Kept {
     }
 }
 
-/// An answer that is there.
-fn done<'a, T: Send + 'a>(answer: T) -> BoxFuture<'a, Result<T, JournalError>> {
-    Box::pin(ready(Ok(answer)))
-}
-
+#[async_trait]
 impl Mail for MemoryMail {
-    fn post(&self, new: NewLetter) -> BoxFuture<'_, Result<Arc<Letter>, JournalError>> {
-        Box::pin(async move {
-            let letter = self.keep(new)?;
-            if letter.is_new {
-                self.audit.append(vec![letter.audit_entry()]).await?;
-            }
-            Ok(letter)
-        })
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        let letter = self.keep(new)?;
+        if letter.is_new {
+            self.audit.append(vec![letter.audit_entry()]).await?;
+        }
+        Ok(letter)
     }
 
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> BoxFuture<'_, Result<(), JournalError>> {
-        Box::pin(ready(self.kept.lock().spread(letter, to, delivered)))
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        self.kept.lock().spread(letter, to, delivered)
     }
 
-    fn unspread(&self, letters_max: usize) -> BoxFuture<'_, Result<Vec<Arc<Letter>>, JournalError>> {
+    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
         let kept = self.kept.lock();
         let unspread = kept.letters.iter().filter(|letter| !letter.is_spread());
-        done(unspread.take(letters_max.min(MAIL_PAGE_MAX)).cloned().collect())
+        Ok(unspread.take(letters_max.min(MAIL_PAGE_MAX)).cloned().collect())
     }
 
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> BoxFuture<'_, Result<Vec<(String, u64)>, JournalError>> {
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
         if marks.len() > MARKS_AT_ONCE_MAX {
-            return Box::pin(ready(Err(JournalError::Invalid("too many marks at once"))));
+            return Err(JournalError::Invalid("too many marks at once"));
         }
         let state = match mark {
             Mark::Delivered => EntryState::Delivered,
             Mark::Read => EntryState::Read,
         };
-        done(self.kept.lock().mark(marks, state))
+        Ok(self.kept.lock().mark(marks, state))
     }
 
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> BoxFuture<'a, Result<u32, JournalError>> {
+    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
         let mut kept = self.kept.lock();
         let copy = kept.copies.get_mut(recipient).and_then(|copies| copies.get_mut(&letter));
-        done(copy.map_or(0, |copy| {
+        Ok(copy.map_or(0, |copy| {
             copy.attempts += 1;
             copy.attempts
         }))
     }
 
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
+    async fn open(
+        &self,
+        recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<LetterOpen>, JournalError>> {
+    ) -> Result<Vec<LetterOpen>, JournalError> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let below = if undelivered { EntryState::Delivered } else { EntryState::Read };
@@ -237,10 +230,10 @@ impl Mail for MemoryMail {
             .collect();
         open.sort_by_key(|(letter, _)| place(letter));
         open.truncate(letters_max.min(MAIL_PAGE_MAX));
-        done(open)
+        Ok(open)
     }
 
-    fn waiting(&self) -> BoxFuture<'_, Result<HashMap<String, u64>, JournalError>> {
+    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
         let now = SystemTime::now();
         let kept = self.kept.lock();
         let waits = |copy: &&MailCopy| {
@@ -250,37 +243,30 @@ impl Mail for MemoryMail {
             let waiting = copies.values().filter(waits).count() as u64;
             (name.clone(), waiting)
         });
-        done(waiting.filter(|(_, waiting)| *waiting > 0).collect())
+        Ok(waiting.filter(|(_, waiting)| *waiting > 0).collect())
     }
 
-    fn letter<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<Option<Arc<Letter>>, JournalError>> {
+    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
         let kept = self.kept.lock();
-        done(kept.by_id.get(id).and_then(|number| kept.at(*number)))
+        Ok(kept.by_id.get(id).and_then(|number| kept.at(*number)))
     }
 
-    fn receipts<'a>(
-        &'a self,
+    async fn receipts(
+        &self,
         letter: u64,
-        after: Option<&'a str>,
+        after: Option<&str>,
         copies_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<MailCopy>, JournalError>> {
+    ) -> Result<Vec<MailCopy>, JournalError> {
         let kept = self.kept.lock();
         let there = kept.at(letter);
         let recipients = there.iter().flat_map(|letter| &letter.new.recipients);
         let later = recipients.filter(|recipient| after.is_none_or(|after| recipient.as_str() > after));
         let copies = later.filter_map(|recipient| kept.copy_of(Some(recipient), letter));
-        done(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
+        Ok(copies.take(copies_max.min(MAIL_PAGE_MAX)).collect())
     }
 
-    fn history(
-        &self,
-        filter: LetterFilter,
-        before: u64,
-        letters_max: usize,
-    ) -> BoxFuture<'_, Result<LetterPage, JournalError>> {
-        if let Err(error) = filter.check() {
-            return Box::pin(ready(Err(error)));
-        }
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+        filter.check()?;
         let kept = self.kept.lock();
         let of = filter.of.as_deref();
         let below = |letter: &&Arc<Letter>| before == 0 || letter.number < before;
@@ -288,7 +274,7 @@ impl Mail for MemoryMail {
         let (mut found, mut looked) = (Vec::new(), 0);
         for letter in kept.letters.iter().rev().filter(below).filter(concerned) {
             if found.len() >= letters_max.min(MAIL_PAGE_MAX) || looked >= MAIL_LOOKED_MAX {
-                return done((found, Some(letter.number + 1)));
+                return Ok((found, Some(letter.number + 1)));
             }
             looked += 1;
             let copy = kept.copy_of(of, letter.number);
@@ -296,38 +282,30 @@ impl Mail for MemoryMail {
                 found.push((Arc::clone(letter), copy));
             }
         }
-        done((found, None))
+        Ok((found, None))
     }
 
-    fn events(&self, after: u64, events_max: usize) -> BoxFuture<'_, Result<Vec<(u64, StoredEvent)>, JournalError>> {
+    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
         let kept = self.kept.lock();
         let first = kept.last_event + 1 - kept.events.len() as u64;
         let skip = usize::try_from(after.saturating_sub(first - 1)).unwrap_or(usize::MAX);
         let events = (first..).zip(&kept.events).skip(skip).take(events_max.min(MAIL_PAGE_MAX));
-        done(events.filter_map(|(number, event)| Some((number, kept.stored(event)?))).collect())
+        Ok(events.filter_map(|(number, event)| Some((number, kept.stored(event)?))).collect())
     }
 
-    fn last_event(&self) -> BoxFuture<'_, Result<u64, JournalError>> {
-        done(self.kept.lock().last_event)
+    async fn last_event(&self) -> Result<u64, JournalError> {
+        Ok(self.kept.lock().last_event)
     }
 
-    fn tell(&self, event: StoredEvent) -> BoxFuture<'_, Result<u64, JournalError>> {
-        if let Err(error) = event.check_told() {
-            return Box::pin(ready(Err(error)));
-        }
+    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+        event.check_told()?;
         let mut kept = self.kept.lock();
         kept.tell(Event::Other(event));
-        done(kept.last_event)
+        Ok(kept.last_event)
     }
 
-    fn logs<'a>(
-        &'a self,
-        agent: Option<&'a str>,
-        after: u64,
-        rows_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<AgentLogRow>, JournalError>> {
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
         let kept = self.kept.lock();
-        let rows = kept.rows(agent).filter(|row| row.number > after).take(rows_max.min(MAIL_PAGE_MAX)).collect();
-        done(rows)
+        Ok(kept.rows(agent).filter(|row| row.number > after).take(rows_max.min(MAIL_PAGE_MAX)).collect())
     }
 }

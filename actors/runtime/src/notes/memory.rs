@@ -1,10 +1,9 @@
 use std::collections::{BTreeMap, HashMap};
-use std::future::ready;
 use std::ops::Bound;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use callboard_message::RawObject;
-use futures::future::BoxFuture;
 
 use super::{NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note};
 use crate::journal::JournalError;
@@ -34,44 +33,31 @@ impl MemoryNotes {
     }
 }
 
+#[async_trait]
 impl Notes for MemoryNotes {
-    fn get<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Note>, JournalError>> {
-        let found = self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned());
-        Box::pin(ready(Ok(found)))
+    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
+        Ok(self.spaces.lock().get(space).and_then(|notes| notes.get(key).cloned()))
     }
 
-    fn put<'a>(
-        &'a self,
-        space: &'a str,
-        key: &'a str,
-        body: RawObject,
-        expected: Option<u64>,
-    ) -> BoxFuture<'a, Result<u64, NoteError>> {
-        Box::pin(ready(self.keep(space, key, body, expected)))
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+        self.keep(space, key, body, expected)
     }
 
-    fn remove<'a>(&'a self, space: &'a str, key: &'a str) -> BoxFuture<'a, Result<bool, JournalError>> {
-        let removed = self.spaces.lock().get_mut(space).and_then(|notes| notes.remove(key));
-        Box::pin(ready(Ok(removed.is_some())))
+    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+        Ok(self.spaces.lock().get_mut(space).is_some_and(|notes| notes.remove(key).is_some()))
     }
 
-    fn list<'a>(
-        &'a self,
-        space: &'a str,
-        after: Option<&'a str>,
-        notes_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<Note>, JournalError>> {
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
         let spaces = self.spaces.lock();
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let found = spaces.get(space).map(|notes| {
             let range = notes.range::<str, _>((after, Bound::Unbounded));
             range.map(|(_, note)| note.clone()).take(notes_max).collect()
         });
-        Box::pin(ready(Ok(found.unwrap_or_default())))
+        Ok(found.unwrap_or_default())
     }
 
-    fn clear<'a>(&'a self, space: &'a str) -> BoxFuture<'a, Result<u64, JournalError>> {
-        let cleared = self.spaces.lock().remove(space).map_or(0, |notes| notes.len());
-        Box::pin(ready(Ok(cleared as u64)))
+    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+        Ok(self.spaces.lock().remove(space).map_or(0, |notes| notes.len() as u64))
     }
 }

@@ -7,11 +7,10 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::future::BoxFuture;
+use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{
@@ -46,83 +45,67 @@ impl MemoryTasks {
     }
 
     /// Does something with the tasks, at a time, and tells who follows.
-    fn change<T>(&self, change: impl FnOnce(&mut Kept, SystemTime) -> T) -> BoxFuture<'_, T>
-    where
-        T: Send + 'static,
-    {
+    fn change<T>(&self, change: impl FnOnce(&mut Kept, SystemTime) -> T) -> T {
         let done = change(&mut self.kept.lock(), SystemTime::now());
         self.changes.send_modify(|number| *number += 1);
-        Box::pin(ready(done))
+        done
     }
 }
 
+#[async_trait]
 impl Tasks for MemoryTasks {
-    fn begin(&self, new: NewTask) -> BoxFuture<'_, Result<Begun, TaskError>> {
+    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
         self.change(|kept, now| kept.begin(new, WORKER, now))
     }
 
-    fn begin_all(&self, new: Vec<NewTask>) -> BoxFuture<'_, Result<Vec<Arc<Task>>, TaskError>> {
+    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError> {
         self.change(|kept, now| kept.begin_all(new, now))
     }
 
-    fn step<'a>(
-        &'a self,
-        id: &'a TaskId,
-        by: By<'a>,
-        steps: Vec<TaskStep>,
-    ) -> BoxFuture<'a, Result<Arc<Task>, TaskError>> {
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
         self.change(|kept, now| kept.step(id, by, steps, now))
     }
 
-    fn get<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<Option<Arc<Task>>, JournalError>> {
-        Box::pin(ready(Ok(self.kept.lock().get(id))))
+    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError> {
+        Ok(self.kept.lock().get(id))
     }
 
-    fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> BoxFuture<'_, Result<TaskPage, JournalError>> {
-        Box::pin(ready(Ok(self.kept.lock().list(&filter, after, tasks_max))))
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError> {
+        Ok(self.kept.lock().list(&filter, after, tasks_max))
     }
 
-    fn events<'a>(
-        &'a self,
-        id: &'a TaskId,
-        after: u64,
-        events_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<TaskEvent>, JournalError>> {
-        Box::pin(ready(Ok(self.kept.lock().events(id, after, events_max))))
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError> {
+        Ok(self.kept.lock().events(id, after, events_max))
     }
 
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>> {
+    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError> {
         let (claimed, is_news) = self.kept.lock().claim(&claim, SystemTime::now());
         if is_news {
             self.changes.send_modify(|number| *number += 1);
         }
-        Box::pin(ready(Ok(claimed)))
+        Ok(claimed)
     }
 
-    fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>> {
-        Box::pin(ready(Ok(self.kept.lock().renew(by, lease, SystemTime::now()))))
+    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError> {
+        Ok(self.kept.lock().renew(by, lease, SystemTime::now()))
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease, why: Released) -> BoxFuture<'a, Result<(), JournalError>> {
-        self.change(|kept, now| {
-            kept.release(lease, why, now);
-            Ok(())
-        })
+    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError> {
+        self.change(|kept, now| kept.release(lease, why, now));
+        Ok(())
     }
 
-    fn want_cancel<'a>(&'a self, id: &'a TaskId, by: By<'a>) -> BoxFuture<'a, Result<Arc<Task>, TaskError>> {
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError> {
         self.change(|kept, now| kept.want_cancel(id, by, now))
     }
 
-    fn forget<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<(), JournalError>> {
-        self.change(|kept, now| {
-            kept.forget(id, now);
-            Ok(())
-        })
+    async fn forget(&self, id: &TaskId) -> Result<(), JournalError> {
+        self.change(|kept, now| kept.forget(id, now));
+        Ok(())
     }
 
-    fn cancels<'a>(&'a self, by: &'a str) -> BoxFuture<'a, Result<Vec<TaskId>, JournalError>> {
-        Box::pin(ready(Ok(self.kept.lock().cancels(by))))
+    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError> {
+        Ok(self.kept.lock().cancels(by))
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

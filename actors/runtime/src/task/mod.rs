@@ -13,8 +13,8 @@ mod step;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use callboard_message::TaskState;
-use futures::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::journal::JournalError;
@@ -145,6 +145,7 @@ pub enum Released {
 }
 
 /// Where tasks are kept. What a future answers is kept when it ends, as the implementation says; dropped before, it may be.
+#[async_trait]
 pub trait Tasks: Send + Sync + 'static {
     /// Keeps a task and makes it work ([`TaskStep::Start`] is its first event), leased to [`Tasks::worker`]. Where its key is
     /// there, or its id with the same owner and request, the answer is that task.
@@ -153,14 +154,14 @@ pub trait Tasks: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`TaskError::KeyReused`], [`TaskError::TooMany`], [`TaskError::TooLarge`], [`TaskError::UnknownNeed`], or the store's.
-    fn begin(&self, new: NewTask) -> BoxFuture<'_, Result<Begun, TaskError>>;
+    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError>;
 
     /// Keeps tasks that may be parts of one another and need one another, at most [`TASKS_AT_ONCE_MAX`], all or none. They
     /// are submitted and nobody's work. One whose key is there is that task, as it is now.
     ///
     /// # Errors
     /// As [`Tasks::begin`]; [`TaskError::Cycle`].
-    fn begin_all(&self, new: Vec<NewTask>) -> BoxFuture<'_, Result<Vec<Arc<Task>>, TaskError>>;
+    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError>;
 
     /// Takes steps ([`Task::take`]), all or none. At an end, together with it: tasks that need this one go on, or are cancelled
     /// where it didn't complete; its parent has a part less to wait for.
@@ -168,49 +169,39 @@ pub trait Tasks: Send + Sync + 'static {
     /// # Errors
     /// [`TaskError::NotFound`]; [`TaskError::LostLease`]; as [`Task::step`]; [`TaskError::Illegal`] where others than the
     /// worker want more than to answer and to cancel; [`TaskError::TooLarge`]; or the store's.
-    fn step<'a>(
-        &'a self,
-        id: &'a TaskId,
-        by: By<'a>,
-        steps: Vec<TaskStep>,
-    ) -> BoxFuture<'a, Result<Arc<Task>, TaskError>>;
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError>;
 
     /// A task as it is now.
-    fn get<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<Option<Arc<Task>>, JournalError>>;
+    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError>;
 
     /// The first `tasks_max` tasks that `filter` leaves whose number is over `after`, in order, and whether there are more.
-    fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> BoxFuture<'_, Result<TaskPage, JournalError>>;
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError>;
 
     /// The first `events_max` events of a task whose number is over `after`, in order; none where there is no such task.
-    fn events<'a>(
-        &'a self,
-        id: &'a TaskId,
-        after: u64,
-        events_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<TaskEvent>, JournalError>>;
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError>;
 
     /// Takes work, oldest first: of tasks that are ready ([`Task::is_ready`]). One that still has a lease (run out: its worker
     /// was interrupted), or that somebody wants ended, takes the steps of [`Task::recovery`] first.
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>>;
+    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError>;
 
     /// Renews every lease of `by`, as far as nobody else has the task by now, and answers how many those are.
-    fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>>;
+    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError>;
 
     /// Lets go of a task; nothing where another has it by now, or it has ended.
-    fn release<'a>(&'a self, lease: &'a Lease, why: Released) -> BoxFuture<'a, Result<(), JournalError>>;
+    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError>;
 
     /// Wants a task ended, and its parts: those that are nobody's work end at once, the workers of others are told by
     /// [`Tasks::cancels`].
     ///
     /// # Errors
     /// [`TaskError::NotFound`], [`TaskError::HasEnded`], or the store's.
-    fn want_cancel<'a>(&'a self, id: &'a TaskId, by: By<'a>) -> BoxFuture<'a, Result<Arc<Task>, TaskError>>;
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError>;
 
     /// Forgets a task with its events; nothing where it isn't there. One that runs is cancelled by it.
-    fn forget<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<(), JournalError>>;
+    async fn forget(&self, id: &TaskId) -> Result<(), JournalError>;
 
     /// Those of this worker's tasks that somebody wants ended. To be asked every [`TASK_CANCELS_EVERY`].
-    fn cancels<'a>(&'a self, by: &'a str) -> BoxFuture<'a, Result<Vec<TaskId>, JournalError>>;
+    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError>;
 
     /// Another number each time that something was kept, in this process.
     fn changes(&self) -> watch::Receiver<u64>;

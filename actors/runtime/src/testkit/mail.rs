@@ -3,31 +3,30 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
-use futures::future::BoxFuture;
 
 use crate::{JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent};
 
-type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
-
 /// In front of other mail: what it doesn't treat itself goes on to that. It is [`Mail`] by this.
+#[async_trait]
 pub trait MailLayer: Send + Sync + 'static {
     /// What it stands in front of.
     fn behind(&self) -> &dyn Mail;
 
     /// As [`Mail::post`].
-    fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
-        self.behind().post(new)
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        self.behind().post(new).await
     }
 
     /// As [`Mail::spread`].
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Answer<'_, ()> {
-        self.behind().spread(letter, to, delivered)
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        self.behind().spread(letter, to, delivered).await
     }
 
     /// As [`Mail::mark`].
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Answer<'_, Vec<(String, u64)>> {
-        self.behind().mark(marks, mark)
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+        self.behind().mark(marks, mark).await
     }
 
     /// As [`Mail::is_shared`].
@@ -36,67 +35,73 @@ pub trait MailLayer: Send + Sync + 'static {
     }
 }
 
+#[async_trait]
 impl<L: MailLayer> Mail for L {
-    fn post(&self, new: NewLetter) -> Answer<'_, Arc<Letter>> {
-        MailLayer::post(self, new)
+    async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
+        MailLayer::post(self, new).await
     }
 
-    fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Answer<'_, ()> {
-        MailLayer::spread(self, letter, to, delivered)
+    async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
+        MailLayer::spread(self, letter, to, delivered).await
     }
 
-    fn unspread(&self, letters_max: usize) -> Answer<'_, Vec<Arc<Letter>>> {
-        self.behind().unspread(letters_max)
+    async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
+        self.behind().unspread(letters_max).await
     }
 
-    fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Answer<'_, Vec<(String, u64)>> {
-        MailLayer::mark(self, marks, mark)
+    async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
+        MailLayer::mark(self, marks, mark).await
     }
 
-    fn tried<'a>(&'a self, recipient: &'a str, letter: u64) -> Answer<'a, u32> {
-        self.behind().tried(recipient, letter)
+    async fn tried(&self, recipient: &str, letter: u64) -> Result<u32, JournalError> {
+        self.behind().tried(recipient, letter).await
     }
 
-    fn open<'a>(
-        &'a self,
-        recipient: &'a str,
+    async fn open(
+        &self,
+        recipient: &str,
         after: Option<(bool, u64)>,
         undelivered: bool,
         letters_max: usize,
-    ) -> Answer<'a, Vec<LetterOpen>> {
-        self.behind().open(recipient, after, undelivered, letters_max)
+    ) -> Result<Vec<LetterOpen>, JournalError> {
+        self.behind().open(recipient, after, undelivered, letters_max).await
     }
 
-    fn waiting(&self) -> Answer<'_, HashMap<String, u64>> {
-        self.behind().waiting()
+    async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
+        self.behind().waiting().await
     }
 
-    fn letter<'a>(&'a self, id: &'a str) -> Answer<'a, Option<Arc<Letter>>> {
-        self.behind().letter(id)
+    async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
+        self.behind().letter(id).await
     }
 
-    fn receipts<'a>(&'a self, letter: u64, after: Option<&'a str>, copies_max: usize) -> Answer<'a, Vec<MailCopy>> {
-        self.behind().receipts(letter, after, copies_max)
+    async fn receipts(
+        &self,
+        letter: u64,
+        after: Option<&str>,
+        copies_max: usize,
+    ) -> Result<Vec<MailCopy>, JournalError> {
+        self.behind().receipts(letter, after, copies_max).await
     }
 
-    fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Answer<'_, LetterPage> {
-        self.behind().history(filter, before, letters_max)
+    async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
+        self.behind().history(filter, before, letters_max).await
     }
 
-    fn events(&self, after: u64, events_max: usize) -> Answer<'_, Vec<(u64, StoredEvent)>> {
-        self.behind().events(after, events_max)
+    async fn events(&self, after: u64, events_max: usize) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
+        self.behind().events(after, events_max).await
     }
 
-    fn last_event(&self) -> Answer<'_, u64> {
-        self.behind().last_event()
+    async fn last_event(&self) -> Result<u64, JournalError> {
+        self.behind().last_event().await
     }
 
-    fn tell(&self, event: StoredEvent) -> Answer<'_, u64> {
-        self.behind().tell(event)
+    async fn tell(&self, event: StoredEvent) -> Result<u64, JournalError> {
+        self.behind().tell(event).await
     }
 
-    fn logs<'a>(&'a self, agent: Option<&'a str>, after: u64, rows_max: usize) -> Answer<'a, Vec<AgentLogRow>> {
-        self.behind().logs(agent, after, rows_max)
+    async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
+        self.behind().logs(agent, after, rows_max).await
     }
 
     fn is_shared(&self) -> bool {

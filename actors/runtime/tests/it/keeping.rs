@@ -5,7 +5,6 @@ use std::time::Duration;
 use callboard_message::{DataClass, Principal, RawObject};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::*;
-use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -109,17 +108,16 @@ impl Told {
     }
 }
 
+#[async_trait]
 impl Audit for Told {
-    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(async move {
-            self.may.acquire().await.unwrap().forget();
-            if let Some(error) = self.errors.lock().unwrap().pop_front() {
-                return Err(error);
-            }
-            let mut kept = self.kept.lock().unwrap();
-            kept.extend(entries);
-            Ok(kept.len() as u64)
-        })
+    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
+        self.may.acquire().await.unwrap().forget();
+        if let Some(error) = self.errors.lock().unwrap().pop_front() {
+            return Err(error);
+        }
+        let mut kept = self.kept.lock().unwrap();
+        kept.extend(entries);
+        Ok(kept.len() as u64)
     }
 
     fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {

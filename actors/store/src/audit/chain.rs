@@ -7,15 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use callboard_runtime::AuditEntry;
-use futures::future::BoxFuture;
 
 use super::anchor;
 use super::checkpoint::{Checkpoint, Hash, NO_HASH, chained};
 use super::key::AuditKey;
 use super::line::{Spot, fitted, line};
-use crate::chained::Chained;
-use crate::clock::ms;
-use crate::sql::{Arg, Db, ManyRows};
+use crate::sql::{Db, ManyRows, args};
 
 /// Entries after which a checkpoint is signed.
 pub const CHECKPOINT_ENTRIES: u64 = 256;
@@ -60,14 +57,58 @@ impl Chain {
         Self { name, counter, run, key, anchor, head: None, newest: None, anchored: None, asked: false, owes }
     }
 
+    /// The number of the chain's last entry, 0 where it has none. Called at the start of each transaction.
+    pub(crate) async fn head(&mut self, db: &mut Db) -> Result<u64, sqlx::Error> {
+        if let Some(head) = &self.head {
+            return Ok(head.number);
+        }
+        let head = self.read_head(db).await?;
+        Ok(self.head.insert(head).number)
+    }
+
+    /// Writes all entries that a transaction collected, just before its commit; also called without any, for a checkpoint
+    /// may be due. `sign`: one is wanted now, where there is something new.
+    pub(crate) async fn write(
+        &mut self,
+        db: &mut Db,
+        entries: Vec<AuditEntry>,
+        now_ms: i64,
+        sign: bool,
+    ) -> Result<(), sqlx::Error> {
+        self.asked = sign;
+        if !entries.is_empty() {
+            self.insert(db, entries).await?;
+        }
+        let unsigned = self.head.as_ref().map_or(0, |head| head.number.saturating_sub(head.signed));
+        if unsigned >= CHECKPOINT_ENTRIES || (sign && unsigned > 0) {
+            self.sign(db, now_ms).await?;
+        }
+        Ok(())
+    }
+
+    /// What the last [`Self::write`] wrote is in the store: the place for the anchor's line.
+    pub(crate) async fn committed(&mut self) {
+        self.tell_anchor().await;
+        let unsigned = self.head.as_ref().is_some_and(|head| head.number > head.signed);
+        self.owes.store(unsigned || self.newest.is_some(), Relaxed);
+    }
+
+    /// It is not, or nobody knows: forget the head.
+    pub(crate) fn undone(&mut self) {
+        self.head = None;
+        // If it was committed after all, the next checkpoint vouches for it too; if not, nobody may hear of it.
+        self.newest = None;
+        self.owes.store(true, Relaxed);
+    }
+
     async fn read_head(&self, db: &mut Db) -> Result<Head, sqlx::Error> {
-        let name = [Arg::from(&self.name)];
-        let number = db.number("SELECT last FROM stream WHERE name = $1", &[Arg::from(&self.counter)]).await?;
+        let name = args![&self.name];
+        let number = db.number("SELECT last FROM stream WHERE name = $1", &args![&self.counter]).await?;
         let signed = db.number("SELECT max(number) FROM audit_checkpoint WHERE chain = $1", &name).await?;
         let last =
             db.row("SELECT number, hash FROM audit WHERE chain = $1 ORDER BY number DESC LIMIT 1", &name).await?;
         let (last, hash) = match &last {
-            Some(row) => (row.int(0)?, Hash::try_from(row.bytes(1)?).ok()),
+            Some(row) => (row.get(0)?, row.get::<Vec<u8>>(1)?.try_into().ok()),
             None => (0, Some(NO_HASH)),
         };
         if last != number || hash.is_none() {
@@ -89,7 +130,7 @@ impl Chain {
             .number(
                 "INSERT INTO stream (name, last) VALUES ($1, $2) \
                  ON CONFLICT (name) DO UPDATE SET last = stream.last + excluded.last RETURNING last",
-                &[Arg::from(&self.counter), added.into()],
+                &args![&self.counter, added],
             )
             .await?;
         if counted.unsigned_abs() != head.number + entries.len() as u64 {
@@ -107,17 +148,17 @@ impl Chain {
         let calls: Vec<_> = rows.iter().map(|(entry, ..)| entry.call.map(|call| call.to_string())).collect();
         let mut values = Vec::with_capacity(rows.len() * 10);
         for ((entry, number, line, hash), call) in rows.iter().zip(&calls) {
-            values.extend([
-                Arg::from(&self.name),
-                i64::try_from(*number).unwrap_or(i64::MAX).into(),
-                ms(entry.at).into(),
-                Arg::from(&*entry.event),
-                entry.agent.as_deref().into(),
-                entry.principal.as_ref().map(|(_, id)| id.as_str()).into(),
-                call.as_deref().into(),
-                Arg::from(entry.class.as_str()),
-                line.into(),
-                Arg::from(hash.as_slice()),
+            values.extend(args![
+                &self.name,
+                *number,
+                entry.at,
+                &*entry.event,
+                entry.agent.as_deref(),
+                entry.principal.as_ref().map(|(_, id)| id.as_str()),
+                call.as_deref(),
+                entry.class.as_str(),
+                line,
+                hash.as_slice()
             ]);
         }
         INSERT.execute(db, &values).await
@@ -128,14 +169,7 @@ impl Chain {
         let checkpoint = Checkpoint::sign(&self.name, head.number, &head.hash, now_ms, &self.key);
         db.execute(
             "INSERT INTO audit_checkpoint (chain, number, at_ms, hash, key_id, signature) VALUES ($1, $2, $3, $4, $5, $6)",
-            &[
-                Arg::from(&self.name),
-                i64::try_from(head.number).unwrap_or(i64::MAX).into(),
-                now_ms.into(),
-                Arg::from(checkpoint.hash.as_slice()),
-                Arg::from(&checkpoint.key_id),
-                Arg::from(checkpoint.signature.as_slice()),
-            ],
+            &args![&self.name, head.number, now_ms, checkpoint.hash.as_slice(), &checkpoint.key_id, checkpoint.signature.as_slice()],
         )
         .await?;
         head.signed = head.number;
@@ -165,51 +199,4 @@ pub(super) fn counter_of(chain: &str) -> String {
 
 fn no_head() -> sqlx::Error {
     sqlx::Error::Protocol("the audit chain's head wasn't read".to_owned())
-}
-
-impl Chained for Chain {
-    fn head<'a>(&'a mut self, db: &'a mut Db) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move {
-            if let Some(head) = &self.head {
-                return Ok(head.number);
-            }
-            let head = self.read_head(db).await?;
-            Ok(self.head.insert(head).number)
-        })
-    }
-
-    fn write<'a>(
-        &'a mut self,
-        db: &'a mut Db,
-        entries: Vec<AuditEntry>,
-        now_ms: i64,
-        sign: bool,
-    ) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            self.asked = sign;
-            if !entries.is_empty() {
-                self.insert(db, entries).await?;
-            }
-            let unsigned = self.head.as_ref().map_or(0, |head| head.number.saturating_sub(head.signed));
-            if unsigned >= CHECKPOINT_ENTRIES || (sign && unsigned > 0) {
-                self.sign(db, now_ms).await?;
-            }
-            Ok(())
-        })
-    }
-
-    fn committed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.tell_anchor().await;
-            let unsigned = self.head.as_ref().is_some_and(|head| head.number > head.signed);
-            self.owes.store(unsigned || self.newest.is_some(), Relaxed);
-        })
-    }
-
-    fn undone(&mut self) {
-        self.head = None;
-        // If it was committed after all, the next checkpoint vouches for it too; if not, nobody may hear of it.
-        self.newest = None;
-        self.owes.store(true, Relaxed);
-    }
 }

@@ -12,7 +12,7 @@ use super::line::Said;
 use super::look::{VerifyOptions, chains, ends, page};
 use super::verify::{AuditRow, ChainCheck, ChainReport, Ends, settle};
 use crate::error::StoreError;
-use crate::open::{Core, SqlStore, Visitor};
+use crate::open::Visitor;
 
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
@@ -58,47 +58,34 @@ impl From<JournalError> for ExportError {
     }
 }
 
-impl SqlStore {
+impl Visitor {
     /// Writes all chains to `out`: JSON lines that [`verify_export`] reads back. How many entries there were.
     ///
     /// # Errors
     /// The store can't be read, or `out` not written.
     pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
-        export(&self.core, out).await
-    }
-}
-
-impl Visitor {
-    /// As [`SqlStore::export_audit`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn export_audit(&self, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
-        export(&self.core, out).await
-    }
-}
-
-async fn export(core: &Core, out: &mut (dyn io::Write + Send)) -> Result<u64, ExportError> {
-    let mut entries = 0;
-    for chain in &chains(core).await? {
-        let Ends { counted, first, last, base, last_checkpoint } = ends(core, chain).await?;
-        put(out, &Exported::Chain { chain: chain.clone(), counted, first, last, last_checkpoint })?;
-        let base = base.filter(|base| base.number < first || first == 0);
-        base.iter().try_for_each(|base| put(out, &Exported::of(base)))?;
-        let mut after = base.map_or(0, |base| base.number);
-        loop {
-            let (rows, checkpoints) = page(core, chain, after, last).await?;
-            let Some(to) = rows.last().map(|row| row.number) else { break };
-            after = to;
-            checkpoints.values().try_for_each(|checkpoint| put(out, &Exported::of(checkpoint)))?;
-            entries += rows.len() as u64;
-            for AuditRow { number, line, hash, .. } in rows {
-                put(out, &Exported::Entry { number, line, hash: hex(&hash) })?;
+        let core = &*self.core;
+        let mut entries = 0;
+        for chain in &chains(core).await? {
+            let Ends { counted, first, last, base, last_checkpoint } = ends(core, chain).await?;
+            put(out, &Exported::Chain { chain: chain.clone(), counted, first, last, last_checkpoint })?;
+            let base = base.filter(|base| base.number < first || first == 0);
+            base.iter().try_for_each(|base| put(out, &Exported::of(base)))?;
+            let mut after = base.map_or(0, |base| base.number);
+            loop {
+                let (rows, checkpoints) = page(core, chain, after, last).await?;
+                let Some(to) = rows.last().map(|row| row.number) else { break };
+                after = to;
+                checkpoints.values().try_for_each(|checkpoint| put(out, &Exported::of(checkpoint)))?;
+                entries += rows.len() as u64;
+                for AuditRow { number, line, hash, .. } in rows {
+                    put(out, &Exported::Entry { number, line, hash: hex(&hash) })?;
+                }
             }
         }
+        out.flush()?;
+        Ok(entries)
     }
-    out.flush()?;
-    Ok(entries)
 }
 
 fn put(out: &mut (dyn io::Write + Send), line: &Exported) -> io::Result<()> {

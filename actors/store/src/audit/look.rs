@@ -12,11 +12,11 @@ use super::chain::counter_of;
 use super::checkpoint::{Checkpoint, PublicKeys};
 use super::key::AuditFiles;
 use super::verify::{AuditRow, ChainCheck, ChainReport, Cuts, Ends, settle};
-use crate::clock::{ms, time};
-use crate::error::{StoreError, journal_error};
+use crate::clock::ms;
+use crate::error::StoreError;
 use crate::open::{Core, SqlStore, Visitor};
 use crate::readers::PAGE_MAX;
-use crate::sql::{Arg, Row};
+use crate::sql::{Row, args};
 
 /// Entries that are shown, by default.
 pub const AUDIT_SHOWN_DEFAULT: usize = 100;
@@ -72,13 +72,44 @@ impl SqlStore {
     pub fn audit(&self) -> Arc<dyn Audit> {
         self.audit.clone()
     }
+}
 
+impl Visitor {
     /// Checks every entry of its chains: what was changed, removed, moved or added since it was written.
     ///
     /// # Errors
     /// The store, the keys or the anchor can't be read. What is wrong with a chain is in its report.
     pub async fn verify_audit(&self, options: &VerifyOptions) -> Result<Vec<ChainReport>, StoreError> {
-        verify(&self.core, options).await
+        let core = &*self.core;
+        let files = AuditFiles::of(&core.options);
+        let wanted = options.clone();
+        let read = tokio::task::spawn_blocking(move || wanted.read(files.as_ref()));
+        let (keys, anchor) = read.await.map_err(|e| JournalError::Store(e.to_string()))??;
+        let mut look = 1;
+        let reports = loop {
+            let mut chains = chains(core).await?;
+            let own = core.options.writer.as_str();
+            let named = options.chain.as_deref();
+            chains.extend(named.map(str::to_owned));
+            if anchor.of(own).next().is_some() {
+                chains.insert(own.to_owned());
+            }
+            let mut checked = Vec::with_capacity(chains.len());
+            for chain in &chains {
+                checked.push(verify_one(core, chain, &keys, &anchor).await?);
+            }
+            let reports = settle(checked);
+            // Retention may remove entries while they are looked at, which looks like the work of somebody else.
+            if look >= LOOKS_MAX
+                || reports.iter().all(|report| report.fault.is_none())
+                || !is_cut(core, &reports).await?
+            {
+                break reports;
+            }
+            look += 1;
+        };
+        let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
+        Ok(reports.into_iter().filter(is_wanted).collect())
     }
 
     /// Entries, oldest first.
@@ -86,25 +117,25 @@ impl SqlStore {
     /// # Errors
     /// The store's.
     pub async fn audit_lines(&self, filter: &AuditFilter) -> Result<Vec<AuditLine>, JournalError> {
-        lines(&self.core, filter).await
-    }
-}
-
-impl Visitor {
-    /// As [`SqlStore::verify_audit`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn verify_audit(&self, options: &VerifyOptions) -> Result<Vec<ChainReport>, StoreError> {
-        verify(&self.core, options).await
-    }
-
-    /// As [`SqlStore::audit_lines`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn audit_lines(&self, filter: &AuditFilter) -> Result<Vec<AuditLine>, JournalError> {
-        lines(&self.core, filter).await
+        let entries_max = filter.entries_max.unwrap_or(AUDIT_SHOWN_DEFAULT).min(PAGE_MAX);
+        let args = args![
+            filter.since.map_or(0, ms),
+            filter.chain.as_deref(),
+            filter.event.as_deref(),
+            filter.agent.as_deref(),
+            filter.principal.as_deref(),
+            filter.call.as_deref(),
+            entries_max
+        ];
+        let sql = "SELECT chain, number, at_ms, line FROM audit WHERE at_ms >= $1 \
+             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR event = $3) \
+             AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR principal = $5) \
+             AND (CAST($6 AS TEXT) IS NULL OR call_id = $6) ORDER BY at_ms DESC, chain DESC, number DESC LIMIT $7";
+        let line =
+            |row: &Row| Ok(AuditLine { chain: row.get(0)?, number: row.get(1)?, at: row.get(2)?, line: row.get(3)? });
+        let mut lines = self.core.readers.read(sql, &args, line).await?;
+        lines.reverse();
+        Ok(lines)
     }
 }
 
@@ -129,35 +160,6 @@ impl VerifyOptions {
     }
 }
 
-async fn verify(core: &Core, options: &VerifyOptions) -> Result<Vec<ChainReport>, StoreError> {
-    let files = AuditFiles::of(&core.options);
-    let wanted = options.clone();
-    let read = tokio::task::spawn_blocking(move || wanted.read(files.as_ref()));
-    let (keys, anchor) = read.await.map_err(|e| JournalError::Store(e.to_string()))??;
-    let mut look = 1;
-    let reports = loop {
-        let mut chains = chains(core).await?;
-        let own = core.options.writer.as_str();
-        let named = options.chain.as_deref();
-        chains.extend(named.map(str::to_owned));
-        if anchor.of(own).next().is_some() {
-            chains.insert(own.to_owned());
-        }
-        let mut checked = Vec::with_capacity(chains.len());
-        for chain in &chains {
-            checked.push(verify_one(core, chain, &keys, &anchor).await?);
-        }
-        let reports = settle(checked);
-        // Retention may remove entries while they are looked at, which looks like the work of somebody else.
-        if look >= LOOKS_MAX || reports.iter().all(|report| report.fault.is_none()) || !is_cut(core, &reports).await? {
-            break reports;
-        }
-        look += 1;
-    };
-    let is_wanted = |report: &ChainReport| options.chain.as_ref().is_none_or(|wanted| *wanted == report.chain);
-    Ok(reports.into_iter().filter(is_wanted).collect())
-}
-
 /// Whether a chain begins later than it did when it was looked at.
 async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalError> {
     for report in reports {
@@ -170,13 +172,9 @@ async fn is_cut(core: &Core, reports: &[ChainReport]) -> Result<bool, JournalErr
 
 /// Every chain that the store has.
 pub(super) async fn chains(core: &Core) -> Result<BTreeSet<String>, JournalError> {
-    let rows = core.readers.rows(
-        "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
-         UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'",
-        &[],
-    );
-    let name = |row: &Row| row.text(0).map(str::to_owned);
-    rows.await?.iter().map(name).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
+    let sql = "SELECT DISTINCT chain FROM audit UNION SELECT DISTINCT chain FROM audit_checkpoint \
+               UNION SELECT substr(name, 3) FROM stream WHERE name LIKE 'a/%'";
+    Ok(core.readers.read(sql, &[], |row| row.get(0)).await?.into_iter().collect())
 }
 
 async fn verify_one(
@@ -198,27 +196,20 @@ async fn verify_one(
 }
 
 pub(super) async fn ends(core: &Core, chain: &str) -> Result<Ends, JournalError> {
-    let counter = counter_of(chain);
-    let args = [Arg::from(chain), (&counter).into()];
-    let rows = core.readers.rows(
-        "SELECT (SELECT last FROM stream WHERE name = $2), (SELECT min(number) FROM audit WHERE chain = $1), \
-         (SELECT max(number) FROM audit WHERE chain = $1), (SELECT max(number) FROM audit_checkpoint WHERE chain = $1)",
-        &args,
-    );
-    let rows = rows.await?;
-    let args = [Arg::from(chain)];
-    let base = core.readers.rows(
-        "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint WHERE chain = $1 ORDER BY number LIMIT 1",
-        &args,
-    );
-    let base = base.await?;
-    let read = || {
-        let Some(row) = rows.first() else { return Ok(Ends::default()) };
-        let number = |column| Ok::<_, sqlx::Error>(row.int_or_null(column)?.unwrap_or_default().max(0).unsigned_abs());
-        let base = base.first().map(|row| checkpoint(chain, row)).transpose()?;
-        Ok(Ends { counted: number(0)?, first: number(1)?, last: number(2)?, last_checkpoint: number(3)?, base })
+    const ENDS: &str = "SELECT (SELECT last FROM stream WHERE name = $2), \
+        (SELECT min(number) FROM audit WHERE chain = $1), (SELECT max(number) FROM audit WHERE chain = $1), \
+        (SELECT max(number) FROM audit_checkpoint WHERE chain = $1)";
+    const BASE: &str = "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint WHERE chain = $1 \
+        ORDER BY number LIMIT 1";
+    let read = |row: &Row| {
+        let number =
+            |column| Ok::<_, sqlx::Error>(row.get::<Option<i64>>(column)?.unwrap_or_default().max(0).unsigned_abs());
+        let (counted, first, last) = (number(0)?, number(1)?, number(2)?);
+        Ok(Ends { counted, first, last, last_checkpoint: number(3)?, base: None })
     };
-    read().map_err(|e: sqlx::Error| journal_error(&e))
+    let ends = core.readers.read(ENDS, &args![chain, &counter_of(chain)], read).await?;
+    let base = core.readers.read(BASE, &args![chain], |row| checkpoint(chain, row)).await?;
+    Ok(Ends { base: base.into_iter().next(), ..ends.into_iter().next().unwrap_or_default() })
 }
 
 /// Entries after `after` and up to `last`, in order, and the checkpoints of their numbers.
@@ -228,75 +219,38 @@ pub(super) async fn page(
     after: u64,
     last: u64,
 ) -> Result<(Vec<AuditRow>, BTreeMap<u64, Checkpoint>), JournalError> {
-    let number = |number: u64| Arg::from(i64::try_from(number).unwrap_or(i64::MAX));
-    let rows_max = i64::try_from(PAGE_MAX).unwrap_or(i64::MAX);
-    let args = [Arg::from(chain), number(after), number(last), rows_max.into()];
-    let rows = core.readers.rows(
-        "SELECT number, at_ms, event, agent, principal, call_id, class, line, hash FROM audit \
-         WHERE chain = $1 AND number > $2 AND number <= $3 ORDER BY number LIMIT $4",
-        &args,
-    );
-    let rows: Vec<_> = rows.await?.iter().map(row).collect::<Result<_, _>>().map_err(|e| journal_error(&e))?;
+    const ROWS: &str = "SELECT number, at_ms, event, agent, principal, call_id, class, line, hash FROM audit \
+        WHERE chain = $1 AND number > $2 AND number <= $3 ORDER BY number LIMIT $4";
+    const CHECKPOINTS: &str = "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint \
+        WHERE chain = $1 AND number > $2 AND number <= $3";
+    let rows = core.readers.read(ROWS, &args![chain, after, last, PAGE_MAX], row).await?;
     let Some(to) = rows.last().map(|row| row.number) else { return Ok(Default::default()) };
-    let args = [Arg::from(chain), number(after), number(to)];
-    let checkpoints = core.readers.rows(
-        "SELECT number, at_ms, hash, key_id, signature FROM audit_checkpoint \
-         WHERE chain = $1 AND number > $2 AND number <= $3",
-        &args,
-    );
     let of_number = |row: &Row| checkpoint(chain, row).map(|checkpoint| (checkpoint.number, checkpoint));
-    let checkpoints = checkpoints.await?.iter().map(of_number).collect::<Result<_, _>>();
-    Ok((rows, checkpoints.map_err(|e| journal_error(&e))?))
+    let checkpoints = core.readers.read(CHECKPOINTS, &args![chain, after, to], of_number).await?;
+    Ok((rows, checkpoints.into_iter().collect()))
 }
 
 fn row(row: &Row) -> Result<AuditRow, sqlx::Error> {
-    let text = |column| Ok::<_, sqlx::Error>(row.text_or_null(column)?.map(str::to_owned));
     Ok(AuditRow {
-        number: row.count(0)?,
-        at_ms: row.int(1)?,
-        event: row.text(2)?.to_owned(),
-        agent: text(3)?,
-        principal: text(4)?,
-        call_id: text(5)?,
-        class: row.text(6)?.to_owned(),
-        line: row.text(7)?.to_owned(),
-        hash: row.bytes(8)?.to_owned(),
+        number: row.get(0)?,
+        at_ms: row.get(1)?,
+        event: row.get(2)?,
+        agent: row.get(3)?,
+        principal: row.get(4)?,
+        call_id: row.get(5)?,
+        class: row.get(6)?,
+        line: row.get(7)?,
+        hash: row.get(8)?,
     })
 }
 
 fn checkpoint(chain: &str, row: &Row) -> Result<Checkpoint, sqlx::Error> {
     Ok(Checkpoint {
         chain: chain.to_owned(),
-        number: row.int(0)?.max(0).unsigned_abs(),
-        at_ms: row.int(1)?,
-        hash: row.bytes(2)?.to_owned(),
-        key_id: row.text(3)?.to_owned(),
-        signature: row.bytes(4)?.to_owned(),
+        number: row.get::<i64>(0)?.max(0).unsigned_abs(),
+        at_ms: row.get(1)?,
+        hash: row.get(2)?,
+        key_id: row.get(3)?,
+        signature: row.get(4)?,
     })
-}
-
-async fn lines(core: &Core, filter: &AuditFilter) -> Result<Vec<AuditLine>, JournalError> {
-    let entries_max = filter.entries_max.unwrap_or(AUDIT_SHOWN_DEFAULT).min(PAGE_MAX);
-    let args = [
-        Arg::from(filter.since.map_or(0, ms)),
-        filter.chain.as_deref().into(),
-        filter.event.as_deref().into(),
-        filter.agent.as_deref().into(),
-        filter.principal.as_deref().into(),
-        filter.call.as_deref().into(),
-        i64::try_from(entries_max).unwrap_or(i64::MAX).into(),
-    ];
-    let rows = core.readers.rows(
-        "SELECT chain, number, at_ms, line FROM audit WHERE at_ms >= $1 \
-         AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR event = $3) \
-         AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR principal = $5) \
-         AND (CAST($6 AS TEXT) IS NULL OR call_id = $6) ORDER BY at_ms DESC, chain DESC, number DESC LIMIT $7",
-        &args,
-    );
-    let line = |row: &Row| {
-        let (chain, number) = (row.text(0)?.to_owned(), row.count(1)?);
-        Ok(AuditLine { chain, number, at: time(row.int(2)?), line: row.text(3)?.to_owned() })
-    };
-    let rows: Result<Vec<_>, sqlx::Error> = rows.await?.iter().rev().map(line).collect();
-    rows.map_err(|e| journal_error(&e))
 }

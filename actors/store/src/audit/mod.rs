@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use callboard_message::DataClass;
 use callboard_runtime::{Audit, AuditEntry, BodyMark, JournalError};
-use futures::future::BoxFuture;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::chained::Chained;
 use crate::error::StoreError;
 use crate::open::Core;
 use crate::options::StoreOptions;
-use crate::sql::Db;
+use crate::sql::{Db, args};
 use crate::writer::{Tx, Write};
 
 pub use chain::CHECKPOINT_ENTRIES;
+pub(crate) use chain::Chain;
 pub use export::{ExportError, verify_export};
 use key::{AuditFiles, AuditKey};
 pub use line::AUDIT_LINE_BYTES_MAX;
@@ -61,24 +61,22 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Reads or makes the key. Nothing in the store is changed.
     pub(crate) async fn read(options: &StoreOptions, db: &mut Db) -> Result<Self, StoreError> {
-        let told = |source| StoreError::Database { place: options.place(), source };
         let files = AuditFiles::of(options).ok_or_else(|| StoreError::Key {
             path: "audit.key".into(),
             why: "say where it is: a store in a database has no folder".to_owned(),
         })?;
-        let counted = db
-            .number("SELECT last FROM stream WHERE name = $1", &[(&chain::counter_of(&options.writer)).into()])
-            .await
-            .map_err(told)?;
+        let counted =
+            db.number("SELECT last FROM stream WHERE name = $1", &args![&chain::counter_of(&options.writer)]).await?;
         let newest = db
             .row(
                 "SELECT number, key_id FROM audit_checkpoint WHERE chain = $1 ORDER BY number DESC LIMIT 1",
-                &[(&options.writer).into()],
+                &args![&options.writer],
             )
-            .await
-            .map_err(told)?;
-        let newest = newest.map(|row| Ok((row.int(0)?, row.text(1)?.to_owned()))).transpose().map_err(told)?;
-        let (signed, signed_by) = newest.map_or((0, None), |(number, key_id)| (number, Some(key_id)));
+            .await?;
+        let (signed, signed_by) = match newest {
+            Some(row) => (row.get(0)?, Some(row.get::<String>(1)?)),
+            None => (0, None),
+        };
         let may_be_new = options.audit_key_new;
         let opened = {
             let (files, signed_by) = (files.clone(), signed_by.clone());
@@ -91,9 +89,9 @@ impl Prepared {
     }
 
     /// The chain, for the writer.
-    pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> Box<dyn Chained> {
+    pub(crate) fn chain(&self, options: &StoreOptions, run: &Arc<str>) -> Chain {
         let (key, owes) = (Arc::clone(&self.key), Arc::clone(&self.owes));
-        Box::new(chain::Chain::new(&options.writer, Arc::clone(run), key, self.files.anchor.clone(), owes))
+        Chain::new(&options.writer, Arc::clone(run), key, self.files.anchor.clone(), owes)
     }
 
     /// Puts the start of a run on record, signed.
@@ -140,14 +138,13 @@ impl SqlAudit {
     }
 }
 
+#[async_trait]
 impl Audit for SqlAudit {
-    fn append(&self, entries: Vec<AuditEntry>) -> BoxFuture<'_, Result<u64, JournalError>> {
-        Box::pin(async move {
-            if entries.is_empty() {
-                return Err(JournalError::Invalid("an audit without entries"));
-            }
-            self.core.writer.submit(Append(entries)).await
-        })
+    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
+        if entries.is_empty() {
+            return Err(JournalError::Invalid("an audit without entries"));
+        }
+        self.core.writer.submit(Append(entries)).await
     }
 
     fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
@@ -170,8 +167,8 @@ impl Write for Append {
         self.0.iter().map(bytes).sum()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move { Ok(note(tx, &self.0)) })
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+        Ok(note(tx, &self.0))
     }
 }
 
@@ -194,11 +191,9 @@ impl Write for Signed {
         self.0.iter().map(bytes).sum()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move {
-            tx.sign_audit();
-            Ok(note(tx, &self.0))
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+        tx.sign_audit();
+        Ok(note(tx, &self.0))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Removing what is past its retention: first the body of a letter, later the letter with its copies.
 
-use super::list::{each, numbers, written};
+use super::list::{numbers, written};
 use crate::retention::CLEAN_ROWS_MAX;
-use crate::sql::{Db, Sql};
+use crate::sql::{Db, Sql, args};
 
 /// Whether a recipient of `l` has not read it, or not before `$1`.
 macro_rules! is_kept {
@@ -30,11 +30,11 @@ macro_rules! bodies {
 /// Of letters that all have read long ago, or that nobody may read any more. At most twice as many as of other things: each
 /// is one row.
 pub(crate) async fn bodies(db: &mut Db, before: i64, now: i64) -> Result<u64, sqlx::Error> {
-    const SQL: Sql = each(
+    const SQL: Sql = Sql::new(
         bodies!("json_each(l.recipients) AS one"),
         bodies!("json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),
     );
-    db.execute(SQL, &[before.into(), now.into()]).await
+    db.execute(SQL, &args![before, now]).await
 }
 
 macro_rules! copies {
@@ -51,37 +51,37 @@ macro_rules! copies {
 
 /// Letters without a body, and their copies; answers how many rows. Of a letter with many copies only those go first.
 pub(crate) async fn letters(db: &mut Db, before: i64) -> Result<u64, sqlx::Error> {
-    const COPIES: Sql = each(
+    const COPIES: Sql = Sql::new(
         copies!(sqlite, "json_each(l.recipients) AS one"),
         copies!(postgres, "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"),
     );
-    const LETTERS: Sql = each(
+    const LETTERS: Sql = Sql::new(
         concat!("DELETE FROM letter WHERE number IN ", numbers!(sqlite, "$1")),
         concat!("DELETE FROM letter WHERE number IN ", numbers!(postgres, "$1")),
     );
     let old = db
         .rows(
             "SELECT number, count FROM letter WHERE body IS NULL AND at_ms < $1 ORDER BY at_ms LIMIT 500",
-            &[before.into()],
+            &args![before],
         )
         .await?;
     let mut going: Vec<u64> = Vec::new();
     let mut rows = 0;
     for row in &old {
-        rows += row.count(1)?;
+        rows += row.get::<u64>(1)?;
         if rows > CLEAN_ROWS_MAX as u64 && !going.is_empty() {
             break;
         }
-        going.push(row.count(0)?);
+        going.push(row.get(0)?);
     }
     if going.is_empty() {
         return Ok(0);
     }
     let going = written(&going);
-    let copies = db.execute(COPIES, &[(&going).into()]).await?;
+    let copies = db.execute(COPIES, &args![&going]).await?;
     // There may be more of one that has many.
     match copies < CLEAN_ROWS_MAX as u64 {
-        true => Ok(copies + db.execute(LETTERS, &[(&going).into()]).await?),
+        true => Ok(copies + db.execute(LETTERS, &args![&going]).await?),
         false => Ok(copies),
     }
 }

@@ -5,20 +5,18 @@ use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::{JournalError, Letter, MAIL_EVENTS_STREAM, StoredEvent};
-use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::SqlMail;
-use super::list::{each, numbers, written};
+use super::list::{numbers, written};
 use super::row::letter_columns;
 use crate::append::counter;
-use crate::error::journal_error;
 use crate::readers::Readers;
-use crate::sql::{Arg, ManyRows, Sql};
+use crate::sql::{Arg, ManyRows, Sql, args};
 use crate::writer::{Tx, Write};
 
 static INSERT: ManyRows = ManyRows::new("INSERT INTO record (stream, number, at_ms, body) VALUES", 4, "");
-const LETTERS: Sql = each(
+const LETTERS: Sql = Sql::new(
     concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.number IN ", numbers!(sqlite, "$1")),
     concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.number IN ", numbers!(postgres, "$1")),
 );
@@ -54,7 +52,7 @@ pub(super) async fn append(tx: &mut Tx, events: &[Kept]) -> Result<u64, sqlx::Er
     let bodies: Vec<String> = events.iter().map(written).collect();
     let values: Vec<Arg<'_>> = (super::number(first)..)
         .zip(&bodies)
-        .flat_map(|(number, body)| [MAIL_EVENTS_STREAM.into(), number.into(), now_ms.into(), body.into()])
+        .flat_map(|(number, body)| args![MAIL_EVENTS_STREAM, number, now_ms, body])
         .collect();
     INSERT.execute(tx.db(), &values).await?;
     Ok(first + events.len() as u64 - 1)
@@ -90,12 +88,8 @@ impl Write for Tell {
     type Output = u64;
     const NAME: &'static str = "mail.tell";
 
-    fn bytes(&self) -> usize {
-        256
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move { append(tx, self.event.as_slice()).await })
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+        append(tx, self.event.as_slice()).await
     }
 }
 
@@ -105,24 +99,13 @@ pub(super) async fn read(
     mut after: i64,
     events_max: i64,
 ) -> Result<Vec<(u64, StoredEvent)>, JournalError> {
-    let told = |e| journal_error(&e);
-    let readers = mail.readers();
+    let readers = &mail.core.readers;
     loop {
-        let rows = readers
-            .rows(
-                "SELECT number, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3",
-                &[MAIL_EVENTS_STREAM.into(), after.into(), events_max.into()],
-            )
-            .await?;
-        let Some(last) = rows.last() else { return Ok(Vec::new()) };
-        after = last.int(0).map_err(told)?;
-        let mut kept = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let number = row.count(0).map_err(told)?;
-            let event: Kept = serde_json::from_str(row.text(1).map_err(told)?)
-                .map_err(|_| JournalError::Damaged(format!("event {number} of mail is none")))?;
-            kept.push((number, event));
-        }
+        let sql = "SELECT number, body FROM record WHERE stream = $1 AND number > $2 ORDER BY number LIMIT $3";
+        let args = args![MAIL_EVENTS_STREAM, after, events_max];
+        let kept: Vec<(u64, Kept)> = readers.read(sql, &args, |row| Ok((row.get(0)?, row.json(1)?))).await?;
+        let Some((last, _)) = kept.last() else { return Ok(Vec::new()) };
+        after = super::number(*last);
         let posted: Vec<u64> = kept
             .iter()
             .filter_map(|(_, event)| match event {
@@ -132,7 +115,7 @@ pub(super) async fn read(
             .collect();
         let found = match posted.is_empty() {
             true => Vec::new(),
-            false => mail.held.letters(&readers.rows(LETTERS, &[(&written(&posted)).into()]).await?).map_err(told)?,
+            false => readers.read(LETTERS, &args![&written(&posted)], |row| mail.held.letter(row)).await?,
         };
         let found: HashMap<u64, Arc<Letter>> = found.into_iter().map(|letter| (letter.number, letter)).collect();
         let events: Vec<_> =
@@ -145,8 +128,7 @@ pub(super) async fn read(
 
 /// The newest event's number.
 pub(super) async fn last(readers: &Readers) -> Result<u64, JournalError> {
-    let mut db = readers.get().await?;
     let name = counter(MAIL_EVENTS_STREAM);
-    let last = db.number("SELECT last FROM stream WHERE name = $1", &[(&name).into()]).await;
-    Ok(last.map_err(|e| journal_error(&e))?.unsigned_abs())
+    let last = readers.read("SELECT last FROM stream WHERE name = $1", &args![&name], |row| row.get(0)).await?;
+    Ok(last.into_iter().next().unwrap_or_default())
 }

@@ -3,12 +3,10 @@
 use callboard_runtime::{JournalError, LetterAndCopy, LetterFilter, LetterPage, MAIL_LOOKED_MAX};
 
 use super::SqlMail;
-use super::list::{each, has, numbers, read, written};
+use super::list::{has, numbers, written};
 use super::row::{copy_columns, letter_columns};
-use crate::clock::ms;
-use crate::error::journal_error;
 use crate::readers::Readers;
-use crate::sql::{Arg, Sql};
+use crate::sql::{Arg, Sql, args};
 
 /// One row with a list of the numbers that a query answers.
 macro_rules! listed {
@@ -34,7 +32,7 @@ macro_rules! of_one {
 }
 macro_rules! by_column {
     ($wanted:literal) => {
-        each(
+        Sql::new(
             listed!(
                 sqlite,
                 "SELECT number FROM letter WHERE ",
@@ -50,7 +48,7 @@ macro_rules! by_column {
         )
     };
 }
-const OF_ONE: Sql = each(of_one!(sqlite), of_one!(postgres));
+const OF_ONE: Sql = Sql::new(of_one!(sqlite), of_one!(postgres));
 const OF_THREAD: Sql = by_column!("thread = $1");
 const OF_SENDER: Sql = by_column!("sender = $1");
 const OF_ALL: Sql = by_column!("CAST($1 AS TEXT) IS NULL");
@@ -88,7 +86,7 @@ macro_rules! wanted {
     };
 }
 // Of letters' cases only ASCII's are looked past, by both.
-const WANTED: Sql = each(
+const WANTED: Sql = Sql::new(
     wanted!(sqlite, "instr(lower(l.body), $10) > 0"),
     wanted!(postgres, "position(CAST($10 AS TEXT) in lower(l.body COLLATE \"C\")) > 0"),
 );
@@ -101,28 +99,29 @@ pub(super) async fn history(
 ) -> Result<LetterPage, JournalError> {
     let is_plain = *filter == LetterFilter { of: filter.of.clone(), ..LetterFilter::default() };
     let looked_max = if is_plain { letters_max + 1 } else { super::number(MAIL_LOOKED_MAX) };
-    let readers = mail.readers();
+    let readers = &mail.core.readers;
     let looked = candidates(readers, filter, before, looked_max).await?;
     let list = written(&looked);
     let text = filter.text.as_ref().map(|text| text.to_ascii_lowercase());
     let of = filter.of.as_deref();
-    let args: [Arg<'_>; 12] = [
-        (&list).into(),
-        of.into(),
-        filter.sent.map(i64::from).into(),
-        filter.with.as_deref().into(),
-        filter.sender.as_deref().into(),
-        filter.topic.as_deref().into(),
-        filter.thread.as_deref().into(),
-        filter.since.map(ms).into(),
-        filter.until.map(ms).into(),
-        text.as_deref().into(),
-        filter.state.map(|state| state.as_str()).into(),
-        letters_max.into(),
+    let args: [Arg<'_>; 12] = args![
+        &list,
+        of,
+        filter.sent.map(i64::from),
+        filter.with.as_deref(),
+        filter.sender.as_deref(),
+        filter.topic.as_deref(),
+        filter.thread.as_deref(),
+        filter.since,
+        filter.until,
+        text.as_deref(),
+        filter.state.map(|state| state.as_str()),
+        letters_max
     ];
-    let rows = if looked.is_empty() { Vec::new() } else { readers.rows(WANTED, &args).await? };
-    let found: Result<Vec<LetterAndCopy>, _> = rows.iter().map(|row| mail.held.letter_and_copy(row, of)).collect();
-    let found = found.map_err(|e| journal_error(&e))?;
+    let found: Vec<LetterAndCopy> = match looked.is_empty() {
+        true => Vec::new(),
+        false => readers.read(WANTED, &args, |row| mail.held.letter_and_copy(row, of)).await?,
+    };
     let is_all = (looked.len() as i64) < looked_max;
     let last = looked.last().copied();
     let next = match found.last() {
@@ -148,10 +147,9 @@ async fn candidates(
         LetterFilter { sender: Some(sender), .. } => (OF_SENDER, Some(sender)),
         _ => (OF_ALL, None),
     };
-    let args = [of.map(String::as_str).into(), before.into(), looked_max.into()];
-    let rows = readers.rows(sql, &args).await?;
-    let Some(row) = rows.first() else { return Ok(Vec::new()) };
-    let mut numbers: Vec<u64> = row.text(0).and_then(read).map_err(|e| journal_error(&e))?;
+    let args = args![of.map(String::as_str), before, looked_max];
+    let numbers = readers.read(sql, &args, |row| row.json(0)).await?;
+    let mut numbers: Vec<u64> = numbers.into_iter().next().unwrap_or_default();
     numbers.sort_unstable_by(|one, next| next.cmp(one));
     Ok(numbers)
 }

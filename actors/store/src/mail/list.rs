@@ -1,7 +1,5 @@
 //! Statements over lists: SQLite and Postgres read JSON each in their way.
 
-use crate::sql::Sql;
-
 /// Whether the list in a column or value has a value in it.
 macro_rules! has {
     (sqlite, $list:literal, $value:literal) => {
@@ -66,15 +64,6 @@ macro_rules! as_list {
     (@list $first:literal $(, $more:literal)*) => { concat!($first $(, ", ", $more)*) };
 }
 pub(super) use as_list;
-
-pub(super) const fn each(sqlite: &'static str, postgres: &'static str) -> Sql {
-    Sql { sqlite, postgres }
-}
-
-/// What stands in a list that the database made.
-pub(super) fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<Vec<T>, sqlx::Error> {
-    serde_json::from_str(text).map_err(|e| sqlx::Error::Decode(Box::new(e)))
-}
 
 /// A list as a parameter.
 pub(super) fn written(list: &(impl serde::Serialize + ?Sized)) -> String {

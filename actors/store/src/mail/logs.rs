@@ -1,11 +1,10 @@
 //! The log of who wrote to whom: the view `agent_log`.
 
-use callboard_message::mail::{AgentLogRow, LogDetails};
+use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{JournalError, MAIL_LOG_ROWS_A_LETTER};
 
-use crate::error::journal_error;
 use crate::readers::Readers;
-use crate::sql::Row;
+use crate::sql::{Row, args};
 
 /// As the view's text says.
 const ROWS_A_LETTER: i64 = MAIL_LOG_ROWS_A_LETTER as i64;
@@ -26,14 +25,11 @@ pub(super) async fn read(
     after: i64,
     rows_max: i64,
 ) -> Result<Vec<AgentLogRow>, JournalError> {
-    let args = [agent.into(), (after / ROWS_A_LETTER).into(), after.into(), rows_max.into()];
+    let args = args![agent, after / ROWS_A_LETTER, after, rows_max];
     let sql = if agent.is_some() { OF_ONE } else { OF_ALL };
-    let rows = readers.rows(sql, &args).await?;
-    rows.iter().map(row).collect::<Result<_, _>>().map_err(|e| journal_error(&e))
-}
-
-fn row(row: &Row) -> Result<AgentLogRow, sqlx::Error> {
-    let details: LogDetails = serde_json::from_str(row.text(4)?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
-    let text = |column| Ok::<_, sqlx::Error>(row.text(column)?.to_owned());
-    Ok(AgentLogRow { number: row.count(0)?, log_type: text(1)?, agent_id: text(2)?, message: text(3)?, details })
+    let row = |row: &Row| {
+        let (number, log_type, agent_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(AgentLogRow { number, log_type, agent_id, message: row.get(3)?, details: row.json(4)? })
+    };
+    readers.read(sql, &args, row).await
 }

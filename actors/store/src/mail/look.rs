@@ -4,26 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use callboard_runtime::{JournalError, Letter, LetterOpen, MailCopy};
+use callboard_runtime::{JournalError, Letter, LetterAndCopy, LetterOpen, MailCopy};
 
 use super::SqlMail;
-use super::list::{each, has};
+use super::list::has;
 use super::row::{copy, copy_columns, letter_columns};
-use crate::clock::ms;
 use crate::error::journal_error;
 use crate::readers::Readers;
-use crate::sql::{Row, Sql};
+use crate::sql::{Row, Sql, args};
 
 pub(super) async fn letter(mail: &SqlMail, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
     const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
-    let rows = mail.readers().rows(SQL, &[id.into()]).await?;
-    rows.first().map(|row| mail.held.letter(row)).transpose().map_err(|e| journal_error(&e))
+    Ok(mail.core.readers.read(SQL, &args![id], |row| mail.held.letter(row)).await?.pop())
 }
 
 pub(super) async fn unspread(mail: &SqlMail, letters_max: i64) -> Result<Vec<Arc<Letter>>, JournalError> {
     const SQL: &str =
         concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1");
-    mail.held.letters(&mail.readers().rows(SQL, &[letters_max.into()]).await?).map_err(|e| journal_error(&e))
+    mail.core.readers.read(SQL, &args![letters_max], |row| mail.held.letter(row)).await
 }
 
 /// SQLite would read through all copies of a recipient otherwise, also those that it read long ago.
@@ -73,7 +71,7 @@ macro_rules! open {
         )
     };
 }
-const OPEN: Sql = each(open!(sqlite), open!(postgres));
+const OPEN: Sql = Sql::new(open!(sqlite), open!(postgres));
 
 pub(super) async fn open(
     mail: &SqlMail,
@@ -87,25 +85,16 @@ pub(super) async fn open(
         Some((true, letter)) => (letter, 0),
         Some((false, letter)) => (i64::MAX, letter),
     };
-    let args = [
-        recipient.into(),
-        urgent.into(),
-        normal.into(),
-        i64::from(undelivered).into(),
-        ms(SystemTime::now()).into(),
-        letters_max.into(),
-    ];
-    let rows = mail.readers().rows(OPEN, &args).await?;
-    // Those that aren't made come last, wherever they belong.
-    let mut places = rows
-        .iter()
-        .map(|row| Ok(((row.int(10)? == 0, row.int(0)?), row)))
-        .collect::<Result<Vec<((bool, i64), &Row)>, sqlx::Error>>()
-        .map_err(|e| journal_error(&e))?;
-    places.sort_unstable_by_key(|(place, _)| *place);
-    places.truncate(usize::try_from(letters_max).unwrap_or_default());
-    let open = places.into_iter().map(|(_, row)| mail.held.letter_and_copy(row, Some(recipient)));
-    let open: Vec<_> = open.collect::<Result<_, _>>().map_err(|e| journal_error(&e))?;
+    let args = args![recipient, urgent, normal, undelivered, SystemTime::now(), letters_max];
+    let rows = mail.core.readers.rows(OPEN, &args).await?;
+    let read = || {
+        let place = |row: &Row| Ok::<_, sqlx::Error>((!row.get::<bool>(10)?, row.get::<i64>(0)?));
+        let mut places = rows.iter().map(|row| Ok((place(row)?, row))).collect::<Result<Vec<_>, sqlx::Error>>()?;
+        places.sort_unstable_by_key(|(place, _)| *place);
+        places.truncate(usize::try_from(letters_max).unwrap_or_default());
+        places.into_iter().map(|(_, row)| mail.held.letter_and_copy(row, Some(recipient))).collect::<Result<_, _>>()
+    };
+    let open: Vec<LetterAndCopy> = read().map_err(|e: sqlx::Error| journal_error(&e))?;
     Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
 }
 
@@ -125,17 +114,15 @@ pub(super) async fn waiting(readers: &Readers) -> Result<HashMap<String, u64>, J
             )
         };
     }
-    const SQL: Sql = each(
+    const SQL: Sql = Sql::new(
         waiting!("json_group_object(recipient, n)", "json_each(l.recipients) AS one"),
         waiting!(
             "CAST(coalesce(json_object_agg(recipient, n), '{}') AS TEXT)",
             "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"
         ),
     );
-    let rows = readers.rows(SQL, &[ms(SystemTime::now()).into()]).await?;
-    let Some(row) = rows.first() else { return Ok(HashMap::new()) };
-    let counts = row.text(0).map_err(|e| journal_error(&e))?;
-    serde_json::from_str(counts).map_err(|e| JournalError::Store(e.to_string()))
+    let counts = readers.read(SQL, &args![SystemTime::now()], |row| row.json(0)).await?;
+    Ok(counts.into_iter().next().unwrap_or_default())
 }
 
 pub(super) async fn receipts(
@@ -155,15 +142,13 @@ pub(super) async fn receipts(
             )
         };
     }
-    const SQL: Sql = each(
+    const SQL: Sql = Sql::new(
         receipts!("json_each(l.recipients) AS one"),
         receipts!(
             "LATERAL (SELECT value COLLATE \"C\" AS value, key \
              FROM json_array_elements_text(CAST(l.recipients AS json)) WITH ORDINALITY AS of_list (value, key)) AS one"
         ),
     );
-    let rows = readers.rows(SQL, &[letter.into(), after.into(), copies_max.into()]).await?;
-    let copies = rows.iter().map(|row| copy(row, 1, row.text(0)?, letter.unsigned_abs()));
-    let copies: Result<Vec<_>, _> = copies.collect();
-    Ok(copies.map_err(|e| journal_error(&e))?.into_iter().flatten().collect())
+    let of_row = |row: &Row| copy(row, 1, row.get(0)?, letter.unsigned_abs());
+    Ok(readers.read(SQL, &args![letter, after, copies_max], of_row).await?.into_iter().flatten().collect())
 }

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::Mark;
-use futures::future::BoxFuture;
 
 use super::events::{self, Kept};
-use super::list::{as_list, each, has, pairs, read, written};
-use crate::sql::Sql;
-use crate::writer::{Tx, Write, only};
+use super::list::{as_list, has, pairs, written};
+use crate::sql::{Sql, args};
+use crate::writer::{Tx, Write};
 
 macro_rules! movable {
     ($database:ident, $wanted:literal) => {
@@ -24,8 +23,8 @@ macro_rules! movable {
         )
     };
 }
-const TO_DELIVER: Sql = each(movable!(sqlite, "c.state = 'accepted'"), movable!(postgres, "c.state = 'accepted'"));
-const TO_READ: Sql = each(movable!(sqlite, "c.state <> 'read'"), movable!(postgres, "c.state <> 'read'"));
+const TO_DELIVER: Sql = Sql::new(movable!(sqlite, "c.state = 'accepted'"), movable!(postgres, "c.state = 'accepted'"));
+const TO_READ: Sql = Sql::new(movable!(sqlite, "c.state <> 'read'"), movable!(postgres, "c.state <> 'read'"));
 
 macro_rules! of_pairs {
     ($database:ident, $update:literal) => {
@@ -34,7 +33,7 @@ macro_rules! of_pairs {
 }
 macro_rules! update {
     ($update:literal) => {
-        each(of_pairs!(sqlite, $update), of_pairs!(postgres, $update))
+        Sql::new(of_pairs!(sqlite, $update), of_pairs!(postgres, $update))
     };
 }
 const DELIVERED: Sql = update!("UPDATE copy SET state = 'delivered', delivered_ms = $2 WHERE state = 'accepted'");
@@ -55,7 +54,7 @@ macro_rules! make {
     };
 }
 /// Copies that aren't spread yet, of those who are recipients.
-const MAKE: Sql = each(make!(sqlite), make!(postgres));
+const MAKE: Sql = Sql::new(make!(sqlite), make!(postgres));
 
 /// Moves copies, by recipient and letter, tells of those that moved, letter by letter, and answers them.
 pub(super) async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> Result<Vec<(String, u64)>, sqlx::Error> {
@@ -66,14 +65,14 @@ pub(super) async fn mark(tx: &mut Tx, wanted: &[(String, u64)], mark: Mark) -> R
     let list = written(wanted);
     let mut found = movable(tx, find, &list).await?;
     // Most copies are there.
-    if found.len() < wanted.len() && tx.db().execute(MAKE, &[(&list).into()]).await? > 0 {
+    if found.len() < wanted.len() && tx.db().execute(MAKE, &args![&list]).await? > 0 {
         found = movable(tx, find, &list).await?;
     }
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let now_ms = tx.now_ms();
-    tx.db().execute(update, &[(&list).into(), now_ms.into()]).await?;
+    tx.db().execute(update, &args![&list, now_ms]).await?;
     let mut events: BTreeMap<u64, Kept> = BTreeMap::new();
     for (recipient, letter, id, sender) in &found {
         let event = events.entry(*letter).or_insert_with(|| {
@@ -94,8 +93,8 @@ type Movable = (String, u64, String, String);
 
 /// Copies that would move: by name, each once.
 async fn movable(tx: &mut Tx, find: Sql, list: &str) -> Result<Vec<Movable>, sqlx::Error> {
-    let row = tx.db().row(find, &[list.into()]).await?;
-    let mut found: Vec<Movable> = row.map(|row| read(row.text(0)?)).transpose()?.unwrap_or_default();
+    let row = tx.db().row(find, &args![list]).await?;
+    let mut found: Vec<Movable> = row.map(|row| row.json(0)).transpose()?.unwrap_or_default();
     found.sort_unstable();
     found.dedup();
     Ok(found)
@@ -126,12 +125,8 @@ impl Write for MarkAll {
         self.wanted.iter().map(|(recipient, _)| recipient.len() + 64).sum()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move { only(mark_all(&[self], tx).await?) })
-    }
-
-    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
-        Box::pin(async move { mark_all(&all, tx).await })
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
+        mark_all(&all, tx).await
     }
 }
 
@@ -170,23 +165,17 @@ impl Write for Tried {
     type Output = u32;
     const NAME: &'static str = "mail.tried";
 
-    fn bytes(&self) -> usize {
-        self.recipient.len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u32, sqlx::Error>> {
+    async fn run(&mut self, tx: &mut Tx) -> Result<u32, sqlx::Error> {
         const COUNT: &str =
             "UPDATE copy SET attempts = attempts + 1 WHERE recipient = $1 AND letter = $2 RETURNING attempts";
-        Box::pin(async move {
-            // It locks copies as those do who write events, and before them.
-            events::lock(tx).await?;
-            let args = [(&self.recipient).into(), self.letter.into()];
-            let mut attempts = tx.db().number(COUNT, &args).await?;
-            let list = written(&[(&self.recipient, self.letter)]);
-            if attempts == 0 && tx.db().execute(MAKE, &[(&list).into()]).await? > 0 {
-                attempts = tx.db().number(COUNT, &args).await?;
-            }
-            Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
-        })
+        // It locks copies as those do who write events, and before them.
+        events::lock(tx).await?;
+        let args = args![&self.recipient, self.letter];
+        let mut attempts = tx.db().number(COUNT, &args).await?;
+        let list = written(&[(&self.recipient, self.letter)]);
+        if attempts == 0 && tx.db().execute(MAKE, &args![&list]).await? > 0 {
+            attempts = tx.db().number(COUNT, &args).await?;
+        }
+        Ok(u32::try_from(attempts).unwrap_or(u32::MAX))
     }
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use callboard_message::mail::EntryState;
 use callboard_runtime::{BodyMark, COPIES_AT_ONCE_MAX, Letter, NewLetter};
-use futures::future::BoxFuture;
 
 use super::events::{self, Kept};
 use super::row::{letter, letter_columns};
 use super::{list, number};
 use crate::clock::{ms, time};
-use crate::sql::{Arg, Db, ManyRows};
-use crate::writer::{Tx, Write, only};
+use crate::sql::{Arg, Db, ManyRows, args};
+use crate::writer::{Tx, Write};
 
 /// The counter of letters.
 const COUNTER: &str = "letter";
@@ -93,7 +92,7 @@ async fn post(posts: &[&mut Post], tx: &mut Tx) -> Result<Vec<Arc<Letter>>, sqlx
 /// The letters that are there already, by their keys.
 async fn there<'a>(posts: &'a [&mut Post], db: &mut Db) -> Result<HashMap<Key<'a>, Arc<Letter>>, sqlx::Error> {
     let keys: BTreeSet<Key<'a>> = posts.iter().filter_map(|post| post.key()).collect();
-    let values: Vec<Arg<'_>> = keys.iter().flat_map(|(sender, key)| [(*sender).into(), (*key).into()]).collect();
+    let values: Vec<Arg<'_>> = keys.iter().flat_map(|(sender, key)| args![*sender, *key]).collect();
     let mut there = HashMap::new();
     for row in FIND.rows(db, &values).await? {
         let letter = letter(&row)?;
@@ -110,34 +109,35 @@ async fn insert(tx: &mut Tx, kept: &[(&Post, Arc<Letter>)], now_ms: i64) -> Resu
     for (post, letter) in kept {
         let new = &letter.new;
         let (nth, urgent, expires_ms) = (number(letter.number), i64::from(new.urgent), ms(new.expires));
-        letters.extend::<[Arg<'_>; 20]>([
-            nth.into(),
-            (&new.id).into(),
-            (&new.sender).into(),
-            new.key.as_deref().into(),
-            new.kind.as_str().into(),
-            new.label.as_deref().into(),
-            (&new.audience).into(),
-            new.thread().into(),
-            new.reply_to.as_deref().into(),
-            new.topic.as_deref().into(),
-            urgent.into(),
-            new.class.as_str().into(),
-            now_ms.into(),
-            expires_ms.into(),
-            (&post.recipients).into(),
-            number(new.recipients.len() as u64).into(),
-            i64::from(letter.spread).into(),
-            number(letter.mark.bytes).into(),
-            (&letter.mark.hash).into(),
-            (&new.body).into(),
+        letters.extend::<[Arg<'_>; 20]>(args![
+            nth,
+            &new.id,
+            &new.sender,
+            new.key.as_deref(),
+            new.kind.as_str(),
+            new.label.as_deref(),
+            &new.audience,
+            new.thread(),
+            new.reply_to.as_deref(),
+            new.topic.as_deref(),
+            urgent,
+            new.class.as_str(),
+            now_ms,
+            expires_ms,
+            &post.recipients,
+            new.recipients.len() as u64,
+            letter.spread,
+            letter.mark.bytes,
+            &letter.mark.hash,
+            &new.body
         ]);
         let made = new.recipients.get(..letter.spread as usize).unwrap_or_default();
         debug_assert!(made.len() <= COPIES_AT_ONCE_MAX, "the others are spread");
         let accepted = EntryState::Accepted.as_str();
-        copies.extend(made.iter().flat_map(|recipient| -> [Arg<'_>; 6] {
-            [recipient.into(), nth.into(), urgent.into(), accepted.into(), now_ms.into(), expires_ms.into()]
-        }));
+        copies.extend(
+            made.iter()
+                .flat_map(|recipient| -> [Arg<'_>; 6] { args![recipient, nth, urgent, accepted, now_ms, expires_ms] }),
+        );
     }
     INSERT.execute(tx.db(), &letters).await?;
     INSERT_COPIES.execute(tx.db(), &copies).await
@@ -152,11 +152,7 @@ impl Write for Post {
         self.new.body.len() + self.recipients.len()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move { only(post(&[self], tx).await?) })
-    }
-
-    fn run_all<'a>(all: Vec<&'a mut Self>, tx: &'a mut Tx) -> BoxFuture<'a, Result<Vec<Self::Output>, sqlx::Error>> {
-        Box::pin(async move { post(&all, tx).await })
+    async fn run_all(all: Vec<&mut Self>, tx: &mut Tx) -> Result<Vec<Self::Output>, sqlx::Error> {
+        post(&all, tx).await
     }
 }

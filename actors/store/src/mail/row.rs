@@ -1,14 +1,11 @@
 //! Letters and copies from their rows.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::SystemTime;
+use std::sync::{Arc, Weak};
 
-use callboard_message::DataClass;
-use callboard_message::mail::{EntryState, LetterKind};
 use callboard_runtime::{BodyMark, Letter, LetterAndCopy, MailCopy, NewLetter};
+use parking_lot::Mutex;
 
-use crate::clock::time;
 use crate::sql::Row;
 
 /// A letter as [`letter`] reads it.
@@ -32,32 +29,29 @@ pub(super) use copy_columns;
 const LETTER_COLUMNS: usize = 19;
 
 pub(super) fn letter(row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
-    let text = |column| Ok::<_, sqlx::Error>(row.text(column)?.to_owned());
-    let text_or_null = |column| Ok::<_, sqlx::Error>(row.text_or_null(column)?.map(str::to_owned));
-    let id = text(1)?;
-    let recipients = serde_json::from_str(row.text(14)?).map_err(|e| sqlx::Error::Decode(Box::new(e)))?;
+    let id: String = row.get(1)?;
     let new = NewLetter {
-        sender: text(2)?,
-        key: text_or_null(3)?,
-        kind: LetterKind::parse(row.text(4)?).ok_or_else(|| unknown(4))?,
-        label: text_or_null(5)?,
-        audience: text(6)?,
-        thread: Some(text(7)?).filter(|thread| *thread != id),
-        reply_to: text_or_null(8)?,
-        topic: text_or_null(9)?,
-        urgent: row.int(10)? == 1,
-        class: DataClass::parse(row.text(11)?).ok_or_else(|| unknown(11))?,
-        expires: time(row.int(13)?),
-        recipients,
-        body: text_or_null(18)?.unwrap_or_default(),
+        sender: row.get(2)?,
+        key: row.get(3)?,
+        kind: row.get(4)?,
+        label: row.get(5)?,
+        audience: row.get(6)?,
+        thread: Some(row.get::<String>(7)?).filter(|thread| *thread != id),
+        reply_to: row.get(8)?,
+        topic: row.get(9)?,
+        urgent: row.get(10)?,
+        class: row.get(11)?,
+        expires: row.get(13)?,
+        recipients: row.json(14)?,
+        body: row.get::<Option<_>>(18)?.unwrap_or_default(),
         id,
     };
     Ok(Arc::new(Letter {
-        number: row.count(0)?,
+        number: row.get(0)?,
         new,
-        mark: BodyMark { bytes: row.count(16)?, hash: text(17)? },
-        accepted: time(row.int(12)?),
-        spread: u32::try_from(row.count(15)?).unwrap_or(u32::MAX),
+        mark: BodyMark { bytes: row.get(16)?, hash: row.get(17)? },
+        accepted: row.get(12)?,
+        spread: row.get(15)?,
         is_new: false,
     }))
 }
@@ -72,16 +66,16 @@ const HELD_MAX: usize = 4_096;
 impl Held {
     /// The letter of a row; the one that somebody holds where it is still so.
     pub(super) fn letter(&self, row: &Row) -> Result<Arc<Letter>, sqlx::Error> {
-        let number = row.count(0)?;
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number).and_then(Weak::upgrade);
+        let number = row.get(0)?;
+        let known = self.0.lock().get(&number).and_then(Weak::upgrade);
         if let Some(known) = known
-            && u64::from(known.spread) == row.count(15)?
-            && known.new.body == row.text_or_null(18)?.unwrap_or_default()
+            && known.spread == row.get::<u32>(15)?
+            && known.new.body == row.get::<Option<&str>>(18)?.unwrap_or_default()
         {
             return Ok(known);
         }
         let letter = letter(row)?;
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         if held.len() >= HELD_MAX {
             held.retain(|_, letter| letter.strong_count() > 0);
         }
@@ -91,10 +85,6 @@ impl Held {
         }
         drop(held);
         Ok(letter)
-    }
-
-    pub(super) fn letters(&self, rows: &[Row]) -> Result<Vec<Arc<Letter>>, sqlx::Error> {
-        rows.iter().map(|row| self.letter(row)).collect()
     }
 
     /// The letter of a row and its copy for `recipient`: what isn't made yet is as one that is accepted. `None` where it isn't
@@ -110,19 +100,16 @@ impl Held {
 
 /// The copy whose columns begin at `first`.
 pub(super) fn copy(row: &Row, first: usize, recipient: &str, letter: u64) -> Result<Option<MailCopy>, sqlx::Error> {
-    let Some(state) = row.text_or_null(first)? else { return Ok(None) };
-    let time_or_null = |column| Ok::<Option<SystemTime>, sqlx::Error>(row.int_or_null(column)?.map(time));
+    if row.get::<Option<&str>>(first)?.is_none() {
+        return Ok(None);
+    }
     Ok(Some(MailCopy {
         recipient: recipient.to_owned(),
         letter,
-        state: EntryState::parse(state).ok_or_else(|| unknown(first))?,
-        accepted: time(row.int(first + 1)?),
-        delivered: time_or_null(first + 2)?,
-        read: time_or_null(first + 3)?,
-        attempts: u32::try_from(row.count(first + 4)?).unwrap_or(u32::MAX),
+        state: row.get(first)?,
+        accepted: row.get(first + 1)?,
+        delivered: row.get(first + 2)?,
+        read: row.get(first + 3)?,
+        attempts: row.get(first + 4)?,
     }))
-}
-
-fn unknown(column: usize) -> sqlx::Error {
-    sqlx::Error::ColumnDecode { index: column.to_string(), source: "no such word".into() }
 }

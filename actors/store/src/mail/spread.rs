@@ -1,15 +1,13 @@
 //! Making the copies of a letter to many, a part at a time, so that others' writes get between.
 
 use callboard_runtime::{JournalError, Mark, SPREAD_MAX};
-use futures::future::BoxFuture;
 
 use super::events;
-use super::list::each;
 use super::mark::mark;
-use crate::sql::Sql;
+use crate::sql::{Sql, args};
 use crate::writer::{Tx, Write};
 
-const MAKE: Sql = each(
+const MAKE: Sql = Sql::new(
     "INSERT INTO copy (recipient, letter, urgent, state, at_ms, expires_ms) \
      SELECT one.value, l.number, l.urgent, 'accepted', l.at_ms, l.expires_ms \
      FROM letter AS l CROSS JOIN json_each(l.recipients) AS one \
@@ -34,27 +32,6 @@ impl Spread {
         delivered.dedup();
         Self { letter, to, delivered }
     }
-
-    async fn spread(&self, tx: &mut Tx) -> Result<Result<(), JournalError>, sqlx::Error> {
-        events::lock(tx).await?;
-        let at = tx.db().row("SELECT spread, count FROM letter WHERE number = $1", &[self.letter.into()]).await?;
-        let Some(at) = at else { return Ok(Err(JournalError::Invalid("there is no such letter"))) };
-        let (from, count) = (at.int(0)?, at.int(1)?);
-        let to = self.to.min(count);
-        if to - from > SPREAD_MAX as i64 {
-            return Ok(Err(JournalError::Invalid("too many copies at once")));
-        }
-        if to > from {
-            tx.db().execute(MAKE, &[self.letter.into(), from.into(), to.into()]).await?;
-            tx.db()
-                .execute("UPDATE letter SET spread = $2 WHERE number = $1", &[self.letter.into(), to.into()])
-                .await?;
-        }
-        if !self.delivered.is_empty() {
-            mark(tx, &self.delivered, Mark::Delivered).await?;
-        }
-        Ok(Ok(()))
-    }
 }
 
 impl Write for Spread {
@@ -65,7 +42,22 @@ impl Write for Spread {
         SPREAD_MAX * 128
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(self.spread(tx))
+    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+        events::lock(tx).await?;
+        let at = tx.db().row("SELECT spread, count FROM letter WHERE number = $1", &args![self.letter]).await?;
+        let Some(at) = at else { return Ok(Err(JournalError::Invalid("there is no such letter"))) };
+        let (from, count) = (at.get(0)?, at.get(1)?);
+        let to = self.to.min(count);
+        if to - from > SPREAD_MAX as i64 {
+            return Ok(Err(JournalError::Invalid("too many copies at once")));
+        }
+        if to > from {
+            tx.db().execute(MAKE, &args![self.letter, from, to]).await?;
+            tx.db().execute("UPDATE letter SET spread = $2 WHERE number = $1", &args![self.letter, to]).await?;
+        }
+        if !self.delivered.is_empty() {
+            mark(tx, &self.delivered, Mark::Delivered).await?;
+        }
+        Ok(Ok(()))
     }
 }

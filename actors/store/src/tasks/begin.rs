@@ -7,13 +7,11 @@ use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
     Audit, Lease, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, Task, TaskError, TaskId, TaskStep, storable,
 };
-use futures::future::BoxFuture;
 
 use super::graph::{self, Known};
 use super::row::{Stored, columns, stored, whole_ms};
-use super::work::{Means, Work, number};
-use crate::clock::ms;
-use crate::sql::{Arg, ManyRows, Sql};
+use super::work::{Means, Work};
+use crate::sql::{Arg, ManyRows, Sql, args};
 use crate::writer::{Tx, Write};
 
 /// What is refused before anybody waits for it.
@@ -49,24 +47,7 @@ impl Write for Begin {
         self.new.iter().map(NewTask::bytes).sum()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(self.begin(tx))
-    }
-}
-
-const BY_KEY: &str = concat!("SELECT ", columns!(), " FROM task WHERE scope = $1 AND owner = $2 AND key = $3");
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
-
-static INSERT: ManyRows = ManyRows::new(
-    "INSERT INTO task (id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, \
-     children_open, created_ms, updated_ms, deadline_ms, expires_ms, bytes, request_mark, body) VALUES",
-    20,
-    "",
-);
-static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, needs) VALUES", 2, "");
-
-impl Begin {
-    async fn begin(&self, tx: &mut Tx) -> Result<Result<Begun, TaskError>, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
         let (mut ids, mut fresh) = (Vec::new(), Vec::new());
         if !tx.db().is_sqlite() {
             // What another node has begun and not yet committed is waited for.
@@ -122,7 +103,20 @@ impl Begin {
         }
         Ok(Ok((tasks, lease)))
     }
+}
 
+const BY_KEY: &str = concat!("SELECT ", columns!(), " FROM task WHERE scope = $1 AND owner = $2 AND key = $3");
+const BY_ID: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
+
+static INSERT: ManyRows = ManyRows::new(
+    "INSERT INTO task (id, number, scope, owner, key, parent, agent, message, class, on_restart, state, waiting, \
+     children_open, created_ms, updated_ms, deadline_ms, expires_ms, bytes, request_mark, body) VALUES",
+    20,
+    "",
+);
+static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, needs) VALUES", 2, "");
+
+impl Begin {
     /// Whether all of them can be kept, and what there is around them.
     async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<Known, TaskError>, sqlx::Error> {
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
@@ -135,13 +129,13 @@ impl Begin {
             let scope = of_scope.entry(&new.scope).or_insert(0);
             *scope += 1;
             if let Some(tasks_max) = new.scope_tasks_max
-                && count(tx, OF_SCOPE, &[(&new.scope).into()], tasks_max).await? + *scope > tasks_max
+                && count(tx, OF_SCOPE, &args![&new.scope], tasks_max).await? + *scope > tasks_max
             {
                 return Ok(Err(TaskError::TooMany { tasks_max }));
             }
             let owner = of_owner.entry((&new.scope, &new.owner)).or_insert(0);
             *owner += 1;
-            let args = [(&new.scope).into(), new.owner.as_str().into()];
+            let args = args![&new.scope, new.owner.as_str()];
             if let Some(tasks_max) = new.owner_tasks_max
                 && count(tx, OF_OWNER, &args, tasks_max).await? + *owner > tasks_max
             {
@@ -198,7 +192,7 @@ impl Begin {
         INSERT_NEEDS.execute(tx.db(), &values).await?;
         for (parent, new) in parts.into_iter().filter(|(parent, _)| known.states.contains_key(*parent)) {
             let sql = "UPDATE task SET children_open = children_open + $2 WHERE id = $1";
-            tx.db().execute(sql, &[parent.as_str().into(), i64::from(new).into()]).await?;
+            tx.db().execute(sql, &args![parent.as_str(), new]).await?;
         }
         Ok(())
     }
@@ -214,10 +208,10 @@ fn asked(marks: &dyn Audit, new: &NewTask) -> String {
 async fn there(tx: &mut Tx, new: &NewTask, mark: &str) -> Result<Result<Option<TaskId>, TaskError>, sqlx::Error> {
     let mut row = None;
     if let Some(key) = &new.key {
-        row = tx.db().row(BY_KEY, &[(&new.scope).into(), new.owner.as_str().into(), key.into()]).await?;
+        row = tx.db().row(BY_KEY, &args![&new.scope, new.owner.as_str(), key]).await?;
     }
     if row.is_none() {
-        row = tx.db().row(BY_ID, &[new.id.as_str().into()]).await?;
+        row = tx.db().row(BY_ID, &args![new.id.as_str()]).await?;
     }
     let Some(row) = row else { return Ok(Ok(None)) };
     let there = stored(&row)?;
@@ -245,26 +239,26 @@ async fn count(tx: &mut Tx, sql: Sql, args: &[Arg<'_>], tasks_max: usize) -> Res
 
 fn task_row<'a>(stored: &'a Stored, body: &'a str) -> [Arg<'a>; 20] {
     let task = &stored.task;
-    [
-        task.id.as_str().into(),
-        number(task.number).into(),
-        (&task.scope).into(),
-        task.owner.as_str().into(),
-        task.key.as_deref().into(),
-        task.parent.as_ref().map(TaskId::as_str).into(),
-        (&task.agent).into(),
-        (&task.message).into(),
-        task.class.as_str().into(),
-        task.on_restart.as_str().into(),
-        task.state.as_str().into(),
-        i64::from(task.waiting).into(),
-        i64::from(task.children_open).into(),
-        ms(task.created).into(),
-        ms(task.updated).into(),
-        task.deadline.map(ms).into(),
-        ms(task.expires).into(),
-        i64::try_from(body.len()).unwrap_or(i64::MAX).into(),
-        (&stored.request_mark).into(),
-        body.into(),
+    args![
+        task.id.as_str(),
+        task.number,
+        &task.scope,
+        task.owner.as_str(),
+        task.key.as_deref(),
+        task.parent.as_ref().map(TaskId::as_str),
+        &task.agent,
+        &task.message,
+        task.class.as_str(),
+        task.on_restart.as_str(),
+        task.state.as_str(),
+        task.waiting,
+        task.children_open,
+        task.created,
+        task.updated,
+        task.deadline,
+        task.expires,
+        body.len(),
+        &stored.request_mark,
+        body
     ]
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use callboard_message::{DataClass, Failure, FailureKind};
 use callboard_runtime::{Claim, Lease, Task, TaskId, TaskStep};
-use futures::future::BoxFuture;
 
 use super::row::{Stored, columns, stored};
 use super::work::{Means, Work};
-use crate::sql::Sql;
+use crate::sql::{Sql, args};
 use crate::writer::{Tx, Write};
 
 /// Most tasks that one claim takes.
@@ -43,30 +42,20 @@ impl Write for Take {
     type Output = Vec<(Arc<Task>, Lease)>;
     const NAME: &'static str = "task.claim";
 
-    fn bytes(&self) -> usize {
-        self.claim.scope.len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(self.take(tx))
-    }
-}
-
-impl Take {
-    async fn take(&self, tx: &mut Tx) -> Result<Vec<(Arc<Task>, Lease)>, sqlx::Error> {
+    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
         let tasks_max = self.claim.tasks_max.min(CLAIM_TASKS_MAX);
         let mut work = Work::new(tx, self.means.clone());
         let mut leases = Vec::new();
-        let (mut after, mut looks) = (0, 0);
+        let (mut after, mut looks) = (0_i64, 0);
         while leases.len() < tasks_max && looks < CLAIM_LOOKS_MAX {
             let limit = tasks_max - leases.len();
             let now_ms = work.tx.now_ms();
             let limit_arg = i64::try_from(limit).unwrap_or(i64::MAX);
-            let args = [(&self.claim.scope).into(), now_ms.into(), after.into(), limit_arg.into()];
+            let args = args![&self.claim.scope, now_ms, after, limit_arg];
             let rows = work.tx.db().rows(READY, &args).await?;
             looks += rows.len();
             for row in &rows {
-                after = row.int(1)?;
+                after = row.get(1)?;
                 let stored = stored(row)?;
                 let id = stored.task.id.clone();
                 // With those before it another may have ended: then what is known of it is newer than its row.
@@ -81,7 +70,9 @@ impl Take {
         work.write().await?;
         Ok(leases.into_iter().filter_map(|lease| Some((work.seen(&lease.task).ok()?, lease))).collect())
     }
+}
 
+impl Take {
     async fn take_one(&self, work: &mut Work<'_>, id: &TaskId) -> Result<Option<Lease>, sqlx::Error> {
         let now = work.now();
         let Some(stored) = work.stored(id).filter(|stored| stored.task.is_ready(now)).cloned() else { return Ok(None) };
@@ -109,7 +100,7 @@ impl Take {
             return Ok(true);
         }
         let sql = "SELECT epoch FROM writer WHERE name = $1 AND closed = 0";
-        Ok(work.tx.db().number(sql, &[name.into()]).await?.to_string() != epoch)
+        Ok(work.tx.db().number(sql, &args![name]).await?.to_string() != epoch)
     }
 }
 

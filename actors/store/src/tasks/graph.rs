@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use callboard_message::TaskState;
 use callboard_runtime::{JournalError, NewTask, TASK_DEPTH_MAX, TaskError, TaskId};
 
-use super::row::{id, list};
-use super::{of_ids, state_of};
-use crate::sql::{Db, Sql};
+use super::of_ids;
+use super::row::list;
+use crate::sql::{Db, Sql, args};
 
 /// Most tasks that are looked at to find a circle.
 pub const GRAPH_TASKS_MAX: usize = 1_024;
@@ -105,8 +105,8 @@ pub(super) async fn look_up(db: &mut Db, new: &[NewTask]) -> Result<Result<Known
     }
     const STATES: Sql = of_ids!("SELECT id, state FROM task WHERE id", " ORDER BY id", " ORDER BY id FOR UPDATE");
     let named = list(needs.union(&parents))?;
-    for row in db.rows(STATES, &[named.as_str().into()]).await? {
-        known.states.insert(id(row.text(0)?)?, state_of(&row, 1)?);
+    for row in db.rows(STATES, &args![named.as_str()]).await? {
+        known.states.insert(row.get(0)?, row.get(1)?);
     }
     for parent in &parents {
         let depth = depth_of(db, parent).await?;
@@ -124,11 +124,9 @@ pub(super) async fn look_up(db: &mut Db, new: &[NewTask]) -> Result<Result<Known
 async fn depth_of(db: &mut Db, task: &TaskId) -> Result<usize, sqlx::Error> {
     let (mut depth, mut at) = (0, task.as_str().to_owned());
     while depth <= TASK_DEPTH_MAX {
-        let row = db.row("SELECT parent FROM task WHERE id = $1", &[at.as_str().into()]).await?;
-        match row.as_ref().map(|row| row.text_or_null(0)).transpose()?.flatten() {
-            Some(parent) => at = parent.to_owned(),
-            None => break,
-        }
+        let row = db.row("SELECT parent FROM task WHERE id = $1", &args![at.as_str()]).await?;
+        let Some(parent) = row.map(|row| row.get(0)).transpose()?.flatten() else { break };
+        at = parent;
         depth += 1;
     }
     Ok(depth)
@@ -152,8 +150,8 @@ impl Known {
             let ids = list(&next)?;
             let mut found = Vec::new();
             for sql in [NEEDS, PARTS] {
-                for row in db.rows(sql, &[ids.as_str().into()]).await? {
-                    found.push((id(row.text(0)?)?, id(row.text(1)?)?));
+                for row in db.rows(sql, &args![ids.as_str()]).await? {
+                    found.push((row.get(0)?, row.get(1)?));
                 }
             }
             for task in next.drain() {

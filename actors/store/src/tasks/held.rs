@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use callboard_message::{Failure, Question, RawObject};
 use callboard_runtime::{CANCELLED_WHY, OpenQuestion, Task, TaskError, TaskEvent, TaskId, TaskOutcome, TaskStep};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::value::RawValue;
 
 /// Bytes of clinical tasks' bodies that are held; the oldest that have ended give way.
@@ -51,7 +51,7 @@ impl Held {
     }
 
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
-        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bodies.lock()
     }
 
     /// A name for a write.

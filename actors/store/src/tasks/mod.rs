@@ -4,7 +4,6 @@ mod begin;
 mod claim;
 mod graph;
 mod held;
-mod look;
 mod row;
 mod steps;
 mod work;
@@ -12,19 +11,20 @@ mod work;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::TaskState;
+use async_trait::async_trait;
+use callboard_message::DataClass;
 use callboard_runtime::{
     Audit, Begun, By, Claim, Claimed, JournalError, Lease, NewTask, Released, TASKS_AT_ONCE_MAX, Task, TaskError,
     TaskEvent, TaskFilter, TaskId, TaskPage, TaskStep, Tasks, storable,
 };
-use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::clock::ms;
-use crate::open::{Core, SqlStore, Visitor};
-use crate::sql::Row;
+use crate::open::{Core, Visitor};
+use crate::readers::PAGE_MAX;
+use crate::sql::{Arg, Row, args};
 use begin::Begin;
 use claim::Take;
+use row::{columns, event, stored};
 use steps::{Forget, Release, Renew, Step, WantCancel};
 use work::Means;
 
@@ -32,7 +32,9 @@ pub use claim::CLAIM_TASKS_MAX;
 pub use graph::GRAPH_TASKS_MAX;
 pub use held::CLINICAL_HELD_BYTES_MAX;
 pub(crate) use held::Held;
-pub use look::PAGE_BYTES_MAX;
+
+/// Bytes of bodies that one read answers at most, unless the first row alone has more.
+pub const PAGE_BYTES_MAX: i64 = 16 * 1024 * 1024;
 
 /// A statement with a list of ids in it, which is `$1`; what follows the list may differ.
 macro_rules! of_ids {
@@ -48,24 +50,49 @@ macro_rules! of_ids {
 }
 use of_ids;
 
-/// The state in a column.
-fn state_of(row: &Row, column: usize) -> Result<TaskState, sqlx::Error> {
-    TaskState::parse(row.text(column)?).ok_or_else(|| row::unreadable("the state of a task"))
-}
-
-impl SqlStore {
-    /// Its tasks; `marks` hashes what the store may not keep itself.
-    pub fn tasks(&self, marks: Arc<dyn Audit>) -> Arc<dyn Tasks> {
-        Arc::new(SqlTasks { core: Arc::clone(&self.core), marks })
-    }
-}
-
 impl Visitor {
-    /// Its tasks: to look at, and to cancel.
+    /// Its tasks: a visitor may look at them, and cancel. `marks` hashes what the store may not keep itself.
     pub fn tasks(&self, marks: Arc<dyn Audit>) -> Arc<dyn Tasks> {
         Arc::new(SqlTasks { core: Arc::clone(&self.core), marks })
     }
 }
+
+/// Tasks from number `$1` to `$9` that a filter leaves. Whose they are is said so that an index serves it.
+macro_rules! select {
+    ($what:expr, $whose:literal) => {
+        concat!(
+            "SELECT ",
+            $what,
+            " FROM task WHERE number > $1 AND number <= $9",
+            $whose,
+            " AND (CAST($4 AS TEXT) IS NULL OR agent = $4) AND (CAST($5 AS TEXT) IS NULL OR message = $5) \
+             AND updated_ms >= $6 AND (CAST($8 AS TEXT) = '' OR CAST($8 AS TEXT) LIKE '%,' || state || ',%') \
+             ORDER BY number LIMIT $10"
+        )
+    };
+}
+
+/// The texts for all tasks, those of an owner, and the parts of one.
+macro_rules! selects {
+    ($what:expr) => {
+        [
+            select!(
+                $what,
+                " AND (CAST($2 AS TEXT) IS NULL OR scope = $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3) \
+                 AND CAST($7 AS TEXT) IS NULL"
+            ),
+            select!($what, " AND scope = $2 AND owner = $3 AND CAST($7 AS TEXT) IS NULL"),
+            select!(
+                $what,
+                " AND parent = $7 AND (CAST($2 AS TEXT) IS NULL OR scope = $2) \
+                 AND (CAST($3 AS TEXT) IS NULL OR owner = $3)"
+            ),
+        ]
+    };
+}
+
+const SIZES: [&str; 3] = selects!("number, bytes");
+const TASKS: [&str; 3] = selects!(columns!());
 
 /// The tasks of an open store.
 struct SqlTasks {
@@ -78,6 +105,15 @@ impl SqlTasks {
         let held = Arc::clone(&self.core.held);
         let write = held.write();
         Means { held, marks: Arc::clone(&self.marks), write }
+    }
+
+    /// A task as its reader gets it.
+    fn task(&self, row: &Row) -> Result<Arc<Task>, sqlx::Error> {
+        let mut task = stored(row)?.task;
+        if task.class == DataClass::Clinical {
+            self.core.held.complete(&mut task);
+        }
+        Ok(Arc::new(task))
     }
 
     /// Keeps tasks; what is held of them is let go of where they weren't kept.
@@ -96,103 +132,130 @@ impl SqlTasks {
     }
 }
 
+#[async_trait]
 impl Tasks for SqlTasks {
-    fn begin(&self, new: NewTask) -> BoxFuture<'_, Result<Begun, TaskError>> {
-        Box::pin(async move {
-            let (mut tasks, lease) = self.begin_some(vec![new], true).await?;
-            match (tasks.pop(), lease) {
-                (Some(task), Some(lease)) => Ok(Begun::New(task, lease)),
-                (Some(task), None) => Ok(Begun::Again(task)),
-                (None, _) => Err(TaskError::NotFound),
-            }
-        })
+    async fn begin(&self, new: NewTask) -> Result<Begun, TaskError> {
+        let (mut tasks, lease) = self.begin_some(vec![new], true).await?;
+        match (tasks.pop(), lease) {
+            (Some(task), Some(lease)) => Ok(Begun::New(task, lease)),
+            (Some(task), None) => Ok(Begun::Again(task)),
+            (None, _) => Err(TaskError::NotFound),
+        }
     }
 
-    fn begin_all(&self, new: Vec<NewTask>) -> BoxFuture<'_, Result<Vec<Arc<Task>>, TaskError>> {
-        Box::pin(async move { Ok(self.begin_some(new, false).await?.0) })
+    async fn begin_all(&self, new: Vec<NewTask>) -> Result<Vec<Arc<Task>>, TaskError> {
+        Ok(self.begin_some(new, false).await?.0)
     }
 
-    fn step<'a>(
-        &'a self,
-        id: &'a TaskId,
-        by: By<'a>,
-        steps: Vec<TaskStep>,
-    ) -> BoxFuture<'a, Result<Arc<Task>, TaskError>> {
-        Box::pin(async move {
-            storable(id.as_str())?;
-            let means = self.means();
-            let step = Step { id: id.clone(), by: by.into(), steps, means: means.clone() };
-            let taken = self.core.writer.submit(step).await;
-            if taken.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
-                means.held.undo(id, means.write);
-            }
-            taken?
-        })
+    async fn step(&self, id: &TaskId, by: By<'_>, steps: Vec<TaskStep>) -> Result<Arc<Task>, TaskError> {
+        storable(id.as_str())?;
+        let means = self.means();
+        let step = Step { id: id.clone(), by: by.into(), steps, means: means.clone() };
+        let taken = self.core.writer.submit(step).await;
+        if taken.as_ref().is_err_and(|error| !matches!(error, JournalError::Unknown(_))) {
+            means.held.undo(id, means.write);
+        }
+        taken?
     }
 
-    fn get<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<Option<Arc<Task>>, JournalError>> {
-        Box::pin(look::get(&self.core.readers, &self.core.held, id))
+    async fn get(&self, id: &TaskId) -> Result<Option<Arc<Task>>, JournalError> {
+        const SQL: &str = concat!("SELECT ", columns!(), " FROM task WHERE id = $1");
+        if storable(id.as_str()).is_err() {
+            return Ok(None);
+        }
+        Ok(self.core.readers.read(SQL, &args![id.as_str()], |row| self.task(row)).await?.pop())
     }
 
-    fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> BoxFuture<'_, Result<TaskPage, JournalError>> {
-        Box::pin(async move { look::list(&self.core.readers, &self.core.held, &filter, after, tasks_max).await })
+    async fn list(&self, filter: TaskFilter, after: u64, tasks_max: usize) -> Result<TaskPage, JournalError> {
+        let owner = filter.owner.as_ref().map(|owner| owner.as_str());
+        let parent = filter.parent.as_ref().map(TaskId::as_str);
+        let (scope, agent, message) = (filter.scope.as_deref(), filter.agent.as_deref(), filter.message.as_deref());
+        [scope, owner, agent, message, parent].into_iter().flatten().try_for_each(storable)?;
+        let states = filter.states.iter().fold(String::new(), |all, state| format!("{all},{},", state.as_str()));
+        let which = match (scope, owner, parent) {
+            (_, _, Some(_)) => 2,
+            (Some(_), Some(_), None) => 1,
+            _ => 0,
+        };
+        let tasks_max = tasks_max.min(PAGE_MAX);
+        let mut args: [Arg<'_>; 10] = args![
+            after,
+            scope,
+            owner,
+            agent,
+            message,
+            filter.since.map_or(i64::MIN, crate::clock::ms),
+            parent,
+            states.as_str(),
+            i64::MAX,
+            tasks_max + 1
+        ];
+        let sizes = self.core.readers.read(SIZES[which], &args, size).await?;
+        let fits = fitting(&sizes, tasks_max);
+        let Some((last, _)) = fits.checked_sub(1).and_then(|last| sizes.get(last)) else {
+            return Ok((Vec::new(), !sizes.is_empty()));
+        };
+        args[8] = Arg::from(*last);
+        let tasks = self.core.readers.read(TASKS[which], &args, |row| self.task(row)).await?;
+        Ok((tasks, sizes.len() > fits))
     }
 
-    fn events<'a>(
-        &'a self,
-        id: &'a TaskId,
-        after: u64,
-        events_max: usize,
-    ) -> BoxFuture<'a, Result<Vec<TaskEvent>, JournalError>> {
-        Box::pin(look::events(&self.core.readers, &self.core.held, id, after, events_max))
+    async fn events(&self, id: &TaskId, after: u64, events_max: usize) -> Result<Vec<TaskEvent>, JournalError> {
+        const SIZES: &str = "SELECT number, CAST(octet_length(body) AS BIGINT) FROM task_event \
+                             WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
+        const EVENTS: &str = "SELECT number, at_ms, state, body FROM task_event \
+                              WHERE task = $1 AND number > $2 ORDER BY number LIMIT $3";
+        if storable(id.as_str()).is_err() {
+            return Ok(Vec::new());
+        }
+        let mut args: [Arg<'_>; 3] = args![id.as_str(), after, events_max.min(PAGE_MAX)];
+        let fits = fitting(&self.core.readers.read(SIZES, &args, size).await?, PAGE_MAX);
+        if fits == 0 {
+            return Ok(Vec::new());
+        }
+        args[2] = fits.into();
+        let mut events = self.core.readers.read(EVENTS, &args, event).await?;
+        events.iter_mut().for_each(|event| self.core.held.complete_event(id, event));
+        Ok(events)
     }
 
-    fn claim(&self, claim: Claim) -> BoxFuture<'_, Result<Vec<Claimed>, JournalError>> {
-        Box::pin(async move {
-            storable(&claim.scope)?;
-            storable(&claim.by)?;
-            let args = [(&claim.scope).into(), ms(SystemTime::now()).into(), 0.into(), 1.into()];
-            if claim.tasks_max == 0 || self.core.readers.rows(claim::ANY, &args).await?.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.core.writer.submit(Take { claim, means: self.means() }).await
-        })
+    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError> {
+        storable(&claim.scope)?;
+        storable(&claim.by)?;
+        let args = args![&claim.scope, SystemTime::now(), 0, 1];
+        if claim.tasks_max == 0 || self.core.readers.rows(claim::ANY, &args).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.core.writer.submit(Take { claim, means: self.means() }).await
     }
 
-    fn renew<'a>(&'a self, by: &'a str, lease: Duration) -> BoxFuture<'a, Result<u64, JournalError>> {
-        Box::pin(async move {
-            storable(by)?;
-            self.core.writer.submit(Renew { by: by.to_owned(), lease }).await
-        })
+    async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError> {
+        storable(by)?;
+        self.core.writer.submit(Renew { by: by.to_owned(), lease }).await
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease, why: Released) -> BoxFuture<'a, Result<(), JournalError>> {
-        Box::pin(async move {
-            storable(lease.task.as_str())?;
-            self.core.writer.submit(Release { lease: lease.clone(), why, means: self.means() }).await
-        })
+    async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError> {
+        storable(lease.task.as_str())?;
+        self.core.writer.submit(Release { lease: lease.clone(), why, means: self.means() }).await
     }
 
-    fn want_cancel<'a>(&'a self, id: &'a TaskId, by: By<'a>) -> BoxFuture<'a, Result<Arc<Task>, TaskError>> {
-        Box::pin(async move {
-            storable(id.as_str())?;
-            self.core.writer.submit(WantCancel { id: id.clone(), by: by.into(), means: self.means() }).await?
-        })
+    async fn want_cancel(&self, id: &TaskId, by: By<'_>) -> Result<Arc<Task>, TaskError> {
+        storable(id.as_str())?;
+        self.core.writer.submit(WantCancel { id: id.clone(), by: by.into(), means: self.means() }).await?
     }
 
-    fn forget<'a>(&'a self, id: &'a TaskId) -> BoxFuture<'a, Result<(), JournalError>> {
-        Box::pin(async move {
-            storable(id.as_str())?;
-            let means = self.means();
-            let held = Arc::clone(&means.held);
-            self.core.writer.submit(Forget { id: id.clone(), means }).await?;
-            held.forget(id);
-            Ok(())
-        })
+    async fn forget(&self, id: &TaskId) -> Result<(), JournalError> {
+        storable(id.as_str())?;
+        let means = self.means();
+        let held = Arc::clone(&means.held);
+        self.core.writer.submit(Forget { id: id.clone(), means }).await?;
+        held.forget(id);
+        Ok(())
     }
 
-    fn cancels<'a>(&'a self, by: &'a str) -> BoxFuture<'a, Result<Vec<TaskId>, JournalError>> {
-        Box::pin(look::cancels(&self.core.readers, by))
+    async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError> {
+        let sql = "SELECT id FROM task WHERE lease_by = $1 AND cancel = 1 ORDER BY number";
+        self.core.readers.read(sql, &args![by], |row| row.get(0)).await
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -202,4 +265,19 @@ impl Tasks for SqlTasks {
     fn worker(&self) -> &str {
         &self.core.worker
     }
+}
+
+/// A row of `number, bytes`.
+fn size(row: &Row) -> Result<(i64, i64), sqlx::Error> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// How many of the rows are one page.
+fn fitting(sizes: &[(i64, i64)], rows_max: usize) -> usize {
+    let mut bytes: i64 = 0;
+    let fit = sizes.iter().take(rows_max).take_while(|(_, more)| {
+        bytes = bytes.saturating_add(*more);
+        bytes <= PAGE_BYTES_MAX
+    });
+    fit.count().max(sizes.len().min(rows_max).min(1))
 }

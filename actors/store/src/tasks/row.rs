@@ -2,10 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use callboard_message::{DataClass, Principal, RawObject, TaskState};
-use callboard_runtime::{
-    BodyMark, LeaseView, OnRestart, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep,
-};
+use callboard_message::{Principal, RawObject};
+use callboard_runtime::{BodyMark, LeaseView, OpenQuestion, Task, TaskEvent, TaskId, TaskOutcome, TaskOwner, TaskStep};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -110,46 +108,40 @@ impl Stored {
 }
 
 pub(super) fn stored(row: &Row) -> Result<Stored, sqlx::Error> {
-    let text = |column| Ok::<_, sqlx::Error>(row.text(column)?.to_owned());
-    let text_or_null = |column| Ok::<_, sqlx::Error>(row.text_or_null(column)?.map(str::to_owned));
-    let few = |column| Ok::<_, sqlx::Error>(u32::try_from(row.count(column)?).unwrap_or(u32::MAX));
-    let body: BodyIn = decoded(row.text(23)?, "the body of a task")?;
-    let epoch = row.count(15)?;
-    let lease = match (row.text_or_null(14)?, row.int_or_null(16)?) {
-        (Some(by), Some(until)) => Some(LeaseView { by: by.to_owned(), epoch, until: time(until) }),
-        _ => None,
-    };
+    let body: BodyIn = row.json(23)?;
+    let epoch = row.get(15)?;
+    let lease = row.get::<Option<String>>(14)?.zip(row.get(16)?).map(|(by, until)| LeaseView { by, epoch, until });
     let task = Task {
-        id: id(row.text(0)?)?,
-        number: row.count(1)?,
-        scope: text(2)?,
-        owner: TaskOwner::named(row.text(3)?),
+        id: row.get(0)?,
+        number: row.get(1)?,
+        scope: row.get(2)?,
+        owner: TaskOwner::named(row.get::<String>(3)?),
         principal: body.principal,
-        key: text_or_null(4)?,
-        agent: text(6)?,
-        message: text(7)?,
+        key: row.get(4)?,
+        agent: row.get(6)?,
+        message: row.get(7)?,
         request: body.request,
-        class: DataClass::parse(row.text(8)?).ok_or_else(|| unreadable("the class of a task"))?,
-        on_restart: OnRestart::parse(row.text(9)?).ok_or_else(|| unreadable("the policy of a task"))?,
-        parent: row.text_or_null(5)?.map(id).transpose()?,
+        class: row.get(8)?,
+        on_restart: row.get(9)?,
+        parent: row.get(5)?,
         needs: body.needs,
-        deadline: row.int_or_null(19)?.map(time),
-        expires: time(row.int(20)?),
+        deadline: row.get(19)?,
+        expires: row.get(20)?,
         extra: body.extra,
-        state: TaskState::parse(row.text(10)?).ok_or_else(|| unreadable("the state of a task"))?,
-        created: time(row.int(17)?),
-        updated: time(row.int(18)?),
+        state: row.get(10)?,
+        created: row.get(17)?,
+        updated: row.get(18)?,
         said: body.said,
         open: body.open,
         outcome: body.outcome,
         artifacts: body.artifacts,
-        last_event: row.count(21)?,
-        waiting: few(11)?,
-        children_open: few(12)?,
-        cancel_wanted: row.int(13)? != 0,
+        last_event: row.get(21)?,
+        waiting: row.get(11)?,
+        children_open: row.get(12)?,
+        cancel_wanted: row.get(13)?,
         lease,
     };
-    Ok(Stored { task, epoch, request_mark: text(22)?, held_by: body.held_by })
+    Ok(Stored { task, epoch, request_mark: row.get(22)?, held_by: body.held_by })
 }
 
 /// The JSON of an event's step.
@@ -159,9 +151,8 @@ pub(super) fn event_body(step: &TaskStep, mark: Option<&BodyMark>) -> Result<Str
 
 /// An event from `number, at_ms, state, body`.
 pub(super) fn event(row: &Row) -> Result<TaskEvent, sqlx::Error> {
-    let body: EventBody<TaskStep> = decoded(row.text(3)?, "an event of a task")?;
-    let state = TaskState::parse(row.text(2)?).ok_or_else(|| unreadable("the state of an event"))?;
-    Ok(TaskEvent { number: row.count(0)?, at: time(row.int(1)?), state, step: body.step })
+    let body: EventBody<TaskStep> = row.json(3)?;
+    Ok(TaskEvent { number: row.get(0)?, at: row.get(1)?, state: row.get(2)?, step: body.step })
 }
 
 /// A list of ids as a statement takes it.
@@ -169,19 +160,11 @@ pub(super) fn list<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> Result<Stri
     encoded(&ids.into_iter().collect::<Vec<_>>())
 }
 
-pub(super) fn id(id: &str) -> Result<TaskId, sqlx::Error> {
-    TaskId::new(id).map_err(|_| unreadable("the id of a task"))
-}
-
 fn encoded(body: &impl Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(body).map_err(|_| unreadable("a task's JSON"))
 }
 
 // serde's own words may quote what it read.
-fn decoded<'a, T: Deserialize<'a>>(body: &'a str, what: &'static str) -> Result<T, sqlx::Error> {
-    serde_json::from_str(body).map_err(|_| unreadable(what))
-}
-
 /// A row that this program didn't write.
 pub(super) fn unreadable(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{what} can't be read").into())
@@ -209,6 +192,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sql::parsed;
 
     fn raw(text: &str) -> Box<RawValue> {
         RawValue::from_string(text.to_owned()).unwrap()
@@ -240,7 +224,7 @@ mod tests {
             let stored =
                 Stored { task: task.clone(), epoch: 3, request_mark: "m".into(), held_by: Some("node#1".into()) };
             let body = stored.body().unwrap();
-            let back: BodyIn = decoded(&body, "it").unwrap();
+            let back: BodyIn = parsed(&body, 0).unwrap();
             assert_eq!(back.request.as_ref().map(|r| r.get()), task.request.as_ref().map(|r| r.get()));
             assert_eq!(back.held_by.as_deref(), Some("node#1"));
             let again =
@@ -272,7 +256,7 @@ mod tests {
         for step in steps {
             let mark = (step.bytes() > 2).then(|| BodyMark { bytes: 7, hash: "sha256:00".into() });
             let body = event_body(&step, mark.as_ref()).unwrap();
-            let back: EventBody<TaskStep> = decoded(&body, "it").unwrap();
+            let back: EventBody<TaskStep> = parsed(&body, 0).unwrap();
             assert_eq!(event_body(&back.step, back.mark.as_ref()).unwrap(), body);
         }
     }
@@ -280,7 +264,7 @@ mod tests {
     /// Goal: an error about a body tells nothing of it. Method: a body of another shape.
     #[test]
     fn errors_quote_nothing() {
-        let Err(error) = decoded::<BodyIn>(r#"{"principal":"a secret"}"#, "the body of a task") else { panic!("read") };
+        let Err(error) = parsed::<BodyIn>(r#"{"principal":"a secret"}"#, 23) else { panic!("read") };
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_runtime::{Lease, Released, Task, TaskError, TaskId, TaskStep};
-use futures::future::BoxFuture;
 
-use super::row::{OVER, id, until};
+use super::row::{OVER, until};
 use super::work::{Actor, Means, Work, holds};
 use crate::clock::ms;
+use crate::sql::args;
 use crate::writer::{Tx, Write};
 
 /// Takes steps, all or none.
@@ -28,19 +28,17 @@ impl Write for Step {
         self.steps.iter().map(TaskStep::bytes).sum()
     }
 
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move {
-            let mut work = Work::new(tx, self.means.clone());
-            work.load(&self.id).await?;
-            if let Err(refused) = self.take(&mut work) {
-                return Ok(Err(refused));
-            }
-            if work.task(&self.id).is_ok_and(|task| task.state.is_terminal()) {
-                work.settle(&self.id).await?;
-            }
-            work.write().await?;
-            Ok(work.seen(&self.id))
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+        let mut work = Work::new(tx, self.means.clone());
+        work.load(&self.id).await?;
+        if let Err(refused) = self.take(&mut work) {
+            return Ok(Err(refused));
+        }
+        if work.task(&self.id).is_ok_and(|task| task.state.is_terminal()) {
+            work.settle(&self.id).await?;
+        }
+        work.write().await?;
+        Ok(work.seen(&self.id))
     }
 }
 
@@ -68,39 +66,33 @@ impl Write for WantCancel {
     const NAME: &'static str = "task.want_cancel";
     const CHANGES_TASKS: bool = true;
 
-    fn bytes(&self) -> usize {
-        self.id.as_str().len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<Self::Output, sqlx::Error>> {
-        Box::pin(async move {
-            let mut work = Work::new(tx, self.means.clone());
-            work.load(&self.id).await?;
-            let allowed = work.task(&self.id).and_then(|task| match self.by.may(task) {
-                Ok(()) if task.state.is_terminal() => Err(TaskError::HasEnded(task.state)),
-                allowed => allowed,
-            });
-            if let Err(refused) = allowed {
-                return Ok(Err(refused));
+    async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
+        let mut work = Work::new(tx, self.means.clone());
+        work.load(&self.id).await?;
+        let allowed = work.task(&self.id).and_then(|task| match self.by.may(task) {
+            Ok(()) if task.state.is_terminal() => Err(TaskError::HasEnded(task.state)),
+            allowed => allowed,
+        });
+        if let Err(refused) = allowed {
+            return Ok(Err(refused));
+        }
+        let family = family(&mut work, &self.id).await?;
+        let now = work.now();
+        // Parts first: their parent has none left when it ends.
+        for id in family.iter().rev() {
+            work.load(id).await?;
+            let Ok(task) = work.task(id) else { continue };
+            if task.state.is_terminal() {
+                continue;
             }
-            let family = family(&mut work, &self.id).await?;
-            let now = work.now();
-            // Parts first: their parent has none left when it ends.
-            for id in family.iter().rev() {
-                work.load(id).await?;
-                let Ok(task) = work.task(id) else { continue };
-                if task.state.is_terminal() {
-                    continue;
-                }
-                if task.lease.as_ref().is_some_and(|lease| lease.until > now) {
-                    work.change(id, |stored| stored.task.cancel_wanted = true);
-                } else {
-                    work.end(id, TaskStep::cancelled()).await?;
-                }
+            if task.lease.as_ref().is_some_and(|lease| lease.until > now) {
+                work.change(id, |stored| stored.task.cancel_wanted = true);
+            } else {
+                work.end(id, TaskStep::cancelled()).await?;
             }
-            work.write().await?;
-            Ok(work.seen(&self.id))
-        })
+        }
+        work.write().await?;
+        Ok(work.seen(&self.id))
     }
 }
 
@@ -111,8 +103,8 @@ async fn family(work: &mut Work<'_>, first: &TaskId) -> Result<Vec<TaskId>, sqlx
     let mut family = vec![first.clone()];
     let mut at = 0;
     while let Some(parent) = family.get(at).cloned() {
-        for row in work.tx.db().rows(sql, &[parent.as_str().into()]).await? {
-            family.push(id(row.text(0)?)?);
+        for row in work.tx.db().rows(sql, &args![parent.as_str()]).await? {
+            family.push(row.get(0)?);
         }
         at += 1;
     }
@@ -131,29 +123,23 @@ impl Write for Release {
     const NAME: &'static str = "task.release";
     const CHANGES_TASKS: bool = true;
 
-    fn bytes(&self) -> usize {
-        self.lease.task.as_str().len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            let (id, why) = (&self.lease.task, self.why);
-            let mut work = Work::new(tx, self.means.clone());
-            work.load(id).await?;
-            let Ok(task) = work.task(id) else { return Ok(()) };
-            if !holds(task, &self.lease) {
-                return Ok(());
-            }
-            let is_over = task.cancel_wanted;
-            work.change(id, |stored| match why {
-                Released::Waits => stored.task.lease = None,
-                Released::Interrupted => stored.task.lease.iter_mut().for_each(|lease| lease.until = OVER),
-            });
-            if is_over {
-                work.end(id, TaskStep::cancelled()).await?;
-            }
-            work.write().await
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+        let (id, why) = (&self.lease.task, self.why);
+        let mut work = Work::new(tx, self.means.clone());
+        work.load(id).await?;
+        let Ok(task) = work.task(id) else { return Ok(()) };
+        if !holds(task, &self.lease) {
+            return Ok(());
+        }
+        let is_over = task.cancel_wanted;
+        work.change(id, |stored| match why {
+            Released::Waits => stored.task.lease = None,
+            Released::Interrupted => stored.task.lease.iter_mut().for_each(|lease| lease.until = OVER),
+        });
+        if is_over {
+            work.end(id, TaskStep::cancelled()).await?;
+        }
+        work.write().await
     }
 }
 
@@ -168,29 +154,23 @@ impl Write for Forget {
     const NAME: &'static str = "task.forget";
     const CHANGES_TASKS: bool = true;
 
-    fn bytes(&self) -> usize {
-        self.id.as_str().len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<(), sqlx::Error>> {
-        Box::pin(async move {
-            let mut work = Work::new(tx, self.means.clone());
-            if !work.load(&self.id).await? {
-                return Ok(());
-            }
-            work.end(&self.id, TaskStep::cancelled()).await?;
-            work.write().await?;
-            let id = [self.id.as_str().into()];
-            for sql in [
-                "DELETE FROM task_event WHERE task = $1",
-                "DELETE FROM task_need WHERE task = $1",
-                "DELETE FROM task_need WHERE needs = $1",
-                "DELETE FROM task WHERE id = $1",
-            ] {
-                work.tx.db().execute(sql, &id).await?;
-            }
-            Ok(())
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<(), sqlx::Error> {
+        let mut work = Work::new(tx, self.means.clone());
+        if !work.load(&self.id).await? {
+            return Ok(());
+        }
+        work.end(&self.id, TaskStep::cancelled()).await?;
+        work.write().await?;
+        let id = args![self.id.as_str()];
+        for sql in [
+            "DELETE FROM task_event WHERE task = $1",
+            "DELETE FROM task_need WHERE task = $1",
+            "DELETE FROM task_need WHERE needs = $1",
+            "DELETE FROM task WHERE id = $1",
+        ] {
+            work.tx.db().execute(sql, &id).await?;
+        }
+        Ok(())
     }
 }
 
@@ -204,16 +184,10 @@ impl Write for Renew {
     type Output = u64;
     const NAME: &'static str = "task.renew";
 
-    fn bytes(&self) -> usize {
-        self.by.len()
-    }
-
-    fn run<'a>(&'a mut self, tx: &'a mut Tx) -> BoxFuture<'a, Result<u64, sqlx::Error>> {
-        Box::pin(async move {
-            // One that was let go of stays over.
-            let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
-            let until = ms(until(tx.now_ms(), self.lease));
-            tx.db().execute(sql, &[(&self.by).into(), until.into()]).await
-        })
+    async fn run(&mut self, tx: &mut Tx) -> Result<u64, sqlx::Error> {
+        // One that was let go of stays over.
+        let sql = "UPDATE task SET lease_until_ms = $2 WHERE lease_by = $1 AND lease_until_ms > 0";
+        let until = ms(until(tx.now_ms(), self.lease));
+        tx.db().execute(sql, &args![&self.by, until]).await
     }
 }

@@ -11,9 +11,9 @@ use callboard_runtime::{
 };
 
 use super::held::{Held, redacted};
-use super::row::{Stored, columns, event_body, id, stored, until};
-use crate::clock::{ms, time};
-use crate::sql::{Arg, ManyRows, Sql};
+use super::row::{Stored, columns, event_body, stored, until};
+use crate::clock::time;
+use crate::sql::{Arg, ManyRows, Sql, args};
 use crate::writer::Tx;
 
 /// What a write of tasks needs besides its transaction.
@@ -105,7 +105,7 @@ impl<'t> Work<'t> {
         if self.tasks.contains_key(id) {
             return Ok(true);
         }
-        let row = self.tx.db().row(LOAD, &[id.as_str().into()]).await?;
+        let row = self.tx.db().row(LOAD, &args![id.as_str()]).await?;
         match row {
             Some(row) => self.add(stored(&row)?),
             None => return Ok(false),
@@ -233,8 +233,8 @@ impl<'t> Work<'t> {
 
     async fn waiting_for(&mut self, needed: &TaskId) -> Result<Vec<TaskId>, sqlx::Error> {
         let sql = "SELECT n.task FROM task_need n JOIN task t ON t.id = n.task WHERE n.needs = $1 ORDER BY t.number";
-        let rows = self.tx.db().rows(sql, &[needed.as_str().into()]).await?;
-        rows.iter().map(|row| id(row.text(0)?)).collect()
+        let rows = self.tx.db().rows(sql, &args![needed.as_str()]).await?;
+        rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// Writes what has changed, with a line in the audit for each task that has ended.
@@ -285,33 +285,26 @@ async fn update(tx: &mut Tx, stored: &Stored, has_stepped: bool) -> Result<(), s
          lease_epoch = $7, lease_until_ms = $8, updated_ms = $9 WHERE id = $1";
     let task = &stored.task;
     let body = if has_stepped { stored.body()? } else { String::new() };
-    let args = [
-        task.id.as_str().into(),
-        task.state.as_str().into(),
-        i64::from(task.waiting).into(),
-        i64::from(task.children_open).into(),
-        i64::from(task.cancel_wanted).into(),
-        task.lease.as_ref().map(|lease| lease.by.as_str()).into(),
-        number(stored.epoch).into(),
-        stored.lease_until_ms().into(),
-        ms(task.updated).into(),
-        number(task.last_event).into(),
-        i64::try_from(body.len()).unwrap_or(i64::MAX).into(),
-        body.as_str().into(),
+    let args = args![
+        task.id.as_str(),
+        task.state.as_str(),
+        task.waiting,
+        task.children_open,
+        task.cancel_wanted,
+        task.lease.as_ref().map(|lease| lease.by.as_str()),
+        stored.epoch,
+        stored.lease_until_ms(),
+        task.updated,
+        task.last_event,
+        body.len(),
+        body.as_str()
     ];
     let (sql, args) = if has_stepped { (ALL, &args[..]) } else { (NO_STEP, &args[..9]) };
     tx.db().execute(sql, args).await.map(drop)
 }
 
 fn event_row<'a>(task: &'a str, event: &'a TaskEvent, body: &'a str) -> [Arg<'a>; 6] {
-    [
-        task.into(),
-        number(event.number).into(),
-        ms(event.at).into(),
-        event.state.as_str().into(),
-        i64::from(event.step.is_end()).into(),
-        body.into(),
-    ]
+    args![task, event.number, event.at, event.state.as_str(), event.step.is_end(), body]
 }
 
 fn ended(task: &Task, last_event: u64) -> AuditEntry {
@@ -320,8 +313,4 @@ fn ended(task: &Task, last_event: u64) -> AuditEntry {
     let entry = AuditEntry { at: task.updated, ..entry };
     let entry = entry.with("task", task.id.as_str()).with("scope", task.scope.as_str()).with("events", last_event);
     entry.with("owner", task.owner.as_str())
-}
-
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::sync::{Mutex, MutexGuard};
 use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Question};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -46,7 +47,7 @@ struct Waiting {
 impl Telling {
     /// Whether it is new that something waits.
     fn tell(&self, told: Told) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let (bytes, is_artifact) = match &told {
             Told::Said(_) => (0, false),
             Told::Made(artifact) => (artifact.0.iter().map(|(_, value)| value.get().len()).sum(), true),
@@ -71,12 +72,12 @@ impl Telling {
 
     /// Whether nothing waits.
     fn is_empty(&self) -> bool {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).told.is_empty()
+        self.waiting.lock().told.is_empty()
     }
 
     /// What waits.
     pub(super) fn take(&self) -> VecDeque<Told> {
-        mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner)).told
+        mem::take(&mut *self.waiting.lock()).told
     }
 
     /// An artifact isn't kept.
@@ -157,7 +158,7 @@ impl TaskCaller {
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock()
     }
 
     fn tell(&self, told: Told) {

@@ -1,7 +1,7 @@
 //! What a server does for its tasks in a store that others write to as well: it keeps its leases, goes on with what an earlier
 //! process or another node left, and hears what others want of the tasks that run here.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
@@ -45,7 +45,7 @@ impl LiveTasks {
     /// A host serves them from now on, as long as it is there: what was left goes on with it, or with a newer one.
     pub fn serve(self: &Arc<Self>, host: &Arc<impl TaskHost>) {
         let host = Arc::downgrade(host);
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.hosts.lock();
         hosts.retain(|host| host.strong_count() > 0);
         hosts.push(host);
         drop(hosts);
@@ -66,7 +66,7 @@ impl LiveTasks {
 
     /// The newest of those who serve them, if it can go on with what was left.
     fn host(&self) -> Option<Arc<dyn TaskHost>> {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.hosts.lock();
         let newest = hosts.iter().rev().find_map(Weak::upgrade);
         drop(hosts);
         newest.filter(|host| host.can_resume())

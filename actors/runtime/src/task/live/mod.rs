@@ -11,9 +11,10 @@ mod worker;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
+use crate::sync::{Mutex, MutexGuard};
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio::runtime::Handle;
@@ -340,7 +341,7 @@ impl LiveTasks {
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<TaskId, LiveTask>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::sync::Mutex;
 use futures::future::join_all;
 
 use super::{LiveOptions, LiveTasks};
@@ -17,7 +18,7 @@ impl LiveScopes {
     /// Those of a scope: the same ones for all who serve it, at once or in turn, as long as one of them does or a task runs.
     /// After they were stopped, others.
     pub fn of(&self, tasks: &Arc<dyn Tasks>, scope: String, options: LiveOptions) -> Arc<LiveTasks> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, live| live.strong_count() > 0);
         // In a store of another worker's name they are another's.
         let known = all.get(&scope).and_then(Weak::upgrade);
@@ -32,7 +33,7 @@ impl LiveScopes {
     /// Ends the work on all; a store that lasts hands them to whoever comes next. Ends when they are let go of.
     pub async fn stop(&self) {
         let all: Vec<_> = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             all.drain().filter_map(|(_, live)| live.upgrade()).collect()
         };
         all.iter().for_each(|live| live.stop());
