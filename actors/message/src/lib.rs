@@ -22,6 +22,7 @@ pub mod surface;
 mod task;
 pub mod time;
 mod trace;
+mod words;
 
 pub use artifact::{Artifact, SAID_AT_ONCE, SHOWN};
 pub use assent::assent;

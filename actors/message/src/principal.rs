@@ -1,6 +1,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
 /// Who is behind a message: from a credential, never from the message's body.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Principal {
@@ -16,30 +18,18 @@ pub struct Principal {
     pub purpose: Option<String>,
 }
 
-/// What vouches for a principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum PrincipalKind {
-    /// Nothing: it showed no credential.
-    Anonymous,
-    /// Whoever started this process.
-    LocalOperator,
-    /// An agent of this system.
-    Agent,
-    /// A peer with a key.
-    ApiKey,
-}
-
-impl PrincipalKind {
-    /// Its name as it is written in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Anonymous => "anonymous",
-            Self::LocalOperator => "local_operator",
-            Self::Agent => "agent",
-            Self::ApiKey => "api_key",
-        }
+words! {
+    /// What vouches for a principal.
+    #[non_exhaustive]
+    PrincipalKind {
+        /// Nothing: it showed no credential.
+        Anonymous = "anonymous",
+        /// Whoever started this process.
+        LocalOperator = "local_operator",
+        /// An agent of this system.
+        Agent = "agent",
+        /// A peer with a key.
+        ApiKey = "api_key",
     }
 }
 

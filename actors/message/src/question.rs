@@ -59,17 +59,27 @@ pub enum Speaker {
 }
 
 impl Answer {
-    /// Its body, as it is kept and travels.
-    pub fn to_raw(&self) -> Box<RawValue> {
+    /// What the peer's result holds.
+    pub fn body(&self) -> &RawObject {
         match self {
-            Self::Sample(answer) => answer.0.to_raw(),
-            Self::Elicit(answer) => answer.0.to_raw(),
-            Self::Roots(answer) => answer.0.to_raw(),
+            Self::Sample(SampleAnswer(body)) | Self::Elicit(ElicitAnswer(body)) => body,
+            Self::Roots(RootsAnswer(body)) => body,
         }
+    }
+
+    /// It as the peer's protocol has it.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        self.body().to_raw()
     }
 }
 
 impl Question {
+    /// The params that it is asked with.
+    pub fn body(&self) -> &RawObject {
+        let (Self::Sample(Sample(body)) | Self::Elicit(Elicitation(body)) | Self::Roots(RootsRequest(body))) = self;
+        body
+    }
+
     /// The answer to it whose body that is.
     pub fn answered(&self, body: RawObject) -> Answer {
         match self {

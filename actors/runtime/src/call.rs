@@ -189,7 +189,7 @@ pub enum CallEvent {
 pub struct PendingQuestion {
     /// What is asked.
     pub question: Question,
-    answer: oneshot::Sender<Result<Answer, Failure>>,
+    pub(crate) answer: oneshot::Sender<Result<Answer, Failure>>,
 }
 
 impl PendingQuestion {

@@ -83,14 +83,6 @@ impl Directory {
         self.names.get(name).filter(|listed| listed.groups.contains(group)).map(|listed| listed.agent.clone())
     }
 
-    /// Every agent that `group` may see, by name.
-    pub fn visible_to(&self, group: &str) -> Vec<(String, AgentRef)> {
-        let listed = self.names.iter().filter(|listed| listed.groups.contains(group));
-        let mut visible: Vec<_> = listed.map(|listed| (listed.key().to_string(), listed.agent.clone())).collect();
-        visible.sort_by(|a, b| a.0.cmp(&b.0));
-        visible
-    }
-
     /// Takes `agent` off: nobody finds it any more, and whoever has a handle can still use it.
     pub fn withdraw(&self, agent: &AgentRef) {
         self.forget(agent.id());

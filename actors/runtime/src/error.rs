@@ -69,14 +69,6 @@ impl<M> SendError<M> {
         }
     }
 
-    /// The message, where nothing was done with it.
-    pub fn into_message(self) -> Option<M> {
-        match self {
-            Self::Full { message, .. } | Self::Closed { message } | Self::NotHandled { message, .. } => Some(message),
-            _ => None,
-        }
-    }
-
     /// What a sender of any protocol can do about it.
     pub fn kind(&self) -> FailureKind {
         match self {

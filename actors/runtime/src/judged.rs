@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use callboard_message::{
-    Answer, CallId, ElicitAnswer, Elicitation, Failure, Principal, Question, RawObject, RootsAnswer, RootsRequest,
-    Sample, SampleAnswer,
-};
+use callboard_message::{Answer, CallId, Failure, Principal, Question, RawObject};
 use futures::future::BoxFuture;
 
 use crate::call::{CallMeta, Caller, PeerSession};
@@ -44,21 +41,15 @@ impl Caller for JudgedCaller {
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async move {
-            let (kind, body) = match &question {
-                Question::Sample(Sample(body)) => ("sample", body),
-                Question::Elicit(Elicitation(body)) => ("elicit", body),
-                Question::Roots(RootsRequest(body)) => ("roots", body),
-                // Of a kind that nobody here can show to the chain.
+            let kind = match &question {
+                Question::Sample(_) => "sample",
+                Question::Elicit(_) => "elicit",
+                Question::Roots(_) => "roots",
                 _ => return Err(crate::call::nobody()),
             };
-            self.judge(Part::Question, kind, body).await?;
+            self.judge(Part::Question, kind, question.body()).await?;
             let answer = self.inner.ask(question).await?;
-            let body = match &answer {
-                Answer::Sample(SampleAnswer(body)) | Answer::Elicit(ElicitAnswer(body)) => body,
-                Answer::Roots(RootsAnswer(body)) => body,
-                _ => return Err(crate::call::nobody()),
-            };
-            self.judge(Part::Answer, kind, body).await?;
+            self.judge(Part::Answer, kind, answer.body()).await?;
             Ok(answer)
         })
     }

@@ -38,7 +38,6 @@ mod ops;
 pub mod outward;
 mod patterns;
 mod policy;
-mod pool;
 mod port;
 mod profile;
 mod rate_limit;
@@ -89,7 +88,6 @@ pub use notes::{
 };
 pub use patterns::Patterns;
 pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
-pub use pool::{Choice, Pool};
 pub use profile::{
     CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
 };
@@ -104,8 +102,8 @@ pub use task::{
     MemoryTasks, NewTask, OnRestart, OpenQuestion, RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT,
     Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY, TASK_DEPTH_MAX,
     TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_QUESTIONS_MAX,
-    TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskId,
-    TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks, follow, live,
+    TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskGraph,
+    TaskId, TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks, follow, live,
 };
 pub use tell::Tell;
 pub use timer::{TIMER_PERIOD_MIN, Timer};

@@ -195,11 +195,6 @@ impl System {
         &self.inner.audit
     }
 
-    /// How many agents live here.
-    pub fn agent_count(&self) -> usize {
-        self.inner.agents.len()
-    }
-
     /// Every agent, as people see it, by id.
     pub fn snapshot(&self) -> Vec<AgentSnapshot> {
         let mut agents: Vec<_> = self.inner.agents.iter().map(|agent| agent.snapshot()).collect();
@@ -248,12 +243,6 @@ impl System {
 
     pub(crate) fn watch(&self, target: &AgentRef, watcher: AgentRef) {
         self.add_watcher(target, Watcher::Agent(watcher));
-    }
-
-    pub(crate) fn unwatch(&self, watcher: AgentId, target: AgentId) {
-        if let Some(mut watchers) = self.inner.watches.get_mut(&target) {
-            watchers.retain(|w| !matches!(w, Watcher::Agent(agent) if agent.id() == watcher));
-        }
     }
 
     pub(crate) async fn ended_of(&self, target: &AgentRef) -> ExitReason {

@@ -40,7 +40,7 @@ enum Failed {
 
 /// The task that writes: its connection, and what it has to know between transactions.
 pub(crate) struct Batches {
-    place: Arc<Place>,
+    place: Box<dyn Place>,
     chain: Option<Chain>,
     tx: Option<Tx>,
     worker: Arc<str>,
@@ -55,7 +55,13 @@ pub(crate) struct Batches {
 
 impl Batches {
     /// Without a connection, one is made for the first write.
-    pub(crate) fn new(place: Arc<Place>, chain: Option<Chain>, db: Option<Db>, worker: Arc<str>, now_ms: i64) -> Self {
+    pub(crate) fn new(
+        place: Box<dyn Place>,
+        chain: Option<Chain>,
+        db: Option<Db>,
+        worker: Arc<str>,
+        now_ms: i64,
+    ) -> Self {
         Self {
             place,
             chain,
@@ -164,8 +170,8 @@ impl Batches {
     }
 
     fn answer(&self, batch: Vec<Queued>, kept: &Result<(), JournalError>) {
+        self.measures.answered(batch.len() as u64);
         for Queued { work, places, .. } in batch {
-            self.measures.answered(1);
             // First the place, so that whoever is answered finds it free.
             drop(places);
             match work {
@@ -216,7 +222,7 @@ impl Batches {
         if makes_room && let Err(error) = self.place.open_reserve(&mut tx.db).await {
             return Err(self.failed(tx, error, bytes, false).await);
         }
-        let done = match write(tx, &self.place, self.chain.as_mut(), batch).await {
+        let done = match write(tx, &*self.place, self.chain.as_mut(), batch).await {
             Ok(true) => match tx.db.run("COMMIT").await {
                 Ok(()) => Ok(()),
                 Err(error) => Err(self.failed(tx, error, bytes, true).await),
@@ -260,7 +266,7 @@ impl Batches {
 /// Everything up to the commit; `false` where another process goes by this writer's name.
 async fn write(
     tx: &mut Tx,
-    place: &Place,
+    place: &dyn Place,
     mut chain: Option<&mut Chain>,
     batch: &mut [Queued],
 ) -> Result<bool, sqlx::Error> {

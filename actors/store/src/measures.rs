@@ -1,6 +1,5 @@
 //! What a store counts.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use callboard_runtime::JournalError;
@@ -26,55 +25,45 @@ pub struct StoreMeasures {
 }
 
 #[derive(Default)]
-pub(crate) struct Measures {
-    queued: AtomicU64,
-    writes: AtomicU64,
-    batches: AtomicU64,
-    bytes: AtomicU64,
-    error: Mutex<LastError>,
-}
+pub(crate) struct Measures(Mutex<Counted>);
 
 #[derive(Default)]
-struct LastError {
-    now: Option<String>,
+struct Counted {
+    now: StoreMeasures,
+    /// When an error was last logged.
     told: Option<Instant>,
 }
 
 impl Measures {
     pub(crate) fn queued(&self) {
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        self.0.lock().now.queued += 1;
     }
 
     pub(crate) fn answered(&self, writes: u64) {
-        self.queued.fetch_sub(writes, Ordering::Relaxed);
+        self.0.lock().now.queued -= writes;
     }
 
     pub(crate) fn kept(&self, writes: u64) {
-        self.writes.fetch_add(writes, Ordering::Relaxed);
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.error.lock().now = None;
+        let now = &mut self.0.lock().now;
+        now.writes += writes;
+        now.batches += 1;
+        now.last_error = None;
     }
 
     pub(crate) fn size(&self, bytes: u64) {
-        self.bytes.store(bytes, Ordering::Relaxed);
+        self.0.lock().now.bytes = bytes;
     }
 
     pub(crate) fn refused(&self, error: &JournalError) {
-        let mut last = self.error.lock();
-        last.now = Some(error.to_string());
-        if last.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
-            last.told = Some(Instant::now());
+        let mut counted = self.0.lock();
+        counted.now.last_error = Some(error.to_string());
+        if counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            counted.told = Some(Instant::now());
             callboard_message::log::error!(%error, "the store refuses writes");
         }
     }
 
     pub(crate) fn read(&self) -> StoreMeasures {
-        StoreMeasures {
-            queued: self.queued.load(Ordering::Relaxed),
-            writes: self.writes.load(Ordering::Relaxed),
-            batches: self.batches.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            last_error: self.error.lock().now.clone(),
-        }
+        self.0.lock().now.clone()
     }
 }

@@ -85,27 +85,25 @@ impl SqlStore {
 
     async fn opened(options: &StoreOptions) -> Result<Self, StoreError> {
         options.checked()?;
-        let (place, mut db, readers) = match &options.at {
+        let (place, mut db, readers): (Box<dyn Place>, _, _) = match &options.at {
             Where::Sqlite(path) => {
                 let (place, db) = sqlite::open(path, options).await?;
                 let readers = Readers::sqlite(sqlite::connect_options(path), options.readers);
-                (Place::Sqlite(place), db, readers)
+                (Box::new(place), db, readers)
             }
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let (place, db) = postgres::open(options, connect.clone()).await?;
-                (Place::Postgres(place), db, Readers::postgres(connect, options.readers))
+                (Box::new(place), db, Readers::postgres(connect, options.readers))
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let audit = Prepared::read(options, &mut db).await?;
         let (epoch, now_ms) = begin_epoch(&mut db, &options.writer, &run).await?;
-        if let Place::Postgres(place) = &place {
-            place.is_epoch(epoch);
-        }
+        place.is_epoch(epoch);
         let worker: Arc<str> = format!("{}#{}", options.writer, epoch).into();
         let chain = audit.chain(options, &run);
-        let batches = Batches::new(Arc::new(place), Some(chain), Some(db), Arc::clone(&worker), now_ms);
+        let batches = Batches::new(place, Some(chain), Some(db), Arc::clone(&worker), now_ms);
         let core = Core::start(options, readers, run, worker, batches);
         let audit = Arc::new(audit.begin(&core).await?);
         let cleaning = options.clean_every.map(|every| retention::keep_cleaning(&core, every));
@@ -121,20 +119,20 @@ impl SqlStore {
     }
 
     async fn visited(options: &StoreOptions) -> Result<Visitor, StoreError> {
-        let (place, readers) = match &options.at {
+        let (place, readers): (Box<dyn Place>, _) = match &options.at {
             Where::Sqlite(path) => {
                 let readers = Readers::sqlite(sqlite::connect_options(path), 1);
-                (Place::Sqlite(sqlite::visit(path, options).await?), readers)
+                (Box::new(sqlite::visit(path, options).await?), readers)
             }
             Where::Postgres { url, password } => {
                 let connect = postgres::connect_options(url, password.as_ref())?;
                 let place = postgres::visit(options, connect.clone()).await?;
-                (Place::Postgres(place), Readers::postgres(connect, 1))
+                (Box::new(place), Readers::postgres(connect, 1))
             }
         };
         let run: Arc<str> = Uuid::new_v4().to_string().into();
         let worker: Arc<str> = "visitor".into();
-        let batches = Batches::new(Arc::new(place), None, None, Arc::clone(&worker), 0);
+        let batches = Batches::new(place, None, None, Arc::clone(&worker), 0);
         Ok(Visitor { core: Core::start(options, readers, run, worker, batches) })
     }
 

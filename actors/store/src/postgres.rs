@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use callboard_runtime::JournalError;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
@@ -13,6 +14,7 @@ use url::Url;
 
 use crate::error::{StoreError, journal_error};
 use crate::options::StoreOptions;
+use crate::place::Place;
 use crate::sql::{Db, args};
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
@@ -34,8 +36,8 @@ const SIZE_KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// An open database.
 pub(crate) struct PostgresPlace {
-    pub(crate) writer: String,
-    pub(crate) size_max: u64,
+    writer: String,
+    size_max: u64,
     options: PgConnectOptions,
     /// 0: a visitor, beside the process of that name.
     epoch: AtomicI64,
@@ -66,13 +68,7 @@ pub(crate) async fn open(
     let mut db = connect(&connect_to).await?;
     durable(&mut db).await?;
     migrate(&mut db, &at).await?;
-    let place = PostgresPlace {
-        writer: options.writer.clone(),
-        size_max: options.size_max,
-        options: connect_to,
-        epoch: AtomicI64::new(0),
-        size: Mutex::default(),
-    };
+    let place = PostgresPlace::new(options, connect_to);
     if !place.lock(&mut db).await? {
         return Err(StoreError::InUse { what: format!("writer `{}` of {at}", place.writer), pid: None });
     }
@@ -88,29 +84,18 @@ pub(crate) async fn visit(options: &StoreOptions, connect_to: PgConnectOptions) 
     match version {
         0 => Err(StoreError::Missing { place: at }),
         found if found < SCHEMA => Err(StoreError::OlderSchema { place: at, found, known: SCHEMA }),
-        _ => Ok(PostgresPlace {
-            writer: options.writer.clone(),
-            size_max: options.size_max,
-            options: connect_to,
-            epoch: AtomicI64::new(0),
-            size: Mutex::default(),
-        }),
+        _ => Ok(PostgresPlace::new(options, connect_to)),
     }
 }
 
 impl PostgresPlace {
-    /// From now on, transactions of another epoch of this writer are refused.
-    pub(crate) fn is_epoch(&self, epoch: i64) {
-        self.epoch.store(epoch, Ordering::Relaxed);
+    fn new(options: &StoreOptions, connect: PgConnectOptions) -> Self {
+        let (writer, size_max) = (options.writer.clone(), options.size_max);
+        Self { writer, size_max, options: connect, epoch: AtomicI64::new(0), size: Mutex::default() }
     }
 
     fn is_visitor(&self) -> bool {
         self.epoch.load(Ordering::Relaxed) == 0
-    }
-
-    /// Whether the database was too large when it was last looked at.
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.size.lock().is_some_and(|(_, bytes)| bytes > self.size_max)
     }
 
     /// The lock goes with the connection. Its name holds the schema: two stores may be in one database.
@@ -130,9 +115,27 @@ impl PostgresPlace {
             sleep(LOCK_PAUSE).await;
         }
     }
+}
 
-    /// Begins a transaction, and sees to it that nobody takes over before it ends.
-    pub(crate) async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+#[async_trait]
+impl Place for PostgresPlace {
+    fn writer(&self) -> &str {
+        &self.writer
+    }
+
+    fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
+    fn is_epoch(&self, epoch: i64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.size.lock().is_some_and(|(_, bytes)| bytes > self.size_max)
+    }
+
+    async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
         db.run("BEGIN").await?;
         if self.is_visitor() {
             return Ok(true);
@@ -142,7 +145,7 @@ impl PostgresPlace {
         Ok(epoch == self.epoch.load(Ordering::Relaxed))
     }
 
-    pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
+    async fn reopen(&self) -> Result<Db, JournalError> {
         let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
         durable(&mut db).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
         if self.is_visitor() {
@@ -158,7 +161,7 @@ impl PostgresPlace {
         if is_ours { Ok(db) } else { Err(fenced()) }
     }
 
-    pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+    async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
         let known = *self.size.lock();
         if let Some((looked, bytes)) = known
             && looked.elapsed() < SIZE_KNOWN_FOR

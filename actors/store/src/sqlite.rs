@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use callboard_runtime::JournalError;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code};
 use crate::lock::Lock;
 use crate::options::StoreOptions;
+use crate::place::Place;
 use crate::sql::Db;
 
 /// Forward migrations: the one at index `n` takes the schema from version `n` to `n + 1`.
@@ -43,9 +45,9 @@ const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
 
 /// An open file.
 pub(crate) struct SqlitePlace {
-    pub(crate) path: PathBuf,
-    pub(crate) writer: String,
-    pub(crate) size_max: u64,
+    path: PathBuf,
+    writer: String,
+    size_max: u64,
     options: SqliteConnectOptions,
     page_bytes: u64,
     /// None: a visitor, beside a process that has it.
@@ -82,16 +84,8 @@ pub(crate) async fn open(path: &Path, options: &StoreOptions) -> Result<(SqliteP
     }
     write_ahead(&mut db).await?;
     migrate(&mut db, path).await?;
-    let page_bytes = db.number("PRAGMA page_size", &[]).await?.unsigned_abs().max(512);
-    let writer = options.writer.clone();
-    let place = SqlitePlace {
-        path: path.to_owned(),
-        writer,
-        size_max: options.size_max,
-        options: connect,
-        page_bytes,
-        lock: Some(lock),
-    };
+    let page_bytes = db.number("PRAGMA page_size", &[]).await?;
+    let place = SqlitePlace::new(path, options, connect, page_bytes, Some(lock));
     place.configure(&mut db).await?;
     Ok((place, db))
 }
@@ -106,31 +100,27 @@ pub(crate) async fn visit(path: &Path, options: &StoreOptions) -> Result<SqliteP
     let connect = connect_options(path).create_if_missing(false);
     let mut db = Db::Sqlite(Box::new(connect.clone().read_only(true).connect().await?));
     let version = schema_version(&mut db, path).await?;
-    let page_bytes = db.number("PRAGMA page_size", &[]).await?.unsigned_abs().max(512);
+    let page_bytes = db.number("PRAGMA page_size", &[]).await?;
     db.close().await?;
     match version {
         0 => Err(missing()),
         found if found < SCHEMA => {
             Err(StoreError::OlderSchema { place: path.display().to_string(), found, known: SCHEMA })
         }
-        _ => Ok(SqlitePlace {
-            path: path.to_owned(),
-            writer: options.writer.clone(),
-            size_max: options.size_max,
-            options: connect,
-            page_bytes,
-            lock: None,
-        }),
+        _ => Ok(SqlitePlace::new(path, options, connect, page_bytes, None)),
     }
 }
 
 impl SqlitePlace {
-    /// Moves the log into the file where it has grown, so that its disk is free again.
-    pub(crate) async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
-        let mut log = self.path.as_os_str().to_owned();
-        log.push("-wal");
-        let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
-        if has_grown { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) }
+    fn new(
+        path: &Path,
+        options: &StoreOptions,
+        connect: SqliteConnectOptions,
+        page_bytes: i64,
+        lock: Option<Lock>,
+    ) -> Self {
+        let (path, writer, size_max) = (path.to_owned(), options.writer.clone(), options.size_max);
+        Self { path, writer, size_max, options: connect, page_bytes: page_bytes.unsigned_abs().max(512), lock }
     }
 
     fn pages_max(&self) -> u64 {
@@ -158,8 +148,30 @@ impl SqlitePlace {
         }
         Ok(())
     }
+}
 
-    pub(crate) async fn reopen(&self) -> Result<Db, JournalError> {
+#[async_trait]
+impl Place for SqlitePlace {
+    fn writer(&self) -> &str {
+        &self.writer
+    }
+
+    fn size_max(&self) -> u64 {
+        self.size_max
+    }
+
+    async fn begin(&self, db: &mut Db) -> Result<bool, sqlx::Error> {
+        db.run("BEGIN IMMEDIATE").await.map(|()| true)
+    }
+
+    async fn tidy(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+        let mut log = self.path.as_os_str().to_owned();
+        log.push("-wal");
+        let has_grown = fs::metadata(log).is_ok_and(|log| log.len() > LOG_BYTES_KEPT);
+        if has_grown { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) }
+    }
+
+    async fn reopen(&self) -> Result<Db, JournalError> {
         let connection = self.options.clone().create_if_missing(false).connect().await;
         let mut db = Db::Sqlite(Box::new(connection.map_err(|e| journal_error(&e))?));
         match self.configure(&mut db).await {
@@ -169,7 +181,7 @@ impl SqlitePlace {
         }
     }
 
-    pub(crate) async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
+    async fn close(&self, db: Option<Db>) -> Result<(), sqlx::Error> {
         let closed = match db {
             Some(mut db) => {
                 let moved = if self.lock.is_some() { db.run("PRAGMA wal_checkpoint(TRUNCATE)").await } else { Ok(()) };
@@ -183,15 +195,15 @@ impl SqlitePlace {
         closed
     }
 
-    pub(crate) async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+    async fn open_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
         set(db, "max_page_count", self.pages_max() + SIZE_RESERVE_PAGES).await
     }
 
-    pub(crate) async fn close_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
+    async fn close_reserve(&self, db: &mut Db) -> Result<(), sqlx::Error> {
         set(db, "max_page_count", self.pages_max()).await
     }
 
-    pub(crate) async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
+    async fn bytes(&self, db: &mut Db) -> Result<u64, sqlx::Error> {
         let pages = db.number("PRAGMA page_count", &[]).await?.unsigned_abs();
         let free = db.number("PRAGMA freelist_count", &[]).await?.unsigned_abs();
         Ok(pages.saturating_sub(free) * self.page_bytes)

@@ -38,10 +38,10 @@ pub(in crate::cli) struct HistoryArguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<String>,
     /// To you (in), from you (out), or both (all).
-    #[arg(long = "box", value_name = "BOX", value_parser = word(Direction::ALL, Direction::as_str))]
+    #[arg(long = "box", value_name = "BOX", value_parser = word(&Direction::ALL, Direction::as_str))]
     direction: Option<Direction>,
     /// In this state only: what came, with you; what you sent, with its last recipient.
-    #[arg(long, value_parser = word(EntryState::ALL, EntryState::as_str))]
+    #[arg(long, value_parser = word(&EntryState::ALL, EntryState::as_str))]
     state: Option<EntryState>,
     /// The log of who wrote to whom, oldest first, in place of the messages.
     #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until", "direction", "state"])]

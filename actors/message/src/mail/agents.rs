@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{only_named, without_text, words};
+use super::{only_named, without_text};
+use crate::words::words;
 
 /// Who is here?
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -14,8 +14,9 @@ mod wire;
 use std::fmt;
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::words::words;
 
 pub use agents::{
     AgentStatus, AgentView, Done, EndAgent, GetAgentStatus, GroupView, Groups, Join, Leave, ListGroups,
@@ -147,36 +148,6 @@ impl AsRef<str> for MailId {
         &self.0
     }
 }
-
-/// A word with one name, here and in JSON.
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $text:literal,)* })*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$word_doc])* $word,)*
-        }
-
-        impl $name {
-            /// Every one, in order.
-            pub const ALL: &'static [Self] = &[$(Self::$word,)*];
-
-            /// Its name as it is written in JSON.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$word => $text,)*
-                }
-            }
-
-            /// The one of that name.
-            pub fn parse(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|word| word.as_str() == name)
-            }
-        }
-    )*};
-}
-pub(crate) use words;
 
 words! {
     /// Whether a message goes before others.

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{READ_ONLY, mail_message};
-use super::{EntryState, LetterKind, Priority, only_named, without_text, words};
+use super::{EntryState, LetterKind, Priority, only_named, without_text};
+use crate::words::words;
 
 /// What have I not read? What is shown whole is read by that.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

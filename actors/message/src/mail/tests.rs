@@ -30,12 +30,12 @@ fn one_name() {
         }
         assert_eq!(parse("no such"), None);
     }
-    check(Priority::ALL, Priority::as_str, Priority::parse);
-    check(LetterKind::ALL, LetterKind::as_str, LetterKind::parse);
-    check(EntryState::ALL, EntryState::as_str, EntryState::parse);
-    check(Direction::ALL, Direction::as_str, Direction::parse);
-    check(MemberState::ALL, MemberState::as_str, MemberState::parse);
-    check(MemberWay::ALL, MemberWay::as_str, MemberWay::parse);
+    check(&Priority::ALL, Priority::as_str, Priority::parse);
+    check(&LetterKind::ALL, LetterKind::as_str, LetterKind::parse);
+    check(&EntryState::ALL, EntryState::as_str, EntryState::parse);
+    check(&Direction::ALL, Direction::as_str, Direction::parse);
+    check(&MemberState::ALL, MemberState::as_str, MemberState::parse);
+    check(&MemberWay::ALL, MemberWay::as_str, MemberWay::parse);
 }
 
 fn read<M: Message>(json: serde_json::Value) -> Result<M, String> {

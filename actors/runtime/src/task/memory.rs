@@ -1,7 +1,6 @@
 //! Tasks in memory: they end with the process.
 
 mod begin;
-mod graph;
 mod kept;
 mod slot;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod error;
 mod follow;
+mod graph;
 mod id;
 pub mod live;
 mod memory;
@@ -21,6 +22,7 @@ use crate::journal::JournalError;
 
 pub use error::TaskError;
 pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use graph::TaskGraph;
 pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
 pub use live::TASK_QUESTIONS_MAX;
 pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};

@@ -8,7 +8,7 @@ use callboard_message::{DataClass, Failure, Principal, Question, RawObject, Task
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{NewTask, OnRestart, TaskId, TaskOwner, TaskStep};
+use super::{By, Lease, NewTask, OnRestart, TaskError, TaskId, TaskOwner, TaskStep};
 
 /// What is known of a task.
 #[derive(Clone)]
@@ -116,6 +116,39 @@ impl Task {
         request + size(&self.extra) + open + artifacts + said + outcome
     }
 
+    /// Whether `lease` is the right to its steps.
+    pub fn is_held_by(&self, lease: &Lease) -> bool {
+        self.lease.as_ref().is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
+    }
+
+    /// Whether `by` may take `steps`.
+    ///
+    /// # Errors
+    /// [`TaskError::NotFound`], [`TaskError::LostLease`], or [`TaskError::Illegal`] where others than the worker want more than
+    /// to answer and to cancel.
+    pub fn allows(&self, by: By<'_>, steps: &[TaskStep]) -> Result<(), TaskError> {
+        match by {
+            By::Owner(owner) if self.owner != *owner => return Err(TaskError::NotFound),
+            // An ended task is nobody's work: that it has ended says more than that the lease is gone.
+            By::Worker(lease) if self.is_held_by(lease) || self.state.is_terminal() => return Ok(()),
+            By::Worker(_) => return Err(TaskError::LostLease),
+            By::Owner(_) | By::Operator => {}
+        }
+        match steps.iter().find(|step| !step.is_for_others()) {
+            Some(step) => Err(TaskError::Illegal { from: self.state, step: step.name() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether `by` may want it ended.
+    ///
+    /// # Errors
+    /// As [`Self::allows`]; [`TaskError::HasEnded`].
+    pub fn allows_cancel(&self, by: By<'_>) -> Result<(), TaskError> {
+        self.allows(by, &[])?;
+        if self.state.is_terminal() { Err(TaskError::HasEnded(self.state)) } else { Ok(()) }
+    }
+
     /// Whether a worker may take it at `now`: it has not ended, nobody works on it, and it waits for no other task.
     pub fn is_ready(&self, now: SystemTime) -> bool {
         let free = self.lease.as_ref().is_none_or(|lease| lease.until <= now);
@@ -154,13 +187,7 @@ pub struct OpenQuestion {
 
 impl OpenQuestion {
     pub(super) fn bytes(&self) -> usize {
-        let body = match &*self.question {
-            Question::Sample(sample) => &sample.0,
-            Question::Elicit(elicitation) => &elicitation.0,
-            Question::Roots(roots) => &roots.0,
-            _ => return self.key.len(),
-        };
-        self.key.len() + size(body)
+        self.key.len() + size(self.question.body())
     }
 }
 

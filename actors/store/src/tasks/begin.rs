@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use callboard_message::{DataClass, TaskState};
 use callboard_runtime::{
-    Audit, Lease, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, Task, TaskError, TaskId, TaskStep, storable,
+    Audit, Lease, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, Task, TaskError, TaskGraph, TaskId, TaskStep, storable,
 };
 
-use super::graph::{self, Known};
+use super::graph;
 use super::row::{Stored, columns, stored, whole_ms};
 use super::work::{Means, Work};
 use crate::sql::{Arg, ManyRows, Sql, args};
@@ -118,7 +118,7 @@ static INSERT_NEEDS: ManyRows = ManyRows::new("INSERT INTO task_need (task, need
 
 impl Begin {
     /// Whether all of them can be kept, and what there is around them.
-    async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<Known, TaskError>, sqlx::Error> {
+    async fn check(&self, tx: &mut Tx, fresh: &[NewTask]) -> Result<Result<TaskGraph, TaskError>, sqlx::Error> {
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
         for new in fresh {
@@ -147,7 +147,7 @@ impl Begin {
             return Ok(Err(refused));
         }
         match graph::look_up(tx.db(), fresh).await? {
-            Ok(known) => Ok(graph::check(fresh, &known).map(|()| known)),
+            Ok(known) => Ok(known.check(fresh).map(|()| known)),
             Err(refused) => Ok(Err(refused)),
         }
     }
@@ -157,7 +157,7 @@ impl Begin {
         tx: &mut Tx,
         fresh: &[NewTask],
         marks: Vec<String>,
-        known: &Known,
+        known: &TaskGraph,
     ) -> Result<(), sqlx::Error> {
         if fresh.is_empty() {
             return Ok(());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use callboard_runtime::{Lease, Released, Task, TaskError, TaskId, TaskStep};
 
 use super::row::{OVER, until};
-use super::work::{Actor, Means, Work, holds};
+use super::work::{Actor, Means, Work};
 use crate::clock::ms;
 use crate::sql::args;
 use crate::writer::{Tx, Write};
@@ -44,12 +44,7 @@ impl Write for Step {
 
 impl Step {
     fn take(&self, work: &mut Work<'_>) -> Result<(), TaskError> {
-        let task = work.task(&self.id)?;
-        self.by.may(task)?;
-        let foreign = self.steps.iter().find(|step| !self.by.is_worker() && !step.is_for_others());
-        if let Some(step) = foreign {
-            return Err(TaskError::Illegal { from: task.state, step: step.name() });
-        }
+        work.task(&self.id)?.allows(self.by.by(), &self.steps)?;
         work.take(&self.id, self.steps.clone())
     }
 }
@@ -69,10 +64,7 @@ impl Write for WantCancel {
     async fn run(&mut self, tx: &mut Tx) -> Result<Self::Output, sqlx::Error> {
         let mut work = Work::new(tx, self.means.clone());
         work.load(&self.id).await?;
-        let allowed = work.task(&self.id).and_then(|task| match self.by.may(task) {
-            Ok(()) if task.state.is_terminal() => Err(TaskError::HasEnded(task.state)),
-            allowed => allowed,
-        });
+        let allowed = work.task(&self.id).and_then(|task| task.allows_cancel(self.by.by()));
         if let Err(refused) = allowed {
             return Ok(Err(refused));
         }
@@ -128,7 +120,7 @@ impl Write for Release {
         let mut work = Work::new(tx, self.means.clone());
         work.load(id).await?;
         let Ok(task) = work.task(id) else { return Ok(()) };
-        if !holds(task, &self.lease) {
+        if !task.is_held_by(&self.lease) {
             return Ok(());
         }
         let is_over = task.cancel_wanted;

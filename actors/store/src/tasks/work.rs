@@ -44,25 +44,13 @@ impl From<By<'_>> for Actor {
 }
 
 impl Actor {
-    /// Whether it may do something with a task.
-    pub(super) fn may(&self, task: &Task) -> Result<(), TaskError> {
+    pub(super) fn by(&self) -> By<'_> {
         match self {
-            Self::Operator => Ok(()),
-            Self::Owner(owner) if task.owner == *owner => Ok(()),
-            Self::Owner(_) => Err(TaskError::NotFound),
-            // An ended task is nobody's work: that it has ended says more than that the lease is gone.
-            Self::Worker(lease) if holds(task, lease) || task.state.is_terminal() => Ok(()),
-            Self::Worker(_) => Err(TaskError::LostLease),
+            Self::Worker(lease) => By::Worker(lease),
+            Self::Owner(owner) => By::Owner(owner),
+            Self::Operator => By::Operator,
         }
     }
-
-    pub(super) fn is_worker(&self) -> bool {
-        matches!(self, Self::Worker(_))
-    }
-}
-
-pub(super) fn holds(task: &Task, lease: &Lease) -> bool {
-    task.lease.as_ref().is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
 }
 
 /// A task that was read, with what is still to be written of it.

@@ -295,7 +295,7 @@ impl LiveTasks {
     }
 
     /// Whether it was stopped.
-    pub fn is_stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         self.stopped.is_cancelled()
     }
 

@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use callboard_message::TaskState;
 
-use super::graph::Graph;
 use super::kept::{Kept, one_more};
 use super::slot::Slot;
 use crate::journal::JournalError;
 use crate::task::{
-    Begun, Lease, LeaseView, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_LEASE, TASKS_AT_ONCE_MAX, Task, TaskError, TaskStep,
+    Begun, Lease, LeaseView, NewTask, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task,
+    TaskError, TaskGraph, TaskId, TaskStep,
 };
 
 impl Kept {
@@ -21,7 +21,7 @@ impl Kept {
         if new.needs.is_empty() && new.parent.is_none() {
             return self.begin_alone(new, worker, now);
         }
-        self.check(&[&new], now)?;
+        self.check(std::slice::from_ref(&new), now)?;
         let id = new.id.clone();
         self.insert(vec![new], now);
         let lease = self.lease(&id, worker, TASK_LEASE, now);
@@ -63,7 +63,7 @@ impl Kept {
                 }
             }
         }
-        self.check(&fresh.iter().collect::<Vec<_>>(), now)?;
+        self.check(&fresh, now)?;
         self.insert(fresh, now);
         Ok(ids.iter().filter_map(|id| self.get(id)).collect())
     }
@@ -105,7 +105,7 @@ impl Kept {
     }
 
     /// Whether all of them can be kept.
-    fn check(&mut self, new: &[&NewTask], now: SystemTime) -> Result<(), TaskError> {
+    fn check(&mut self, new: &[NewTask], now: SystemTime) -> Result<(), TaskError> {
         self.room(new.len(), now)?;
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
         let (mut of_scope, mut of_owner) = (HashMap::new(), HashMap::new());
@@ -119,7 +119,28 @@ impl Kept {
             fits(task.scope_tasks_max, there, of_scope.entry(&task.scope).or_insert(0))?;
             fits(task.owner_tasks_max, there_of_owner, of_owner.entry((&task.scope, &task.owner)).or_insert(0))?;
         }
-        Graph::new(self, new).check()
+        self.graph(new).check(new)
+    }
+
+    /// What is there of the graph that `new` becomes a part of.
+    fn graph(&self, new: &[NewTask]) -> TaskGraph {
+        let named = new.iter().flat_map(|task| task.needs.iter().chain(&task.parent));
+        let states = named.filter_map(|id| Some((id.clone(), self.task(id)?.state))).collect();
+        let parents = new.iter().filter_map(|task| task.parent.as_ref());
+        let above = |id: &TaskId| self.task(id)?.parent.as_ref();
+        let depth = |id| std::iter::successors(above(id), |id| above(id)).take(TASK_DEPTH_MAX + 1).count();
+        let depths: HashMap<_, _> = parents.map(|parent| (parent.clone(), depth(parent))).collect();
+        let mut waits: HashMap<_, Vec<_>> = HashMap::new();
+        // Only what a parent waits for can lead back: to a part that is new. What has ended waits for nobody.
+        if !depths.is_empty() && new.iter().any(|task| !task.needs.is_empty()) {
+            for slot in self.slots.values().filter(|slot| !slot.task.state.is_terminal()) {
+                waits.entry(slot.task.id.clone()).or_default().extend(slot.needs.iter().cloned());
+            }
+            for (parent, part) in self.open_parts() {
+                waits.entry(parent.clone()).or_default().push(part.clone());
+            }
+        }
+        TaskGraph { states, waits, depths }
     }
 
     /// Counts a task that is going to be kept, and answers its number.

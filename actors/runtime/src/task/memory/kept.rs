@@ -117,11 +117,7 @@ impl Kept {
     ) -> Result<Arc<Task>, TaskError> {
         let now = self.now(now);
         let slot = self.slot_mut(id).ok_or(TaskError::NotFound)?;
-        may(&slot.task, by)?;
-        let foreign = steps.iter().find(|step| !matches!(by, By::Worker(_)) && !step.is_for_others());
-        if let Some(step) = foreign {
-            return Err(TaskError::Illegal { from: slot.task.state, step: step.name() });
-        }
+        slot.task.allows(by, &steps)?;
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
         if largest > TASK_BYTES_MAX_DEFAULT {
             return Err(TaskError::TooLarge { bytes: largest, bytes_max: TASK_BYTES_MAX_DEFAULT });
@@ -232,7 +228,7 @@ impl Kept {
 
     pub(super) fn release(&mut self, lease: &Lease, why: Released, now: SystemTime) {
         let now = self.now(now);
-        let Some(slot) = self.slot_mut(&lease.task).filter(|slot| holds(&slot.task, lease)) else { return };
+        let Some(slot) = self.slot_mut(&lease.task).filter(|slot| slot.task.is_held_by(lease)) else { return };
         let task = Arc::make_mut(&mut slot.task);
         match why {
             Released::Waits => task.lease = None,
@@ -246,10 +242,7 @@ impl Kept {
     pub(super) fn want_cancel(&mut self, id: &TaskId, by: By<'_>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
         let now = self.now(now);
         let task = self.task(id).ok_or(TaskError::NotFound)?;
-        may(task, by)?;
-        if task.state.is_terminal() {
-            return Err(TaskError::HasEnded(task.state));
-        }
+        task.allows_cancel(by)?;
         let mut family = vec![id.clone()];
         let mut at = 0;
         while let Some(parent) = family.get(at).cloned() {
@@ -298,22 +291,6 @@ impl Kept {
         let expired: Vec<_> = ended.map(|slot| slot.task.id.clone()).collect();
         expired.iter().for_each(|id| self.forget(id, now));
     }
-}
-
-/// Whether `by` may do something with a task.
-fn may(task: &Task, by: By<'_>) -> Result<(), TaskError> {
-    match by {
-        By::Operator => Ok(()),
-        By::Owner(owner) if task.owner == *owner => Ok(()),
-        By::Owner(_) => Err(TaskError::NotFound),
-        // An ended task is nobody's work: that it has ended says more than that the lease is gone.
-        By::Worker(lease) if holds(task, lease) || task.state.is_terminal() => Ok(()),
-        By::Worker(_) => Err(TaskError::LostLease),
-    }
-}
-
-fn holds(task: &Task, lease: &Lease) -> bool {
-    task.lease.as_ref().is_some_and(|has| has.epoch == lease.epoch && has.by == lease.by)
 }
 
 fn one_less<K: Hash + Eq + Borrow<Q>, Q: Hash + Eq + ?Sized>(counts: &mut HashMap<K, usize>, key: &Q) {

@@ -2,17 +2,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Progress, Question, RawObject, RootsAnswer, SampleAnswer,
-};
+use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::{CallMeta, Caller, nobody};
+use crate::call::{CallEvent, CallMeta, PendingQuestion, channel_caller};
 use crate::journal::JournalError;
 use crate::system::System;
 use crate::task::{
@@ -20,8 +17,6 @@ use crate::task::{
     follow,
 };
 
-/// What an agent tells or asks that waits to be kept; then reports are dropped, and questions wait.
-const EVENTS_WAITING_MAX: usize = 64;
 /// How long a store that is away is left alone before the end of a task is kept again.
 const KEEP_PAUSE: Duration = Duration::from_millis(500);
 
@@ -34,36 +29,6 @@ pub(super) enum Why {
     Lost,
     /// Somebody wants it ended.
     Cancelled,
-}
-
-/// What happens in the call.
-enum Event {
-    Said(String),
-    Asked { question: Question, answer: oneshot::Sender<Result<Answer, Failure>> },
-}
-
-/// Whoever the agent talks to: the task. Questions wait in it until somebody answers.
-struct TaskCaller(mpsc::Sender<Event>);
-
-impl Caller for TaskCaller {
-    fn progress(&self, progress: Progress) {
-        if let Some(message) = progress.message {
-            // A slow store misses reports, not the result.
-            let _ = self.0.try_send(Event::Said(message));
-        }
-    }
-
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
-        Box::pin(async move {
-            let (answer, answered) = oneshot::channel();
-            self.0.send(Event::Asked { question, answer }).await.map_err(|_| nobody())?;
-            answered.await.map_err(|_| nobody())?
-        })
-    }
-
-    fn abilities(&self) -> Abilities {
-        Abilities::all()
-    }
 }
 
 /// A question that waits for its answer.
@@ -133,8 +98,8 @@ impl Job {
         let Some(callee) = self.system.directory().get(agent) else {
             return Err(Failure::not_found(format!("there is no agent {agent}")));
         };
-        let (events, mut happening) = mpsc::channel(EVENTS_WAITING_MAX);
-        let call = CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(TaskCaller(events)));
+        let (caller, mut happening) = channel_caller();
+        let call = CallMeta::new(Arc::new(principal.clone())).with_caller(Arc::new(caller));
         let left = deadline.unwrap_or(*expires).min(*expires).duration_since(SystemTime::now()).unwrap_or_default();
         let call = match Instant::now().checked_add(left) {
             Some(deadline) => call.until(deadline),
@@ -226,7 +191,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    async fn take(&mut self, event: Event) -> Result<(), Failure> {
+    async fn take(&mut self, event: CallEvent) -> Result<(), Failure> {
         // What the agent gave up is open no more.
         let given_up: Vec<_> =
             self.waiting.iter().filter(|(_, w)| w.answer.is_closed()).map(|(k, _)| k.clone()).collect();
@@ -235,8 +200,8 @@ impl Asking<'_> {
             self.keep(TaskStep::GivenUp { key }).await?;
         }
         match event {
-            Event::Said(message) => self.keep(TaskStep::Said(message)).await,
-            Event::Asked { mut question, answer } => {
+            CallEvent::Progress(Progress { message: Some(message), .. }) => self.keep(TaskStep::Said(message)).await,
+            CallEvent::Question(PendingQuestion { mut question, answer }) => {
                 self.asked += 1;
                 let key = question.take_key().filter(|key| !self.waiting.contains_key(key));
                 // Used once in the life of a task, also where it is done again.
@@ -248,6 +213,7 @@ impl Asking<'_> {
                 self.followed.get_or_insert_with(|| follow(tasks, id, self.last_event));
                 Ok(())
             }
+            _ => Ok(()),
         }
     }
 
@@ -287,10 +253,5 @@ impl Asking<'_> {
 /// An answer as the agent gets it, by what was asked.
 fn read(question: &Question, answer: &RawValue) -> Result<Answer, Failure> {
     let body = RawObject::parse(answer).map_err(|_| Failure::invalid("the answer is no JSON object"))?;
-    match question {
-        Question::Sample(_) => Ok(Answer::Sample(SampleAnswer(body))),
-        Question::Elicit(_) => Ok(Answer::Elicit(ElicitAnswer(body))),
-        Question::Roots(_) => Ok(Answer::Roots(RootsAnswer(body))),
-        _ => Err(Failure::invalid("nobody here can read an answer to that")),
-    }
+    Ok(question.answered(body))
 }
