@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
@@ -207,31 +208,36 @@ fn write_with<'a>(
     out.push_str(if before == '{' { "{}" } else { "}" });
 }
 
+/// Reads an object's members, each name once.
+struct Members<N, V>(PhantomData<(N, V)>);
+
+impl<'de, N: Deserialize<'de> + PartialEq, V: Deserialize<'de>> Visitor<'de> for Members<N, V> {
+    type Value = Vec<(N, V)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members: Self::Value = Vec::new();
+        while let Some((name, value)) = map.next_entry()? {
+            if members.iter().any(|(earlier, _)| *earlier == name) {
+                return Err(A::Error::custom("a key stands twice"));
+            }
+            members.push((name, value));
+        }
+        Ok(members)
+    }
+}
+
 impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
+        // A `Cow` itself is never read as a borrowed text.
+        #[derive(Deserialize, PartialEq)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry()? {
-                    if members.iter().any(|(earlier, _)| *earlier == name) {
-                        return Err(A::Error::custom("a key stands twice"));
-                    }
-                    members.push((name, value));
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Members).map(Self)
+        let members = deserializer.deserialize_map(Members::<Name<'de>, &'de RawValue>(PhantomData))?;
+        Ok(Self(members.into_iter().map(|(Name(name), value)| (name, value)).collect()))
     }
 }
 
@@ -247,26 +253,7 @@ impl Serialize for RawObject {
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
-            type Value = RawObject;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawObject, A::Error> {
-                let mut object = RawObject::new();
-                while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    if object.has(&name) {
-                        return Err(A::Error::custom("a key stands twice"));
-                    }
-                    object.members.push((name, value));
-                }
-                Ok(object)
-            }
-        }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(Members(PhantomData)).map(|members| Self { members })
     }
 }
 

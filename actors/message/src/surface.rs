@@ -180,10 +180,10 @@ impl Complete {
 }
 
 /// Most values of one completion (MCP, server/utilities/completion).
-pub const COMPLETION_VALUES_MAX: usize = 100;
+const COMPLETION_VALUES_MAX: usize = 100;
 
 impl CompleteResult {
-    /// Values, best first; at most [`COMPLETION_VALUES_MAX`] are sent, and how many there are is told.
+    /// Values, best first; at most `COMPLETION_VALUES_MAX` are sent, and how many there are is told.
     pub fn of(values: impl IntoIterator<Item = String>) -> Self {
         let mut values: Vec<String> = values.into_iter().collect();
         let total = values.len();

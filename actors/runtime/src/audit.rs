@@ -11,7 +11,7 @@ use crate::journal::JournalError;
 
 pub use entry::{AuditEntry, AuditValue, BodyMark};
 pub use log::AuditLog;
-pub use memory::{MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit};
+pub use memory::MemoryAudit;
 
 /// Entries that wait to be kept, at most.
 pub const AUDIT_QUEUED_MAX: usize = 4_096;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Progress reports, log lines, artifacts and questions that wait for a slow caller; past that, questions wait and the others
 /// are dropped.
-pub const CALL_EVENTS_MAX: usize = 64;
+const CALL_EVENTS_MAX: usize = 64;
 
 /// Who called, as the callee sees it. Every inbound adapter implements it once.
 pub trait Caller: Send + Sync {

@@ -62,11 +62,9 @@ pub use async_trait::async_trait;
 pub use agent::{Agent, ConcurrentHandler, Handler, Handlers, SyncHandler};
 pub use agent_ref::{AgentRef, Recipient, Target};
 pub use ask::Ask;
-pub use audit::{
-    AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MEMORY_AUDIT_ENTRIES_MAX, MemoryAudit,
-};
+pub use audit::{AUDIT_QUEUED_MAX, Audit, AuditEntry, AuditLog, AuditValue, BodyMark, MemoryAudit};
 pub use audit_policy::{AuditPolicy, ClassOf};
-pub use call::{Answering, CALL_EVENTS_MAX, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
+pub use call::{Answering, CallEvent, CallMeta, Caller, PeerSession, PendingQuestion};
 pub use calling::{CALL_DEADLINE_DEFAULT, Call, RunningCall};
 pub use changed::Changed;
 pub use cx::Cx;
@@ -75,35 +73,29 @@ pub use directory::{Directory, GROUP_DEFAULT, NameTaken};
 pub use error::SendError;
 pub use events::{Events, Published};
 pub use ids::AgentId;
-pub use journal::{
-    Journal, JournalError, MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable,
-};
+pub use journal::{Journal, JournalError, MemoryJournal, RECORDS_AT_ONCE_MAX, Record, storable};
 pub use mail::{
     COPIES_AT_ONCE_MAX, EntryState, Letter, LetterAndCopy, LetterFilter, LetterOpen, LetterPage, MAIL_EVENTS_STREAM,
-    MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MEMORY_LETTERS_MAX_DEFAULT, Mail,
-    MailCopy, Mark, MemoryMail, NewLetter, SPREAD_MAX, StoredEvent,
+    MAIL_LOG_ROWS_A_LETTER, MAIL_LOOKED_MAX, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark, MemoryMail,
+    NewLetter, SPREAD_MAX, StoredEvent,
 };
 pub use notes::{
     MemoryNotes, NOTE_BYTES_MAX_DEFAULT, NOTE_NAME_BYTES_MAX, NOTES_MAX_DEFAULT, Note, NoteError, Notes, check_note,
 };
 pub use patterns::Patterns;
 pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
-pub use profile::{
-    CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile, STASH_CAPACITY_DEFAULT, TURN_MESSAGES_MAX_DEFAULT,
-};
-pub use rate_limit::{RATE_CROWDS, RATE_KEYS_MAX, RateLimit, ToolRateLimit};
+pub use profile::{CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile};
+pub use rate_limit::{RateLimit, ToolRateLimit};
 pub use snapshot::{AgentSnapshot, AgentState};
 pub use spawn::Spawn;
 pub use store::{Store, StoreIsSet};
 pub use supervision::{Backoff, ExitReason, Intensity, Strategy, Supervisor};
 pub use system::{ShutdownReport, System};
 pub use task::{
-    Begun, By, CANCELLED_WHY, Claim, Claimed, FOLLOW_LOOK_EVERY, Lease, LeaseView, MEMORY_TASKS_MAX_DEFAULT,
-    MemoryTasks, NewTask, OnRestart, OpenQuestion, RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT,
-    Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_CANCELS_EVERY, TASK_DEPTH_MAX,
-    TASK_EVENTS_MAX_DEFAULT, TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TASK_LEASE, TASK_NEEDS_MAX, TASK_QUESTIONS_MAX,
-    TASK_RENEW_EVERY, TASK_SAID_EVENTS_MAX, TASKS_AT_ONCE_MAX, Task, TaskError, TaskEvent, TaskFilter, TaskGraph,
-    TaskId, TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks, follow, live,
+    Begun, By, CANCELLED_WHY, Claim, Claimed, Lease, LeaseView, MemoryTasks, NewTask, OnRestart, OpenQuestion,
+    Released, RunnerHandle, RunnerOptions, TASK_BYTES_MAX_DEFAULT, TASK_DEPTH_MAX, TASK_LEASE, TASKS_AT_ONCE_MAX, Task,
+    TaskError, TaskEvent, TaskFilter, TaskGraph, TaskId, TaskOutcome, TaskOwner, TaskPage, TaskRunner, TaskStep, Tasks,
+    follow, live,
 };
 pub use tell::Tell;
-pub use timer::{TIMER_PERIOD_MIN, Timer};
+pub use timer::Timer;

@@ -15,7 +15,7 @@ use crate::journal::JournalError;
 
 pub use event::StoredEvent;
 pub use letter::{Letter, LetterFilter, MailCopy, NewLetter};
-pub use memory::{MEMORY_LETTERS_MAX_DEFAULT, MemoryMail};
+pub use memory::MemoryMail;
 
 /// Recipients whose copies [`Mail::post`] makes at once; those of more are [`Mail::spread`].
 pub const COPIES_AT_ONCE_MAX: usize = 16;

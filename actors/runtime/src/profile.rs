@@ -5,9 +5,9 @@ use crate::supervision::{Backoff, Intensity};
 /// Messages a mailbox holds, by default.
 pub const MAILBOX_CAPACITY_DEFAULT: u32 = 1_024;
 /// Messages an agent handles before others have a turn, by default.
-pub const TURN_MESSAGES_MAX_DEFAULT: u32 = 256;
+const TURN_MESSAGES_MAX_DEFAULT: u32 = 256;
 /// Messages a stash holds, by default.
-pub const STASH_CAPACITY_DEFAULT: u32 = 1_024;
+const STASH_CAPACITY_DEFAULT: u32 = 1_024;
 /// How long a cancelled handler may tidy up, by default.
 pub const CANCEL_GRACE_DEFAULT: Duration = Duration::from_secs(1);
 

@@ -17,10 +17,10 @@ use crate::patterns::Patterns;
 use crate::policy::{Crossing, Direction, Policy};
 
 /// Most senders that one limit counts apart at once. Those that have been idle for a second aren't counted; if there are
-/// more still, they are counted in [`RATE_CROWDS`] groups until there are fewer.
-pub const RATE_KEYS_MAX: usize = 65_536;
+/// more still, they are counted in `RATE_CROWDS` groups until there are fewer.
+const RATE_KEYS_MAX: usize = 65_536;
 /// How many groups senders are counted in when there are too many to count apart.
-pub const RATE_CROWDS: u64 = 1_024;
+const RATE_CROWDS: u64 = 1_024;
 /// After so many messages idle senders are forgotten.
 const SWEEP_EVERY: u32 = 1_024;
 /// Characters of a tool's name that tell it from others.

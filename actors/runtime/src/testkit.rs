@@ -75,7 +75,7 @@ pub async fn eventually(what: &str, limit: Duration, mut condition: impl FnMut()
 }
 
 /// Messages that a [`Probe`] holds for the test.
-pub const PROBE_MESSAGES_MAX: usize = 65_536;
+const PROBE_MESSAGES_MAX: usize = 65_536;
 
 type Answerer<M> = Box<dyn FnMut(&M) -> <M as Message>::Reply + Send>;
 

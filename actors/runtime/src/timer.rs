@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent_ref::AgentRef;
 
 /// The shortest period of a timer.
-pub const TIMER_PERIOD_MIN: Duration = Duration::from_millis(1);
+const TIMER_PERIOD_MIN: Duration = Duration::from_millis(1);
 
 /// A timer of an agent's. It goes on when this is dropped; it ends with the agent, or by [`Timer::cancel`].
 pub struct Timer {

@@ -30,8 +30,8 @@ mod writer;
 
 pub use append::RECORD_BYTES_MAX_DEFAULT;
 pub use audit::{
-    AUDIT_LINE_BYTES_MAX, AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_ENTRIES, ChainReport,
-    ExportError, VerifyOptions, verify_export,
+    AUDIT_SHOWN_DEFAULT, AuditFault, AuditFilter, AuditLine, CHECKPOINT_ENTRIES, ChainReport, ExportError,
+    VerifyOptions, verify_export,
 };
 pub use backup::BackupReport;
 pub use directory::{
@@ -41,14 +41,8 @@ pub use directory::{
 pub use error::StoreError;
 pub use measures::StoreMeasures;
 pub use open::{SqlStore, Visitor};
-pub use options::{
-    CHECKPOINT_AFTER, POSTGRES_READERS_DEFAULT, READERS_DEFAULT, Retention, STORE_SIZE_MAX_DEFAULT, StoreOptions,
-    WRITER_NAME_BYTES_MAX,
-};
+pub use options::{Retention, StoreOptions, WRITER_NAME_BYTES_MAX};
 pub use readers::PAGE_MAX;
 pub use retention::{CLEAN_ROWS_MAX, Cleaned};
-pub use sqlite::SIZE_RESERVE_PAGES;
-pub use tasks::{CLAIM_TASKS_MAX, CLINICAL_HELD_BYTES_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
-pub use writer::{
-    BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX, WRITES_QUEUED_BYTES_MAX_DEFAULT, WRITES_QUEUED_MAX_DEFAULT,
-};
+pub use tasks::{CLAIM_TASKS_MAX, GRAPH_TASKS_MAX, PAGE_BYTES_MAX};
+pub use writer::{BATCH_BYTES_MAX, BATCH_WRITES_MAX, WRITE_WAIT_MAX};

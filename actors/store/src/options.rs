@@ -12,13 +12,13 @@ use crate::error::StoreError;
 use crate::writer::QueueLimits;
 
 /// Size of a store, by default, in bytes.
-pub const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
+const STORE_SIZE_MAX_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// Connections that read at the same time on SQLite, by default.
-pub const READERS_DEFAULT: u32 = 4;
+const READERS_DEFAULT: u32 = 4;
 /// Connections that read at the same time on Postgres, by default.
-pub const POSTGRES_READERS_DEFAULT: u32 = 8;
-/// How long an entry of the audit may be without a checkpoint, by default.
-pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(60);
+const POSTGRES_READERS_DEFAULT: u32 = 8;
+/// Interval at which audit entries without a checkpoint are signed, by default.
+const SIGN_INTERVAL_DEFAULT: Duration = Duration::from_secs(60);
 /// Longest name of a writer, in bytes.
 pub const WRITER_NAME_BYTES_MAX: usize = 128;
 
@@ -97,7 +97,7 @@ impl StoreOptions {
             queue: QueueLimits::default(),
             retention: Retention::default(),
             clean_every: Some(Duration::from_secs(60 * 60)),
-            sign_every: Some(CHECKPOINT_AFTER),
+            sign_every: Some(SIGN_INTERVAL_DEFAULT),
             audit_key: None,
             audit_key_new: false,
         }
@@ -172,8 +172,8 @@ impl StoreOptions {
     }
 
     /// How many writes, and how many bytes of them, may wait; by default
-    /// [`WRITES_QUEUED_MAX_DEFAULT`](crate::WRITES_QUEUED_MAX_DEFAULT) and
-    /// [`WRITES_QUEUED_BYTES_MAX_DEFAULT`](crate::WRITES_QUEUED_BYTES_MAX_DEFAULT).
+    /// `WRITES_QUEUED_MAX_DEFAULT` and
+    /// `WRITES_QUEUED_BYTES_MAX_DEFAULT`.
     pub fn queue(mut self, writes_max: usize, bytes_max: usize) -> Self {
         self.queue = QueueLimits { writes_max, bytes_max };
         self
@@ -191,7 +191,7 @@ impl StoreOptions {
         self
     }
 
-    /// Interval at which audit entries without a checkpoint are signed, [`CHECKPOINT_AFTER`] by default. `None`: they are signed
+    /// Interval at which audit entries without a checkpoint are signed, 60 s by default. `None`: they are signed
     /// by their number alone, and at the end.
     pub fn sign_every(mut self, every: Option<Duration>) -> Self {
         self.sign_every = every;

@@ -37,7 +37,7 @@ pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before asking again for a lock that SQLite doesn't wait for.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Pages past the limit that a write may use that makes room.
-pub const SIZE_RESERVE_PAGES: u64 = 256;
+const SIZE_RESERVE_PAGES: u64 = 256;
 /// Pages of log after which a commit moves them into the file.
 pub(crate) const CHECKPOINT_PAGES: u32 = 1000;
 /// Bytes of log that are kept on disk after it was moved.

@@ -15,9 +15,9 @@ use crate::measures::Measures;
 use crate::sql::{Db, args};
 
 /// Writes that wait, by default; further callers wait for a place.
-pub const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
+const WRITES_QUEUED_MAX_DEFAULT: usize = 4096;
 /// Bytes of writes that wait, by default.
-pub const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
+const WRITES_QUEUED_BYTES_MAX_DEFAULT: usize = 64 * 1024 * 1024;
 /// How long a caller waits for a place in the queue before it is told `Overloaded`.
 pub const WRITE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most writes in one transaction.

@@ -8,7 +8,7 @@ use crate::journal::JournalError;
 use crate::sync::Mutex;
 
 /// Entries that [`MemoryAudit`] holds: older ones are only counted.
-pub const MEMORY_AUDIT_ENTRIES_MAX: usize = 10_000;
+const MEMORY_AUDIT_ENTRIES_MAX: usize = 10_000;
 
 /// An audit that lasts as long as the process, with a key that does too.
 pub struct MemoryAudit {
@@ -29,7 +29,7 @@ impl Default for MemoryAudit {
 }
 
 impl MemoryAudit {
-    /// The latest entries, oldest first; at most [`MEMORY_AUDIT_ENTRIES_MAX`].
+    /// The latest entries, oldest first; at most `MEMORY_AUDIT_ENTRIES_MAX`.
     pub fn entries(&self) -> Vec<AuditEntry> {
         self.kept.lock().latest.iter().cloned().collect()
     }

@@ -6,7 +6,7 @@ use super::{Journal, JournalError, RECORDS_AT_ONCE_MAX, Record, storable};
 use crate::sync::Mutex;
 
 /// Records that [`MemoryJournal`] holds, by default.
-pub const MEMORY_JOURNAL_RECORDS_MAX_DEFAULT: usize = 100_000;
+const MEMORY_JOURNAL_RECORDS_MAX_DEFAULT: usize = 100_000;
 
 /// A journal that lasts as long as the process.
 pub struct MemoryJournal {

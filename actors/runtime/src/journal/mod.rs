@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::{JournalError, storable};
-pub use memory::{MEMORY_JOURNAL_RECORDS_MAX_DEFAULT, MemoryJournal};
+pub use memory::MemoryJournal;
 
 /// Most records that [`Journal::append_all`] takes at once.
 pub const RECORDS_AT_ONCE_MAX: usize = 256;

@@ -15,7 +15,7 @@ use crate::journal::JournalError;
 use crate::sync::Mutex;
 
 /// Letters that [`MemoryMail`] holds, by default.
-pub const MEMORY_LETTERS_MAX_DEFAULT: usize = 100_000;
+const MEMORY_LETTERS_MAX_DEFAULT: usize = 100_000;
 /// Events that [`MemoryMail`] holds: the oldest go.
 const EVENTS_MAX: usize = 100_000;
 

@@ -10,19 +10,10 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// Longest name of a flag's region in tag characters: `gbsct`, with some to spare.
 const FLAG_TAGS_MAX: usize = 6;
 
-/// Why a tool is left out of what its server lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ToolFlaw {
-    /// Its name is written in letters that pass for others, as Cyrillic `а` does for `a`.
-    #[error("a name in letters that look like others")]
-    Name,
-    /// Some of its text is written in characters that nobody sees.
-    #[error("text that can't be seen")]
-    Hidden,
-    /// Its schema says `$ref` to an address: nobody here fetches it, so nobody knows what the tool takes.
-    #[error("a schema that is elsewhere")]
-    Elsewhere,
-}
+/// What makes a tool mislead.
+const NAME: &str = "a name in letters that look like others";
+const HIDDEN: &str = "text that can't be seen";
+const ELSEWHERE: &str = "a schema that is elsewhere";
 
 /// The reply to `tools/list` without flawed tools; the others stay byte for byte.
 pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
@@ -36,7 +27,7 @@ pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
     let before = tools.len();
     tools.retain(|tool| match flaw(tool) {
         Some(flaw) => {
-            callboard_message::log::warn!(by: server, server, %flaw, "a tool is left out");
+            callboard_message::log::warn!(by: server, server, flaw, "a tool is left out");
             false
         }
         None => true,
@@ -44,19 +35,19 @@ pub(super) fn without_flawed(reply: RawReply, server: &str) -> RawReply {
     Ok(if tools.len() == before { page } else { list.with("tools", tools).to_raw() })
 }
 
-fn flaw(tool: &RawValue) -> Option<ToolFlaw> {
+fn flaw(tool: &RawValue) -> Option<&'static str> {
     // What can't be read, for it is too deep, may say anything.
-    let Ok(tool) = serde_json::from_str::<Value>(tool.get()) else { return Some(ToolFlaw::Elsewhere) };
+    let Ok(tool) = serde_json::from_str::<Value>(tool.get()) else { return Some(ELSEWHERE) };
     if tool["name"].as_str().is_some_and(is_disguised) {
-        return Some(ToolFlaw::Name);
+        return Some(NAME);
     }
     if any(&tool, &|_, text| hides(text)) {
-        return Some(ToolFlaw::Hidden);
+        return Some(HIDDEN);
     }
     let schemas = [&tool["inputSchema"], &tool["outputSchema"]];
     let is_elsewhere =
         |name: &str, text: &str| REFERENCES.contains(&name) && (text.contains("://") || text.starts_with("//"));
-    schemas.iter().any(|schema| any(schema, &is_elsewhere)).then_some(ToolFlaw::Elsewhere)
+    schemas.iter().any(|schema| any(schema, &is_elsewhere)).then_some(ELSEWHERE)
 }
 
 /// Whether a name of a tool or a skill could be taken for another: a word that mixes scripts, or one of another script that looks
@@ -115,32 +106,32 @@ mod tests {
         let said = |text: &str| json!({ "name": "t", "description": text });
         for (tool, expected) in [
             (json!({ "name": "add" }), None),
-            (json!({ "name": "\u{430}dd" }), Some(ToolFlaw::Name)),
-            (json!({ "name": "get.\u{440}\u{430}\u{443}" }), Some(ToolFlaw::Name)),
+            (json!({ "name": "\u{430}dd" }), Some(NAME)),
+            (json!({ "name": "get.\u{440}\u{430}\u{443}" }), Some(NAME)),
             (json!({ "name": "получить_URL" }), None),
             (json!({ "name": "ajouté/é" }), None),
             (json!({ "name": "搜索web" }), None),
             (json!({ "name": "kapı" }), None),
-            (json!({ "name": "\u{441}\u{43e}\u{440}" }), Some(ToolFlaw::Name)),
+            (json!({ "name": "\u{441}\u{43e}\u{440}" }), Some(NAME)),
             (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"), None),
-            (said(&format!("\u{1f3f4}{}", "\u{e0067}".repeat(FLAG_TAGS_MAX + 2))), Some(ToolFlaw::Hidden)),
+            (said(&format!("\u{1f3f4}{}", "\u{e0067}".repeat(FLAG_TAGS_MAX + 2))), Some(HIDDEN)),
             (said("Adds \u{1f468}\u{200d}\u{1f469} and می\u{200c}خواهم"), None),
             (said("\u{1f3f4}\u{e0067}\u{e0062}\u{e007f} is a flag"), None),
-            (said("Adds\u{e0068}\u{e0069}"), Some(ToolFlaw::Hidden)),
-            (said("Adds\u{200b}numbers"), Some(ToolFlaw::Hidden)),
-            (said("Adds \u{202e}srebmun"), Some(ToolFlaw::Hidden)),
-            (schema(json!({ "properties": { "a": { "description": "\u{2060}" } } })), Some(ToolFlaw::Hidden)),
+            (said("Adds\u{e0068}\u{e0069}"), Some(HIDDEN)),
+            (said("Adds\u{200b}numbers"), Some(HIDDEN)),
+            (said("Adds \u{202e}srebmun"), Some(HIDDEN)),
+            (schema(json!({ "properties": { "a": { "description": "\u{2060}" } } })), Some(HIDDEN)),
             (schema(json!({ "properties": { "a": { "$ref": "#/$defs/a" } } })), None),
             (schema(json!({ "properties": { "$ref": { "type": "string" } } })), None),
-            (schema(json!({ "anyOf": [{ "$ref": "http://169.254.169.254/x" }] })), Some(ToolFlaw::Elsewhere)),
-            (schema(json!({ "$ref": "//inner.example/x" })), Some(ToolFlaw::Elsewhere)),
-            (json!({ "name": "t", "outputSchema": { "$ref": "file:///etc/passwd" } }), Some(ToolFlaw::Elsewhere)),
+            (schema(json!({ "anyOf": [{ "$ref": "http://169.254.169.254/x" }] })), Some(ELSEWHERE)),
+            (schema(json!({ "$ref": "//inner.example/x" })), Some(ELSEWHERE)),
+            (json!({ "name": "t", "outputSchema": { "$ref": "file:///etc/passwd" } }), Some(ELSEWHERE)),
             (said("see https://a.example, $ref: http://a.example"), None),
         ] {
             assert_eq!(flaw(&serde_json::value::to_raw_value(&tool).unwrap()), expected, "{tool}");
         }
         let deep = RawValue::from_string(format!("{}{}", "[".repeat(200), "]".repeat(200))).unwrap();
-        assert_eq!(flaw(&deep), Some(ToolFlaw::Elsewhere), "too deep to be read");
+        assert_eq!(flaw(&deep), Some(ELSEWHERE), "too deep to be read");
     }
 
     /// Goal: the rest of a list stays as it was. Method: a page with one of each, and escapes.

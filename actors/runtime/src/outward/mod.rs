@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::cx::Cx;
 use crate::policy::{Crossing, Direction};
 
-pub use flaw::{ToolFlaw, is_disguised};
+pub use flaw::is_disguised;
 
 /// Whether the message may leave for `server`.
 ///
@@ -23,7 +23,7 @@ pub async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure
     cx.system().policy().judge(crossing(&message.name, &message.payload, cx, server)).await
 }
 
-/// The reply of `server` to `message`, if the policy lets it in. Of tools it lists those without a [`ToolFlaw`].
+/// The reply of `server` to `message`, if the policy lets it in. Of tools it lists those that mislead nobody.
 ///
 /// # Errors
 /// The failure that came in its place, or the policy's.

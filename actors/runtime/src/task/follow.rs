@@ -10,7 +10,7 @@ use super::{TaskEvent, TaskId, Tasks};
 use crate::journal::JournalError;
 
 /// How often [`follow`] looks where nothing in this process says that there is something new: another node may write.
-pub const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const FOLLOW_LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long it waits between looks while others' tasks change, and its own doesn't: many follow, and each change wakes all.
 const PAUSE_AFTER_VAIN_LOOK: Duration = Duration::from_millis(20);
 /// Events that it reads at once.

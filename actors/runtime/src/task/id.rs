@@ -9,9 +9,9 @@ use uuid::Uuid;
 use crate::journal::JournalError;
 
 /// Longest id of a task, in bytes.
-pub const TASK_ID_BYTES_MAX: usize = 128;
+const TASK_ID_BYTES_MAX: usize = 128;
 /// Longest idempotency key of a task, in bytes.
-pub const TASK_KEY_BYTES_MAX: usize = 128;
+pub(crate) const TASK_KEY_BYTES_MAX: usize = 128;
 
 /// A task's name: random, or what a protocol's client chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ impl TaskId {
     /// One that somebody chose.
     ///
     /// # Errors
-    /// [`JournalError::Invalid`] where it is empty, longer than [`TASK_ID_BYTES_MAX`] or has a control character.
+    /// [`JournalError::Invalid`] where it is empty, longer than `TASK_ID_BYTES_MAX` or has a control character.
     pub fn new(id: impl Into<String>) -> Result<Self, JournalError> {
         let id = id.into();
         if id.is_empty() || id.len() > TASK_ID_BYTES_MAX || id.chars().any(char::is_control) {

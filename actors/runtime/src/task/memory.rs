@@ -17,11 +17,11 @@ use super::{
     TaskStep, Tasks,
 };
 use crate::journal::JournalError;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use kept::Kept;
 
 /// Tasks that [`MemoryTasks`] holds, by default.
-pub const MEMORY_TASKS_MAX_DEFAULT: usize = 10_000;
+const MEMORY_TASKS_MAX_DEFAULT: usize = 10_000;
 /// Its name in leases: it is nobody's but this process's.
 const WORKER: &str = "memory#1";
 
@@ -43,9 +43,18 @@ impl MemoryTasks {
         Self { kept: Mutex::new(Kept::new(tasks_max)), changes: watch::Sender::new(0) }
     }
 
+    /// The tasks, and the time for them.
+    fn now(&self) -> (MutexGuard<'_, Kept>, SystemTime) {
+        let mut kept = self.kept.lock();
+        let now = kept.now(SystemTime::now());
+        (kept, now)
+    }
+
     /// Does something with the tasks, at a time, and tells who follows.
     fn change<T>(&self, change: impl FnOnce(&mut Kept, SystemTime) -> T) -> T {
-        let done = change(&mut self.kept.lock(), SystemTime::now());
+        let (mut kept, now) = self.now();
+        let done = change(&mut kept, now);
+        drop(kept);
         self.changes.send_modify(|number| *number += 1);
         done
     }
@@ -78,7 +87,9 @@ impl Tasks for MemoryTasks {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, JournalError> {
-        let (claimed, is_news) = self.kept.lock().claim(&claim, SystemTime::now());
+        let (mut kept, now) = self.now();
+        let (claimed, is_news) = kept.claim(&claim, now);
+        drop(kept);
         if is_news {
             self.changes.send_modify(|number| *number += 1);
         }
@@ -86,7 +97,8 @@ impl Tasks for MemoryTasks {
     }
 
     async fn renew(&self, by: &str, lease: Duration) -> Result<u64, JournalError> {
-        Ok(self.kept.lock().renew(by, lease, SystemTime::now()))
+        let (mut kept, now) = self.now();
+        Ok(kept.renew(by, lease, now))
     }
 
     async fn release(&self, lease: &Lease, why: Released) -> Result<(), JournalError> {

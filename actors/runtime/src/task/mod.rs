@@ -21,36 +21,33 @@ use tokio::sync::watch;
 use crate::journal::JournalError;
 
 pub use error::TaskError;
-pub use follow::{FOLLOW_LOOK_EVERY, follow};
+pub use follow::follow;
 pub use graph::TaskGraph;
-pub use id::{TASK_ID_BYTES_MAX, TASK_KEY_BYTES_MAX, TaskId, TaskOwner};
-pub use live::TASK_QUESTIONS_MAX;
-pub use memory::{MEMORY_TASKS_MAX_DEFAULT, MemoryTasks};
+pub use id::{TaskId, TaskOwner};
+pub use memory::MemoryTasks;
 pub use new::{NewTask, OnRestart};
 pub use record::{LeaseView, OpenQuestion, Task, TaskEvent, TaskOutcome};
-pub use runner::{
-    RUNNER_LOOK_EVERY, RUNNER_SCOPE_DEFAULT, RUNNER_TASKS_MAX_DEFAULT, RunnerHandle, RunnerOptions, TaskRunner,
-};
+pub use runner::{RunnerHandle, RunnerOptions, TaskRunner};
 pub use step::{CANCELLED_WHY, TaskStep};
 
 /// Most tasks that [`Tasks::begin_all`] takes at once.
 pub const TASKS_AT_ONCE_MAX: usize = 64;
 /// Most tasks that one needs.
-pub const TASK_NEEDS_MAX: usize = 64;
+pub(crate) const TASK_NEEDS_MAX: usize = 64;
 /// How deep parts of parts go.
 pub const TASK_DEPTH_MAX: usize = 8;
 /// Most events of a task, by default; its end always fits.
-pub const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
+pub(crate) const TASK_EVENTS_MAX_DEFAULT: u64 = 10_000;
 /// After so many events what a task says ([`TaskStep::Said`]) is left out.
-pub const TASK_SAID_EVENTS_MAX: u64 = 9_000;
+pub(crate) const TASK_SAID_EVENTS_MAX: u64 = 9_000;
 /// Largest bodies of a task, together, in bytes, by default.
 pub const TASK_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
 /// How long a worker has a task unless it renews its lease.
 pub const TASK_LEASE: Duration = Duration::from_secs(30);
 /// How often a worker renews its leases.
-pub const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const TASK_RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How often a worker asks which of its tasks somebody wants ended.
-pub const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const TASK_CANCELS_EVERY: Duration = Duration::from_millis(500);
 
 /// Who takes a step.
 #[derive(Debug, Clone, Copy)]
@@ -202,7 +199,7 @@ pub trait Tasks: Send + Sync + 'static {
     /// Forgets a task with its events; nothing where it isn't there. One that runs is cancelled by it.
     async fn forget(&self, id: &TaskId) -> Result<(), JournalError>;
 
-    /// Those of this worker's tasks that somebody wants ended. To be asked every [`TASK_CANCELS_EVERY`].
+    /// Those of this worker's tasks that somebody wants ended. To be asked every `TASK_CANCELS_EVERY`.
     async fn cancels(&self, by: &str) -> Result<Vec<TaskId>, JournalError>;
 
     /// Another number each time that something was kept, in this process.

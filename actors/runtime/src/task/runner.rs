@@ -15,12 +15,12 @@ use crate::system::System;
 use job::{Job, Why};
 
 /// The scope that a runner takes tasks of, by default: [`super::NewTask::new`]'s.
-pub const RUNNER_SCOPE_DEFAULT: &str = "agent";
+const RUNNER_SCOPE_DEFAULT: &str = "agent";
 /// Tasks that a runner works on at once, by default.
-pub const RUNNER_TASKS_MAX_DEFAULT: usize = 16;
+const RUNNER_TASKS_MAX_DEFAULT: usize = 16;
 /// How often a runner looks for work where nothing in this process says that there is some: another node may have begun it,
 /// and a lease may have run out.
-pub const RUNNER_LOOK_EVERY: Duration = Duration::from_secs(1);
+const RUNNER_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What a [`TaskRunner`] takes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::clock::ms;
 
 /// Bytes of one entry's line. Past it the entry is kept without `more` and says `"cut":true`.
-pub const AUDIT_LINE_BYTES_MAX: usize = 16 * 1024;
+const AUDIT_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a name in an entry that had to be cut.
 const NAME_CUT_BYTES: usize = 1024;
 /// The event of a chain's beginning having been removed: `chain`, `up_to`.

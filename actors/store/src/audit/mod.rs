@@ -29,7 +29,6 @@ pub use chain::CHECKPOINT_ENTRIES;
 pub(crate) use chain::Chain;
 pub use export::{ExportError, verify_export};
 use key::{AuditFiles, AuditKey};
-pub use line::AUDIT_LINE_BYTES_MAX;
 pub(crate) use line::CUT;
 pub use look::{AUDIT_SHOWN_DEFAULT, AuditFilter, AuditLine, VerifyOptions};
 use verify::Cuts;

@@ -30,7 +30,6 @@ use work::Means;
 
 pub use claim::CLAIM_TASKS_MAX;
 pub use graph::GRAPH_TASKS_MAX;
-pub use held::CLINICAL_HELD_BYTES_MAX;
 pub(crate) use held::Held;
 
 /// Bytes of bodies that one read answers at most, unless the first row alone has more.

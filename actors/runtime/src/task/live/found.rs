@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 
 use super::{LiveTask, LiveTasks, left};
 use crate::journal::JournalError;
-use crate::task::{By, FOLLOW_LOOK_EVERY, Task, TaskError, TaskId, TaskOwner, Tasks};
+use crate::task::follow::FOLLOW_LOOK_EVERY;
+use crate::task::{By, Task, TaskError, TaskId, TaskOwner, Tasks};
 
 /// How long somebody who cancels a task of another node waits for it to be cancelled; then it is told how it stands.
 const CANCEL_SEEN_IN: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use crate::task::{
 };
 
 /// How often a server looks for tasks that nobody works on any more.
-pub const TASKS_RECOVERED_EVERY: Duration = Duration::from_secs(30);
+const TASKS_RECOVERED_EVERY: Duration = Duration::from_secs(30);
 /// Tasks that are taken at once.
 const CLAIMED_AT_ONCE_MAX: usize = 64;
 

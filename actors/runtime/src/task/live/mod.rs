@@ -31,11 +31,11 @@ use crate::journal::JournalError;
 
 pub use found::Found;
 pub use handle::{Delivering, LiveTask};
-pub use keep::{CannotResume, TASKS_RECOVERED_EVERY, TaskHost};
+pub use keep::{CannotResume, TaskHost};
 pub use scopes::LiveScopes;
 
 /// Most questions of one task that wait for an answer.
-pub const TASK_QUESTIONS_MAX: usize = 64;
+pub(crate) const TASK_QUESTIONS_MAX: usize = 64;
 
 /// How often a beginning whose outcome is unknown is tried again.
 const BEGIN_TRIES_MAX: usize = 3;

@@ -11,9 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::caller::{TaskCaller, Told};
 use super::handle::Event;
-use super::{Artifacts, Ending, Work};
-use crate::journal::JournalError;
-use crate::task::{By, Lease, OpenQuestion, TASK_QUESTIONS_MAX, Task, TaskError, TaskEvent, TaskStep, Tasks};
+use super::{Artifacts, Ending, TASK_QUESTIONS_MAX, Work};
+use crate::task::{By, Lease, OpenQuestion, Task, TaskError, TaskEvent, TaskStep, Tasks};
 
 /// Reports and artifacts that are kept at once.
 const TOLD_AT_ONCE_MAX: usize = 32;
@@ -221,7 +220,7 @@ impl Worker {
                 Ok(_) => return,
                 Err(error) => error,
             };
-            if may_be_tried_again(&error) && Instant::now() < until {
+            if matches!(&error, TaskError::Journal(error) if error.may_pass()) && Instant::now() < until {
                 sleep(wait).await;
                 wait = TRY_AGAIN_MAX.min(wait * 2);
                 continue;
@@ -288,11 +287,4 @@ impl Worker {
             Err(_) => {}
         }
     }
-}
-
-/// Whether a step that the store didn't take may be taken if it is tried again.
-fn may_be_tried_again(error: &TaskError) -> bool {
-    use JournalError::{NoSpace, Overloaded, SizeLimit, Unavailable, Unknown};
-    let TaskError::Journal(error) = error else { return false };
-    matches!(error, Unavailable(_) | Unknown(_) | Overloaded { .. } | NoSpace | SizeLimit { .. })
 }

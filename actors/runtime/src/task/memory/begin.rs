@@ -14,7 +14,6 @@ use crate::task::{
 
 impl Kept {
     pub(super) fn begin(&mut self, new: NewTask, worker: &str, now: SystemTime) -> Result<Begun, TaskError> {
-        let now = self.now(now);
         if let Some(there) = self.there(&new)? {
             return Ok(Begun::Again(there));
         }
@@ -48,7 +47,6 @@ impl Kept {
     }
 
     pub(super) fn begin_all(&mut self, new: Vec<NewTask>, now: SystemTime) -> Result<Vec<Arc<Task>>, TaskError> {
-        let now = self.now(now);
         if new.len() > TASKS_AT_ONCE_MAX {
             return Err(JournalError::Invalid("too many tasks at once").into());
         }

@@ -115,7 +115,6 @@ impl Kept {
         steps: Vec<TaskStep>,
         now: SystemTime,
     ) -> Result<Arc<Task>, TaskError> {
-        let now = self.now(now);
         let slot = self.slot_mut(id).ok_or(TaskError::NotFound)?;
         slot.task.allows(by, &steps)?;
         let largest = steps.iter().map(TaskStep::bytes).max().unwrap_or_default();
@@ -189,7 +188,6 @@ impl Kept {
 
     /// Work, and whether anything has changed: whoever looks for work when something did must not wake itself.
     pub(super) fn claim(&mut self, claim: &Claim, now: SystemTime) -> (Vec<Claimed>, bool) {
-        let now = self.now(now);
         let is_ready = |slot: &&Slot| slot.task.scope == claim.scope && slot.task.is_ready(now);
         let ready: Vec<_> = self.slots.values().filter(is_ready).map(|slot| slot.task.clone()).collect();
         let is_news = !ready.is_empty();
@@ -215,7 +213,7 @@ impl Kept {
     }
 
     pub(super) fn renew(&mut self, by: &str, lease: Duration, now: SystemTime) -> u64 {
-        let until = self.now(now) + lease;
+        let until = now + lease;
         let mut renewed = 0;
         for slot in self.slots.values_mut() {
             if slot.task.lease.as_ref().is_some_and(|lease| lease.by == by && lease.until > UNIX_EPOCH) {
@@ -227,7 +225,6 @@ impl Kept {
     }
 
     pub(super) fn release(&mut self, lease: &Lease, why: Released, now: SystemTime) {
-        let now = self.now(now);
         let Some(slot) = self.slot_mut(&lease.task).filter(|slot| slot.task.is_held_by(lease)) else { return };
         let task = Arc::make_mut(&mut slot.task);
         match why {
@@ -240,7 +237,6 @@ impl Kept {
     }
 
     pub(super) fn want_cancel(&mut self, id: &TaskId, by: By<'_>, now: SystemTime) -> Result<Arc<Task>, TaskError> {
-        let now = self.now(now);
         let task = self.task(id).ok_or(TaskError::NotFound)?;
         task.allows_cancel(by)?;
         let mut family = vec![id.clone()];
@@ -269,7 +265,6 @@ impl Kept {
     }
 
     pub(super) fn forget(&mut self, id: &TaskId, now: SystemTime) {
-        let now = self.now(now);
         self.end(id, TaskStep::cancelled(), now);
         let Some(slot) = self.take_out(id) else { return };
         let task = &slot.task;

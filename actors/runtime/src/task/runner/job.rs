@@ -12,10 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::call::{CallEvent, CallMeta, PendingQuestion, channel_caller};
 use crate::journal::JournalError;
 use crate::system::System;
-use crate::task::{
-    By, FOLLOW_LOOK_EVERY, Lease, OpenQuestion, Released, TASK_LEASE, Task, TaskError, TaskEvent, TaskStep, Tasks,
-    follow,
-};
+use crate::task::follow::FOLLOW_LOOK_EVERY;
+use crate::task::{By, Lease, OpenQuestion, Released, TASK_LEASE, Task, TaskError, TaskEvent, TaskStep, Tasks, follow};
 
 /// How long a store that is away is left alone before the end of a task is kept again.
 const KEEP_PAUSE: Duration = Duration::from_millis(500);
