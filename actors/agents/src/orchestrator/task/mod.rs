@@ -74,7 +74,7 @@ struct Shared {
 impl TaskOrchestrator {
     /// With these options. It has to be in its system's directory under its id, and a
     /// [`TaskRunner`](callboard_runtime::TaskRunner) of the system has to work on the scope
-    /// [`RUNNER_SCOPE_DEFAULT`](callboard_runtime::RUNNER_SCOPE_DEFAULT): it does the steps of plans.
+    /// `agent`: it does the steps of plans.
     pub fn new(options: TaskOptions) -> Self {
         let shared = Shared {
             options,
