@@ -4,7 +4,6 @@ pub(crate) mod clean;
 mod events;
 mod history;
 mod list;
-mod logs;
 mod look;
 mod mark;
 mod post;
@@ -13,19 +12,22 @@ mod spread;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use callboard_message::mail::AgentLogRow;
 use callboard_runtime::{
-    Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MARKS_AT_ONCE_MAX, Mail, MailCopy, Mark,
-    NewLetter, SPREAD_MAX, StoredEvent, storable,
+    Audit, JournalError, Letter, LetterFilter, LetterOpen, LetterPage, MAIL_LOG_ROWS_A_LETTER, MARKS_AT_ONCE_MAX, Mail,
+    MailCopy, Mark, NewLetter, SPREAD_MAX, StoredEvent, storable,
 };
 
 use crate::open::{Core, SqlStore};
 use crate::readers::{PAGE_MAX, Readers};
+use crate::sql::{Row, Sql, args};
+use look::{LOGS, LOGS_OF_ONE, OPEN};
 use mark::{MarkAll, Tried};
 use post::Post;
-use row::Held;
+use row::{Held, copy, letter_columns};
 use spread::Spread;
 
 impl SqlStore {
@@ -69,7 +71,12 @@ impl Mail for SqlMail {
     }
 
     async fn unspread(&self, letters_max: usize) -> Result<Vec<Arc<Letter>>, JournalError> {
-        look::unspread(self, page(letters_max)).await
+        const SQL: &str = concat!(
+            "SELECT ",
+            letter_columns!(),
+            " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1"
+        );
+        self.core.readers.read(SQL, &args![letters_max.min(PAGE_MAX)], |row| self.held.letter(row)).await
     }
 
     async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
@@ -96,17 +103,51 @@ impl Mail for SqlMail {
         letters_max: usize,
     ) -> Result<Vec<LetterOpen>, JournalError> {
         storable(recipient)?;
-        let after = after.map(|(urgent, letter)| (urgent, number(letter)));
-        look::open(self, recipient, after, undelivered, page(letters_max)).await
+        let letters_max = letters_max.min(PAGE_MAX);
+        let (urgent, normal) = match after {
+            None => (0, 0),
+            Some((true, letter)) => (letter, 0),
+            Some((false, letter)) => (u64::MAX, letter),
+        };
+        let args = args![recipient, urgent, normal, undelivered, SystemTime::now(), letters_max];
+        let row = |row: &Row| self.held.letter_and_copy(row, Some(recipient));
+        let mut open = self.core.readers.read(OPEN, &args, row).await?;
+        open.sort_by_key(|(letter, _)| (!letter.new.urgent, letter.number));
+        open.truncate(letters_max);
+        Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
     }
 
     async fn waiting(&self) -> Result<HashMap<String, u64>, JournalError> {
-        look::waiting(&self.core.readers).await
+        macro_rules! waiting {
+            ($counts:literal, $each:literal) => {
+                concat!(
+                    "SELECT ",
+                    $counts,
+                    " FROM (SELECT recipient, count(*) AS n FROM (\
+                     SELECT recipient FROM copy WHERE state <> 'read' AND expires_ms > $1 UNION ALL \
+                     SELECT one.value AS recipient FROM letter AS l CROSS JOIN ",
+                    $each,
+                    " WHERE l.spread < l.count AND l.expires_ms > $1 AND NOT EXISTS \
+                     (SELECT 1 FROM copy AS c WHERE c.recipient = one.value AND c.letter = l.number)\
+                     ) AS open GROUP BY recipient) AS counted"
+                )
+            };
+        }
+        const SQL: Sql = Sql::new(
+            waiting!("json_group_object(recipient, n)", "json_each(l.recipients) AS one"),
+            waiting!(
+                "CAST(coalesce(json_object_agg(recipient, n), '{}') AS TEXT)",
+                "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"
+            ),
+        );
+        let counts = self.core.readers.read(SQL, &args![SystemTime::now()], |row| row.json(0)).await?;
+        Ok(counts.into_iter().next().unwrap_or_default())
     }
 
     async fn letter(&self, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
         storable(id)?;
-        look::letter(self, id).await
+        const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
+        Ok(self.core.readers.read(SQL, &args![id], |row| self.held.letter(row)).await?.pop())
     }
 
     async fn receipts(
@@ -116,7 +157,28 @@ impl Mail for SqlMail {
         copies_max: usize,
     ) -> Result<Vec<MailCopy>, JournalError> {
         after.map_or(Ok(()), storable)?;
-        look::receipts(&self.core.readers, number(letter), after.unwrap_or_default(), page(copies_max)).await
+        macro_rules! receipts {
+            ($each:literal) => {
+                concat!(
+                    "SELECT one.value, coalesce(c.state, 'accepted'), coalesce(c.at_ms, l.at_ms), c.delivered_ms, c.read_ms, \
+                     coalesce(c.attempts, 0) FROM letter AS l CROSS JOIN ",
+                    $each,
+                    " LEFT JOIN copy AS c ON c.recipient = one.value AND c.letter = l.number \
+                     WHERE l.number = $1 AND one.value > $2 ORDER BY one.key LIMIT $3"
+                )
+            };
+        }
+        const SQL: Sql = Sql::new(
+            receipts!("json_each(l.recipients) AS one"),
+            receipts!(
+                "LATERAL (SELECT value COLLATE \"C\" AS value, key \
+                 FROM json_array_elements_text(CAST(l.recipients AS json)) WITH ORDINALITY AS of_list (value, key)) AS one"
+            ),
+        );
+        let of_row = |row: &Row| copy(row, 1, row.get(0)?, letter);
+        let args = args![letter, after.unwrap_or_default(), copies_max.min(PAGE_MAX)];
+        let copies = self.core.readers.read(SQL, &args, of_row).await?;
+        Ok(copies.into_iter().flatten().collect())
     }
 
     async fn history(&self, filter: LetterFilter, before: u64, letters_max: usize) -> Result<LetterPage, JournalError> {
@@ -140,7 +202,13 @@ impl Mail for SqlMail {
 
     async fn logs(&self, agent: Option<&str>, after: u64, rows_max: usize) -> Result<Vec<AgentLogRow>, JournalError> {
         agent.map_or(Ok(()), storable)?;
-        logs::read(&self.core.readers, agent, number(after), page(rows_max)).await
+        let args = args![agent, after / MAIL_LOG_ROWS_A_LETTER, after, rows_max.min(PAGE_MAX)];
+        let sql = if agent.is_some() { LOGS_OF_ONE } else { LOGS };
+        let row = |row: &Row| {
+            let (number, log_type, agent_id) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(AgentLogRow { number, log_type, agent_id, message: row.get(3)?, details: row.json(4)? })
+        };
+        self.core.readers.read(sql, &args, row).await
     }
 
     fn is_shared(&self) -> bool {

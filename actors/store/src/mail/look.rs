@@ -1,28 +1,8 @@
-//! Looking at letters and copies.
+//! What reads letters and copies asks the database.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::SystemTime;
-
-use callboard_runtime::{JournalError, Letter, LetterAndCopy, LetterOpen, MailCopy};
-
-use super::SqlMail;
 use super::list::has;
-use super::row::{copy, copy_columns, letter_columns};
-use crate::error::journal_error;
-use crate::readers::Readers;
-use crate::sql::{Row, Sql, args};
-
-pub(super) async fn letter(mail: &SqlMail, id: &str) -> Result<Option<Arc<Letter>>, JournalError> {
-    const SQL: &str = concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.id = $1");
-    Ok(mail.core.readers.read(SQL, &args![id], |row| mail.held.letter(row)).await?.pop())
-}
-
-pub(super) async fn unspread(mail: &SqlMail, letters_max: i64) -> Result<Vec<Arc<Letter>>, JournalError> {
-    const SQL: &str =
-        concat!("SELECT ", letter_columns!(), " FROM letter AS l WHERE l.spread < l.count ORDER BY l.number LIMIT $1");
-    mail.core.readers.read(SQL, &args![letters_max], |row| mail.held.letter(row)).await
-}
+use super::row::{copy_columns, letter_columns};
+use crate::sql::Sql;
 
 /// SQLite would read through all copies of a recipient otherwise, also those that it read long ago.
 macro_rules! copy_open {
@@ -71,84 +51,14 @@ macro_rules! open {
         )
     };
 }
-const OPEN: Sql = Sql::new(open!(sqlite), open!(postgres));
+pub(super) const OPEN: Sql = Sql::new(open!(sqlite), open!(postgres));
 
-pub(super) async fn open(
-    mail: &SqlMail,
-    recipient: &str,
-    after: Option<(bool, i64)>,
-    undelivered: bool,
-    letters_max: i64,
-) -> Result<Vec<LetterOpen>, JournalError> {
-    let (urgent, normal) = match after {
-        None => (0, 0),
-        Some((true, letter)) => (letter, 0),
-        Some((false, letter)) => (i64::MAX, letter),
-    };
-    let args = args![recipient, urgent, normal, undelivered, SystemTime::now(), letters_max];
-    let rows = mail.core.readers.rows(OPEN, &args).await?;
-    let read = || {
-        let place = |row: &Row| Ok::<_, sqlx::Error>((!row.get::<bool>(10)?, row.get::<i64>(0)?));
-        let mut places = rows.iter().map(|row| Ok((place(row)?, row))).collect::<Result<Vec<_>, sqlx::Error>>()?;
-        places.sort_unstable_by_key(|(place, _)| *place);
-        places.truncate(usize::try_from(letters_max).unwrap_or_default());
-        places.into_iter().map(|(_, row)| mail.held.letter_and_copy(row, Some(recipient))).collect::<Result<_, _>>()
-    };
-    let open: Vec<LetterAndCopy> = read().map_err(|e: sqlx::Error| journal_error(&e))?;
-    Ok(open.into_iter().filter_map(|(letter, copy)| Some((letter, copy?))).collect())
-}
-
-pub(super) async fn waiting(readers: &Readers) -> Result<HashMap<String, u64>, JournalError> {
-    macro_rules! waiting {
-        ($counts:literal, $each:literal) => {
-            concat!(
-                "SELECT ",
-                $counts,
-                " FROM (SELECT recipient, count(*) AS n FROM (\
-                 SELECT recipient FROM copy WHERE state <> 'read' AND expires_ms > $1 UNION ALL \
-                 SELECT one.value AS recipient FROM letter AS l CROSS JOIN ",
-                $each,
-                " WHERE l.spread < l.count AND l.expires_ms > $1 AND NOT EXISTS \
-                 (SELECT 1 FROM copy AS c WHERE c.recipient = one.value AND c.letter = l.number)\
-                 ) AS open GROUP BY recipient) AS counted"
-            )
-        };
-    }
-    const SQL: Sql = Sql::new(
-        waiting!("json_group_object(recipient, n)", "json_each(l.recipients) AS one"),
-        waiting!(
-            "CAST(coalesce(json_object_agg(recipient, n), '{}') AS TEXT)",
-            "json_array_elements_text(CAST(l.recipients AS json)) AS one (value)"
-        ),
-    );
-    let counts = readers.read(SQL, &args![SystemTime::now()], |row| row.json(0)).await?;
-    Ok(counts.into_iter().next().unwrap_or_default())
-}
-
-pub(super) async fn receipts(
-    readers: &Readers,
-    letter: i64,
-    after: &str,
-    copies_max: i64,
-) -> Result<Vec<MailCopy>, JournalError> {
-    macro_rules! receipts {
-        ($each:literal) => {
-            concat!(
-                "SELECT one.value, coalesce(c.state, 'accepted'), coalesce(c.at_ms, l.at_ms), c.delivered_ms, c.read_ms, \
-                 coalesce(c.attempts, 0) FROM letter AS l CROSS JOIN ",
-                $each,
-                " LEFT JOIN copy AS c ON c.recipient = one.value AND c.letter = l.number \
-                 WHERE l.number = $1 AND one.value > $2 ORDER BY one.key LIMIT $3"
-            )
-        };
-    }
-    const SQL: Sql = Sql::new(
-        receipts!("json_each(l.recipients) AS one"),
-        receipts!(
-            "LATERAL (SELECT value COLLATE \"C\" AS value, key \
-             FROM json_array_elements_text(CAST(l.recipients AS json)) WITH ORDINALITY AS of_list (value, key)) AS one"
-        ),
-    );
-    let of_row = |row: &Row| copy(row, 1, row.get(0)?, letter.unsigned_abs());
-    Ok(readers.read(SQL, &args![letter, after, copies_max], of_row).await?.into_iter().flatten().collect())
-}
+// Of the view `agent_log`. No index knows a row's number, which is made of the letter's: so many letters have as many rows
+// at least, but that the first may have been seen.
+pub(super) const LOGS: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+     WHERE CAST($1 AS TEXT) IS NULL AND letter IN (SELECT number FROM letter WHERE number >= $2 ORDER BY number LIMIT $4 + 1) \
+     AND number > $3 ORDER BY number LIMIT $4";
+pub(super) const LOGS_OF_ONE: &str = "SELECT number, log_type, agent_id, message, details FROM agent_log \
+     WHERE agent_id = $1 AND letter IN (SELECT letter FROM (SELECT letter FROM copy WHERE recipient = $1 AND letter >= $2 \
+     ORDER BY letter LIMIT $4 + 1) AS made UNION SELECT number FROM letter WHERE spread < count) \
+     AND number > $3 ORDER BY number LIMIT $4";

@@ -1,12 +1,13 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_runtime::{JournalError, RECORDS_AT_ONCE_MAX, Record};
+use callboard_runtime::{Journal, JournalError, MemoryJournal, RECORDS_AT_ONCE_MAX, Record};
 use callboard_store::{PAGE_MAX, RECORD_BYTES_MAX_DEFAULT, WRITE_WAIT_MAX};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::kit::{in_database, in_file, stores, stores_with};
+use crate::kit::{Opened, anywhere, in_database, in_file, stores, stores_with};
 
 fn record(stream: &str, key: Option<&str>, body: Value) -> Record {
     Record { stream: stream.to_owned(), key: key.map(str::to_owned), body }
@@ -32,6 +33,25 @@ async fn numbers_have_no_gaps() {
         assert_eq!(read[2].1, record("b", None, json!(null)));
         assert_eq!(journal.append(record("new", None, json!(1))).await, Ok(1));
         opened
+    })
+    .await;
+}
+
+/// Goal: streams have numbers of their own, and a key in one is no key in another, in memory and in a store. Method: records of
+/// two streams at once, again, and with one of a third that can't be kept.
+#[tokio::test]
+async fn streams_are_apart() {
+    let memory: Arc<dyn Journal> = Arc::new(MemoryJournal::default());
+    let of = |opened: &Opened| opened.sql.journal();
+    anywhere(memory, of, async |journal| {
+        let record = |stream: &str, key: &str| record(stream, Some(key), json!(key));
+        let some = || vec![record("a", "1"), record("b", "1"), record("a", "2"), record("a", "1")];
+        assert_eq!(journal.append_all(some()).await, Ok(vec![1, 1, 2, 1]));
+        assert_eq!(journal.append_all(some()).await, Ok(vec![1, 1, 2, 1]));
+        assert!(journal.append_all(vec![record("c", "1"), record("c", "\0")]).await.is_err());
+        assert!(journal.append_all(vec![record("a", "x"); RECORDS_AT_ONCE_MAX + 1]).await.is_err());
+        assert_eq!(journal.read("c", 0, 9).await, Ok(vec![]));
+        assert_eq!(journal.read("a", 1, 9).await, Ok(vec![(2, record("a", "2"))]));
     })
     .await;
 }

@@ -10,7 +10,7 @@ use callboard_store::{
 };
 use futures::future::join_all;
 
-use crate::kit::stores;
+use crate::kit::{anywhere, stores};
 
 fn body(n: usize) -> RawObject {
     RawObject::new().with("n", n)
@@ -18,12 +18,7 @@ fn body(n: usize) -> RawObject {
 
 /// Runs a body on notes in memory and on those of each store.
 async fn notes(body: impl AsyncFn(Arc<dyn Notes>)) {
-    body(Arc::new(MemoryNotes::default())).await;
-    stores(async |opened| {
-        body(opened.sql.notes()).await;
-        opened
-    })
-    .await;
+    anywhere(Arc::new(MemoryNotes::default()) as Arc<dyn Notes>, |opened| opened.sql.notes(), body).await;
 }
 
 /// Goal: a note has one version at a time, in its own space, in the order of bytes. Method: puts with and without expectations.
