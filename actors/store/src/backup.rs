@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sqlx::ConnectOptions;
 
 use crate::error::StoreError;
+use crate::files::{private, sync_entry};
 use crate::open::Core;
 use crate::options::Where;
 use crate::sql::{Db, Row};
@@ -83,11 +84,12 @@ impl Claimed {
             io::ErrorKind::AlreadyExists => StoreError::BackupExists { path: path.to_owned() },
             _ => StoreError::NotCreated { path: path.to_owned(), source },
         };
-        private(file).map_err(|e| not_created(file, e))?;
+        let new = |path: &Path| private(path, OpenOptions::new().write(true).create_new(true));
+        new(file).map_err(|e| not_created(file, e))?;
         let claimed = Self { file: file.to_owned(), part: part.into(), is_whole: false };
         // What an earlier backup left that was killed.
         let _ = fs::remove_file(&claimed.part);
-        private(&claimed.part).map_err(|e| not_created(&claimed.part, e))?;
+        new(&claimed.part).map_err(|e| not_created(&claimed.part, e))?;
         Ok(claimed)
     }
 
@@ -97,8 +99,7 @@ impl Claimed {
         let bytes = part.metadata()?.len();
         fs::rename(&self.part, &self.file)?;
         self.is_whole = true;
-        let folder = self.file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
+        sync_entry(&self.file)?;
         Ok(bytes)
     }
 }
@@ -111,16 +112,4 @@ impl Drop for Claimed {
             let _ = fs::remove_file(&self.file);
         }
     }
-}
-
-/// An empty file for its owner only.
-fn private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(path)
 }

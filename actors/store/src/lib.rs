@@ -12,6 +12,7 @@ mod copy;
 mod counters;
 mod directory;
 mod error;
+mod files;
 mod journal;
 mod lock;
 mod mail;

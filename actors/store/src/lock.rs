@@ -4,8 +4,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::StoreError;
 use parking_lot::Mutex;
+
+use crate::error::StoreError;
+use crate::files::private;
 
 /// Longest number in a lock file, in bytes.
 const PID_BYTES_MAX: u64 = 16;
@@ -25,7 +27,9 @@ impl Lock {
             io::ErrorKind::PermissionDenied => StoreError::ReadOnly { path: file.to_owned() },
             _ => StoreError::NotCreated { path: path.clone(), source },
         };
-        let mut lock = open(&path).map_err(not_created)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut lock = private(&path, &mut options).map_err(not_created)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -57,17 +61,6 @@ fn path_of(file: &Path) -> PathBuf {
     let mut path = file.as_os_str().to_owned();
     path.push(".lock");
     path.into()
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(path)
 }
 
 fn pid(lock: &mut File) -> Option<u32> {

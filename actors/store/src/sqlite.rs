@@ -12,6 +12,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{SQLITE_BUSY, StoreError, journal_error, sqlite_code};
+use crate::files::{folder, private, sync_entry};
 use crate::lock::Lock;
 use crate::options::StoreOptions;
 use crate::place::Place;
@@ -292,29 +293,21 @@ fn look_at(path: &Path) -> Result<(), StoreError> {
 /// Makes folder and file where they are missing, readable for their owner only; SQLite gives its side files the same
 /// rights. What is there keeps its rights.
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    let mut folder = DirBuilder::new();
-    folder.recursive(true);
-    let mut file = OpenOptions::new();
-    file.write(true).create_new(true);
+    let mut made = DirBuilder::new();
+    made.recursive(true);
     #[cfg(unix)]
     {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        folder.mode(0o700);
-        file.mode(0o600);
+        use std::os::unix::fs::DirBuilderExt;
+        made.mode(0o700);
     }
     let not_created = |path: &Path, source| StoreError::NotCreated { path: path.to_owned(), source };
-    if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        folder.create(parent).map_err(|source| not_created(parent, source))?;
-    }
-    match file.open(path) {
+    made.create(folder(path)).map_err(|source| not_created(folder(path), source))?;
+    match private(path, OpenOptions::new().write(true).create_new(true)) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => Err(not_created(path, source)),
-        Ok(made) => {
-            // The folder's entry must survive as well as what is written into the file.
-            let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            made.sync_all()
-                .and_then(|()| fs::File::open(parent)?.sync_all())
-                .map_err(|source| not_created(path, source))
+        // The folder's entry must survive as well as what is written into the file.
+        made => {
+            let kept = made.and_then(|file| file.sync_all()).and_then(|()| sync_entry(path));
+            kept.map_err(|source| not_created(path, source))
         }
     }
 }

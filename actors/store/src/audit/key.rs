@@ -1,6 +1,6 @@
 //! The audit's key: signs checkpoints, and marks bodies that could be guessed from a plain hash.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::checkpoint::{PublicKeys, key_id};
 use crate::error::StoreError;
+use crate::files::{folder, private, sync_entry};
 use crate::options::{StoreOptions, Where};
 
 /// The files beside a store that its audit needs. The two others are named as the key is.
@@ -117,7 +118,7 @@ impl AuditKey {
         // The name that it has now, if it has one, is the other.
         let _ = fs::remove_file(&part);
         match written {
-            Ok(()) => File::open(folder)?.sync_all().map(|()| key),
+            Ok(()) => sync_entry(path).map(|()| key),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 Self::parse(&fs::read_to_string(path)?).ok_or_else(|| io::Error::other("another process made no key"))
             }
@@ -170,21 +171,7 @@ pub(super) fn append_line(path: &Path, line: &str) -> io::Result<()> {
     // One write: two processes that share the file don't mix their lines.
     file.write_all(format!("{torn}{line}").as_bytes())?;
     file.sync_data()?;
-    if is_new { File::open(folder(path))?.sync_all() } else { Ok(()) }
-}
-
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// A file for its owner only.
-fn private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600);
-    }
-    options.open(path)
+    if is_new { sync_entry(path) } else { Ok(()) }
 }
 
 #[cfg(test)]

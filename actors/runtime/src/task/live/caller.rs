@@ -5,13 +5,13 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sync::{Mutex, MutexGuard};
 use callboard_message::{Abilities, Answer, Artifact, Failure, Log, Progress, Question};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::handle::Event;
 use crate::call::{Caller, nobody};
+use crate::sync::{Mutex, MutexGuard};
 use crate::task::TASK_BYTES_MAX_DEFAULT;
 
 /// Events that wait for a task to take them; then whoever has one waits.

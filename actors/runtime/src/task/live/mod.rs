@@ -14,7 +14,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use crate::sync::{Mutex, MutexGuard};
 use callboard_message::{Abilities, Artifact, RawObject, TaskState};
 use futures::future::{BoxFuture, FutureExt, ready};
 use tokio::runtime::Handle;
@@ -28,6 +27,7 @@ use self::worker::{Done, Worker};
 use super::{Begun, By, Lease, NewTask, Released, Task, TaskError, TaskFilter, TaskId, TaskOwner, TaskStep, Tasks};
 use crate::call::Caller;
 use crate::journal::JournalError;
+use crate::sync::{Mutex, MutexGuard};
 
 pub use found::Found;
 pub use handle::{Delivering, LiveTask};

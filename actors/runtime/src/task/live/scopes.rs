@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::sync::Mutex;
 use futures::future::join_all;
 
 use super::{LiveOptions, LiveTasks};
+use crate::sync::Mutex;
 use crate::task::Tasks;
 
 /// The tasks of one store that run in this process, by their scope. Clones are the same.
