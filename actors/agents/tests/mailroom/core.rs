@@ -58,7 +58,8 @@ impl MailLayer for Faulty {
 
     async fn spread(&self, letter: u64, to: u32, delivered: Vec<String>) -> Result<(), JournalError> {
         self.copies.fetch_add(1, SeqCst);
-        match self.no_copies.lock().unwrap().clone() {
+        let refused = self.no_copies.lock().unwrap().clone();
+        match refused {
             Some(error) => Err(error),
             None => self.mail.spread(letter, to, delivered).await,
         }
@@ -66,7 +67,8 @@ impl MailLayer for Faulty {
 
     async fn mark(&self, marks: Vec<(String, u64)>, mark: Mark) -> Result<Vec<(String, u64)>, JournalError> {
         self.marks.fetch_add(1, SeqCst);
-        match self.no_marks.lock().unwrap().clone() {
+        let refused = self.no_marks.lock().unwrap().clone();
+        match refused {
             Some(error) => Err(error),
             None => self.mail.mark(marks, mark).await,
         }
