@@ -2,21 +2,17 @@ use crate::words::words;
 
 words! {
     /// What a body may hold, and so where it may be kept. Ordered: what is made of several bodies has the highest class of them.
+    #[derive(Default)]
     DataClass {
         /// Anybody may know it.
         Public = "public",
         /// Nobody outside need know it, and nobody is harmed by it.
+        #[default]
         Internal = "internal",
         /// It may be about people: kept, and marked by a keyed hash in the audit.
         Personal = "personal",
         /// It may be about patients: never on a disk of this system.
         Clinical = "clinical",
-    }
-}
-
-impl Default for DataClass {
-    fn default() -> Self {
-        Self::Internal
     }
 }
 
