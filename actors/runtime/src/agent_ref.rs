@@ -129,8 +129,8 @@ macro_rules! sending {
             crate::tell::try_tell(self, message)
         }
 
-        /// Sends `message` and waits for its reply. It waits for room too, and for ever, unless
-        /// [`Ask::within`]. Dropped, it cancels the handler.
+        /// Sends `message` and waits for its reply. It waits for room too, unless [`Ask::without_waiting`]; it waits for
+        /// ever, unless [`Ask::within`]. Dropped, it cancels the handler.
         ///
         /// # Errors
         /// Any [`SendError`].

@@ -36,6 +36,8 @@ pub(crate) trait AnyCell: Send + Sync {
     fn control(&self, control: Control);
     fn set_gate(&self, gate: Gate);
     fn depth_and_activity(&self) -> (u32, bool);
+    /// Messages waiting and handlers suspended.
+    fn load(&self) -> u32;
     fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>>;
     fn specs(&self) -> Vec<MessageSpec>;
     fn ask_named(
@@ -109,6 +111,10 @@ impl<A: Agent> AnyCell for Cell<A> {
     fn depth_and_activity(&self) -> (u32, bool) {
         let (depth, active) = self.mailbox.depth_and_activity();
         (depth, active || self.in_flight() > 0)
+    }
+
+    fn load(&self) -> u32 {
+        self.mailbox.depth_and_activity().0 + self.in_flight()
     }
 
     fn recipient(self: Arc<Self>, message: TypeId) -> Option<Box<dyn Any>> {

@@ -50,6 +50,7 @@ pub struct Ask<'a, M: Message, T: Target<M>> {
     message: Option<M>,
     state: State<M>,
     call: Option<Arc<CallMeta>>,
+    waits_for_room: bool,
     limits: Option<Box<Limits>>,
 }
 
@@ -65,13 +66,19 @@ struct Limits {
 impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
     #[inline]
     pub(crate) fn new(to: &'a T, message: M) -> Self {
-        Self { to, message: Some(message), state: State::New, call: None, limits: None }
+        Self { to, message: Some(message), state: State::New, call: None, waits_for_room: true, limits: None }
     }
 
     /// Gives up after `limit`; the handler is cancelled.
     pub fn within(mut self, limit: Duration) -> Self {
         let within = &mut self.limits.get_or_insert_default().within;
         *within = Some(within.map_or(limit, |l| l.min(limit)));
+        self
+    }
+
+    /// Answers [`SendError::Full`] at once where there is no room.
+    pub fn without_waiting(mut self) -> Self {
+        self.waits_for_room = false;
         self
     }
 
@@ -124,7 +131,11 @@ impl<'a, M: Message, T: Target<M>> Ask<'a, M, T> {
         let (reply, answered) = reply_channel();
         let mut slot = Some(Envelope { message, reply: Some(reply), call: self.call.clone() });
         let mut place = None;
-        match self.to.wait(&mut slot, &mut place, cx.waker()) {
+        let pushed = match self.waits_for_room {
+            true => self.to.wait(&mut slot, &mut place, cx.waker()),
+            false => self.to.admit(&mut slot),
+        };
+        match pushed {
             Pushed::In => Ok(State::Sent(answered)),
             Pushed::Waiting => {
                 let cancelled = self.call.as_ref().map(|call| Box::pin(call.cancel.clone().cancelled_owned()));

@@ -14,6 +14,7 @@ use crate::ask::Ask;
 use crate::call::{CallMeta, nobody};
 use crate::cell::Control;
 use crate::changed::Changed;
+use crate::ids::AgentId;
 use crate::system::System;
 use crate::timer::Timer;
 
@@ -216,6 +217,11 @@ impl Cx {
     /// Calls [`crate::Agent::terminated`] when `other` ends; at once where it has ended.
     pub fn watch(&self, other: &AgentRef) {
         other.watched_by(&self.me);
+    }
+
+    /// Like [`Cx::watch`], undone.
+    pub fn unwatch(&self, other: AgentId) {
+        self.system().unwatch(self.me.id(), other);
     }
 
     /// Sends `message` to this agent after `delay`. The timer ends with the agent, or when [`Timer::cancel`]led.

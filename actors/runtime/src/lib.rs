@@ -38,6 +38,7 @@ mod ops;
 pub mod outward;
 mod patterns;
 mod policy;
+mod pool;
 mod port;
 mod profile;
 mod rate_limit;
@@ -84,6 +85,7 @@ pub use notes::{
 };
 pub use patterns::Patterns;
 pub use policy::{Crossing, Direction, Part, Policy, PolicyChain};
+pub use pool::{Choice, Pool};
 pub use profile::{CANCEL_GRACE_DEFAULT, MAILBOX_CAPACITY_DEFAULT, Profile};
 pub use rate_limit::{RateLimit, ToolRateLimit};
 pub use snapshot::{AgentSnapshot, AgentState};

@@ -245,6 +245,12 @@ impl System {
         self.add_watcher(target, Watcher::Agent(watcher));
     }
 
+    pub(crate) fn unwatch(&self, watcher: AgentId, target: AgentId) {
+        if let Some(mut watchers) = self.inner.watches.get_mut(&target) {
+            watchers.retain(|w| !matches!(w, Watcher::Agent(agent) if agent.id() == watcher));
+        }
+    }
+
     pub(crate) async fn ended_of(&self, target: &AgentRef) -> ExitReason {
         let (done, ended) = oneshot::channel();
         self.add_watcher(target, Watcher::Future(done));

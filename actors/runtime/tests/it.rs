@@ -39,6 +39,10 @@ mod calls;
 #[path = "it/registry.rs"]
 mod registry;
 
+// A pool shares the work as it says.
+#[path = "it/pool.rs"]
+mod pool;
+
 // What a review broke, and must not break again.
 #[path = "it/robust.rs"]
 mod robust;

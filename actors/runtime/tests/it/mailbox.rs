@@ -134,7 +134,7 @@ fn waiting_senders_in_order() {
     });
 }
 
-/// Goal: an ask that waits for room gives up cleanly at its limit. Method: a full mailbox.
+/// Goal: an ask may refuse to wait, or wait with a limit; both give up cleanly. Method: a full mailbox.
 #[test]
 fn asks_and_room() {
     paused(async |system| {
@@ -142,6 +142,7 @@ fn asks_and_room() {
         for n in 1..=16 {
             agent.try_tell(Pass(n)).unwrap();
         }
+        assert!(matches!(agent.ask(Pass(17)).without_waiting().await, Err(SendError::Full { message: Pass(17), .. })));
         assert!(matches!(agent.ask(Pass(18)).within(SECOND).await, Err(SendError::TimedOut(_))));
         gate.add_permits(100);
         system.shutdown(SECOND).await;
