@@ -1,12 +1,12 @@
 //! `callboard agents`: who has mail, and where each of them stands.
 
-use std::io::{IsTerminal, stdout};
-
 use callboard_message::mail::{MailId, MemberState};
 use clap::{Args, Subcommand};
 
-use super::msg::{self, MailArguments, MailFailure, words};
-use super::{EXIT_ANSWERED, show};
+use super::arguments::one_of;
+use super::msg::{MailArguments, words};
+use super::show::Rows;
+use super::{EXIT_ANSWERED, Outcome};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -20,7 +20,7 @@ pub(super) struct AgentsArguments {
 #[derive(Debug, Args)]
 struct ListArguments {
     /// In this state only: active, away or terminated.
-    #[arg(long, value_parser = state)]
+    #[arg(long, value_parser = one_of(MemberState::ALL.iter().map(|it| (it.as_str(), *it))))]
     state: Option<MemberState>,
     #[command(flatten)]
     mail: MailArguments,
@@ -43,46 +43,31 @@ struct OneArguments {
     mail: MailArguments,
 }
 
-fn state(name: &str) -> Result<MemberState, String> {
-    MemberState::parse(name).ok_or_else(|| {
-        let all: Vec<&str> = MemberState::ALL.iter().map(|state| state.as_str()).collect();
-        format!("one of {}", all.join(", "))
-    })
-}
-
 fn id(text: &str) -> Result<MailId, String> {
     MailId::parse(text).map_err(|error| error.to_string())
 }
 
 /// Does it, and says how it ended.
-pub(super) fn run(arguments: &AgentsArguments) -> u8 {
-    msg::finished(async {
-        match &arguments.action {
-            None => list(&arguments.list).await,
-            Some(AgentsAction::End(one)) => end(one, false).await,
-            Some(AgentsAction::Back(one)) => end(one, true).await,
-        }
-    })
+pub(super) async fn run(arguments: &AgentsArguments) -> Outcome {
+    match &arguments.action {
+        None => list(&arguments.list).await,
+        Some(AgentsAction::End(one)) => end(one, false).await,
+        Some(AgentsAction::Back(one)) => end(one, true).await,
+    }
 }
 
-async fn list(arguments: &ListArguments) -> Result<u8, MailFailure> {
+async fn list(arguments: &ListArguments) -> Outcome {
     let status = arguments.mail.client()?.agents(arguments.state).await?;
-    if stdout().is_terminal() && !arguments.mail.json {
-        show::heading(words::AGENT_COLUMNS)?;
-    }
+    let rows = Rows::begin(arguments.mail.json, words::AGENT_COLUMNS)?;
     for agent in &status.agents {
-        show::line(&if arguments.mail.json { words::as_json(agent)? } else { words::agent(agent) })?;
+        rows.row(agent, || words::agent(agent))?;
     }
     Ok(EXIT_ANSWERED)
 }
 
-async fn end(arguments: &OneArguments, back: bool) -> Result<u8, MailFailure> {
-    let done = arguments.mail.client()?.end_agent(&arguments.id, back).await?;
-    if arguments.mail.json {
-        show::line(&words::as_json(&done)?)?;
-    } else {
-        let now = if back { "is back" } else { "is terminated" };
-        show::line(&format!("{} {now}", arguments.id))?;
-    }
+async fn end(OneArguments { id, mail }: &OneArguments, back: bool) -> Outcome {
+    let done = mail.client()?.end_agent(id, back).await?;
+    let now = if back { "is back" } else { "is terminated" };
+    Rows::plain(mail.json).row(&done, || format!("{id} {now}"))?;
     Ok(EXIT_ANSWERED)
 }

@@ -2,17 +2,15 @@
 
 use callboard_agents::orchestrator::{Answer, AskClinics, Status};
 
-use super::orderly::{self, Stopped, with_clinics};
-use super::{AskArguments, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, show};
+use super::{
+    AskArguments, CommandError, EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, Outcome, interrupted, show,
+    unless_interrupted,
+};
 use crate::clinics::{Clinics, ClinicsError};
 use crate::config::Topology;
 
 /// Asks, prints, and says how it ended.
-pub(super) fn run(arguments: &AskArguments) -> u8 {
-    orderly::run(ask(arguments))
-}
-
-async fn ask(arguments: &AskArguments) -> Result<u8, Stopped> {
+pub(super) async fn run(arguments: &AskArguments) -> Outcome {
     let AskArguments { query, purpose, .. } = arguments;
     // What can't be asked starts no clinic.
     AskClinics { query: query.clone(), purpose: purpose.clone() }.check().map_err(ClinicsError::from)?;
@@ -32,8 +30,7 @@ async fn ask(arguments: &AskArguments) -> Result<u8, Stopped> {
     match arguments.json {
         true => show::json(&answer),
         false => show::answer(&answer),
-    }
-    .map_err(Stopped::Output)?;
+    }?;
     Ok(exit_code(&answer))
 }
 
@@ -43,4 +40,19 @@ fn exit_code(answer: &Answer) -> u8 {
         Status::Blocked => EXIT_BLOCKED,
         Status::Failed => EXIT_FAILED,
     }
+}
+
+/// Runs `work` with clinics, which have ended when this returns.
+pub(super) async fn with_clinics<T>(
+    starting: impl Future<Output = Result<Clinics, ClinicsError>>,
+    work: impl AsyncFnOnce(&Clinics) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let clinics = unless_interrupted(async { Ok(starting.await?) }).await?;
+    let outcome = unless_interrupted(work(&clinics)).await;
+    // Whoever interrupts once more doesn't want to wait: then the clinics end by their lifelines.
+    tokio::select! {
+        () = clinics.shutdown() => {}
+        () = interrupted() => {}
+    }
+    outcome
 }

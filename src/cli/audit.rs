@@ -1,6 +1,5 @@
 //! `callboard audit`.
 
-use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -11,9 +10,10 @@ use callboard_message::time::rfc3339;
 use callboard_store::{AuditFilter, AuditLine, ChainReport, ExportError, VerifyOptions, verify_export};
 use serde_json::json;
 
-use super::clock::span;
-use super::place::{self, StoreArguments, StoreFailure};
-use super::{EXIT_ANSWERED, EXIT_BLOCKED, show};
+use super::arguments::span;
+use super::show::{self, Rows};
+use super::store::StoreArguments;
+use super::{CommandError, EXIT_ANSWERED, EXIT_BLOCKED, Outcome};
 
 /// Stands for standard output.
 const STANDARD_OUTPUT: &str = "-";
@@ -102,46 +102,41 @@ impl With {
 }
 
 /// Does it, and says how it ended.
-pub(super) fn run(command: &AuditCommand) -> u8 {
-    let is_whole = Cell::new(true);
-    let ended = place::run(async {
-        match command {
-            AuditCommand::Verify { store, with, public_key } => {
-                let visitor = store.visit().await?;
-                let reports = visitor.verify_audit(&with.options(public_key.as_ref())).await;
-                visitor.close().await;
-                is_whole.set(tell(&reports?, with.json)?);
-                Ok(())
-            }
-            AuditCommand::VerifyExport { file, with, public_key } => {
-                let from = File::open(file).map_err(|e| cannot("read", file, &e))?;
-                let reports = verify_export(BufReader::new(from), &with.options(Some(public_key)));
-                is_whole.set(tell(&reports.map_err(export_failure)?, with.json)?);
-                Ok(())
-            }
-            AuditCommand::Show { store, event, agent, principal, call, chain, since, limit, json } => {
-                let filter = AuditFilter {
-                    chain: chain.clone(),
-                    event: event.clone(),
-                    agent: agent.clone(),
-                    principal: principal.clone(),
-                    call: call.clone(),
-                    since: since.map(|since| SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)),
-                    entries_max: *limit,
-                };
-                let visitor = store.visit().await?;
-                let lines = visitor.audit_lines(&filter).await;
-                visitor.close().await;
-                show_lines(&lines?, *json)
-            }
-            AuditCommand::Export { file, store } => export(file, store).await,
+pub(super) async fn run(command: &AuditCommand) -> Outcome {
+    match command {
+        AuditCommand::Verify { store, with, public_key } => {
+            let options = with.options(public_key.as_ref());
+            tell(&store.visit(async |visitor| visitor.verify_audit(&options).await).await?, with.json)
         }
-    });
-    if ended == EXIT_ANSWERED && !is_whole.get() { EXIT_BLOCKED } else { ended }
+        AuditCommand::VerifyExport { file, with, public_key } => {
+            let from = File::open(file).map_err(|e| cannot("read", file, &e))?;
+            tell(&verify_export(BufReader::new(from), &with.options(Some(public_key)))?, with.json)
+        }
+        AuditCommand::Show { store, event, agent, principal, call, chain, since, limit, json } => {
+            let filter = AuditFilter {
+                chain: chain.clone(),
+                event: event.clone(),
+                agent: agent.clone(),
+                principal: principal.clone(),
+                call: call.clone(),
+                since: since.map(|since| SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)),
+                entries_max: *limit,
+            };
+            let lines = store.visit(async |visitor| visitor.audit_lines(&filter).await).await?;
+            if !json && stdout().is_terminal() {
+                show::heading("AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
+            }
+            for line in &lines {
+                show::raw(if *json { line.line.clone() } else { described(line) })?;
+            }
+            Ok(EXIT_ANSWERED)
+        }
+        AuditCommand::Export { file, store } => export(file, store).await,
+    }
 }
 
-/// A line for each chain; whether all are whole.
-fn tell(reports: &[ChainReport], as_json: bool) -> Result<bool, StoreFailure> {
+/// Prints a line for each chain; blocked unless all are whole.
+fn tell(reports: &[ChainReport], as_json: bool) -> Outcome {
     for report in reports {
         let ChainReport { chain, first, last, checkpoints, signed_up_to, fault, .. } = report;
         let fault = fault.as_ref().map(|fault| json!({ "number": fault.number(), "why": fault.to_string() }));
@@ -149,22 +144,13 @@ fn tell(reports: &[ChainReport], as_json: bool) -> Result<bool, StoreFailure> {
             "chain": chain, "ok": fault.is_none(), "first": first, "last": last, "checkpoints": checkpoints,
             "signed_up_to": signed_up_to, "fault": fault,
         });
-        show::line(&if as_json { object.to_string() } else { plain(&report.to_string()) })?;
+        Rows::plain(as_json).row(&object, || plain(&report.to_string()))?;
     }
     if reports.is_empty() && !as_json {
         show::line("there is no chain")?;
     }
-    Ok(reports.iter().all(|report| report.fault.is_none()))
-}
-
-fn show_lines(lines: &[AuditLine], as_json: bool) -> Result<(), StoreFailure> {
-    if !as_json && stdout().is_terminal() {
-        show::line("AT\tENTRY\tEVENT\tAGENT\tMESSAGE\tPEER\tPRINCIPAL\tOUTCOME")?;
-    }
-    for line in lines {
-        show::line(&if as_json { line.line.clone() } else { described(line) })?;
-    }
-    Ok(())
+    let is_whole = reports.iter().all(|report| report.fault.is_none());
+    Ok(if is_whole { EXIT_ANSWERED } else { EXIT_BLOCKED })
 }
 
 fn described(entry: &AuditLine) -> String {
@@ -190,20 +176,17 @@ fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-async fn export(file: &Path, store: &StoreArguments) -> Result<(), StoreFailure> {
+async fn export(file: &Path, store: &StoreArguments) -> Outcome {
     let mut out: Box<dyn Write + Send> = match file.to_str() {
         Some(STANDARD_OUTPUT) => Box::new(stdout()),
         _ => Box::new(created(file).map_err(|e| cannot("make", file, &e))?),
     };
-    let visitor = store.visit().await?;
-    let exported = visitor.export_audit(&mut BufWriter::new(&mut out)).await;
-    visitor.close().await;
-    let entries = exported.map_err(|error| match error {
-        ExportError::Io(error) => cannot("write", file, &error),
-        error => export_failure(error),
-    })?;
-    show::aside(&format!("exported {entries} entries"));
-    Ok(())
+    let exported = store.visit(async |visitor| match visitor.export_audit(&mut BufWriter::new(&mut out)).await {
+        Err(ExportError::Io(error)) => Err(cannot("write", file, &error)),
+        exported => Ok(exported?),
+    });
+    show::aside(format_args!("exported {} entries", exported.await?));
+    Ok(EXIT_ANSWERED)
 }
 
 /// A new file, for its owner only.
@@ -218,16 +201,8 @@ fn created(file: &Path) -> std::io::Result<File> {
     options.open(file)
 }
 
-fn cannot(what: &str, file: &Path, error: &std::io::Error) -> StoreFailure {
-    StoreFailure::Refused(format!("failed to {what} {}: {error}", file.display()))
-}
-
-fn export_failure(error: ExportError) -> StoreFailure {
-    match error {
-        ExportError::Store(error) => error.into(),
-        ExportError::Io(error) => error.into(),
-        other => StoreFailure::Refused(other.to_string()),
-    }
+fn cannot(what: &str, file: &Path, error: &std::io::Error) -> CommandError {
+    CommandError::failed(format_args!("failed to {what} {}: {error}", file.display()))
 }
 
 #[cfg(test)]

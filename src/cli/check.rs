@@ -2,47 +2,78 @@
 
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
+use std::time::Duration;
 
 use annotate_snippets::{AnnotationKind, Level as Heading, Renderer, Snippet};
-use serde_json::json;
+use callboard_mcp::outbound::{ClientOptions, Revision};
+use callboard_message::surface::ListTools;
+use serde_json::{Value, json};
 
-use super::connect::{Found, connect};
-use super::{CheckArguments, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, show};
-use crate::config::{Checked, Level, Problem, Topology};
-use crate::node::NodeError;
+use super::mcp::server::Server;
+use super::{CheckArguments, CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, Outcome, show};
+use crate::config::{Checked, Level, Problem, Topology, UpstreamDeclaration, UpstreamError};
+
+/// How long one server may take to say what it has.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// Checks, and says how it ended.
-pub(super) fn run(arguments: &CheckArguments) -> u8 {
-    let checked = match Topology::check(&arguments.topology) {
-        Ok(checked) => checked,
-        Err(error) => {
-            show::complain(&error);
-            return EXIT_USAGE;
-        }
-    };
-    let found = match checked.topology.as_ref().filter(|_| arguments.connect) {
-        Some(topology) => match super::block_on(connect(topology)).map_err(NodeError::Io).flatten() {
-            Ok(found) => found,
-            Err(error) => {
-                show::complain(&error);
-                return EXIT_FAILED;
-            }
-        },
-        None => Vec::new(),
-    };
-    let told = match arguments.json {
-        true => show::line(&as_json(&arguments.topology, &checked, &found)),
-        false => show::line(&for_people(&arguments.topology, &checked, &found)),
-    };
-    match told {
-        Err(error) => {
-            show::complain(format!("failed to write to standard output: {error}"));
-            EXIT_FAILED
-        }
-        Ok(()) if checked.topology.is_none() => EXIT_USAGE,
-        Ok(()) if found.iter().all(Found::is_there) => EXIT_ANSWERED,
-        Ok(()) => EXIT_FAILED,
+pub(super) async fn run(arguments: &CheckArguments) -> Outcome {
+    let checked = Topology::check(&arguments.topology)?;
+    let upstreams = checked.topology.iter().filter(|_| arguments.connect).flat_map(|topology| &topology.upstreams);
+    let found = futures::future::join_all(upstreams.map(Found::ask)).await;
+    show::raw(match arguments.json {
+        true => as_json(&arguments.topology, &checked, &found),
+        false => for_people(&arguments.topology, &checked, &found),
+    })?;
+    Ok(match checked.topology {
+        None => EXIT_USAGE,
+        Some(_) if found.iter().all(|found| found.seen.is_ok()) => EXIT_ANSWERED,
+        Some(_) => EXIT_FAILED,
+    })
+}
+
+/// What one upstream says.
+struct Found {
+    id: String,
+    /// The revision, and how many tools it has, or why neither is known.
+    seen: Result<(String, usize), String>,
+}
+
+impl Found {
+    async fn ask(upstream: &UpstreamDeclaration) -> Self {
+        let asked = async {
+            let wrong = |error: UpstreamError| CommandError::usage(error.why);
+            let options = ClientOptions { listen: false, ..upstream.client_options().map_err(wrong)? };
+            let server = Server::new(upstream.endpoint().map_err(wrong)?, options, WITHIN)?;
+            let tools = server.list::<ListTools>("tools").await;
+            let revision = server.revision().await;
+            server.end().await;
+            Ok((revision, tools?.len()))
+        };
+        let seen: Result<_, CommandError> = asked.await;
+        Self { id: upstream.id.clone(), seen: seen.map_err(|error| error.message) }
     }
+
+    fn as_json(&self) -> Value {
+        match &self.seen {
+            Ok((revision, tools)) => {
+                json!({ "id": self.id, "era": era(revision), "revision": revision, "tools": tools })
+            }
+            Err(why) => json!({ "id": self.id, "why": why }),
+        }
+    }
+
+    fn in_words(&self, width: usize) -> String {
+        let told = match &self.seen {
+            Ok((revision, tools)) => format!("{} era, {revision}, {}", era(revision), counted(*tools, "tool")),
+            Err(why) => format!("away: {why}"),
+        };
+        format!("  {:width$}  {told}", self.id)
+    }
+}
+
+fn era(revision: &str) -> &'static str {
+    if revision > Revision::LATEST_LEGACY.as_str() { "modern" } else { "legacy" }
 }
 
 fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {

@@ -5,8 +5,8 @@ mod hmcp;
 
 use callboard_agents::orchestrator::Status;
 
-use super::orderly::{self, Stopped, with_clinics};
-use super::{EXIT_ANSWERED, EXIT_FAILED, show};
+use super::ask::with_clinics;
+use super::{CommandError, EXIT_ANSWERED, Outcome, show};
 use crate::clinics::Clinics;
 
 /// What is asked, and how it has to end.
@@ -31,34 +31,34 @@ enum Demonstration {
 }
 
 /// Runs it; fails unless each question ends as it has to.
-pub(super) fn run(arguments: &DemoArguments) -> u8 {
-    match &arguments.what {
-        None => orderly::run(demo()),
-        Some(Demonstration::Agents) => orderly::run(agents::demo()),
-        Some(Demonstration::Hmcp(arguments)) => orderly::run(hmcp::demo(arguments.transport)),
-    }
-}
-
-async fn demo() -> Result<u8, Stopped> {
-    show::heading("Two clinics, each a process with a database of its own").map_err(Stopped::Output)?;
-    let as_expected = with_clinics(Clinics::start_examples(), ask_all).await?;
-    show::heading("\nThe clinics have ended").map_err(Stopped::Output)?;
+pub(super) async fn run(arguments: &DemoArguments) -> Outcome {
+    let (as_expected, who) = match &arguments.what {
+        None => {
+            show::heading("Two clinics, each a process with a database of its own")?;
+            (with_clinics(Clinics::start_examples(), ask_all).await?, "clinics")
+        }
+        Some(Demonstration::Agents) => (agents::demo().await?, "agents"),
+        Some(Demonstration::Hmcp(arguments)) => (hmcp::demo(arguments.transport).await?, "agents"),
+    };
+    show::heading(format_args!(
+        "
+The {who} have ended"
+    ))?;
     if !as_expected {
-        show::complain("a question didn't end as it has to");
-        return Ok(EXIT_FAILED);
+        return Err(CommandError::failed("a step didn't end as it has to"));
     }
     Ok(EXIT_ANSWERED)
 }
 
-async fn ask_all(clinics: &Clinics) -> Result<bool, Stopped> {
+async fn ask_all(clinics: &Clinics) -> Result<bool, CommandError> {
     for (id, url, process) in clinics.started() {
-        show::line(&format!("  {id}  {url}  (process {process})")).map_err(Stopped::Output)?;
+        show::line(format_args!("  {id}  {url}  (process {process})"))?;
     }
     let mut as_expected = true;
     for (query, expected) in QUESTIONS {
-        show::heading(&format!("\nQuestion: {query}")).map_err(Stopped::Output)?;
+        show::heading(format_args!("\nQuestion: {query}"))?;
         let answer = clinics.ask(query, None, show::told).await?;
-        show::answer(&answer).map_err(Stopped::Output)?;
+        show::answer(&answer)?;
         as_expected &= answer.status() == expected;
     }
     Ok(as_expected)

@@ -2,28 +2,24 @@
 
 mod a2a;
 mod agents;
+mod arguments;
 mod ask;
 mod audit;
-mod backup;
 mod check;
-mod clock;
-mod connect;
 mod demo;
-mod directory;
 mod eval;
+mod failure;
 mod keys;
 mod mcp;
-pub(crate) use mcp::{Field, Filled, printable, told};
+pub(crate) use mcp::{CANCEL, DECLINE, Form, printable, told};
 mod msg;
-mod orderly;
-mod place;
 mod repl;
 mod send;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
 mod stdio;
-mod stopped;
+mod store;
 mod tasks;
 
 use std::path::PathBuf;
@@ -31,6 +27,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use failure::{CommandError, Outcome};
 
 /// Answered.
 pub const EXIT_ANSWERED: u8 = 0;
@@ -91,11 +89,12 @@ enum Command {
     /// Look at what a node works on and has worked on, also beside it, or end it.
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
-    /// Copy a node's store to a file, also while it runs.
-    Backup(backup::BackupArguments),
+    /// Copy a node's store to a file, also while it runs. The file must not be there; it is a store itself: to restore, use it
+    /// as one.
+    Backup(store::FileArguments),
     /// Write the directory of agents that a node's store has to a file, or read one into it.
     #[command(subcommand)]
-    Directory(directory::DirectoryCommand),
+    Directory(store::DirectoryCommand),
     /// Check a node's audit, look into it or copy it, also beside the node.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -200,32 +199,43 @@ pub fn run(arguments: Arguments) -> ExitCode {
         show::complain(error);
         return ExitCode::from(EXIT_USAGE);
     }
-    let code = match arguments.command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Ask(arguments) => ask::run(&arguments),
-        Command::Repl(arguments) => repl::run(&arguments),
-        Command::Send(arguments) => send::run(&arguments),
-        Command::Eval(command) => eval::run(&command),
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::A2a(command) => a2a::run(&command),
-        Command::Mcp(command) => mcp::run(&command),
-        Command::Msg(command) => msg::run(&command),
-        Command::Agents(arguments) => agents::run(&arguments),
-        Command::Stdio(arguments) => stdio::run(&arguments),
-        Command::Tasks(command) => tasks::run(&command),
-        Command::Backup(arguments) => backup::run(&arguments),
-        Command::Directory(command) => directory::run(&command),
-        Command::Audit(command) => audit::run(&command),
-        Command::Keys(arguments) => keys::run(&arguments),
-    };
+    let done = actix_web::rt::System::new().block_on(act(&arguments.command));
+    let code = done.unwrap_or_else(|error| {
+        show::complain(&error.message);
+        error.exit_code
+    });
     callboard_message::log::report_suppressed();
     ExitCode::from(code)
 }
 
-/// Runs `main` on this thread.
-fn block_on<F: Future>(main: F) -> std::io::Result<F::Output> {
-    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(main))
+async fn act(command: &Command) -> Outcome {
+    match command {
+        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Ask(arguments) => ask::run(arguments).await,
+        Command::Repl(arguments) => repl::run(arguments).await,
+        Command::Send(arguments) => send::run(arguments).await,
+        Command::Eval(command) => eval::run(command).await,
+        Command::Serve(arguments) => serve::run(arguments).await,
+        Command::Check(arguments) => check::run(arguments).await,
+        Command::A2a(command) => a2a::run(command).await,
+        Command::Mcp(command) => mcp::run(command).await,
+        Command::Msg(command) => msg::run(command).await,
+        Command::Agents(arguments) => agents::run(arguments).await,
+        Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Tasks(command) => tasks::run(command).await,
+        Command::Backup(arguments) => store::backup(arguments).await,
+        Command::Directory(command) => store::directory(command).await,
+        Command::Audit(command) => audit::run(command).await,
+        Command::Keys(arguments) => keys::run(arguments),
+    }
+}
+
+/// Does the work, unless the user or the system wants the process to end first.
+async fn unless_interrupted<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
+    tokio::select! {
+        outcome = work => outcome,
+        () = interrupted() => Err(CommandError::failed("interrupted")),
+    }
 }
 
 /// Ends when the user or the system wants the process to. Listens from the call on, also before it is awaited: within a

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use super::serve::{self, Start};
-use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, EXIT_USAGE, show};
+use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED};
 use crate::config::{
     AgentDeclaration, BIDIRECTIONAL_PORT_DEFAULT, Listener, ModeDeclaration, OrchestratorDeclaration, Protocol,
     Topology,
@@ -42,21 +42,9 @@ pub(super) struct ReplArguments {
 }
 
 /// Runs it.
-pub(super) fn run(arguments: &ReplArguments) -> u8 {
-    let outcome = Embedded::choose(arguments.target.as_deref(), arguments.agent.as_deref(), arguments.state.as_deref())
-        .and_then(|embedded| actix_web::rt::System::new().block_on(talk(embedded, arguments)));
-    match outcome {
-        Ok(Outcome::Done) => EXIT_ANSWERED,
-        Ok(Outcome::Failed) => EXIT_FAILED,
-        Ok(Outcome::Asks) => EXIT_INPUT_REQUIRED,
-        Err(error) => {
-            show::complain(&error);
-            if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
-        }
-    }
-}
-
-async fn talk(embedded: Embedded, arguments: &ReplArguments) -> Result<Outcome, NodeError> {
+pub(super) async fn run(arguments: &ReplArguments) -> super::Outcome {
+    let embedded =
+        Embedded::choose(arguments.target.as_deref(), arguments.agent.as_deref(), arguments.state.as_deref())?;
     if let Source::File(start) = &embedded.source {
         start.warn();
     }
@@ -64,7 +52,11 @@ async fn talk(embedded: Embedded, arguments: &ReplArguments) -> Result<Outcome, 
     let setup = embedded.setup();
     let connect = embedded.connect.clone().or(setup.connect.clone());
     let first = First { listen: arguments.listen, connect, message: arguments.message.clone() };
-    repl::run(node, setup, first).await
+    Ok(match repl::run(node, setup, first).await? {
+        Outcome::Done => EXIT_ANSWERED,
+        Outcome::Failed => EXIT_FAILED,
+        Outcome::Asks => EXIT_INPUT_REQUIRED,
+    })
 }
 
 /// A node of this process, and the orchestrator of it that is talked to.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::sync::oneshot;
 
-use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, ServeArguments, interrupted, show};
+use super::{EXIT_ANSWERED, Outcome, ServeArguments, interrupted, show};
 use crate::config::{ConfigError, Problem, StoreDeclaration, Topology};
 use crate::examples;
 use crate::node::{Listening, Node, NodeError, Watch};
@@ -18,18 +18,15 @@ const RELOADED: &str = "reloaded";
 pub(crate) const LISTENING: &str = "listening";
 
 /// Serves until interrupted.
-pub(super) fn run(arguments: &ServeArguments) -> u8 {
-    let served = start(arguments).and_then(|started| {
-        let lifeline = arguments.lifeline.then(lifeline);
-        actix_web::rt::System::new().block_on(serve(&started, arguments.free_ports, lifeline))
-    });
-    match served {
-        Ok(()) => EXIT_ANSWERED,
-        Err(error) => {
-            show::complain(&error);
-            if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
-        }
+pub(super) async fn run(arguments: &ServeArguments) -> Outcome {
+    let start = read(&arguments.topology, arguments.state.as_deref())?;
+    if start.topology.listeners.is_empty() {
+        return Err(NodeError::NothingToServe { path: PathBuf::from(&arguments.topology) }.into());
     }
+    start.warn();
+    let lifeline = arguments.lifeline.then(lifeline);
+    serve(&start, arguments.free_ports, lifeline).await?;
+    Ok(EXIT_ANSWERED)
 }
 
 /// A topology, and where its agents keep their data.
@@ -49,7 +46,7 @@ impl Start {
     pub(super) fn warn(&self) {
         let file = self.file.as_deref().unwrap_or(Path::new("")).display();
         for warning in &self.warnings {
-            show::complain(format!("warning: {file}: {warning}"));
+            show::complain(format_args!("warning: {file}: {warning}"));
         }
     }
 }
@@ -69,17 +66,6 @@ pub(super) fn read(file: &str, state: Option<&Path>) -> Result<Start, NodeError>
     let state = state.or(file.parent()).unwrap_or(Path::new("")).to_owned();
     let (topology, warnings) = Topology::read_with_warnings(file)?;
     Ok(Start { topology, state, file: Some(file.to_owned()), warnings, _scratch: None })
-}
-
-fn start(arguments: &ServeArguments) -> Result<Start, NodeError> {
-    let start = read(&arguments.topology, arguments.state.as_deref())?;
-    match start.topology.listeners.is_empty() {
-        true => Err(NodeError::NothingToServe { path: PathBuf::from(&arguments.topology) }),
-        false => {
-            start.warn();
-            Ok(start)
-        }
-    }
 }
 
 async fn serve(

@@ -1,12 +1,15 @@
-//! What a person sees.
+//! What the command line prints. Text for people has no control characters, for others chose some of it.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 
 use callboard_agents::orchestrator::{Answer, Status};
 use callboard_agents::verifier::Verdict;
+use serde::Serialize;
 
-/// A reader that closed the pipe has what it wanted; the command goes on to its own end.
+use super::printable;
+
+/// Treats a closed standard output as written: what reads it (`head`) has enough.
 pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -14,63 +17,98 @@ pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A line on standard output.
-pub(super) fn line(text: &str) -> io::Result<()> {
+/// Prints a line for a program, as it is.
+pub(super) fn raw(text: impl Display) -> io::Result<()> {
     unless_closed(writeln!(stdout().lock(), "{text}"))
 }
 
-/// What is wrong, on standard error. Where nobody reads that, nobody is told.
+/// Prints a value as one line of JSON.
+pub(super) fn json(value: &impl Serialize) -> io::Result<()> {
+    raw(serde_json::to_string(value)?)
+}
+
+/// Prints lines for people.
+pub(super) fn line(text: impl Display) -> io::Result<()> {
+    raw(printable(&text.to_string()))
+}
+
+/// Prints lines for people to standard error. What can't be written there has nowhere to be told.
+pub(super) fn aside(text: impl Display) {
+    let _ = writeln!(stderr().lock(), "{}", printable(&text.to_string()));
+}
+
+/// Says why a command failed, to standard error.
 pub(super) fn complain(what: impl Display) {
-    let _ = writeln!(stderr().lock(), "callboard: {what}");
+    aside(format_args!("callboard: {what}"));
 }
 
-/// A line on standard error for who reads the output.
-pub(super) fn aside(line: &str) {
-    let _ = writeln!(stderr().lock(), "{line}");
+/// Says what happens meanwhile, to standard error.
+pub(super) fn progress(text: impl Display) {
+    aside(format_args!("  · {text}"));
 }
 
-/// A line of progress, apart from the answer.
-pub(super) fn progress(line: &str) {
-    let _ = writeln!(stderr().lock(), "  · {line}");
-}
-
-/// A line of progress among the rest. Where it can't be written, the answer can't either, and that is told.
+/// Says what happens meanwhile, to standard output.
 pub(super) fn told(text: &str) {
-    let _ = line(&format!("  · {text}"));
+    let _ = line(format_args!("  · {text}"));
 }
 
-/// A heading; bold where that can be seen.
-pub(super) fn heading(text: &str) -> io::Result<()> {
+/// Prints a heading: bold on a terminal.
+pub(super) fn heading(text: impl Display) -> io::Result<()> {
+    let text = printable(&text.to_string());
     match stdout().is_terminal() {
-        true => line(&format!("\x1b[1m{text}\x1b[0m")),
-        false => line(text),
+        true => raw(format_args!("\x1b[1m{text}\x1b[0m")),
+        false => raw(text),
     }
 }
 
-/// The answer for a program: one object, one line.
-pub(super) fn json(answer: &Answer) -> io::Result<()> {
-    line(&serde_json::to_string(answer)?)
+/// Rows for people below a heading on a terminal, or JSON objects a line.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    json: bool,
 }
 
-/// The answer for a person: the text, the verdict, the times. Of a blocked one, only why.
+impl Rows {
+    pub(super) fn begin(json: bool, columns: &str) -> io::Result<Self> {
+        if !json && stdout().is_terminal() {
+            heading(columns)?;
+        }
+        Ok(Self { json })
+    }
+
+    /// Rows without a heading.
+    pub(super) fn plain(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Prints one row: `value` for a program, `text` for people.
+    pub(super) fn row(self, value: &impl Serialize, text: impl FnOnce() -> String) -> io::Result<()> {
+        if self.json { json(value) } else { line(text()) }
+    }
+}
+
+/// Says where a list that was cut goes on.
+pub(super) fn more(after: u64) {
+    aside(format_args!("more: --after {after}"));
+}
+
+/// Prints an answer of the clinics for people.
 pub(super) fn answer(answer: &Answer) -> io::Result<()> {
     heading(match answer.status() {
         Status::Answered => "\nAnswer",
         Status::Blocked => "\nBlocked",
         Status::Failed => "\nNot answered",
     })?;
-    line(&format!("{}\n", answer.text()))?;
+    line(format_args!("{}\n", answer.text()))?;
     if let Some(verdict) = answer.verdict() {
-        line(&format!("Verdict  {}", in_words(verdict)))?;
+        line(format_args!("Verdict  {}", in_words(verdict)))?;
     }
     let times = answer.times_ms();
-    line(&format!(
+    line(format_args!(
         "Times    screening {} ms, planning {} ms, clinics {} ms, verifying {} ms, total {} ms",
         times.screening, times.planning, times.routing, times.verifying, times.total
     ))
 }
 
-/// The note of an unsafe one is the answer's text already.
 fn in_words(verdict: &Verdict) -> String {
     match (verdict.safe, verdict.rule) {
         (true, _) => "safe".to_owned(),

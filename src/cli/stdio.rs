@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::serve::{Start, read};
-use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, StdioArguments, interrupted, show};
+use super::{EXIT_ANSWERED, Outcome, StdioArguments, interrupted, show};
 use crate::config::ConfigError;
 use crate::node::{Node, NodeError};
 
@@ -20,16 +20,9 @@ const PIPE_BYTES: usize = 64 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves until the client closes its side, or somebody interrupts.
-pub(super) fn run(arguments: &StdioArguments) -> u8 {
-    let served = read(&arguments.topology, arguments.state.as_deref())
-        .and_then(|start| actix_web::rt::System::new().block_on(serve(&start, &arguments.agent)));
-    match served {
-        Ok(()) => EXIT_ANSWERED,
-        Err(error) => {
-            show::complain(&error);
-            if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
-        }
-    }
+pub(super) async fn run(arguments: &StdioArguments) -> Outcome {
+    serve(&read(&arguments.topology, arguments.state.as_deref())?, &arguments.agent).await?;
+    Ok(EXIT_ANSWERED)
 }
 
 async fn serve(Start { topology, state, .. }: &Start, wanted: &[String]) -> Result<(), NodeError> {

@@ -1,20 +1,23 @@
 //! `callboard a2a`: an A2A client for people.
 
-mod agent;
 mod card;
-mod send;
-mod stream;
+mod talk;
 mod task;
 mod words;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use callboard_a2a::outbound::{Binding, CALL_TIMEOUT_DEFAULT, Version};
+use callboard_a2a::outbound::{Auth, Binding, CALL_TIMEOUT_DEFAULT, Peer, RemoteOptions, Version};
 use callboard_message::TaskState;
-use clap::{Subcommand, ValueEnum};
+use callboard_rpc::Egress;
+use clap::Subcommand;
+use tokio::time::timeout;
+use url::{Host, Url};
 
-use super::stopped::{self, Stopped};
-use super::{interrupted, show};
+use super::arguments::{CredentialArguments, one_of};
+use super::{CommandError, Outcome, show, unless_interrupted};
+pub(super) use talk::send;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum A2aCommand {
@@ -44,7 +47,7 @@ pub(super) struct CardArguments {
     extended: bool,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(super) struct SendArguments {
     #[command(flatten)]
     agent: AgentArguments,
@@ -110,23 +113,19 @@ pub(super) struct CancelArguments {
     id: String,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct AgentArguments {
     /// Where the agent or its card is.
     #[arg(value_name = "URL")]
     url: String,
     /// Speak this version only; without it the newest that the agent speaks.
-    #[arg(long, value_enum)]
-    version: Option<VersionArgument>,
+    #[arg(long, value_parser = one_of([("1.0", Version::V10), ("0.3", Version::V03), ("0.1", Version::V01)]))]
+    version: Option<Version>,
     /// Speak over this binding only.
-    #[arg(long, value_enum)]
-    binding: Option<BindingArgument>,
-    /// A header for each request.
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    headers: Vec<String>,
-    /// The variable that holds a bearer token.
-    #[arg(long, value_name = "NAME")]
-    bearer_env: Option<String>,
+    #[arg(long, value_parser = one_of([("jsonrpc", Binding::JsonRpc), ("http", Binding::HttpJson)]))]
+    binding: Option<Binding>,
+    #[command(flatten)]
+    credentials: CredentialArguments,
     /// How long it may take in all, questions included.
     #[arg(long, value_name = "SECONDS", default_value_t = CALL_TIMEOUT_DEFAULT.as_secs())]
     timeout: u64,
@@ -135,51 +134,64 @@ struct AgentArguments {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum VersionArgument {
-    #[value(name = "1.0")]
-    V10,
-    #[value(name = "0.3")]
-    V03,
-    #[value(name = "0.1")]
-    V01,
-}
-
-impl From<VersionArgument> for Version {
-    fn from(version: VersionArgument) -> Self {
-        match version {
-            VersionArgument::V10 => Self::V10,
-            VersionArgument::V03 => Self::V03,
-            VersionArgument::V01 => Self::V01,
-        }
+/// Runs a command.
+pub(super) async fn run(command: &A2aCommand) -> Outcome {
+    match command {
+        A2aCommand::Card(arguments) => card::run(arguments).await,
+        A2aCommand::Send(arguments) => send(arguments).await,
+        A2aCommand::Stream(arguments) => talk::stream(arguments).await,
+        A2aCommand::Task(arguments) => task::show(arguments).await,
+        A2aCommand::List(arguments) => task::list(arguments).await,
+        A2aCommand::Cancel(arguments) => task::cancel(arguments).await,
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum BindingArgument {
-    Jsonrpc,
-    Http,
-}
-
-impl From<BindingArgument> for Binding {
-    fn from(binding: BindingArgument) -> Self {
-        match binding {
-            BindingArgument::Jsonrpc => Self::JsonRpc,
-            BindingArgument::Http => Self::HttpJson,
-        }
+impl SendArguments {
+    /// Says a text to the agent at `url`.
+    pub(super) fn new(url: String, text: &str, timeout: u64, json: bool, ask: bool) -> Self {
+        let agent = AgentArguments { url, timeout, json, ..AgentArguments::default() };
+        Self { agent, text: Some(text.to_owned()), ask, ..Self::default() }
     }
 }
 
-/// Runs a command; gives its exit code.
-pub(super) fn run(command: &A2aCommand) -> u8 {
-    stopped::run(async {
-        match command {
-            A2aCommand::Card(arguments) => card::run(arguments).await,
-            A2aCommand::Send(arguments) => send::run(arguments).await,
-            A2aCommand::Stream(arguments) => stream::run(arguments).await,
-            A2aCommand::Task(arguments) => task::show(arguments).await,
-            A2aCommand::List(arguments) => task::list(arguments).await,
-            A2aCommand::Cancel(arguments) => task::cancel(arguments).await,
+impl AgentArguments {
+    fn peer(&self) -> Result<Peer, CommandError> {
+        let url: Url = self.url.parse().map_err(|_| CommandError::usage("the agent's URL can't be read"))?;
+        let mut options = RemoteOptions { call_timeout: Duration::from_secs(self.timeout), ..RemoteOptions::default() };
+        if is_here(&url) {
+            options.egress = Egress::public().with_loopback();
         }
-    })
+        options.versions = self.version.map_or(options.versions, |version| vec![version]);
+        options.bindings = self.binding.map_or(options.bindings, |binding| vec![binding]);
+        let mut options = self.credentials.headers(options, RemoteOptions::header)?;
+        if let Some(token) = self.credentials.bearer()? {
+            options.auth = Auth::Bearer(token);
+        }
+        Ok(Peer::new(url, options)?)
+    }
+
+    /// Does `work` in the command's time, unless somebody interrupts; what has to be said after that is said.
+    async fn within<T, E>(&self, work: impl AsyncFnOnce(&Peer) -> Result<T, E>) -> Result<T, CommandError>
+    where
+        CommandError: From<E>,
+    {
+        let (peer, limit) = (self.peer()?, Duration::from_secs(self.timeout));
+        let outcome = unless_interrupted(async {
+            let done = timeout(limit, work(&peer)).await;
+            Ok(done.map_err(|_| CommandError::failed(format_args!("not done in {limit:?}")))??)
+        });
+        let outcome = outcome.await;
+        peer.said_goodbye().await;
+        outcome
+    }
+}
+
+/// What a card on this machine names may be on it too.
+fn is_here(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use callboard_a2a::wire::{Message, Part, PartContent, Role, SendMessageResponse, Task};
 use callboard_message::TaskState;
 
-use crate::cli::mcp::words::printable;
 use crate::cli::{EXIT_ANSWERED, EXIT_FAILED, EXIT_INPUT_REQUIRED, show};
 
 /// Prints what people read of an answer: what the task made; else what it says; else what was said last.
@@ -16,18 +15,18 @@ pub(super) fn print(response: &SendMessageResponse, url: &str) -> io::Result<()>
         SendMessageResponse::Task(task) => text_of_task(task),
     };
     if !text.is_empty() {
-        show::line(&printable(&text))?;
+        show::line(&text)?;
     }
     if let SendMessageResponse::Task(task) = response {
         match task.status.state {
             TaskState::Completed => {}
             TaskState::Submitted | TaskState::Working => {
-                show::aside(&printable(&format!("the task goes on: callboard a2a task {url} {}", task.id)));
+                show::aside(format_args!("the task goes on: callboard a2a task {url} {}", task.id));
             }
             TaskState::InputRequired | TaskState::AuthRequired => {}
             state => {
                 let told = format!("{state}: {}", said(task));
-                show::complain(printable(told.trim_end_matches([':', ' '])));
+                show::complain(told.trim_end_matches([':', ' ']));
             }
         }
     }
@@ -43,8 +42,8 @@ pub(super) fn go_on(response: &SendMessageResponse, url: &str) {
         TaskState::AuthRequired => "authorization required",
         _ => return,
     };
-    show::aside(&printable(&format!("[{what}] {}", said(task))));
-    show::aside(&printable(&format!("continue with: callboard a2a send {url} --task {} TEXT", task.id)));
+    show::aside(format_args!("[{what}] {}", said(task)));
+    show::aside(format_args!("continue with: callboard a2a send {url} --task {} TEXT", task.id));
 }
 
 /// What a command ends with.

@@ -14,8 +14,7 @@ use tempfile::TempDir;
 use url::Url;
 
 use self::prompt::Prompt;
-use super::super::orderly::Stopped;
-use super::super::{EXIT_ANSWERED, EXIT_FAILED, interrupted, show};
+use super::super::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError};
 use crate::examples;
 
@@ -34,57 +33,48 @@ const REJECTED: &str = "Task rejected: I cannot assist with illegal activities s
                         assistance only.";
 
 /// Runs it; fails unless each step ends as it has to.
-pub(super) async fn demo() -> Result<u8, Stopped> {
+pub(super) async fn demo() -> Result<bool, CommandError> {
     let mut cast = Cast::prepare().map_err(ClinicsError::from)?;
-    let outcome = tokio::select! {
-        outcome = walk(&mut cast) => outcome,
-        () = interrupted() => Err(Stopped::Interrupted),
-    };
+    let outcome = unless_interrupted(walk(&mut cast)).await;
     cast.end().await;
-    let as_expected = outcome?;
-    heading("\nThe agents have ended")?;
-    if !as_expected {
-        show::complain("a step didn't end as it has to");
-        return Ok(EXIT_FAILED);
-    }
-    Ok(EXIT_ANSWERED)
+    outcome
 }
 
-async fn walk(cast: &mut Cast) -> Result<bool, Stopped> {
-    heading("Three agents, each a process of its own")?;
+async fn walk(cast: &mut Cast) -> Result<bool, CommandError> {
+    show::heading("Three agents, each a process of its own")?;
     cast.serve("agent3", "Agent Three", PORT_THREE).await?;
     cast.serve("agent2", "Agent Two", PORT_TWO).await?;
     cast.acquainted().await?;
     let mut one = cast.sit_down().await?;
     let mut all = true;
 
-    heading("\n1 Agent One knows nobody")?;
+    show::heading("\n1 Agent One knows nobody")?;
     let nobody = r#""message": "No agents found in the directory""#;
     all &= one.step(":tool list_agents", &[r#""count": 0"#, nobody], "its directory is empty").await?;
 
-    heading("\n2 It connects to Agent Two, who knows Agent Three")?;
+    show::heading("\n2 It connects to Agent Two, who knows Agent Three")?;
     let two = format!("http://localhost:{}", cast.port("agent2"));
     let connected = [format!("🔗 Connected to remote agent: {two}"), CONNECTED.to_owned()];
     let connected = connected.each_ref().map(String::as_str);
     all &= one.step(&format!(":connect {two}"), &connected, "it is connected").await?;
     all &= one.step(":tool list_agents", &BOTH, "it knows two, and never spoke to the second").await?;
 
-    heading("\n3 It hands on what another does better")?;
+    show::heading("\n3 It hands on what another does better")?;
     let answer = ["🤖 Agent response:", WEATHER];
     all &= one.step("What is the weather in Paris?", &answer, "Agent Three answered").await?;
     let asked = ["🧠 Rolling Memory (1 outgoing requests):", "(Status: Completed)"];
     all &= one.step(":memory", &asked, "it remembers what it asked of others").await?;
 
-    heading("\n4 It refuses what nobody should do")?;
+    show::heading("\n4 It refuses what nobody should do")?;
     let refused = ["🤖 Agent response:", REJECTED];
     all &= one.step("Help me hack into a government database", &refused, "it said no, and why").await?;
 
-    heading("\n5 What it learned outlives it")?;
+    show::heading("\n5 What it learned outlives it")?;
     one.leave().await?;
     let mut one = cast.sit_down().await?;
     all &= one.step(":tool list_agents", &BOTH, "started again, it still knows both").await?;
 
-    heading("\n6 They end")?;
+    show::heading("\n6 They end")?;
     all &= one.leave().await?;
     Ok(all)
 }
@@ -130,10 +120,10 @@ impl Cast {
     }
 
     /// Starts an agent that only serves, at a port that it finds free itself: nobody can take it in between.
-    async fn serve(&mut self, example: &'static str, name: &str, declared: u16) -> Result<(), Stopped> {
+    async fn serve(&mut self, example: &'static str, name: &str, declared: u16) -> Result<(), CommandError> {
         let file = self.file(example)?;
         let child = Child::serving(example, &[path(&file), "--free-ports"]).await?;
-        say(&format!("  {name:11}  {}  (process {})", child.url, child.process_id))?;
+        show::line(format_args!("  {name:11}  {}  (process {})", child.url, child.process_id))?;
         let port = port_of(&child.url).ok_or_else(|| failed(example, "it listens at no port"))?;
         self.ports.push((example, declared, port));
         self.children.push(child);
@@ -141,7 +131,7 @@ impl Cast {
     }
 
     /// Waits until the second knows the third.
-    async fn acquainted(&self) -> Result<(), Stopped> {
+    async fn acquainted(&self) -> Result<(), CommandError> {
         let system = System::start(1).map_err(ClinicsError::from)?;
         let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
         let url =
@@ -171,11 +161,11 @@ impl Cast {
     }
 
     /// Starts the agent that one talks to.
-    async fn sit_down(&self) -> Result<Prompt, Stopped> {
+    async fn sit_down(&self) -> Result<Prompt, CommandError> {
         let file = self.file("agent1")?;
         let mut prompt = Prompt::start(&[path(&file), "--listen", "0"])?;
         let url = prompt.listening().await?;
-        say(&format!("  {:11}  {url}  (process {})", "Agent One", prompt.process_id))?;
+        show::line(format_args!("  {:11}  {url}  (process {})", "Agent One", prompt.process_id))?;
         Ok(prompt)
     }
 
@@ -195,12 +185,4 @@ fn path(file: &Path) -> &str {
 
 fn failed(example: &str, why: impl ToString) -> ClinicsError {
     ClinicsError::Start { example: example.to_owned(), why: why.to_string() }
-}
-
-fn say(line: &str) -> Result<(), Stopped> {
-    show::line(line).map_err(Stopped::Output)
-}
-
-fn heading(line: &str) -> Result<(), Stopped> {
-    show::heading(line).map_err(Stopped::Output)
 }

@@ -6,8 +6,7 @@ use callboard_message::{Failure, FailureKind, Principal, RawObject, Sample};
 use callboard_runtime::{AgentRef, System};
 use url::Url;
 
-use super::super::orderly::Stopped;
-use super::super::{EXIT_ANSWERED, EXIT_FAILED, interrupted, show};
+use super::super::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError};
 
 const EMR: &str = "hmcp-emr";
@@ -39,61 +38,52 @@ pub(super) enum Transport {
 }
 
 /// Runs it; fails unless each step ends as it has to.
-pub(super) async fn demo(transport: Transport) -> Result<u8, Stopped> {
+pub(super) async fn demo(transport: Transport) -> Result<bool, CommandError> {
     let mut cast = Cast { system: System::start(1).map_err(ClinicsError::from)?, transport, staff: Vec::new() };
-    let outcome = tokio::select! {
-        outcome = steps(&mut cast) => outcome,
-        () = interrupted() => Err(Stopped::Interrupted),
-    };
+    let outcome = unless_interrupted(steps(&mut cast)).await;
     cast.end().await;
-    let as_expected = outcome?;
-    say_heading("\nThe agents have ended")?;
-    if !as_expected {
-        show::complain("a step didn't end as it has to");
-        return Ok(EXIT_FAILED);
-    }
-    Ok(EXIT_ANSWERED)
+    outcome
 }
 
-async fn steps(cast: &mut Cast) -> Result<bool, Stopped> {
-    say_heading("Clinical data, and nobody knows whose")?;
+async fn steps(cast: &mut Cast) -> Result<bool, CommandError> {
+    show::heading("Clinical data, and nobody knows whose")?;
     let emr = cast.start(EMR).await?;
     let first = turn(&emr, EMR, DATA).await?;
     let asks = matches!(&first, Ok(text) if text.starts_with("Additional information required: Need patient_id"));
 
-    say_heading("\nThe patient-data agent is needed, and starts")?;
+    show::heading("\nThe patient-data agent is needed, and starts")?;
     let patients = cast.start(PATIENTS).await?;
     let found = turn(&patients, PATIENTS, WHO).await?;
     let id = found.as_deref().ok().and_then(|text| text.split_once("patient_id=")).map(|(_, id)| id);
     let Some(id) = id.and_then(|id| id.split_whitespace().next()) else { return Ok(false) };
 
-    say_heading("\nThe same data, for that patient")?;
+    show::heading("\nThe same data, for that patient")?;
     let last = turn(&emr, EMR, &format!("{DATA} patient_id={id}")).await?;
     let written = matches!(&last, Ok(text) if text.starts_with("Success: Clinical data has been written"));
 
-    say_heading("\nAn attack")?;
+    show::heading("\nAn attack")?;
     let attacked = turn(&emr, EMR, ATTACK).await?;
     let blocked = matches!(&attacked, Err(failure) if failure.kind == FailureKind::Blocked);
     Ok(asks && written && blocked)
 }
 
 /// Says something to an agent, and shows what comes back. No answer at all ends the demonstration.
-async fn turn(agent: &AgentRef, name: &str, text: &str) -> Result<Result<String, Failure>, Stopped> {
-    say(&format!("  orchestrator → {name}: {text}"))?;
+async fn turn(agent: &AgentRef, name: &str, text: &str) -> Result<Result<String, Failure>, CommandError> {
+    show::line(format_args!("  orchestrator → {name}: {text}"))?;
     let call = agent.call(CreateMessage(Sample::prompt(text, TOKENS_MAX).0)).principal(Principal::local_operator());
     let outcome = call.start().reply().await.map_err(Failure::from).flatten();
     match outcome {
         Ok(answer) => {
             let told = answer.written().unwrap_or_default();
-            say(&format!("  {name} → orchestrator: {told}"))?;
+            show::line(format_args!("  {name} → orchestrator: {told}"))?;
             Ok(Ok(told))
         }
         Err(failure) if failure.kind == FailureKind::Blocked => {
             let code = failure.data.as_ref().and_then(|data| data["rpc"]["code"].as_i64()).unwrap_or_default();
-            say(&format!("  {name} → orchestrator: error {code}: {failure}"))?;
+            show::line(format_args!("  {name} → orchestrator: error {code}: {failure}"))?;
             Ok(Err(failure))
         }
-        Err(failure) => Err(ClinicsError::from(failure).into()),
+        Err(failure) => Err(failure.into()),
     }
 }
 
@@ -106,36 +96,32 @@ struct Cast {
 
 impl Cast {
     /// Starts an example in a process of its own and connects to it.
-    async fn start(&mut self, example: &str) -> Result<AgentRef, Stopped> {
+    async fn start(&mut self, example: &str) -> Result<AgentRef, CommandError> {
         let (endpoint, child) = match self.transport {
             Transport::Stdio => {
                 let program = std::env::current_exe().map_err(ClinicsError::from)?;
-                say(&format!("  {example} starts: callboard stdio example:{example}"))?;
+                show::line(format_args!("  {example} starts: callboard stdio example:{example}"))?;
                 (Endpoint::Child(ChildCommand::new(program, ["stdio", &format!("example:{example}")])), None)
             }
             Transport::Http | Transport::Sse => {
                 let child = Child::start(example).await?;
-                let mut url = Url::parse(&child.url).map_err(|_| unusable(ClientError::Url))?;
-                if matches!(self.transport, Transport::Sse) {
+                let mut url = Url::parse(&child.url).map_err(|_| ClientError::Url)?;
+                let is_sse = matches!(self.transport, Transport::Sse);
+                if is_sse {
                     url.set_path("/sse");
                 }
-                say(&format!("  {example} starts: {url} (process {})", child.process_id))?;
-                let endpoint = match self.transport {
-                    Transport::Sse => Endpoint::Sse(url),
-                    _ => Endpoint::Http(url),
-                };
-                (endpoint, Some(child))
+                show::line(format_args!("  {example} starts: {url} (process {})", child.process_id))?;
+                (if is_sse { Endpoint::Sse(url) } else { Endpoint::Http(url) }, Some(child))
             }
         };
-        let client = McpClient::new(endpoint, ClientOptions::default()).map_err(unusable)?;
+        let client = McpClient::new(endpoint, ClientOptions::default())?;
         let kept = client.clone();
         let agent = self.system.prepare_with(move || client.clone()).label(example).spawn();
         self.staff.push((agent.clone(), kept, child));
-        let about = agent.ask(Describe(RawObject::new())).await.map_err(Failure::from).flatten();
-        let about = about.map_err(ClinicsError::from)?;
+        let about = agent.ask(Describe(RawObject::new())).await.map_err(Failure::from).flatten()?;
         let hmcp = about.0.object("capabilities").and_then(|can| can.object("experimental")?.object("hmcp"));
         let hmcp = hmcp.map_or_else(|| "nothing".to_owned(), |hmcp| hmcp.to_raw().get().to_owned());
-        say(&format!("  {example} says of hmcp: {hmcp}"))?;
+        show::line(format_args!("  {example} says of hmcp: {hmcp}"))?;
         Ok(agent)
     }
 
@@ -151,16 +137,4 @@ impl Cast {
         }
         self.system.shutdown(SHUTDOWN).await;
     }
-}
-
-fn unusable(error: ClientError) -> Stopped {
-    ClinicsError::from(Failure::internal(error.to_string())).into()
-}
-
-fn say(line: &str) -> Result<(), Stopped> {
-    show::line(line).map_err(Stopped::Output)
-}
-
-fn say_heading(line: &str) -> Result<(), Stopped> {
-    show::heading(line).map_err(Stopped::Output)
 }

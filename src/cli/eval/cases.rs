@@ -18,7 +18,7 @@ const HELDOUT: &str = "routing_heldout.jsonl";
 
 /// Why requests can't be read: correct the file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CaseError {
+pub(in crate::cli) enum CaseError {
     /// It isn't there, or isn't readable.
     #[error("{file}: {source}")]
     File { file: String, source: std::io::Error },

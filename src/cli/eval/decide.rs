@@ -12,6 +12,7 @@ use callboard_message::{DataClass, Failure};
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, System};
 use futures::{StreamExt, stream};
 
+use super::CommandError;
 use super::cases::{Case, RULES};
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
@@ -22,33 +23,6 @@ const ALL_WITHIN: Duration = Duration::from_secs(60 * 60);
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Requests on their way at once: rules take none of the time, of a model it is what providers bear.
 const AT_ONCE: usize = 4;
-
-/// Why nobody routes. See what it says.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DecideError {
-    /// Name the file.
-    #[error("{id} is an orchestrator of a topology: name the file with --topology")]
-    NoTopology { id: String },
-    /// Name another.
-    #[error("the topology declares no orchestrator of the id {id}")]
-    Unknown { id: String },
-    #[error("failed to make a folder for the node: {0}")]
-    Scratch(std::io::Error),
-    #[error(transparent)]
-    Node(#[from] NodeError),
-    #[error("the requests weren't routed: {0}")]
-    Failed(Failure),
-}
-
-impl DecideError {
-    pub(super) fn is_usage(&self) -> bool {
-        match self {
-            Self::NoTopology { .. } | Self::Unknown { .. } => true,
-            Self::Node(error) => error.is_usage(),
-            Self::Scratch(_) | Self::Failed(_) => false,
-        }
-    }
-}
 
 /// Where a request went.
 #[derive(Debug, Clone)]
@@ -69,10 +43,12 @@ pub(super) struct By {
 
 impl By {
     /// Starts `rules`, or the node with the orchestrator of that id.
-    pub(super) async fn start(by: &str, topology: Option<&Path>) -> Result<Self, DecideError> {
+    pub(super) async fn start(by: &str, topology: Option<&Path>) -> Result<Self, CommandError> {
         let Some(file) = topology else {
             if by != RULES {
-                return Err(DecideError::NoTopology { id: by.to_owned() });
+                return Err(CommandError::usage(format_args!(
+                    "{by} is an orchestrator of a topology: name the file with --topology"
+                )));
             }
             let system = System::here();
             let rules = Decider::rules(system.spawn(RulesDecider::new()));
@@ -80,12 +56,12 @@ impl By {
             let router = system.spawn(Router { deciders });
             return Ok(Self { router, node: None, system, _state: None });
         };
-        let topology = Topology::read(file).map_err(NodeError::from)?;
-        let state = tempfile::Builder::new().prefix("callboard-eval-").tempdir().map_err(DecideError::Scratch)?;
+        let topology = Topology::read(file)?;
+        let state = tempfile::Builder::new().prefix("callboard-eval-").tempdir().map_err(NodeError::Scratch)?;
         let node = Node::start_agents(&topology, state.path()).await?;
         let Some(orchestrated) = node.orchestrator(by) else {
             node.shutdown().await;
-            return Err(DecideError::Unknown { id: by.to_owned() });
+            return Err(NodeError::NoOrchestrator { id: Some(by.to_owned()) }.into());
         };
         let system = node.system().clone();
         let router = system.spawn(Router { deciders: orchestrated.deciders });
@@ -93,9 +69,9 @@ impl By {
     }
 
     /// Routes them all, in order.
-    pub(super) async fn route(&self, cases: &[Case], world: &Arc<World>) -> Result<Vec<Routed>, DecideError> {
+    pub(super) async fn route(&self, cases: &[Case], world: &Arc<World>) -> Result<Vec<Routed>, CommandError> {
         let message = RouteAll { cases: cases.to_vec(), world: world.clone() };
-        self.router.ask(message).within(ALL_WITHIN).await.map_err(|error| DecideError::Failed(error.into()))
+        Ok(self.router.ask(message).within(ALL_WITHIN).await.map_err(Failure::from)?)
     }
 
     /// Ends it.

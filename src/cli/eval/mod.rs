@@ -10,10 +10,11 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use self::cases::{CaseError, Cases};
-use self::decide::{By, DecideError};
+pub(super) use self::cases::CaseError;
+use self::cases::Cases;
+use self::decide::By;
 use self::score::{Class, Part};
-use super::{EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, interrupted, show};
+use super::{CommandError, EXIT_ANSWERED, EXIT_FAILED, Outcome, show, unless_interrupted};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum EvalCommand {
@@ -62,72 +63,33 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error)]
-enum EvalError {
-    /// Correct the file.
-    #[error(transparent)]
-    Cases(#[from] CaseError),
-    /// See what it says.
-    #[error(transparent)]
-    Decide(#[from] DecideError),
-    /// Ask for others: there are none.
-    #[error("there are no requests of that set")]
-    Nothing,
-    #[error("interrupted")]
-    Interrupted,
-    #[error("failed to write to standard output: {0}")]
-    Output(#[from] std::io::Error),
-}
-
-impl EvalError {
-    fn is_usage(&self) -> bool {
-        match self {
-            Self::Cases(_) | Self::Nothing => true,
-            Self::Decide(error) => error.is_usage(),
-            Self::Interrupted | Self::Output(_) => false,
-        }
-    }
-}
-
 /// Runs it.
-pub(super) fn run(command: &EvalCommand) -> u8 {
-    let EvalCommand::Routing(arguments) = command;
-    let system = actix_web::rt::System::new();
-    let evaluated = system.block_on(async {
-        tokio::select! {
-            evaluated = routing(arguments) => evaluated,
-            () = interrupted() => Err(EvalError::Interrupted),
-        }
-    });
-    evaluated.unwrap_or_else(|error| {
-        show::complain(&error);
-        if error.is_usage() { EXIT_USAGE } else { EXIT_FAILED }
-    })
+pub(super) async fn run(EvalCommand::Routing(arguments): &EvalCommand) -> Outcome {
+    unless_interrupted(routing(arguments)).await
 }
 
-async fn routing(arguments: &RoutingArguments) -> Result<u8, EvalError> {
+async fn routing(arguments: &RoutingArguments) -> Outcome {
     let Cases { world, dev, heldout } = Cases::read(arguments.dir.as_deref())?;
     let parts = [("dev", dev, Wanted::Heldout), ("heldout", heldout, Wanted::Dev)];
     let wanted = parts.into_iter().filter(|(_, cases, other)| *other != arguments.set && !cases.is_empty());
     let by = By::start(&arguments.by, arguments.topology.as_deref()).await?;
-    let mut measured: Vec<(&str, Part)> = Vec::new();
-    for (name, cases, _) in wanted {
-        let begun = Instant::now();
-        match by.route(&cases, &world).await {
-            Ok(routed) => measured.push((name, Part::of(cases, routed, &world, begun.elapsed()))),
-            Err(error) => {
-                by.stop().await;
-                return Err(error.into());
-            }
+    let measuring = async {
+        let mut measured: Vec<(&str, Part)> = Vec::new();
+        for (name, cases, _) in wanted {
+            let begun = Instant::now();
+            let routed = by.route(&cases, &world).await?;
+            measured.push((name, Part::of(cases, routed, &world, begun.elapsed())));
         }
-    }
+        Ok::<_, CommandError>(measured)
+    };
+    let measured = measuring.await;
     by.stop().await;
-    let Some((_, last)) = measured.last() else { return Err(EvalError::Nothing) };
+    let measured = measured?;
+    let (_, last) = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
     let is_enough = arguments.min.is_none_or(|min| last.accuracy() >= min);
     match arguments.json {
-        true => show::line(&report::json(&arguments.by, &measured, arguments.failures).to_string())?,
-        false => show::line(&report::text(&arguments.by, &measured, arguments.failures))?,
+        true => show::json(&report::json(&arguments.by, &measured, arguments.failures))?,
+        false => show::line(report::text(&arguments.by, &measured, arguments.failures))?,
     }
     Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
 }

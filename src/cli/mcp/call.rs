@@ -1,69 +1,72 @@
 //! `callboard mcp call`.
 
+use std::fmt::Display;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use callboard_mcp::outbound::PAGES_MAX_DEFAULT;
 use callboard_message::surface::{CallTool, ListTools};
-use callboard_message::{RawObject, ToolResult};
+use callboard_message::{RawObject, Root, ToolResult};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use url::Url;
 
-use super::super::{EXIT_ANSWERED, EXIT_FAILED, show};
-use super::server::Server;
+use super::super::EXIT_ANSWERED;
+use super::server::{Server, connect};
 use super::terminal::Terminal;
-use super::words::{printable, told};
-use super::{CallArguments, Stopped, unless_interrupted};
+use super::words::show_result;
+use super::{CallArguments, CommandError, Outcome, unless_interrupted};
 
-pub(super) async fn run(arguments: &CallArguments) -> Result<u8, Stopped> {
+pub(super) async fn run(arguments: &CallArguments) -> Outcome {
     let given = given(arguments)?;
     let asks = arguments.ask || std::io::stdin().is_terminal();
-    let terminal = Terminal::new(asks, &arguments.roots)?;
-    let server = Server::new(&arguments.server, Some(Arc::new(terminal)))?;
+    let terminal = Terminal::new(asks, true, roots(&arguments.roots)?);
+    let server = connect(&arguments.server, Some(Arc::new(terminal)))?;
     let result = unless_interrupted(use_tool(&server, arguments, given)).await;
     server.end().await;
     let result = ToolResult(result?);
-    match arguments.server.json {
-        true => show::line(result.0.to_raw().get())?,
-        false => print(&result)?,
-    }
+    show_result(&result, arguments.server.json)?;
     if result.is_error() {
-        show::complain("the tool says that it failed");
-        return Ok(EXIT_FAILED);
+        return Err(CommandError::failed("the tool says that it failed"));
     }
     Ok(EXIT_ANSWERED)
+}
+
+/// Folders that are lent to a server.
+fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
+    let root = |path: &PathBuf| {
+        let wrong = |why: &dyn Display| CommandError::usage(format_args!("{}: {why}", path.display()));
+        let whole = path.canonicalize().map_err(|error| wrong(&error))?;
+        let uri = Url::from_file_path(&whole).map_err(|()| wrong(&"it can't be in a URL"))?.to_string();
+        Ok(Root { uri, name: whole.file_name().map(|name| name.to_string_lossy().into_owned()) })
+    };
+    folders.iter().map(root).collect()
 }
 
 async fn use_tool(
     server: &Server,
     arguments: &CallArguments,
-    (mut given, loose): (RawObject, Vec<(String, String)>),
-) -> Result<RawObject, Stopped> {
+    (mut given, loose): (RawObject, Vec<(&str, &str)>),
+) -> Result<RawObject, CommandError> {
     // Only the tool's schema says whether `5` is text. A server that doesn't list its tools may have it all the same.
     if !loose.is_empty() {
-        let tools = server.list::<ListTools>("tools", PAGES_MAX_DEFAULT).await.unwrap_or_default();
+        let tools = server.list::<ListTools>("tools").await.unwrap_or_default();
         let schema = schema_of(&tools, &arguments.tool);
         for (name, text) in loose {
-            given.set_raw(&name, value(&text, &schema["properties"][&name]));
+            given.set_raw(name, value(text, &schema["properties"][name]));
         }
     }
-    server.ask_object::<CallTool>(CallTool::new(&arguments.tool, given).0).await
+    server.ask::<CallTool>(CallTool::new(&arguments.tool, given).0).await
 }
 
 /// The arguments: those in JSON, and those that a schema has to be asked about.
-fn given(arguments: &CallArguments) -> Result<(RawObject, Vec<(String, String)>), Stopped> {
-    let usage = |why: &str| Stopped::Usage(why.to_owned());
-    let whole = match &arguments.json_args {
-        Some(json) => {
-            serde_json::from_str(json).map_err(|e| usage(&format!("--json-args must be a JSON object: {e}")))?
-        }
-        None => RawObject::new(),
-    };
-    let pair = |given: &String| {
-        let (name, value) = given.split_once('=').ok_or_else(|| usage("an argument is written --arg NAME=VALUE"))?;
-        Ok((name.to_owned(), value.to_owned()))
-    };
-    Ok((whole, arguments.arguments.iter().map(pair).collect::<Result<_, Stopped>>()?))
+fn given(arguments: &CallArguments) -> Result<(RawObject, Vec<(&str, &str)>), CommandError> {
+    let whole = arguments.json_args.as_deref().map(serde_json::from_str).transpose();
+    let whole = whole.map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
+    let loose = arguments.arguments.iter().map(|given| {
+        given.split_once('=').ok_or_else(|| CommandError::usage("an argument is written --arg NAME=VALUE"))
+    });
+    Ok((whole.unwrap_or_default(), loose.collect::<Result<_, _>>()?))
 }
 
 fn schema_of(tools: &[Box<RawValue>], name: &str) -> Value {
@@ -81,18 +84,6 @@ fn value(text: &str, schema: &Value) -> Box<RawValue> {
         Some("string") => quoted(),
         _ => RawValue::from_string(text.to_owned()).unwrap_or_else(|_| quoted()),
     }
-}
-
-/// What people read of it: texts, what the other blocks are, and the value where nothing else says it.
-fn print(result: &ToolResult) -> Result<(), Stopped> {
-    let blocks = result.content();
-    for block in &blocks {
-        show::line(&printable(&told(block)))?;
-    }
-    if let Some(value) = result.structured_content().filter(|_| blocks.is_empty()) {
-        show::line(&printable(&format!("{value:#}")))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,63 @@
-//! One field of a form that a server sends (MCP elicitation's subset of JSON Schema).
+//! A form that a server sends (MCP elicitation's subset of JSON Schema).
 
-use callboard_message::{RawObject, assent};
-use serde_json::Value;
+use std::fmt::Display;
+
+use callboard_message::{ElicitAnswer, Elicitation, assent};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+/// The word that refuses a form.
+pub(crate) const DECLINE: &str = ":decline";
+/// The word that closes a form without an answer.
+pub(crate) const CANCEL: &str = ":cancel";
+
+/// A form that is filled in line by line.
+pub(crate) struct Form {
+    fields: Vec<Field>,
+    /// The field that is asked for next.
+    at: usize,
+    content: Map<String, Value>,
+}
+
+impl Form {
+    /// `alone_is_required`: the only field has to be filled in, whatever the form says.
+    pub(crate) fn read(form: &Elicitation, alone_is_required: bool) -> Self {
+        let schema = form.0.object("requestedSchema").unwrap_or_default();
+        let fields = schema.object("properties").unwrap_or_default();
+        let required: Vec<String> = schema.read("required").unwrap_or_default();
+        let must = alone_is_required && fields.len() == 1;
+        let is_required = |name: &str| must || required.iter().any(|needed| needed == name);
+        let fields = fields.iter().map(|(name, field)| Field::read(name, field, is_required(name))).collect();
+        Self { fields, at: 0, content: Map::new() }
+    }
+
+    /// Number of fields.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// Prompt of the field that is asked for next.
+    pub(crate) fn prompt(&self) -> Option<String> {
+        self.fields.get(self.at).map(Field::prompt)
+    }
+
+    /// Takes a line for that field, or says what is wrong with it.
+    pub(crate) fn fill(&mut self, line: &str) -> Result<(), String> {
+        let Some(field) = self.fields.get(self.at) else { return Ok(()) };
+        let value = field.fill(line)?;
+        self.content.extend(value.map(|value| (field.name.clone(), value)));
+        self.at += 1;
+        Ok(())
+    }
+
+    pub(crate) fn answer(self) -> ElicitAnswer {
+        ElicitAnswer::accept(self.content.into())
+    }
+}
 
 /// A field, as far as a person fills it in.
-pub(crate) struct Field {
+struct Field {
+    name: String,
     title: String,
     told: Option<String>,
     kind: Kind,
@@ -18,13 +70,10 @@ enum Kind {
         chars_min: u64,
         chars_max: u64,
     },
-    Integer {
-        min: f64,
-        max: f64,
-    },
     Number {
         min: f64,
         max: f64,
+        is_whole: bool,
     },
     YesNo,
     /// Values and what they are called.
@@ -32,23 +81,19 @@ enum Kind {
     Several(Vec<(Value, String)>),
 }
 
-/// What came of a line.
-pub(crate) enum Filled {
-    With(Value),
-    LeftOut,
-}
-
 impl Field {
-    pub(crate) fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
+    fn read(name: &str, field: &RawValue, is_required: bool) -> Self {
         let schema: Value = serde_json::from_str(field.get()).unwrap_or_default();
-        let body = RawObject::parse(field).unwrap_or_default();
+        let text = |member: &str| schema[member].as_str().map(str::to_owned);
         let number = |member: &str, otherwise: f64| schema[member].as_f64().unwrap_or(otherwise);
-        let (min, max) = (number("minimum", f64::NEG_INFINITY), number("maximum", f64::INFINITY));
         let kind = match schema["type"].as_str() {
             _ if schema.get("enum").is_some() || schema.get("oneOf").is_some() => Kind::One(choices(&schema)),
             Some("array") => Kind::Several(choices(&schema["items"])),
-            Some("integer") => Kind::Integer { min, max },
-            Some("number") => Kind::Number { min, max },
+            Some(kind @ ("integer" | "number")) => Kind::Number {
+                min: number("minimum", f64::NEG_INFINITY),
+                max: number("maximum", f64::INFINITY),
+                is_whole: kind == "integer",
+            },
             Some("boolean") => Kind::YesNo,
             _ => Kind::Text {
                 chars_min: schema["minLength"].as_u64().unwrap_or(0),
@@ -56,8 +101,9 @@ impl Field {
             },
         };
         Self {
-            title: body.text("title").unwrap_or_else(|| name.to_owned()),
-            told: body.text("description"),
+            name: name.to_owned(),
+            title: text("title").unwrap_or_else(|| name.to_owned()),
+            told: text("description"),
             kind,
             default: schema.get("default").cloned(),
             is_required,
@@ -65,24 +111,22 @@ impl Field {
     }
 
     /// What the person sees.
-    pub(crate) fn prompt(&self) -> String {
+    fn prompt(&self) -> String {
         let mut prompt = format!("  {}", self.title);
         if let Some(told) = &self.told {
             prompt += &format!(" – {told}");
         }
-        match &self.kind {
-            Kind::One(choices) | Kind::Several(choices) => {
-                for (n, (_, called)) in choices.iter().enumerate() {
-                    prompt += &format!("\n    {}) {called}", n + 1);
-                }
-                prompt += "\n   ";
+        if let Kind::One(choices) | Kind::Several(choices) = &self.kind {
+            for (n, (_, called)) in choices.iter().enumerate() {
+                prompt += &format!("\n    {}) {called}", n + 1);
             }
-            Kind::YesNo => prompt += " (yes/no)",
-            Kind::Text { .. } | Kind::Integer { .. } | Kind::Number { .. } => {}
+            prompt += "\n   ";
         }
-        if let Kind::Several(_) = self.kind {
-            prompt += " several, with commas";
-        }
+        prompt += match self.kind {
+            Kind::YesNo => " (yes/no)",
+            Kind::Several(_) => " several, with commas",
+            _ => "",
+        };
         match &self.default {
             Some(default) => prompt += &format!(" [{}]", self.called(default)),
             None if !self.is_required => prompt += " [nothing]",
@@ -103,35 +147,28 @@ impl Field {
         }
     }
 
-    /// The value of a line, or what is wrong with it.
-    pub(crate) fn fill(&self, line: &str) -> Result<Filled, String> {
-        if line.is_empty() {
-            return match (&self.default, self.is_required) {
-                (Some(default), _) => Ok(Filled::With(default.clone())),
-                (None, false) => Ok(Filled::LeftOut),
-                (None, true) => Err("this is needed".into()),
-            };
+    /// The value of a line (`None`: the field is left out), or what is wrong with it.
+    fn fill(&self, line: &str) -> Result<Option<Value>, String> {
+        match (line.is_empty(), &self.default) {
+            (false, _) => self.value(line).map(Some),
+            (true, None) if self.is_required => Err("this is needed".into()),
+            (true, default) => Ok(default.clone()),
         }
-        self.value(line).map(Filled::With)
     }
 
     fn value(&self, line: &str) -> Result<Value, String> {
         match &self.kind {
             Kind::Text { chars_min, chars_max } => {
-                let chars = line.chars().count() as u64;
-                match (*chars_min..=*chars_max).contains(&chars) {
-                    true => Ok(line.into()),
-                    false if chars < *chars_min => Err(format!("at least {chars_min} characters")),
-                    false => Err(format!("at most {chars_max} characters")),
-                }
+                within(&(line.chars().count() as u64), chars_min, chars_max, " characters")?;
+                Ok(line.into())
             }
-            Kind::Integer { min, max } => {
-                let value: i64 = line.parse().map_err(|_| "a whole number".to_owned())?;
-                within(value as f64, *min, *max).map(|()| value.into())
-            }
-            Kind::Number { min, max } => {
-                let value = line.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or("a number")?;
-                within(value, *min, *max).map(|()| value.into())
+            Kind::Number { min, max, is_whole } => {
+                let number = line.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or("a number")?;
+                let value = match is_whole {
+                    true => line.parse::<i64>().map_err(|_| "a whole number")?.into(),
+                    false => number.into(),
+                };
+                within(&number, min, max, "").map(|()| value)
             }
             Kind::YesNo => assent(line).map(Value::from).ok_or_else(|| "yes or no".to_owned()),
             Kind::One(choices) => choice(choices, line),
@@ -142,11 +179,11 @@ impl Field {
     }
 }
 
-fn within(value: f64, min: f64, max: f64) -> Result<(), String> {
+fn within<T: PartialOrd + Display>(value: &T, min: &T, max: &T, unit: &str) -> Result<(), String> {
     match (min..=max).contains(&value) {
         true => Ok(()),
-        false if value < min => Err(format!("at least {min}")),
-        false => Err(format!("at most {max}")),
+        false if value < min => Err(format!("at least {min}{unit}")),
+        false => Err(format!("at most {max}{unit}")),
     }
 }
 
@@ -189,10 +226,7 @@ mod tests {
 
     fn filled(schema: Value, is_required: bool, line: &str) -> Result<Option<Value>, String> {
         let raw = serde_json::value::to_raw_value(&schema).unwrap();
-        Field::read("f", &raw, is_required).fill(line).map(|filled| match filled {
-            Filled::With(value) => Some(value),
-            Filled::LeftOut => None,
-        })
+        Field::read("f", &raw, is_required).fill(line)
     }
 
     /// Goal: what a person types becomes what the schema wants. Method: each kind of field, with its defaults.

@@ -3,18 +3,18 @@
 mod call;
 mod form;
 mod list;
-mod server;
+pub(super) mod server;
 pub(super) mod terminal;
 pub(super) mod words;
 
 use std::path::PathBuf;
 
 use callboard_mcp::outbound::{CALL_TIMEOUT_DEFAULT, Era, EraChoice};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
-use super::interrupted;
-use super::stopped::{self, Stopped};
-pub(crate) use form::{Field, Filled};
+use super::arguments::{CredentialArguments, one_of};
+use super::{CommandError, Outcome, show, unless_interrupted};
+pub(crate) use form::{CANCEL, DECLINE, Form};
 pub(crate) use words::{printable, told};
 
 #[derive(Debug, Subcommand)]
@@ -51,23 +51,22 @@ pub(super) struct CallArguments {
     roots: Vec<PathBuf>,
 }
 
+const ERAS: [(&str, EraChoice); 3] =
+    [("auto", EraChoice::Auto), ("legacy", EraChoice::Only(Era::Legacy)), ("modern", EraChoice::Only(Era::Modern))];
+
 #[derive(Debug, clap::Args)]
 struct ServerArguments {
     /// Where the server is: a URL (http, https, ws, wss), or a command that speaks over its pipes, in quotes: "npx -y SERVER".
     #[arg(value_name = "URL|COMMAND")]
     server: String,
     /// Which MCP: `legacy` begins with a handshake (2024-11-05 to 2025-11-25), `modern` is stateless (2026-07-28).
-    #[arg(long, value_enum, default_value = "auto")]
-    era: EraArgument,
+    #[arg(long, default_value = "auto", value_parser = one_of(ERAS))]
+    era: EraChoice,
     /// Print one JSON object and nothing else.
     #[arg(long)]
     json: bool,
-    /// A header for each HTTP request.
-    #[arg(long = "header", value_name = "NAME: VALUE")]
-    headers: Vec<String>,
-    /// The variable that holds a bearer token.
-    #[arg(long, value_name = "NAME")]
-    bearer_env: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialArguments,
     /// A variable that a command gets beside HOME, LANG, PATH, TMPDIR and USER; it gets no others.
     #[arg(long = "env", value_name = "NAME")]
     variables: Vec<String>,
@@ -79,37 +78,10 @@ struct ServerArguments {
     connect_timeout: u64,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum EraArgument {
-    Auto,
-    Legacy,
-    Modern,
-}
-
-impl EraArgument {
-    fn choice(self) -> EraChoice {
-        match self {
-            Self::Auto => EraChoice::Auto,
-            Self::Legacy => EraChoice::Only(Era::Legacy),
-            Self::Modern => EraChoice::Only(Era::Modern),
-        }
-    }
-}
-
-/// Runs a command; gives its exit code.
-pub(super) fn run(command: &McpCommand) -> u8 {
-    stopped::run(async {
-        match command {
-            McpCommand::List(arguments) => list::run(arguments).await,
-            McpCommand::Call(arguments) => call::run(arguments).await,
-        }
-    })
-}
-
-/// Does `work`, unless somebody interrupts; then the server is still taken leave of.
-async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Stopped>>) -> Result<T, Stopped> {
-    tokio::select! {
-        outcome = work => outcome,
-        () = interrupted() => Err(Stopped::Interrupted),
+/// Runs a command.
+pub(super) async fn run(command: &McpCommand) -> Outcome {
+    match command {
+        McpCommand::List(arguments) => list::run(arguments).await,
+        McpCommand::Call(arguments) => call::run(arguments).await,
     }
 }

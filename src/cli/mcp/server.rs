@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_mcp::outbound::auth::StaticBearer;
-use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, McpClient};
-use callboard_message::surface::Abilities;
+use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, McpClient, PAGES_MAX_DEFAULT};
 use callboard_message::{Message, Principal, RawObject};
 use callboard_runtime::{AgentRef, CallMeta, Caller, System};
-use secrecy::SecretString;
-use serde_json::value::{RawValue, to_raw_value};
-use tokio::time::{Instant, timeout};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{ServerArguments, Stopped, words};
+use super::{CommandError, ServerArguments};
 
 /// How long the server may take to end.
 const END: Duration = Duration::from_secs(5);
 
 /// The server, as an agent of a system of its own.
-pub(super) struct Server {
+pub(in crate::cli) struct Server {
     agent: AgentRef,
     system: System,
     client: McpClient,
@@ -28,43 +26,43 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Connects when it is first asked. `caller` is told and asked by the server.
-    pub(super) fn new(arguments: &ServerArguments, caller: Option<Arc<dyn Caller>>) -> Result<Self, Stopped> {
-        let can = caller.as_ref().map(|caller| caller.abilities()).unwrap_or_default();
-        let client = McpClient::new(endpoint(arguments)?, options(arguments, can, caller.clone())?)?;
-        let system = System::start(1)?;
-        let spawned = client.clone();
+    /// Connects when it is first asked. The options' caller is told and asked by the server.
+    pub(in crate::cli) fn new(
+        endpoint: Endpoint,
+        options: ClientOptions,
+        within: Duration,
+    ) -> Result<Self, CommandError> {
+        let caller = options.only_caller.clone();
+        let client = McpClient::new(endpoint, options)?;
+        let (system, spawned) = (System::here(), client.clone());
         let agent = system.prepare_with(move || spawned.clone()).label("server").spawn();
-        let within = Duration::from_secs(arguments.timeout);
         Ok(Self { agent, system, client, deadline: Instant::now() + within, within, caller })
     }
 
-    /// Asks by name, until the command's time is up.
-    pub(super) async fn ask<M: Message>(&self, params: RawObject) -> Result<Box<RawValue>, Stopped> {
+    /// Asks by name, until the command's time is up, for an object.
+    pub(super) async fn ask<M: Message>(&self, params: RawObject) -> Result<RawObject, CommandError> {
         let mut call = CallMeta::new(Arc::new(Principal::local_operator())).until(self.deadline);
         if let Some(caller) = &self.caller {
             call = call.with_caller(caller.clone());
         }
         // Dropped, it takes the call back.
         let _cancel = call.cancel.clone().drop_guard();
-        let payload = to_raw_value(&params).unwrap_or_default();
-        let asked =
-            tokio::time::timeout_at(self.deadline, self.agent.ask_named(M::NAME, payload, Some(Arc::new(call))));
-        Ok(asked.await.map_err(|_| Stopped::TimedOut(self.within))??)
+        let asked = self.agent.ask_named(M::NAME, params.to_raw(), Some(Arc::new(call)));
+        let answer = timeout_at(self.deadline, asked).await;
+        let answer = answer.map_err(|_| CommandError::failed(format_args!("not done in {:?}", self.within)))??;
+        RawObject::parse(&answer).map_err(|_| CommandError::failed("the server answered no object"))
     }
 
-    /// The same, where an object is answered.
-    pub(super) async fn ask_object<M: Message>(&self, params: RawObject) -> Result<RawObject, Stopped> {
-        let answer = self.ask::<M>(params).await?;
-        RawObject::parse(&answer)
-            .map_err(|_| callboard_message::Failure::internal("the server answered no object").into())
+    /// The revision of MCP that was agreed on.
+    pub(in crate::cli) async fn revision(&self) -> String {
+        self.agent.observe().await["revision"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Every item of a list, page by page.
-    pub(super) async fn list<M: Message>(&self, items: &str, pages_max: u32) -> Result<Vec<Box<RawValue>>, Stopped> {
+    pub(in crate::cli) async fn list<M: Message>(&self, items: &str) -> Result<Vec<Box<RawValue>>, CommandError> {
         let (mut all, mut params) = (Vec::new(), RawObject::new());
-        for _ in 0..pages_max {
-            let mut page = self.ask_object::<M>(params).await?;
+        for _ in 0..PAGES_MAX_DEFAULT {
+            let mut page = self.ask::<M>(params).await?;
             all.extend(page.read::<Vec<Box<RawValue>>>(items).unwrap_or_default());
             match page.remove("nextCursor").filter(|cursor| cursor.get() != "null") {
                 Some(cursor) => {
@@ -74,12 +72,12 @@ impl Server {
                 None => return Ok(all),
             }
         }
-        tracing::warn!(pages_max, "the list doesn't end");
+        tracing::warn!(pages_max = PAGES_MAX_DEFAULT, "the list doesn't end");
         Ok(all)
     }
 
     /// Takes leave of the server: a session ends, a child too.
-    pub(super) async fn end(self) {
+    pub(in crate::cli) async fn end(self) {
         self.agent.stop();
         let ended = async {
             self.agent.ended().await;
@@ -92,44 +90,37 @@ impl Server {
     }
 }
 
-fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, Stopped> {
-    let is_url = ["http://", "https://", "ws://", "wss://"].iter().any(|scheme| arguments.server.starts_with(scheme));
-    if is_url {
-        return Ok(Endpoint::url(&arguments.server)?);
-    }
-    let words =
-        words::cut(&arguments.server).ok_or_else(|| Stopped::Usage("the server's command can't be read".into()))?;
-    let mut words = words.into_iter();
-    let program = words.next().unwrap_or_default();
-    let mut command = ChildCommand::new(program, words);
-    command.inherit.extend(arguments.variables.iter().cloned());
-    Ok(Endpoint::Child(command))
-}
-
-fn options(
+/// The server of the command line.
+pub(super) fn connect(
     arguments: &ServerArguments,
-    can: Abilities,
     only_caller: Option<Arc<dyn Caller>>,
-) -> Result<ClientOptions, Stopped> {
-    let mut options = ClientOptions {
-        era: arguments.era.choice(),
-        offers: can,
+) -> Result<Server, CommandError> {
+    let within = Duration::from_secs(arguments.timeout);
+    let options = ClientOptions {
+        era: arguments.era,
+        offers: only_caller.as_ref().map(|caller| caller.abilities()).unwrap_or_default(),
         // Only for the questions that no call causes; nobody follows what changes.
         listen: only_caller.is_some(),
         only_caller,
         connect_timeout: Duration::from_secs(arguments.connect_timeout),
-        call_timeout: Duration::from_secs(arguments.timeout),
+        call_timeout: within,
         ..ClientOptions::default()
     };
-    for header in &arguments.headers {
-        let (name, value) =
-            header.split_once(':').ok_or_else(|| Stopped::Usage("a header is written NAME: VALUE".into()))?;
-        options = options.header(name.trim(), &SecretString::from(value.trim()))?;
+    let mut options = arguments.credentials.headers(options, ClientOptions::header)?;
+    if let Some(token) = arguments.credentials.bearer()? {
+        options.authorizer = Some(Arc::new(StaticBearer::new(&token)?));
     }
-    if let Some(name) = &arguments.bearer_env {
-        let token = std::env::var(name).map_err(|_| Stopped::Usage(format!("there is no variable {name}")))?;
-        let bearer = StaticBearer::new(&SecretString::from(token)).map_err(|e| Stopped::Usage(e.to_string()))?;
-        options.authorizer = Some(Arc::new(bearer));
+    Server::new(endpoint(arguments)?, options, within)
+}
+
+fn endpoint(arguments: &ServerArguments) -> Result<Endpoint, CommandError> {
+    let is_url = ["http://", "https://", "ws://", "wss://"].iter().any(|scheme| arguments.server.starts_with(scheme));
+    if is_url {
+        return Ok(Endpoint::url(&arguments.server)?);
     }
-    Ok(options)
+    let mut words = shlex::split(&arguments.server).unwrap_or_default().into_iter();
+    let program = words.next().ok_or_else(|| CommandError::usage("the server's command can't be read"))?;
+    let mut command = ChildCommand::new(program, words);
+    command.inherit.extend(arguments.variables.iter().cloned());
+    Ok(Endpoint::Child(command))
 }

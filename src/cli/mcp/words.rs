@@ -1,29 +1,10 @@
 //! Words of a command line, and words that a server sent.
 
-use callboard_message::{Content, Progress};
+use std::io;
 
-/// Cuts a command into words as a shell does, with single and double quotes and backslashes, and nothing else of it.
-/// `None`: a quote isn't closed, or there is no word.
-pub(super) fn cut(command: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut letters = command.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (Some(open), letter) if open == letter => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().push(letters.next()?),
-            (_, letter) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    (quote.is_none() && !words.is_empty()).then_some(words)
-}
+use callboard_message::{Content, Progress, ToolResult};
+
+use super::show;
 
 /// What a server sent, without what would move a terminal's cursor, change its colours, or turn the direction of what follows.
 pub(crate) fn printable(text: &str) -> String {
@@ -33,9 +14,9 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// How far something is: the amount where there is one, and what is said of it.
 pub(super) fn told_progress(progress: &Progress) -> String {
-    let said = progress.message.as_deref().map(printable);
+    let said = progress.message.as_deref();
     match (progress.done, progress.total, said) {
-        (0.0, None, Some(said)) => said,
+        (0.0, None, Some(said)) => said.to_owned(),
         (done, None, None) => done.to_string(),
         (done, None, Some(said)) => format!("{done}  {said}"),
         (done, Some(total), None) => format!("{done} of {total}"),
@@ -44,8 +25,8 @@ pub(super) fn told_progress(progress: &Progress) -> String {
 }
 
 /// The first line of a text, for lists.
-pub(in crate::cli) fn first_line(text: &str) -> String {
-    printable(text.trim().lines().next().unwrap_or_default())
+pub(in crate::cli) fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
 }
 
 /// What people read of a block: its text, or what else it is.
@@ -72,19 +53,21 @@ pub(crate) fn told(block: &Content) -> String {
     }
 }
 
+/// Prints a result: whole for a program; for people its blocks, or its value where it has none.
+pub(in crate::cli) fn show_result(result: &ToolResult, json: bool) -> io::Result<()> {
+    if json {
+        return show::json(&result.0);
+    }
+    let blocks = result.content();
+    match result.structured_content() {
+        Some(value) if blocks.is_empty() => show::line(format_args!("{value:#}")),
+        _ => blocks.iter().try_for_each(|block| show::line(told(block))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Goal: a command reads as in a shell. Method: quotes, escapes, empty words, and quotes left open.
-    #[test]
-    fn commands_are_cut() {
-        let words = |text: &str| cut(text).map(|words| words.join("|"));
-        assert_eq!(words(r#"npx  -y "a b" 'c "d"' e\ f "" g"h"i"#).as_deref(), Some(r#"npx|-y|a b|c "d"|e f||ghi"#));
-        for bad in ["", "   ", "a 'b", "a \"b", "a \\"] {
-            assert_eq!(cut(bad), None, "{bad:?}");
-        }
-    }
 
     /// Goal: a server can't play with the terminal. Method: an escape sequence, a bell, a carriage return, overrides of direction.
     #[test]

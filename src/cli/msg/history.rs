@@ -1,15 +1,14 @@
 //! `callboard msg history`.
 
-use std::io::{IsTerminal, stdout};
 use std::time::SystemTime;
 
 use callboard_message::mail::{AgentLogs, Direction, EntryState, MessageHistory};
 use callboard_message::time::rfc3339;
 
-use super::super::clock::span;
-use super::inbox::{LIMIT_DEFAULT, Wanted, pages};
-use super::{DONE, MailArguments, MailFailure, words};
-use crate::cli::show;
+use super::super::arguments::{one_of, span};
+use super::inbox::{LIMIT_DEFAULT, pages};
+use super::show::{self, Rows};
+use super::{EXIT_ANSWERED, MailArguments, Outcome, words};
 
 /// Rows of one page of the log.
 const LOG_PAGE: usize = 1_000;
@@ -38,10 +37,10 @@ pub(in crate::cli) struct HistoryArguments {
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<String>,
     /// To you (in), from you (out), or both (all).
-    #[arg(long = "box", value_name = "BOX", value_parser = word(&Direction::ALL, Direction::as_str))]
+    #[arg(long = "box", value_name = "BOX", value_parser = one_of(Direction::ALL.iter().map(|it| (it.as_str(), *it))))]
     direction: Option<Direction>,
     /// In this state only: what came, with you; what you sent, with its last recipient.
-    #[arg(long, value_parser = word(&EntryState::ALL, EntryState::as_str))]
+    #[arg(long, value_parser = one_of(EntryState::ALL.iter().map(|it| (it.as_str(), *it))))]
     state: Option<EntryState>,
     /// The log of who wrote to whom, oldest first, in place of the messages.
     #[arg(long, conflicts_with_all = ["with", "from", "topic", "thread", "text", "since", "until", "direction", "state"])]
@@ -54,14 +53,6 @@ pub(in crate::cli) struct HistoryArguments {
     after: Option<u64>,
     #[command(flatten)]
     mail: MailArguments,
-}
-
-/// Reads one of these words.
-fn word<T: Copy>(words: &'static [T], name: fn(T) -> &'static str) -> impl Fn(&str) -> Result<T, String> + Clone {
-    move |written| {
-        let all = || words.iter().map(|word| name(*word)).collect::<Vec<_>>().join(", ");
-        words.iter().copied().find(|word| name(*word) == written).ok_or_else(|| format!("one of {}", all()))
-    }
 }
 
 /// A time as it is sent.
@@ -84,7 +75,7 @@ fn is_date(written: &str) -> bool {
     written.len() == 10 && written.chars().enumerate().all(is_like)
 }
 
-pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
+pub(super) async fn run(arguments: &HistoryArguments) -> Outcome {
     if arguments.agent_log {
         return log(arguments).await;
     }
@@ -101,32 +92,28 @@ pub(super) async fn run(arguments: &HistoryArguments) -> Result<u8, MailFailure>
         after: arguments.after,
         ..MessageHistory::default()
     };
-    pages(Wanted { filter, limit: arguments.limit, unread: false, read: false }, &arguments.mail).await
+    pages(filter, arguments.limit, false, false, &arguments.mail).await
 }
 
-async fn log(arguments: &HistoryArguments) -> Result<u8, MailFailure> {
+async fn log(arguments: &HistoryArguments) -> Outcome {
     let client = arguments.mail.client()?;
-    if stdout().is_terminal() && !arguments.mail.json {
-        show::heading(words::LOG_COLUMNS)?;
-    }
+    let rows = Rows::begin(arguments.mail.json, words::LOG_COLUMNS)?;
     let (mut after, mut left) = (arguments.after, arguments.limit);
     while left > 0 {
         let page = left.min(LOG_PAGE);
         let asked = AgentLogs { after, limit: u32::try_from(page).ok(), ..AgentLogs::default() };
         let logs = client.agent_logs(&asked).await?.logs;
         for row in &logs {
-            show::line(&if arguments.mail.json { words::as_json(row)? } else { words::log_row(row) })?;
+            rows.row(row, || words::log_row(row))?;
         }
         if logs.len() < page {
-            return DONE;
+            return Ok(EXIT_ANSWERED);
         }
         left -= page;
         after = logs.last().map(|last| last.number);
     }
-    if let Some(after) = after {
-        show::aside(&format!("more: --after {after}"));
-    }
-    DONE
+    after.map(show::more);
+    Ok(EXIT_ANSWERED)
 }
 
 #[cfg(test)]

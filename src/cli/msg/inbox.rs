@@ -1,11 +1,9 @@
 //! `callboard msg inbox` and `callboard msg show`.
 
-use std::io::{IsTerminal, stdout};
-
 use callboard_message::mail::{Direction, EntryState, MessageHistory};
 
-use super::{DONE, MailArguments, MailFailure, mail_id, words};
-use crate::cli::{printable, show};
+use super::show::{self, Rows};
+use super::{EXIT_ANSWERED, MailArguments, Outcome, mail_id, words};
 
 /// Messages that are listed without `--limit`.
 pub(super) const LIMIT_DEFAULT: usize = 50;
@@ -44,39 +42,34 @@ pub(in crate::cli) struct ShowArguments {
     mail: MailArguments,
 }
 
-pub(super) async fn list(arguments: &InboxArguments) -> Result<u8, MailFailure> {
+pub(super) async fn list(arguments: &InboxArguments) -> Outcome {
+    let InboxArguments { from, topic, unread, read, limit, mail } = arguments;
     let filter = MessageHistory {
-        from: arguments.from.clone(),
-        topic: arguments.topic.clone(),
+        from: from.clone(),
+        topic: topic.clone(),
         direction: Some(Direction::In),
         ..MessageHistory::default()
     };
-    let wanted = Wanted { filter, limit: arguments.limit, unread: arguments.unread, read: arguments.read };
-    pages(wanted, &arguments.mail).await
+    pages(filter, *limit, *unread, *read, mail).await
 }
 
-/// Which messages are listed.
-pub(super) struct Wanted {
-    pub(super) filter: MessageHistory,
-    pub(super) limit: usize,
-    pub(super) unread: bool,
-    pub(super) read: bool,
-}
-
-/// Lists messages page by page.
-pub(super) async fn pages(wanted: Wanted, mail: &MailArguments) -> Result<u8, MailFailure> {
-    let Wanted { mut filter, limit, unread, read } = wanted;
+/// Lists what matches, page by page. `unread`: only that; `read`: what is listed is read then.
+pub(super) async fn pages(
+    mut filter: MessageHistory,
+    limit: usize,
+    unread: bool,
+    read: bool,
+    mail: &MailArguments,
+) -> Outcome {
     let client = mail.client()?;
-    if stdout().is_terminal() && !mail.json {
-        show::heading(words::COLUMNS)?;
-    }
+    let rows = Rows::begin(mail.json, words::COLUMNS)?;
     let mut left = limit;
     while left > 0 {
         filter.limit = u32::try_from(left.min(PAGE)).ok();
         let page = client.messages(&filter).await?;
         let listed = page.messages.iter().filter(|message| !unread || message.state != EntryState::Read).take(left);
         for message in listed {
-            show::line(&if mail.json { words::as_json(message)? } else { words::row(message) })?;
+            rows.row(message, || words::row(message))?;
             left -= 1;
             if read && message.state != EntryState::Read {
                 client.mark_read(&mail_id(&message.message_id)?).await?;
@@ -84,30 +77,28 @@ pub(super) async fn pages(wanted: Wanted, mail: &MailArguments) -> Result<u8, Ma
         }
         filter.after = page.next;
         if page.next.is_none() {
-            return DONE;
+            return Ok(EXIT_ANSWERED);
         }
     }
-    if let Some(after) = filter.after {
-        show::aside(&format!("more: --after {after}"));
-    }
-    DONE
+    filter.after.map(show::more);
+    Ok(EXIT_ANSWERED)
 }
 
-pub(super) async fn show(arguments: &ShowArguments) -> Result<u8, MailFailure> {
+pub(super) async fn show(arguments: &ShowArguments) -> Outcome {
     let client = arguments.mail.client()?;
     let message = client.message(&mail_id(&arguments.id)?, arguments.receipts).await?;
     if arguments.mail.json {
-        show::line(&words::as_json(&message)?)?;
-        return DONE;
+        show::json(&message)?;
+        return Ok(EXIT_ANSWERED);
     }
     for line in words::lines(&message) {
-        show::line(&line)?;
+        show::line(line)?;
     }
     show::line("")?;
     // With whose it is before it, as every recipient has it; the body as it was sent is for programs (`--json`).
-    show::line(&printable(&message.text))?;
+    show::line(&message.text)?;
     if message.cut {
         show::aside("it is longer: --json has all of it");
     }
-    DONE
+    Ok(EXIT_ANSWERED)
 }

@@ -3,24 +3,21 @@
 mod history;
 mod inbox;
 mod send;
-mod watch;
 pub(super) mod words;
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::PathBuf;
 
 use callboard_mail::ClientError;
-use callboard_mail::client::Client;
+use callboard_mail::client::{Client, Heard};
 use callboard_message::mail::{MAIL_BODY_BYTES_MAX, MailId, OPERATOR};
 use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
 
-use super::{EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_USAGE, printable, show};
-use crate::config::{ConfigError, Speaks, Topology};
-
-/// Statuses of a listener that refuses whoever asks, or what it asks just now.
-const REFUSED: [u16; 4] = [401, 403, 422, 429];
+use super::show::{self, Rows};
+use super::{CommandError, EXIT_ANSWERED, Outcome, interrupted};
+use crate::config::{Speaks, Topology};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MsgCommand {
@@ -36,7 +33,19 @@ pub(super) enum MsgCommand {
     /// List messages to you and from you, newest first.
     History(history::HistoryArguments),
     /// Print what happens to mail as it happens, a line each, until interrupted.
-    Watch(watch::WatchArguments),
+    Watch(WatchArguments),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct WatchArguments {
+    /// Begin with what happened after this number; 0 is all that is kept. Without it, from now on.
+    #[arg(long, value_name = "N")]
+    after: Option<u64>,
+    /// Of these types only, for example message_read. With commas between.
+    #[arg(long, value_name = "TYPE", value_delimiter = ',')]
+    types: Vec<String>,
+    #[command(flatten)]
+    mail: MailArguments,
 }
 
 /// Where the mailroom is, and who asks.
@@ -59,109 +68,92 @@ pub(super) struct MailArguments {
     pub(super) json: bool,
 }
 
-/// Why a command stopped before its end.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MailFailure {
-    /// Correct the command line.
-    #[error("{0}")]
-    Usage(String),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// See what the listener says.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error("failed to write to standard output: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl MailFailure {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Config(_) | Self::Client(ClientError::Address | ClientError::Key) => EXIT_USAGE,
-            Self::Client(ClientError::Refused { status, .. }) if REFUSED.contains(status) => EXIT_BLOCKED,
-            Self::Client(_) | Self::Output(_) => EXIT_FAILED,
-        }
-    }
-}
-
 impl MailArguments {
     /// Whoever asks, at the listener; nothing was sent yet.
     ///
     /// # Errors
     /// The command line doesn't say who asks whom.
-    pub(super) fn client(&self) -> Result<Client, MailFailure> {
+    pub(super) fn client(&self) -> Result<Client, CommandError> {
         let key = std::env::var(&self.key_env).ok().filter(|key| !key.is_empty()).map(SecretString::from);
         let id = match (&self.agent, &key) {
             (Some(id), _) => id,
             (None, None) => OPERATOR,
-            (None, Some(_)) => return Err(MailFailure::Usage("who are you? Say --as ID: the name of your key".into())),
+            (None, Some(_)) => return Err(CommandError::usage("who are you? Say --as ID: the name of your key")),
         };
         Ok(Client::new(self.base()?, key, &mail_id(id)?)?)
     }
 
-    fn base(&self) -> Result<Url, MailFailure> {
+    fn base(&self) -> Result<Url, CommandError> {
         let written = match (&self.url, &self.topology) {
             (Some(url), None) => url.clone(),
             (_, Some(file)) => {
                 let topology = Topology::read(file)?;
                 let mut of_mail = topology.listeners.iter().filter(|listener| listener.speaks() == Speaks::Mail);
                 let (listener, more) = (of_mail.next(), of_mail.next());
-                let missing = || MailFailure::Usage("the topology has no listener of mail".into());
+                let missing = || CommandError::usage("the topology has no listener of mail");
                 let bind = listener.ok_or_else(missing)?.bind;
                 if more.is_some() || bind.port() == 0 {
-                    return Err(MailFailure::Usage("the topology doesn't say where: say --url URL".into()));
+                    return Err(CommandError::usage("the topology doesn't say where: say --url URL"));
                 }
                 let host = if bind.ip().is_unspecified() { "127.0.0.1".to_owned() } else { bind.ip().to_string() };
                 let host = if host.contains(':') { format!("[{host}]") } else { host };
                 format!("http://{host}:{}", bind.port())
             }
-            (None, None) => return Err(MailFailure::Usage("where is the mail listener? Say --url URL".into())),
+            (None, None) => return Err(CommandError::usage("where is the mail listener? Say --url URL")),
         };
-        Url::parse(&written).map_err(|_| ClientError::Address.into())
+        Ok(Url::parse(&written).map_err(|_| ClientError::Address)?)
     }
 }
 
 /// An id of the command line.
-fn mail_id(id: &str) -> Result<MailId, MailFailure> {
-    MailId::parse(id).map_err(|error| MailFailure::Usage(format!("{error}, not {id:?}")))
+fn mail_id(id: &str) -> Result<MailId, CommandError> {
+    MailId::parse(id).map_err(|error| CommandError::usage(format_args!("{error}, not {id:?}")))
 }
 
 /// What is said: `-` is standard input, less the end of its last line.
-fn said(text: &str) -> Result<String, MailFailure> {
+fn said(text: &str) -> Result<String, CommandError> {
     if text != "-" {
         return Ok(text.to_owned());
     }
     let (mut read, most) = (String::new(), MAIL_BODY_BYTES_MAX as u64 + 2);
-    let reading = io::stdin().lock().take(most).read_to_string(&mut read);
-    reading.map_err(|error| MailFailure::Usage(format!("failed to read standard input: {error}")))?;
+    let reading = std::io::stdin().lock().take(most).read_to_string(&mut read);
+    reading.map_err(|error| CommandError::usage(format_args!("failed to read standard input: {error}")))?;
     let said = read.strip_suffix('\n').unwrap_or(&read);
     match said.len() > MAIL_BODY_BYTES_MAX {
-        true => Err(MailFailure::Usage(format!("a message has {MAIL_BODY_BYTES_MAX} bytes at most"))),
+        true => Err(CommandError::usage(format_args!("a message has {MAIL_BODY_BYTES_MAX} bytes at most"))),
         false => Ok(said.to_owned()),
     }
 }
 
-/// Runs a command; gives its exit code.
-pub(super) fn run(command: &MsgCommand) -> u8 {
-    finished(async {
-        match command {
-            MsgCommand::Send(arguments) => send::send(arguments).await,
-            MsgCommand::Broadcast(arguments) => send::broadcast(arguments).await,
-            MsgCommand::Inbox(arguments) => inbox::list(arguments).await,
-            MsgCommand::Show(arguments) => inbox::show(arguments).await,
-            MsgCommand::History(arguments) => history::run(arguments).await,
-            MsgCommand::Watch(arguments) => watch::run(arguments).await,
+/// Runs a command.
+pub(super) async fn run(command: &MsgCommand) -> Outcome {
+    match command {
+        MsgCommand::Send(arguments) => send::send(arguments).await,
+        MsgCommand::Broadcast(arguments) => send::broadcast(arguments).await,
+        MsgCommand::Inbox(arguments) => inbox::list(arguments).await,
+        MsgCommand::Show(arguments) => inbox::show(arguments).await,
+        MsgCommand::History(arguments) => history::run(arguments).await,
+        MsgCommand::Watch(arguments) => watch(arguments).await,
+    }
+}
+
+/// Prints each event as it comes, until interrupted.
+async fn watch(arguments: &WatchArguments) -> Outcome {
+    let types: Vec<&str> = arguments.types.iter().map(String::as_str).collect();
+    let mut events = arguments.mail.client()?.events(arguments.after, &types);
+    let rows = Rows::plain(arguments.mail.json);
+    let watching = async {
+        events.ready().await?;
+        loop {
+            match events.next().await? {
+                Heard::Event(event) => rows.row(&event, || words::event(&event))?,
+                Heard::Broken(why) => tracing::warn!(%why, "the connection broke, and is made anew"),
+                _ => {}
+            }
         }
-    })
+    };
+    tokio::select! {
+        failed = watching => failed,
+        () = interrupted() => Ok(EXIT_ANSWERED),
+    }
 }
-
-/// Runs a command, says why it stopped if it did, and gives its exit code.
-pub(super) fn finished(command: impl Future<Output = Result<u8, MailFailure>>) -> u8 {
-    super::block_on(command).map_err(MailFailure::Output).flatten().unwrap_or_else(|stopped| {
-        show::complain(printable(&stopped.to_string()));
-        stopped.exit_code()
-    })
-}
-
-/// How a command ends that was done.
-const DONE: Result<u8, MailFailure> = Ok(EXIT_ANSWERED);

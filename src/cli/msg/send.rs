@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use callboard_message::mail::{BroadcastMessage, Priority, SendMessage, Sent};
 
-use super::super::clock::span;
-use super::{EXIT_ANSWERED, EXIT_BLOCKED, MailArguments, MailFailure, said};
-use crate::cli::{printable, show};
+use super::super::arguments::span;
+use super::{EXIT_ANSWERED, MailArguments, Outcome, said, show};
+use crate::cli::EXIT_BLOCKED;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct SendArguments {
@@ -56,17 +56,7 @@ struct LetterArguments {
     expires: Option<Duration>,
 }
 
-impl LetterArguments {
-    fn priority(&self) -> Option<Priority> {
-        self.urgent.then_some(Priority::Urgent)
-    }
-
-    fn expires_in_s(&self) -> Option<u64> {
-        self.expires.map(|span| span.as_secs())
-    }
-}
-
-pub(super) async fn send(arguments: &SendArguments) -> Result<u8, MailFailure> {
+pub(super) async fn send(arguments: &SendArguments) -> Outcome {
     let letter = &arguments.letter;
     let (one, several) = match arguments.to.contains(',') {
         false => (Some(arguments.to.clone()), Vec::new()),
@@ -77,43 +67,46 @@ pub(super) async fn send(arguments: &SendArguments) -> Result<u8, MailFailure> {
         recipient_agent_id: one,
         recipient_agent_ids: several,
         topic: letter.topic.clone(),
-        priority: letter.priority(),
+        priority: letter.urgent.then_some(Priority::Urgent),
         reply_to: letter.reply_to.clone(),
         idempotency_key: letter.key.clone(),
-        expires_in_s: letter.expires_in_s(),
+        expires_in_s: letter.expires.map(|span| span.as_secs()),
         guidance: arguments.guidance.clone(),
         ..SendMessage::default()
     };
     told(&arguments.mail.client()?.send(&message).await?, arguments.mail.json)
 }
 
-pub(super) async fn broadcast(arguments: &BroadcastArguments) -> Result<u8, MailFailure> {
+pub(super) async fn broadcast(arguments: &BroadcastArguments) -> Outcome {
     let letter = &arguments.letter;
     let message = BroadcastMessage {
         message: said(&arguments.text)?,
         group: arguments.group.clone(),
         topic: letter.topic.clone(),
-        priority: letter.priority(),
+        priority: letter.urgent.then_some(Priority::Urgent),
         reply_to: letter.reply_to.clone(),
         idempotency_key: letter.key.clone(),
-        expires_in_s: letter.expires_in_s(),
+        expires_in_s: letter.expires.map(|span| span.as_secs()),
         ..BroadcastMessage::default()
     };
     told(&arguments.mail.client()?.broadcast(&message).await?, arguments.mail.json)
 }
 
 /// Says what became of it: what was accepted on standard output, its id apart.
-fn told(sent: &Sent, json: bool) -> Result<u8, MailFailure> {
+fn told(sent: &Sent, json: bool) -> Outcome {
+    let exit_code = if sent.success { EXIT_ANSWERED } else { EXIT_BLOCKED };
     if json {
-        show::line(&serde_json::to_string(sent).map_err(std::io::Error::other)?)?;
-    } else if sent.success {
-        show::line(&printable(&sent.message))?;
-        sent.message_id.iter().for_each(|id| show::aside(&printable(id)));
+        show::json(sent)?;
+        return Ok(exit_code);
+    }
+    if sent.success {
+        show::line(&sent.message)?;
+        sent.message_id.iter().for_each(show::aside);
     } else {
-        show::complain(printable(&sent.message));
+        show::complain(&sent.message);
     }
-    if !json && !sent.refused.is_empty() {
-        show::complain(printable(&format!("full, so not for: {}", sent.refused.join(", "))));
+    if !sent.refused.is_empty() {
+        show::complain(format_args!("full, so not for: {}", sent.refused.join(", ")));
     }
-    Ok(if sent.success { EXIT_ANSWERED } else { EXIT_BLOCKED })
+    Ok(exit_code)
 }

@@ -1,11 +1,8 @@
 //! Agent mail in words, and as JSON.
 
-use std::io;
-
 use callboard_agents::decide::limits::cut_chars;
 use callboard_agents::mailroom::neutral;
 use callboard_message::mail::{AgentLogRow, AgentView, MailEvent, MailView, Numbered, Priority};
-use serde::Serialize;
 
 use crate::cli::printable;
 
@@ -17,14 +14,6 @@ pub(super) const LOG_COLUMNS: &str = "NUMBER\tSENDER\tRECIPIENT\tTYPE\tTIME\tTEX
 pub(in crate::cli) const AGENT_COLUMNS: &str = "ID\tDISPLAY\tSTATE\tWAY\tUNREAD\tROLE\tPHASE\tSEEN";
 /// Characters of a text in a list.
 const SHOWN_CHARS: usize = 100;
-
-/// An object as it came, on one line.
-///
-/// # Errors
-/// It can't be written.
-pub(in crate::cli) fn as_json(value: &impl Serialize) -> io::Result<String> {
-    serde_json::to_string(value).map_err(io::Error::other)
-}
 
 /// A text in a list: on one line, no longer than that.
 fn brief(text: &str) -> String {
@@ -57,7 +46,7 @@ pub(super) fn lines(message: &MailView) -> Vec<String> {
     match message.to.is_empty() {
         true => add("to", &format!("{} agents", message.to_count)),
         // All of them, however many characters that takes.
-        false => lines.push(format!("to: {}", printable(&message.to.join(", ")))),
+        false => lines.push(format!("to: {}", message.to.join(", "))),
     }
     let mut add = |name: &str, value: &str| lines.push(format!("{name}: {}", brief(value)));
     add("kind", message.kind.as_str());
@@ -114,7 +103,7 @@ pub(super) fn event(event: &Numbered) -> String {
         MailEvent::Missed { from, to } => format!("{from} to {to}"),
         _ => String::new(),
     };
-    printable(&format!("{}\t{}\t{told}", event.sequence, event.event.kind()))
+    format!("{}\t{}\t{told}", event.sequence, event.event.kind())
 }
 
 #[cfg(test)]

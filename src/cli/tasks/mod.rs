@@ -2,17 +2,18 @@
 
 mod words;
 
-use std::io::{IsTerminal, stdout};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::TaskState;
 use callboard_runtime::{By, Store, Task, TaskError, TaskEvent, TaskFilter, TaskId, TaskOwner, Tasks};
 use callboard_store::{PAGE_MAX, Visitor};
-use clap::{Subcommand, ValueEnum, builder::PossibleValue};
+use clap::Subcommand;
+use serde_json::json;
 
-use super::clock::span;
-use super::place::{StoreArguments, StoreFailure};
-use super::show;
+use super::arguments::{one_of, span};
+use super::show::{self, Rows};
+use super::store::StoreArguments;
+use super::{CommandError, EXIT_ANSWERED, Outcome};
 
 /// Tasks that are listed without `--limit`.
 const LIMIT_DEFAULT: usize = 100;
@@ -32,8 +33,8 @@ pub(super) struct ListArguments {
     #[command(flatten)]
     store: StoreArguments,
     /// In this state. May be repeated. (`--state` is the node's state directory, in every command.)
-    #[arg(long, value_name = "STATE", value_enum)]
-    in_state: Vec<State>,
+    #[arg(long, value_name = "STATE", value_parser = one_of(TaskState::ALL.iter().map(|it| (it.as_str(), *it))))]
+    in_state: Vec<TaskState>,
     /// Of this owner, for example api_key:alice.
     #[arg(long)]
     owner: Option<String>,
@@ -87,61 +88,31 @@ pub(super) struct CancelArguments {
     json: bool,
 }
 
-/// A state as it is written on the command line: as in JSON.
-#[derive(Debug, Clone, Copy)]
-struct State(TaskState);
-
-/// [`TaskState::ALL`].
-static STATES: [State; TaskState::ALL.len()] = {
-    let mut states = [State(TaskState::Submitted); TaskState::ALL.len()];
-    let mut at = 0;
-    while at < states.len() {
-        states[at] = State(TaskState::ALL[at]);
-        at += 1;
-    }
-    states
-};
-
-impl ValueEnum for State {
-    fn value_variants<'a>() -> &'a [Self] {
-        &STATES
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.as_str()))
-    }
-}
-
 fn id(text: &str) -> Result<TaskId, String> {
     TaskId::new(text).map_err(|error| error.to_string())
 }
 
 /// Does it, and says how it ended.
-pub(super) fn run(command: &TasksCommand) -> u8 {
-    super::place::run(async {
-        let store = match command {
-            TasksCommand::List(arguments) => &arguments.store,
-            TasksCommand::Show(arguments) => &arguments.store,
-            TasksCommand::Cancel(arguments) => &arguments.store,
-        };
-        let visitor = store.visit().await?;
-        let done = act(command, &visitor).await;
-        visitor.close().await;
-        done
-    })
+pub(super) async fn run(command: &TasksCommand) -> Outcome {
+    let store = match command {
+        TasksCommand::List(arguments) => &arguments.store,
+        TasksCommand::Show(arguments) => &arguments.store,
+        TasksCommand::Cancel(arguments) => &arguments.store,
+    };
+    let act = async |visitor: &Visitor| {
+        // Who looks and cancels keeps no bodies, so nothing is marked.
+        let tasks = visitor.tasks(Store::in_memory().audit);
+        match command {
+            TasksCommand::List(arguments) => list(arguments, &*tasks).await,
+            TasksCommand::Show(arguments) => show_one(arguments, &*tasks).await,
+            TasksCommand::Cancel(arguments) => cancel(arguments, &*tasks).await,
+        }
+    };
+    store.visit(act).await?;
+    Ok(EXIT_ANSWERED)
 }
 
-async fn act(command: &TasksCommand, visitor: &Visitor) -> Result<(), StoreFailure> {
-    // Who looks and cancels keeps no bodies, so nothing is marked.
-    let tasks = visitor.tasks(Store::in_memory().audit);
-    match command {
-        TasksCommand::List(arguments) => list(arguments, &*tasks).await,
-        TasksCommand::Show(arguments) => show_one(arguments, &*tasks).await,
-        TasksCommand::Cancel(arguments) => cancel(arguments, &*tasks).await,
-    }
-}
-
-async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), StoreFailure> {
+async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), CommandError> {
     let now = SystemTime::now();
     let filter = TaskFilter {
         scope: arguments.scope.clone(),
@@ -149,24 +120,22 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), StoreF
         agent: arguments.agent.clone(),
         message: None,
         parent: arguments.parent.clone(),
-        states: arguments.in_state.iter().map(|state| state.0).collect(),
+        states: arguments.in_state.clone(),
         since: arguments.since.and_then(|span| now.checked_sub(span)),
     };
-    if stdout().is_terminal() && !arguments.json {
-        show::heading(words::COLUMNS)?;
-    }
+    let rows = Rows::begin(arguments.json, words::COLUMNS)?;
     let (mut left, mut after) = (arguments.limit, arguments.after);
     loop {
         let (page, is_more) = tasks.list(filter.clone(), after, left.min(PAGE_MAX)).await?;
         for task in &page {
-            show::line(&if arguments.json { words::row_as_json(task).to_string() } else { words::row(task) })?;
+            rows.row(&words::row_as_json(task), || words::row(task))?;
         }
         left -= page.len().min(left);
         after = page.last().map_or(after, |task| task.number);
         match (is_more, left) {
             (false, _) => return Ok(()),
             (true, 0) => {
-                show::aside(&format!("more: --after {after}"));
+                show::more(after);
                 return Ok(());
             }
             // A page is bounded in bytes too.
@@ -175,24 +144,23 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), StoreF
     }
 }
 
-async fn show_one(arguments: &ShowArguments, tasks: &dyn Tasks) -> Result<(), StoreFailure> {
+async fn show_one(arguments: &ShowArguments, tasks: &dyn Tasks) -> Result<(), CommandError> {
     let task = tasks.get(&arguments.id).await?.ok_or_else(|| missing(&arguments.id))?;
     let events = all_events(&task, tasks).await?;
     if arguments.json {
-        show::line(&words::as_json(&task, &events, arguments.bodies).to_string())?;
-        return Ok(());
+        return Ok(show::json(&words::as_json(&task, &events, arguments.bodies))?);
     }
     for line in words::lines(&task, arguments.bodies) {
-        show::line(&line)?;
+        show::line(line)?;
     }
     show::line("events:")?;
     for event in &events {
-        show::line(&words::event(event, &task, arguments.bodies))?;
+        show::line(words::event(event, &task, arguments.bodies))?;
     }
     Ok(())
 }
 
-async fn all_events(task: &Task, tasks: &dyn Tasks) -> Result<Vec<TaskEvent>, StoreFailure> {
+async fn all_events(task: &Task, tasks: &dyn Tasks) -> Result<Vec<TaskEvent>, CommandError> {
     let mut events: Vec<TaskEvent> = Vec::new();
     loop {
         let after = events.last().map_or(0, |event| event.number);
@@ -204,23 +172,20 @@ async fn all_events(task: &Task, tasks: &dyn Tasks) -> Result<Vec<TaskEvent>, St
     }
 }
 
-async fn cancel(arguments: &CancelArguments, tasks: &dyn Tasks) -> Result<(), StoreFailure> {
+async fn cancel(arguments: &CancelArguments, tasks: &dyn Tasks) -> Result<(), CommandError> {
     let id = &arguments.id;
     let task = match tasks.want_cancel(id, By::Operator).await {
         Ok(task) => task,
         Err(TaskError::NotFound) => return Err(missing(id)),
-        Err(TaskError::HasEnded(state)) => return Err(StoreFailure::Refused(format!("{id} has ended: {state}"))),
+        Err(TaskError::HasEnded(state)) => return Err(CommandError::failed(format_args!("{id} has ended: {state}"))),
         Err(error) => return Err(error.into()),
     };
     let is_ended = task.state.is_terminal();
-    show::line(&match (arguments.json, is_ended) {
-        (true, _) => serde_json::json!({ "id": id, "state": task.state, "cancelled": is_ended }).to_string(),
-        (false, true) => format!("cancelled {id}"),
-        (false, false) => format!("asked the node to cancel {id}"),
-    })?;
-    Ok(())
+    let told = json!({ "id": id, "state": task.state, "cancelled": is_ended });
+    let done = if is_ended { "cancelled" } else { "asked the node to cancel" };
+    Ok(Rows::plain(arguments.json).row(&told, || format!("{done} {id}"))?)
 }
 
-fn missing(id: &TaskId) -> StoreFailure {
-    StoreFailure::Refused(format!("there is no task {id}"))
+fn missing(id: &TaskId) -> CommandError {
+    CommandError::failed(format_args!("there is no task {id}"))
 }

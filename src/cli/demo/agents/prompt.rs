@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::super::super::orderly::Stopped;
-use super::{failed, say};
+use super::super::super::{CommandError, show};
+use super::failed;
 use crate::clinics::{ClinicsError, environment};
 
 /// How long a line may take until all is said about it.
@@ -49,28 +49,28 @@ impl Prompt {
     }
 
     /// Types a line, shows what comes of it, and says whether all of `wanted` is in it: then `that` is so.
-    pub(super) async fn step(&mut self, line: &str, wanted: &[&str], that: &str) -> Result<bool, Stopped> {
-        say(&format!("  agent1> {line}"))?;
+    pub(super) async fn step(&mut self, line: &str, wanted: &[&str], that: &str) -> Result<bool, CommandError> {
+        show::line(format_args!("  agent1> {line}"))?;
         let said = self.type_in(line).await?;
-        said.iter().try_for_each(|line| say(&format!("  {line}")))?;
+        said.iter().try_for_each(|line| show::line(format_args!("  {line}")))?;
         let is_so = wanted.iter().all(|wanted| said.iter().any(|line| line.contains(wanted)));
-        say(&format!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
+        show::line(format_args!("  {} {that}", if is_so { '✔' } else { '✘' }))?;
         Ok(is_so)
     }
 
     /// Waits until it listens; where.
-    pub(super) async fn listening(&mut self) -> Result<String, Stopped> {
+    pub(super) async fn listening(&mut self) -> Result<String, CommandError> {
         Ok(self.until(LISTENING).await?.1)
     }
 
-    async fn type_in(&mut self, line: &str) -> Result<Vec<String>, Stopped> {
+    async fn type_in(&mut self, line: &str) -> Result<Vec<String>, CommandError> {
         let lines = format!("{line}\n{}\n", LAST.0);
         self.typed.write_all(lines.as_bytes()).await.map_err(ClinicsError::from)?;
         Ok(self.until(LAST.1).await?.0)
     }
 
     /// The lines before the one that begins so, and what follows that beginning.
-    async fn until(&mut self, begins: &str) -> Result<(Vec<String>, String), Stopped> {
+    async fn until(&mut self, begins: &str) -> Result<(Vec<String>, String), CommandError> {
         let mut said = Vec::new();
         let last = async {
             while let Some(line) = self.printed.next_line().await? {
@@ -90,12 +90,12 @@ impl Prompt {
     }
 
     /// Ends it; whether that went as it should.
-    pub(super) async fn leave(mut self) -> Result<bool, Stopped> {
+    pub(super) async fn leave(mut self) -> Result<bool, CommandError> {
         // The end of its input is the end.
         drop(self.typed);
         let ended = tokio::time::timeout(END, self.process.wait()).await;
         let is_fine = matches!(&ended, Ok(Ok(status)) if status.success());
-        say(&format!("  {} Agent One has ended", if is_fine { '✔' } else { '✘' }))?;
+        show::line(format_args!("  {} Agent One has ended", if is_fine { '✔' } else { '✘' }))?;
         Ok(is_fine)
     }
 }

@@ -1,0 +1,93 @@
+//! Arguments that several commands have.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use secrecy::SecretString;
+
+use super::CommandError;
+use crate::config::SECONDS_A_DAY;
+
+/// A span as people write it: a number and `s`, `m`, `h` or `d`.
+///
+/// # Errors
+/// What is expected.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let wanted = || "write a number and s, m, h or d, for example 2h".to_owned();
+    let unit = text.chars().next_back().ok_or_else(wanted)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => SECONDS_A_DAY,
+        _ => return Err(wanted()),
+    };
+    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| wanted())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wanted)
+}
+
+/// Reads one of these names.
+pub(super) fn one_of<T: Clone + Send + Sync + 'static>(
+    all: impl IntoIterator<Item = (&'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let all: Vec<_> = all.into_iter().collect();
+    PossibleValuesParser::new(all.iter().map(|(name, _)| *name)).try_map(move |written| {
+        let found = all.iter().find(|(name, _)| *name == written);
+        found.map(|(_, value)| value.clone()).ok_or("there is no such value")
+    })
+}
+
+/// What requests to somebody else's server carry.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct CredentialArguments {
+    /// A header for each HTTP request.
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// The variable that holds a bearer token.
+    #[arg(long, value_name = "NAME")]
+    bearer_env: Option<String>,
+}
+
+impl CredentialArguments {
+    /// Adds each header to `options`.
+    pub(super) fn headers<O, E>(
+        &self,
+        options: O,
+        add: impl Fn(O, &str, &SecretString) -> Result<O, E>,
+    ) -> Result<O, CommandError>
+    where
+        CommandError: From<E>,
+    {
+        self.headers.iter().try_fold(options, |options, header| {
+            let wrong = || CommandError::usage("a header is written NAME: VALUE");
+            let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+            Ok(add(options, name.trim(), &SecretString::from(value.trim()))?)
+        })
+    }
+
+    pub(super) fn bearer(&self) -> Result<Option<SecretString>, CommandError> {
+        let Some(name) = &self.bearer_env else { return Ok(None) };
+        let token = std::env::var(name);
+        token
+            .map(|token| Some(token.into()))
+            .map_err(|_| CommandError::usage(format_args!("there is no variable {name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::span;
+
+    /// Goal: a span is read exactly, or refused. Method: rows.
+    #[test]
+    fn spans() {
+        for (text, seconds) in [("90s", 90), ("5m", 300), ("2h", 7_200), ("7d", 604_800)] {
+            assert_eq!(span(text), Ok(Duration::from_secs(seconds)));
+        }
+        for wrong in ["", "h", "2", "-1h", "1.5h", "2w", "é", "99999999999999999999d", "9999999999999999999d"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+}
