@@ -2,8 +2,6 @@
 //! the feature `grpc` its card says where that is.
 
 mod agent;
-mod play;
-mod script;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, TcpListener};

@@ -2,7 +2,6 @@
 //! the scenario in the environment and gives the server's URL as the last argument.
 
 mod auth;
-mod caller;
 
 use std::env;
 use std::error::Error;
@@ -10,11 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard::mcp::outbound::{ClientOptions, Endpoint, Era, EraChoice, McpClient};
-use callboard::message::RawObject;
 use callboard::message::surface::{CallTool, GetPrompt, ListPrompts, ListResources, ListTools, ReadResource};
-use callboard::{AgentRef, System};
-use caller::call;
-use serde_json::{Value, json};
+use callboard::message::{Answer, ElicitAnswer, Failure, Question, RawObject, RootsAnswer, SampleAnswer};
+use callboard::{AgentRef, CallEvent, Message, System};
+use serde_json::{Map, Value, json};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -54,4 +52,30 @@ async fn play(server: &AgentRef, scenario: &str, context: &Value) -> Outcome<()>
         call(server, tool).await?;
     }
     Ok(())
+}
+
+async fn call<T, M: Message<Reply = Result<T, Failure>>>(server: &AgentRef, message: M) -> Outcome<T> {
+    let mut call = server.call(message).start();
+    while let Some(event) = call.next().await {
+        if let CallEvent::Question(pending) = event {
+            let answer = answer(&pending.question);
+            pending.answer(answer);
+        }
+    }
+    Ok(call.reply().await??)
+}
+
+fn answer(question: &Question) -> Answer {
+    match question {
+        Question::Elicit(form) => Answer::Elicit(ElicitAnswer::accept(defaults(&form.schema().unwrap_or_default()))),
+        Question::Sample(_) => Answer::Sample(SampleAnswer::text("none", "No.", Some("endTurn"))),
+        _ => Answer::Roots(RootsAnswer::of(Vec::new())),
+    }
+}
+
+fn defaults(schema: &Value) -> Value {
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    Value::Object(
+        fields.filter_map(|(name, field)| Some((name.clone(), field.get("default")?.clone()))).collect::<Map<_, _>>(),
+    )
 }

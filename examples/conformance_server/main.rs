@@ -1,34 +1,17 @@
 //! The agents that the official conformance suite of MCP wants to find behind a server. It listens at
 //! `127.0.0.1:$PORT/mcp` until it is ended.
 
-mod asking;
-mod changes;
-mod content;
-mod embedded;
-mod fields;
-mod fixture;
-mod forms;
-mod jobs;
-mod many;
-mod prompts;
-mod required;
-mod resources;
-mod rounds;
-mod slow;
-mod state;
-mod stateless;
-mod tasks;
-mod waiting;
+mod answering;
+mod questions;
+mod surface;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use callboard::System;
 use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
+use callboard::{Agent, Handlers, System};
 use callboard_rpc::{Access, Trust};
-
-pub use fixture::Fixture;
 
 /// A picture of one red dot.
 pub const PIXEL: &[u8] = include_bytes!("pixel.png");
@@ -48,4 +31,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let serving = serve(listener, system.spawn(Fixture), options, &ListenOptions::default())?;
     println!("listening http://{}/mcp", serving.address);
     Ok(serving.server.await?)
+}
+
+/// Has a tool, a resource or a prompt for each scenario.
+pub struct Fixture;
+
+impl Agent for Fixture {
+    fn handlers(on: &mut Handlers<Self>) {
+        answering::register(on);
+        questions::register(on);
+        surface::register(on);
+    }
 }

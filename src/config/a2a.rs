@@ -19,34 +19,26 @@ pub struct RemoteDeclaration {
     /// Where it is, or where its card is.
     pub url: WebUrl,
     /// How it is spoken to, where it has no card: `url` is the endpoint then.
-    #[serde(default)]
     pub interface: Option<InterfaceDeclaration>,
     /// What its messages and replies may hold: where it is `clinical`, tasks of them are never on a disk.
     #[serde(default)]
     pub class: DataClass,
     /// How many seconds a call may take that has no deadline of its own.
-    #[serde(default)]
     pub call_timeout_s: Option<NonZeroU64>,
     /// The variable that holds a bearer token.
-    #[serde(default)]
     pub bearer_env: Option<String>,
     /// The variable that holds an API key.
-    #[serde(default)]
     pub api_key_env: Option<String>,
     /// The header that the API key is sent in; `X-API-Key` where it isn't said.
-    #[serde(default)]
     pub api_key_header: Option<String>,
     /// OAuth 2, by client credentials.
-    #[serde(default)]
     pub oauth: Option<OauthDeclaration>,
     /// Networks that its card may lead to, beside the public internet and its own origin.
     #[serde(default)]
     pub networks: Vec<Range>,
     /// Keys (a JWK set) of which one must have signed its card. Relative to the topology file.
-    #[serde(default)]
     pub trusted_keys: Option<PathBuf>,
     /// Where it may tell how its tasks go: an A2A listener of this node, as the agent reaches it.
-    #[serde(default)]
     pub push_url: Option<WebUrl>,
     /// Which of its skills are shown, and as what.
     #[serde(default)]
@@ -98,7 +90,6 @@ pub struct OauthDeclaration {
     /// The variable that holds its secret.
     pub secret_env: String,
     /// Where tokens are; by default what the card says.
-    #[serde(default)]
     pub token_url: Option<WebUrl>,
     /// What is asked for.
     #[serde(default)]

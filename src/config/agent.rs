@@ -4,9 +4,8 @@ use std::path::Path;
 
 use callboard_agents::clinic::ClinicConfig;
 use callboard_agents::hmcp::{EmrConfig, PatientDataConfig};
-use callboard_agents::model::{EchoConfig, ModelConfig, ModelsConfig, Remote, ScriptedConfig};
+use callboard_agents::model::{ModelConfig, ModelsConfig};
 use callboard_message::DataClass;
-use serde::de::DeserializeOwned;
 
 use super::a2a::RemoteDeclaration;
 use super::decode::decode;
@@ -132,10 +131,9 @@ pub(super) fn read(mut tree: Tree, problems: &mut Problems<'_>) -> Option<(Entry
         "clinic" => decode(&mut tree, "a clinic", problems).map(AgentDeclaration::Clinic),
         "emr_writeback" => decode(&mut tree, "an EMR write-back agent", problems).map(AgentDeclaration::EmrWriteback),
         "patient_data" => decode(&mut tree, "a patient-data agent", problems).map(AgentDeclaration::PatientData),
-        "a2a" => decode(&mut tree, "an A2A agent", problems).map(|remote| AgentDeclaration::A2a(Box::new(remote))),
-        "orchestrator" => decode(&mut tree, "an orchestrator", problems)
-            .map(|declared| AgentDeclaration::Orchestrator(Box::new(declared))),
-        "mailroom" => decode(&mut tree, "a mailroom", problems).map(|room| AgentDeclaration::Mailroom(Box::new(room))),
+        "a2a" => decode(&mut tree, "an A2A agent", problems).map(AgentDeclaration::A2a),
+        "orchestrator" => decode(&mut tree, "an orchestrator", problems).map(AgentDeclaration::Orchestrator),
+        "mailroom" => decode(&mut tree, "a mailroom", problems).map(AgentDeclaration::Mailroom),
         "tmux" => decode(&mut tree, "a tmux pane", problems).map(AgentDeclaration::Tmux),
         "webhook" => decode(&mut tree, "a webhook", problems).map(AgentDeclaration::Webhook),
         "models" => {
@@ -163,17 +161,14 @@ fn description(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
 }
 
 fn model(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<ModelConfig> {
-    fn read<T: DeserializeOwned>(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<T> {
-        decode(tree, "a model", problems)
-    }
     match choice(tree, "provider", &PROVIDERS, problems)?.as_str() {
-        "openai" => read::<Remote>(tree, problems).map(ModelConfig::Openai),
-        "azure_openai" => read::<Remote>(tree, problems).map(ModelConfig::AzureOpenai),
-        "openai_compatible" => read::<Remote>(tree, problems).map(ModelConfig::OpenaiCompatible),
-        "anthropic" => read::<Remote>(tree, problems).map(ModelConfig::Anthropic),
-        "ollama" => read::<Remote>(tree, problems).map(ModelConfig::Ollama),
-        "scripted" => read::<ScriptedConfig>(tree, problems).map(ModelConfig::Scripted),
-        _ => read::<EchoConfig>(tree, problems).map(ModelConfig::Echo),
+        "openai" => decode(tree, "a model", problems).map(ModelConfig::Openai),
+        "azure_openai" => decode(tree, "a model", problems).map(ModelConfig::AzureOpenai),
+        "openai_compatible" => decode(tree, "a model", problems).map(ModelConfig::OpenaiCompatible),
+        "anthropic" => decode(tree, "a model", problems).map(ModelConfig::Anthropic),
+        "ollama" => decode(tree, "a model", problems).map(ModelConfig::Ollama),
+        "scripted" => decode(tree, "a model", problems).map(ModelConfig::Scripted),
+        _ => decode(tree, "a model", problems).map(ModelConfig::Echo),
     }
 }
 
@@ -199,18 +194,13 @@ fn choice(tree: &mut Tree, key: &str, known: &[&str], problems: &mut Problems<'_
 }
 
 fn id(tree: &mut Tree, problems: &mut Problems<'_>) -> Option<String> {
-    let text = tree.get("id").map(|id| (id.text().map(str::to_owned), id.span.clone()));
-    match text {
-        Some((Some(id), _)) => Some(id),
-        Some((None, span)) => {
-            problems.error(Some(span), "`id` must be a text");
-            None
-        }
-        None => {
-            problems.error(Some(tree.span.clone()), format!("{WHAT} lacks `id`"));
-            None
-        }
+    let id = tree.get("id");
+    if let Some(text) = id.and_then(Tree::text) {
+        return Some(text.to_owned());
     }
+    let why = if id.is_some() { "`id` must be a text".to_owned() } else { format!("{WHAT} lacks `id`") };
+    problems.error(Some(id.unwrap_or(tree).span.clone()), why);
+    None
 }
 
 /// Reads a type that knows no `id`; the place of the id is still known after it.

@@ -13,7 +13,7 @@ use super::file::{Entry, Sections};
 use super::listener::{Listener, Speaks, clash, fits_into_a_path};
 use super::mail;
 use super::orchestrator;
-use super::problem::{Problems, did_you_mean};
+use super::problem::Problems;
 use super::store;
 use super::tree::Tree;
 use super::upstream::UpstreamDeclaration;
@@ -118,13 +118,10 @@ impl<'a> Checking<'a, '_, '_> {
                 self.problems.error(span, format!("`{name}` is not a header, or its value can't be one's"));
             }
         }
-        for key in ["calls_max", "connections_max", "call_timeout_s"] {
-            let is_zero = match key {
-                "calls_max" => upstream.calls_max == Some(0),
-                "connections_max" => upstream.connections_max == Some(0),
-                _ => upstream.call_timeout_s == Some(0),
-            };
-            if is_zero {
+        let calls = [("calls_max", upstream.calls_max), ("connections_max", upstream.connections_max)];
+        let all = calls.map(|(key, max)| (key, max.map(u64::from))).into_iter();
+        for (key, number) in all.chain([("call_timeout_s", upstream.call_timeout_s)]) {
+            if number == Some(0) {
                 self.problems.error(place(tree, &[key]), format!("`{key}` must be 1 at least"));
             }
         }
@@ -139,9 +136,8 @@ impl<'a> Checking<'a, '_, '_> {
 
     fn members(&mut self) {
         for entry in &self.sections.servers {
-            if entry.value.members.is_empty() && place(&entry.tree, &["members"]).is_some() {
-                let span = place(&entry.tree, &["members"]);
-                self.problems.error(span, format!("the server {} has no members", entry.value.id));
+            if let (true, Some(span)) = (entry.value.members.is_empty(), place(&entry.tree, &["members"])) {
+                self.problems.error(Some(span), format!("the server {} has no members", entry.value.id));
             }
             let mut seen = HashSet::new();
             for (at, member) in entry.value.members.iter().enumerate() {
@@ -151,10 +147,9 @@ impl<'a> Checking<'a, '_, '_> {
                 } else if self.servers.contains(&**member) {
                     self.problems.error(span, format!("{member} is a virtual server, which can't be a member"));
                 } else if !self.agents.contains(&**member) && !self.unread.contains(&**member) {
-                    let help = did_you_mean(member, self.agents.iter().copied());
                     let message =
                         format!("the server {} has the member {member}, which isn't declared", entry.value.id);
-                    self.problems.error_with(span, message, help);
+                    self.problems.unknown(span, message, member, self.agents.iter().copied());
                 }
             }
         }
@@ -162,17 +157,15 @@ impl<'a> Checking<'a, '_, '_> {
 
     /// Models that are chosen among.
     fn choices(&mut self) {
-        let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
-        let models: HashSet<_> = models.map(|entry| entry.value.id()).collect();
+        let models = self.models();
         for entry in &self.sections.agents {
             let AgentDeclaration::Models(_, choice) = &entry.value else { continue };
-            for (at, member) in choice.members.iter().enumerate().filter(|(_, member)| !models.contains(&***member)) {
+            for (at, member) in choice.members.iter().enumerate().filter(|(_, member)| !models.contains(&&***member)) {
                 if self.unread.contains(&**member) {
                     continue;
                 }
-                let help = did_you_mean(member, models.iter().copied());
                 let span = item_place(&entry.tree, "members", at);
-                self.problems.error_with(span, format!("there is no model {member}"), help);
+                self.problems.unknown(span, format!("there is no model {member}"), member, models.iter().copied());
             }
         }
     }
@@ -215,9 +208,8 @@ impl<'a> Checking<'a, '_, '_> {
         ids.sort_unstable();
         for id in ids.into_iter().filter(|id| !self.sections.unread.contains(id)) {
             let Some(upstream) = self.upstream_of(id) else {
-                let help = did_you_mean(id, self.upstream_ids());
                 let span = names.and_then(|names| names.key_span(id));
-                self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                self.problems.unknown(span, format!("there is no upstream {id}"), id, self.upstream_ids());
                 continue;
             };
             let (may_ask, key) = match is_for_people {
@@ -247,8 +239,7 @@ impl<'a> Checking<'a, '_, '_> {
                 }
                 Answerer::Server(id) => match self.upstream_of(id) {
                     None => {
-                        let help = did_you_mean(id, self.upstream_ids());
-                        self.problems.error_with(span, format!("there is no upstream {id}"), help);
+                        self.problems.unknown(span, format!("there is no upstream {id}"), id, self.upstream_ids());
                     }
                     Some(upstream) if !upstream.sampling.answers_sampling => {
                         let message = format!("{id} answers no samples: it has no `sampling.answers_sampling = true`");
@@ -257,15 +248,18 @@ impl<'a> Checking<'a, '_, '_> {
                     Some(_) => {}
                 },
                 Answerer::Model(id) => {
-                    let models = self.sections.agents.iter().filter(|entry| entry.value.is_model());
-                    let models: Vec<_> = models.map(|entry| entry.value.id()).collect();
+                    let models = self.models();
                     if !models.contains(&&**id) {
-                        self.problems.error_with(span, format!("there is no model {id}"), did_you_mean(id, models));
+                        self.problems.unknown(span, format!("there is no model {id}"), id, models);
                     }
                 }
                 Answerer::Models | Answerer::Servers => {}
             }
         }
+    }
+
+    fn models(&self) -> Vec<&'a str> {
+        self.sections.agents.iter().filter(|entry| entry.value.is_model()).map(|entry| entry.value.id()).collect()
     }
 
     fn upstream_of(&self, id: &str) -> Option<&'a UpstreamDeclaration> {
@@ -293,14 +287,14 @@ impl<'a> Checking<'a, '_, '_> {
                 bound.push(wanted);
             }
             self.behind(listener, tree);
-            for (at, host) in listener.hosts.iter().enumerate() {
-                if let Err(error) = AllowedHosts::default().with(host) {
-                    self.problems.error(item_place(tree, "hosts", at), format!("the listener on {bind}: {error}"));
-                }
-            }
-            for (at, origin) in listener.origins.iter().enumerate() {
-                if let Err(error) = AllowedOrigins::default().with(origin) {
-                    self.problems.error(item_place(tree, "origins", at), format!("the listener on {bind}: {error}"));
+            let hosts =
+                listener.hosts.iter().map(|host| AllowedHosts::default().with(host).err().map(|e| e.to_string()));
+            let origins = listener.origins.iter();
+            let origins = origins.map(|origin| AllowedOrigins::default().with(origin).err().map(|e| e.to_string()));
+            let wrong = hosts.enumerate().map(|found| ("hosts", found));
+            for (key, (at, why)) in wrong.chain(origins.enumerate().map(|found| ("origins", found))) {
+                if let Some(why) = why {
+                    self.problems.error(item_place(tree, key, at), format!("the listener on {bind}: {why}"));
                 }
             }
         }
@@ -317,12 +311,10 @@ impl<'a> Checking<'a, '_, '_> {
                 continue;
             }
             if !self.agents.contains(&**id) && !self.servers.contains(&**id) {
-                let help = did_you_mean(id, self.agents.iter().chain(&self.servers).copied());
                 let message = format!("the listener on {bind} is for agent {id}, which isn't declared");
-                self.problems.error_with(span.clone(), message, help);
+                self.problems.unknown(span.clone(), message, id, self.agents.iter().chain(&self.servers).copied());
             } else if listener.speaks() != Speaks::Bare && !fits_into_a_path(id) {
-                let why = format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .");
-                self.problems.error(span.clone(), format!("the listener on {bind}: {why}"));
+                self.problems.error(span.clone(), unfit(bind, id));
             }
             if !seen.insert(id) {
                 self.problems.error(span, format!("the listener on {bind}: {id} is there twice"));
@@ -333,11 +325,10 @@ impl<'a> Checking<'a, '_, '_> {
                 let message = format!("the listener on {bind}: there is no agent to serve");
                 self.problems.error(Some(tree.span.clone()), message);
             }
-            let mut unfit: Vec<_> = self.agents.iter().filter(|id| !fits_into_a_path(id)).collect();
-            unfit.sort_unstable();
-            for id in unfit {
-                let why = format!("the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .");
-                self.problems.error(Some(tree.span.clone()), format!("the listener on {bind}: {why}"));
+            let mut all: Vec<_> = self.agents.iter().filter(|id| !fits_into_a_path(id)).collect();
+            all.sort_unstable();
+            for id in all {
+                self.problems.error(Some(tree.span.clone()), unfit(bind, id));
             }
         }
     }
@@ -371,6 +362,10 @@ impl<'a> Checking<'a, '_, '_> {
             }
         }
     }
+}
+
+fn unfit(bind: SocketAddr, id: &str) -> String {
+    format!("the listener on {bind}: the id {id:?} can't stand in an address: use A-Z a-z 0-9 - _ .")
 }
 
 /// Where an item of a list stands.

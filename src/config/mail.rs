@@ -29,13 +29,10 @@ pub struct MailroomDeclaration {
     /// Its name in the directory.
     pub id: String,
     /// Messages that one member may send a second.
-    #[serde(default)]
     pub messages_a_second: Option<NonZeroU32>,
     /// Messages to all, or to a group, that one member may send a minute.
-    #[serde(default)]
     pub broadcasts_a_minute: Option<NonZeroU32>,
     /// How many days a message is handed out that doesn't say it itself.
-    #[serde(default)]
     pub expires_days: Option<NonZeroU64>,
     /// Whether replies show `agent-456` as `456`.
     #[serde(default)]
@@ -55,10 +52,8 @@ pub struct MemberDeclaration {
     /// The id of an agent or upstream of this file: what is for it goes there. Any other asks for its mail.
     pub id: String,
     /// Its role.
-    #[serde(default)]
     pub role: Option<String>,
     /// The phase that it works in.
-    #[serde(default)]
     pub phase: Option<String>,
     /// The groups that it is in, beside `everyone`.
     #[serde(default)]
@@ -77,7 +72,6 @@ pub struct TmuxDeclaration {
     /// The pane: `session:window.pane`.
     pub target: Pane,
     /// tmux' server: its name, or the path of its socket where there is a `/` in it; the user's own where it isn't said.
-    #[serde(default)]
     pub socket: Option<String>,
     /// Whether a message is followed by Enter.
     #[serde(default = "yes")]
@@ -96,7 +90,6 @@ pub struct WebhookDeclaration {
     /// Where each message is posted.
     pub url: WebUrl,
     /// The variable with the secret that messages are signed with.
-    #[serde(default)]
     pub secret_env: Option<String>,
     /// Networks that it may be in, beside the public internet.
     #[serde(default)]

@@ -29,13 +29,10 @@ pub struct OrchestratorDeclaration {
     /// Its name in the directory.
     pub id: String,
     /// Its name in front of others; the id where it isn't said.
-    #[serde(default)]
     pub name: Option<String>,
     /// What it is, for others.
-    #[serde(default)]
     pub description: Option<String>,
     /// The id of the model (or choice of models) that answers, and decides where nobody else is named.
-    #[serde(default)]
     pub model: Option<String>,
     /// The ids of agents and upstreams of this file that it delegates to, beside those that it learns of.
     #[serde(default)]
@@ -53,22 +50,17 @@ pub struct OrchestratorDeclaration {
     #[serde(default = "yes")]
     pub decomposition: bool,
     /// An answer less sure than this has to be confirmed, 0 to 1.
-    #[serde(default)]
     pub confidence_min: Option<f64>,
     /// An action riskier than this has to be confirmed, 0 to 1.
-    #[serde(default)]
     pub max_risk: Option<f64>,
     /// A request dearer than this has to be confirmed, in US dollars.
-    #[serde(default)]
     pub cost_usd_max: Option<f64>,
     /// Whether the guardrail screens what comes in.
     #[serde(default = "yes")]
     pub guard: bool,
     /// Said to the model that answers.
-    #[serde(default)]
     pub system_prompt: Option<String>,
     /// A folder with prompts that stand in the place of ours. Relative to the topology file.
-    #[serde(default)]
     pub prompts_dir: Option<PathBuf>,
     /// Whether the model is held to a JSON schema.
     #[serde(default)]
@@ -80,7 +72,6 @@ pub struct OrchestratorDeclaration {
     #[serde(default)]
     pub directory: LearningDeclaration,
     /// What `execute_command` may run; without it, that is off.
-    #[serde(default)]
     pub command: Option<CommandDeclaration>,
 }
 
@@ -97,19 +88,15 @@ pub enum Structured {
 
 /// How an orchestrator learns of other agents (`[agent.directory]`).
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct LearningDeclaration {
     /// Origins of agents that it learns of second-hand, `*` standing for anything.
-    #[serde(default)]
     pub allow: Vec<String>,
     /// Keys (a JWK set): agents whose card one of them signed are learned of second-hand too. Relative to the topology file.
-    #[serde(default)]
     pub trusted_keys: Option<PathBuf>,
     /// Networks that cards may lead to, beside the public internet and their own origin.
-    #[serde(default)]
     pub networks: Vec<Range>,
     /// A file with agents to know from the start, read once. Relative to the topology file.
-    #[serde(default)]
     pub import: Option<PathBuf>,
 }
 
@@ -122,13 +109,10 @@ pub struct CommandDeclaration {
     /// Where they work. Relative to the topology file.
     pub directory: PathBuf,
     /// Most arguments.
-    #[serde(default)]
     pub arguments_max: Option<NonZeroUsize>,
     /// How many seconds one may take.
-    #[serde(default)]
     pub timeout_s: Option<NonZeroU64>,
     /// Most of its output that is kept, in bytes.
-    #[serde(default)]
     pub output_bytes_max: Option<NonZeroUsize>,
 }
 
@@ -304,7 +288,7 @@ impl Checking<'_, '_, '_> {
         let models: Vec<_> = models.map(|entry| entry.value.id()).collect();
         if !models.contains(&model) {
             let span = place(&self.entry.tree, &["model"]);
-            self.problems.error_with(span, format!("there is no model {model}"), did_you_mean(model, models));
+            self.problems.unknown(span, format!("there is no model {model}"), model, models);
         }
     }
 
@@ -321,7 +305,7 @@ impl Checking<'_, '_, '_> {
                 self.problems.error_with(span, format!("{id} is a virtual server, which can't be delegated to"), help);
             } else if self.is_unknown(id) {
                 let message = format!("{} delegates to {id}, which is no agent or upstream", self.declared.id);
-                self.problems.error_with(span, message, did_you_mean(id, self.known.iter().copied()));
+                self.problems.unknown(span, message, id, self.known.iter().copied());
             } else if self.class_of(id) > Some(self.declared.class) {
                 let class = self.class_of(id).unwrap_or_default();
                 let help = Some(format!("write `class = \"{class}\"`"));
@@ -352,7 +336,7 @@ impl Checking<'_, '_, '_> {
                 Who::Agent(id) if self.is_unknown(&id) => {
                     let all = self.known.iter().copied().chain(["rules", "model", "person"]);
                     let message = format!("there is no agent {id} to decide");
-                    self.problems.error_with(span, message, did_you_mean(&id, all));
+                    self.problems.unknown(span, message, &id, all);
                 }
                 _ => {}
             }

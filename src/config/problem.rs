@@ -66,6 +66,17 @@ impl<'a> Problems<'a> {
         self.add(Level::Error, span, message.into(), help);
     }
 
+    /// An error about a name that isn't among those `known`.
+    pub(super) fn unknown<'k>(
+        &mut self,
+        span: Option<Range<usize>>,
+        message: impl Into<String>,
+        written: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) {
+        self.error_with(span, message, did_you_mean(written, known));
+    }
+
     pub(super) fn warning(&mut self, span: Option<Range<usize>>, message: impl Into<String>) {
         self.add(Level::Warning, span, message.into(), None);
     }

@@ -8,28 +8,23 @@ use super::upstream::UpstreamDeclaration;
 
 /// Who answers what (`[routing]`).
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct RoutingDeclaration {
     /// What a server asks of a model.
-    #[serde(default)]
     pub sampling: Routing,
     /// What a server asks of a person.
-    #[serde(default)]
     pub elicitation: Routing,
 }
 
 /// What bounds a server's asking for a model (`[upstream.sampling]`).
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct SamplingDeclaration {
     /// Whether a person at the client must agree before anyone but the client answers.
-    #[serde(default)]
     pub approval: bool,
     /// Whether it may itself be given what other servers ask a model.
-    #[serde(default)]
     pub answers_sampling: bool,
     /// How much its questions may cost.
-    #[serde(default)]
     pub caps: Caps,
 }
 

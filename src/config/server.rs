@@ -18,7 +18,6 @@ pub struct ServerDeclaration {
     #[serde(default)]
     pub tools: Vec<String>,
     /// What it is for, in A2A's cards.
-    #[serde(default)]
     pub description: Option<String>,
     /// Which names of tools say whose they are.
     #[serde(default)]
@@ -30,15 +29,12 @@ pub struct ServerDeclaration {
 
 /// What holds for every message that crosses a boundary (`[policy]`).
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct PolicyDeclaration {
     /// Whether guardrail reads what crosses.
-    #[serde(default)]
     pub guard: bool,
     /// Most requests a second of one client.
-    #[serde(default)]
     pub per_client_per_second: Option<NonZeroU32>,
     /// Most calls a second of one tool, by its name as it is shown.
-    #[serde(default)]
     pub per_tool_per_second: BTreeMap<String, NonZeroU32>,
 }

@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use super::check::place;
 use super::file::Entry;
+use super::mail::SECONDS_A_DAY;
 use super::problem::Problems;
+use super::surroundings::is_set;
 
 /// The `url` of a store that lasts as long as the process.
 pub const IN_MEMORY: &str = "memory";
@@ -19,36 +21,27 @@ const FILE_ENDING: &str = ".journal.sqlite";
 /// The audit's key, in the state directory, of a store that is no file there.
 const AUDIT_KEY_DEFAULT: &str = "audit.key";
 const MIB: u64 = 1024 * 1024;
-const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// A node's store (`[store]`). Without one `serve` keeps in a file of the state directory.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct StoreDeclaration {
     /// `sqlite:FILE` (relative to the state directory), `postgres://USER@HOST/DATABASE?sslmode=verify-full`, or `memory`.
-    #[serde(default)]
     pub url: Option<String>,
     /// The variable that holds the password of a Postgres store.
-    #[serde(default)]
     pub password_env: Option<String>,
     /// Who writes, in leases and as the name of the audit's chain. By default the node's name; two nodes on one Postgres
     /// need two.
-    #[serde(default)]
     pub writer: Option<String>,
     /// The size at which the store refuses what isn't a deletion, in MiB.
-    #[serde(default)]
     pub size_max_mib: Option<NonZeroU64>,
     /// What crosses the node's boundaries and is put on record.
-    #[serde(default)]
     pub audit: Audited,
     /// The file with the audit's key, relative to the state directory.
-    #[serde(default)]
     pub audit_key: Option<PathBuf>,
     /// Makes a new audit key where the old one is lost. To be taken out of the file again.
-    #[serde(default)]
     pub audit_key_new: bool,
     /// For how long what has ended is kept.
-    #[serde(default)]
     pub retention: RetentionDeclaration,
 }
 
@@ -69,16 +62,12 @@ pub enum Audited {
 #[serde(deny_unknown_fields)]
 pub struct RetentionDeclaration {
     /// Tasks, from their end.
-    #[serde(default)]
     pub tasks_days: Option<u32>,
     /// The bodies of inbox entries, from their reading.
-    #[serde(default)]
     pub inbox_days: Option<u32>,
     /// Audit entries, up to a checkpoint.
-    #[serde(default)]
     pub audit_days: Option<u32>,
     /// Records of streams.
-    #[serde(default)]
     pub streams_days: Option<u32>,
 }
 
@@ -181,15 +170,9 @@ pub(super) fn check(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>
 }
 
 /// Reports what this machine hasn't got.
-pub(super) fn look_around(
-    entry: &Entry<StoreDeclaration>,
-    problems: &mut Problems<'_>,
-    variable: impl Fn(&str) -> String,
-) {
+pub(super) fn look_around(entry: &Entry<StoreDeclaration>, problems: &mut Problems<'_>) {
     let (store, tree) = (&entry.value, &entry.tree);
-    if let Some(name) = store.password_env.as_deref().filter(|name| std::env::var_os(name).is_none()) {
-        problems.error(place(tree, &["password_env"]), format!("there is no {}", variable(name)));
-    }
+    store.password_env.iter().for_each(|name| is_set(name, place(tree, &["password_env"]), problems));
     // A file without a name: nothing is left of it. A folder that isn't there yet is made in the one above.
     let there = store.folder().and_then(|folder| folder.ancestors().find(|folder| folder.exists()));
     if let Some(folder) = there.filter(|folder| tempfile::tempfile_in(folder).is_err()) {

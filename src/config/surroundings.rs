@@ -1,5 +1,6 @@
 //! Whether this machine has what a file names: variables, programs, key files.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::agent::AgentDeclaration;
@@ -21,12 +22,10 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
             let message = format!("there is no key file {}", keys.display());
             problems.error_with(place(&entry.tree, &["keys"]), message, Some(help));
         }
-        if let Some(key) = entry.value.signing_key.as_ref().filter(|key| !key.is_file()) {
-            problems.error(place(&entry.tree, &["signing_key"]), format!("there is no key file {}", key.display()));
-        }
+        key_file(entry.value.signing_key.as_deref(), place(&entry.tree, &["signing_key"]), problems);
     }
     if let Some(entry) = &sections.store {
-        store::look_around(entry, problems, variable);
+        store::look_around(entry, problems);
     }
     for entry in &sections.agents {
         match &entry.value {
@@ -43,18 +42,14 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
                 }
             }
             AgentDeclaration::A2a(remote) => {
-                for (path, name) in remote.variables().filter(|(_, name)| std::env::var_os(name).is_none()) {
-                    problems.error(place(&entry.tree, path), format!("there is no {}", variable(name)));
+                for (path, name) in remote.variables() {
+                    is_set(name, place(&entry.tree, path), problems);
                 }
-                if let Some(keys) = remote.trusted_keys.as_ref().filter(|keys| !keys.is_file()) {
-                    let message = format!("there is no key file {}", keys.display());
-                    problems.error(place(&entry.tree, &["trusted_keys"]), message);
-                }
+                key_file(remote.trusted_keys.as_deref(), place(&entry.tree, &["trusted_keys"]), problems);
             }
             AgentDeclaration::Webhook(webhook) => {
-                if let Some(name) = webhook.secret_env.as_deref().filter(|name| std::env::var_os(name).is_none()) {
-                    problems.error(place(&entry.tree, &["secret_env"]), format!("there is no {}", variable(name)));
-                }
+                let place = place(&entry.tree, &["secret_env"]);
+                webhook.secret_env.iter().for_each(|name| is_set(name, place.clone(), problems));
             }
             AgentDeclaration::Tmux(_) if in_path("tmux").is_none() => {
                 problems.warning(place(&entry.tree, &["target"]), "there is no program tmux in PATH");
@@ -72,14 +67,11 @@ pub(super) fn check(sections: &Sections, problems: &mut Problems<'_>) {
 
 fn variables(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
     let (upstream, tree) = (&entry.value, &entry.tree);
-    let is_missing = |name: &str| std::env::var_os(name).is_none();
-    if let Some(name) = upstream.bearer_env.as_deref().filter(|name| is_missing(name)) {
-        problems.error(place(tree, &["bearer_env"]), format!("there is no {}", variable(name)));
+    upstream.bearer_env.iter().for_each(|name| is_set(name, place(tree, &["bearer_env"]), problems));
+    for (header, name) in &upstream.header_env {
+        is_set(name, place(tree, &["header_env", header]), problems);
     }
-    for (header, name) in upstream.header_env.iter().filter(|(_, name)| is_missing(name)) {
-        problems.error(place(tree, &["header_env", header]), format!("there is no {}", variable(name)));
-    }
-    for (at, name) in upstream.environment.iter().enumerate().filter(|(_, name)| is_missing(name)) {
+    for (at, name) in upstream.environment.iter().enumerate().filter(|(_, name)| std::env::var_os(name).is_none()) {
         let span = tree.get("environment").and_then(|list| list.items().get(at)).map(|item| item.span.clone());
         problems.warning(span, format!("there is no {} that {} could get", variable(name), upstream.id));
     }
@@ -107,6 +99,19 @@ fn program(entry: &Entry<UpstreamDeclaration>, problems: &mut Problems<'_>) {
 fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// An error unless the variable is there.
+pub(super) fn is_set(name: &str, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+    if std::env::var_os(name).is_none() {
+        problems.error(span, format!("there is no {}", variable(name)));
+    }
+}
+
+fn key_file(file: Option<&Path>, span: Option<Range<usize>>, problems: &mut Problems<'_>) {
+    if let Some(file) = file.filter(|file| !file.is_file()) {
+        problems.error(span, format!("there is no key file {}", file.display()));
+    }
 }
 
 /// A variable as a message may name it: what can't be a name may be the secret itself, put in the wrong place.

@@ -24,16 +24,13 @@ pub struct UpstreamDeclaration {
     /// Its name in the directory, in rules and in names of tools.
     pub id: String,
     /// What it is for, in A2A's cards.
-    #[serde(default)]
     pub description: Option<String>,
     /// A program that speaks over its standard streams, and its arguments. Either this or `url`.
     #[serde(default)]
     pub command: Vec<String>,
     /// Where it listens.
-    #[serde(default)]
     pub url: Option<String>,
     /// How it is spoken to; by default what `command` or the scheme of `url` says.
-    #[serde(default)]
     pub transport: Option<Transport>,
     /// Variables of this process that the program gets beside `HOME`, `LANG`, `PATH`, `TMPDIR` and `USER`.
     #[serde(default)]
@@ -42,10 +39,8 @@ pub struct UpstreamDeclaration {
     #[serde(default)]
     pub set: BTreeMap<String, SecretString>,
     /// Where it runs. Relative to the topology file.
-    #[serde(default)]
     pub directory: Option<PathBuf>,
     /// The variable that holds a bearer token.
-    #[serde(default)]
     pub bearer_env: Option<String>,
     /// Headers of each HTTP request.
     #[serde(default)]
@@ -72,19 +67,14 @@ pub struct UpstreamDeclaration {
     #[serde(default)]
     pub supports_roots: bool,
     /// Most calls at once.
-    #[serde(default)]
     pub calls_max: Option<u32>,
     /// Most connections at once.
-    #[serde(default)]
     pub connections_max: Option<u32>,
     /// How many seconds a call may take that has no deadline of its own.
-    #[serde(default)]
     pub call_timeout_s: Option<u64>,
     /// How many seconds a connection of one client is kept without a call.
-    #[serde(default)]
     pub idle_timeout_s: Option<u64>,
     /// How often a call is tried again whose tool says that it is idempotent or only reads.
-    #[serde(default)]
     pub retries_max: Option<u32>,
     /// Which of its tools are shown, and as what.
     #[serde(default)]

@@ -13,12 +13,12 @@ use callboard_mcp::bridge::Bridge;
 use callboard_runtime::{AgentId, AgentRef, Answering, System};
 use tokio_util::sync::CancellationToken;
 
-use super::NodeError;
 use super::answering::Current;
 use super::farewell::{Farewell, farewell};
 use super::mail;
 use super::orchestrator::{Building, Orchestrated};
 use super::remote::{self, Inboxes};
+use super::{NodeError, spawn};
 use crate::config::{
     AgentDeclaration, MailroomDeclaration, OrchestratorDeclaration, RemoteDeclaration, ServerDeclaration, Topology,
     UpstreamDeclaration,
@@ -44,15 +44,12 @@ pub(super) struct Running {
 impl Running {
     /// An agent that stands for others of this node.
     pub(super) fn bundle(agent: AgentRef) -> Self {
-        Self {
-            agent,
-            print: 0,
-            farewell: None,
-            filter: Filter::default(),
-            is_bundle: true,
-            orchestrated: None,
-            mail: None,
-        }
+        Self { is_bundle: true, ..Self::new(agent, 0) }
+    }
+
+    fn new(agent: AgentRef, print: u64) -> Self {
+        let filter = Filter::default();
+        Self { agent, print, farewell: None, filter, is_bundle: false, orchestrated: None, mail: None }
     }
 
     /// What it had to end elsewhere.
@@ -131,7 +128,7 @@ impl Cast {
                 (None, AgentDeclaration::A2a(remote)) => planned.add(id, self.remote(remote, print(id))?),
                 (None, _) => {
                     if let Some(agent) = self.agent(declared, topology).await? {
-                        planned.add(id, Running { is_bundle: false, print: print(id), ..Running::bundle(agent) });
+                        planned.add(id, Running::new(agent, print(id)));
                     }
                 }
             }
@@ -166,7 +163,7 @@ impl Cast {
         let Some(same) = same.cloned() else {
             let (agent, mailroom) = mail::open(&self.system, &declared.id, MailroomOptions::clone(&options)).await?;
             let (farewell, mail) = (Some(Farewell::Mailroom(mailroom)), Some(options));
-            planned.add(&declared.id, Running { is_bundle: false, farewell, mail, ..Running::bundle(agent) });
+            planned.add(&declared.id, Running { farewell, mail, ..Running::new(agent, 0) });
             return Ok(());
         };
         if same.mail.as_ref() != Some(&options) {
@@ -213,7 +210,7 @@ impl Cast {
         let helpers = built.helpers.into_iter().chain(bundles).collect();
         let farewell = Some(Farewell::Helpers(helpers, built.orchestrated.known.clone()));
         let orchestrated = Some(Box::new((built.orchestrated, needs)));
-        planned.add(id, Running { print, farewell, is_bundle: false, orchestrated, ..Running::bundle(agent) });
+        planned.add(id, Running { farewell, orchestrated, ..Running::new(agent, print) });
         Ok(())
     }
 
@@ -228,10 +225,7 @@ impl Cast {
 
     async fn agent(&self, declared: &AgentDeclaration, topology: &Topology) -> Result<Option<AgentRef>, NodeError> {
         let agent = match declared {
-            AgentDeclaration::Model(id, config) => {
-                let model = open(id, config)?;
-                self.system.prepare_with(move || model.clone()).label(id.as_str()).spawn()
-            }
+            AgentDeclaration::Model(id, config) => spawn(&self.system, id, open(id, config)?),
             AgentDeclaration::Models(id, config) => {
                 let member = |member: &String| {
                     let declared = topology.agents.iter().find_map(|agent| match agent {
@@ -243,7 +237,7 @@ impl Cast {
                 let members: Result<Vec<_>, NodeError> = config.members.iter().filter_map(member).collect();
                 let models = Models::new(members?, config.fallback);
                 let models = models.map_err(|source| NodeError::Model { id: id.clone(), source })?;
-                self.system.prepare_with(move || models.clone()).label(id.as_str()).spawn()
+                spawn(&self.system, id, models)
             }
             // They have more to them than an agent.
             AgentDeclaration::A2a(_) | AgentDeclaration::Orchestrator(_) | AgentDeclaration::Mailroom(_) => {
@@ -255,18 +249,18 @@ impl Cast {
                 let file = emr.file.as_ref().map(|file| self.state.join(file));
                 let agent = EmrWriteback::new(&EmrConfig { file, ..emr.clone() });
                 let agent = agent.map_err(|source| NodeError::Hmcp { id: emr.id.clone(), source })?;
-                self.system.prepare_with(move || agent.clone()).label(emr.id.as_str()).spawn()
+                spawn(&self.system, &emr.id, agent)
             }
             AgentDeclaration::PatientData(patients) => {
                 let agent = PatientData::new(patients);
                 let agent = agent.map_err(|source| NodeError::Hmcp { id: patients.id.clone(), source })?;
-                self.system.prepare_with(move || agent.clone()).label(patients.id.as_str()).spawn()
+                spawn(&self.system, &patients.id, agent)
             }
             AgentDeclaration::Clinic(clinic) => {
                 let config = ClinicConfig { database: self.state.join(&clinic.database), ..clinic.clone() };
                 let opened = Clinic::open(config).await;
                 let opened = opened.map_err(|source| NodeError::Clinic { id: clinic.id.clone(), source })?;
-                self.system.prepare_with(move || opened.clone()).label(clinic.id.as_str()).spawn()
+                spawn(&self.system, &clinic.id, opened)
             }
         };
         Ok(Some(agent))
@@ -277,15 +271,15 @@ impl Cast {
         let options = declared.bridge_options(self.answering.clone())?;
         let bridge = Bridge::new(declared.id.as_str(), declared.endpoint()?, options).map_err(wrong)?;
         let farewell = Some(Farewell::Bridge(bridge.clone()));
-        let agent = self.system.prepare_with(move || bridge.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { print, farewell, filter: declared.tools.clone(), is_bundle: false, ..Running::bundle(agent) })
+        let agent = spawn(&self.system, &declared.id, bridge);
+        Ok(Running { farewell, filter: declared.tools.clone(), ..Running::new(agent, print) })
     }
 
     fn remote(&self, declared: &RemoteDeclaration, print: u64) -> Result<Running, NodeError> {
         let remote = remote::open(declared, &self.inboxes)?;
         let farewell = Some(Farewell::A2a(remote.clone()));
-        let agent = self.system.prepare_with(move || remote.clone()).label(declared.id.as_str()).spawn();
-        Ok(Running { print, farewell, filter: declared.tools.clone(), is_bundle: false, ..Running::bundle(agent) })
+        let agent = spawn(&self.system, &declared.id, remote);
+        Ok(Running { farewell, filter: declared.tools.clone(), ..Running::new(agent, print) })
     }
 
     /// Where agents elsewhere push.

@@ -12,8 +12,8 @@ use callboard_rpc::KeyStore;
 use callboard_runtime::{AgentRef, System};
 use secrecy::SecretString;
 
-use super::NodeError;
 use super::listen::{Entrance, entrance};
+use super::{NodeError, spawn};
 use crate::config::{
     AgentDeclaration, Listener, MailroomDeclaration, MemberDeclaration, SECONDS_A_DAY, TmuxDeclaration, Topology,
     WebhookDeclaration,
@@ -92,8 +92,7 @@ pub(super) async fn open(
 ) -> Result<(AgentRef, Mailroom), NodeError> {
     let mailroom = Mailroom::open(system, options).await;
     let mailroom = mailroom.map_err(|source| NodeError::Mailroom { id: id.to_owned(), source })?;
-    let handle = mailroom.clone();
-    Ok((system.prepare_with(move || mailroom.clone()).label(id).spawn(), handle))
+    Ok((spawn(system, id, mailroom.clone()), mailroom))
 }
 
 /// Tells a mailroom how it is set up from now on. What it has goes on.

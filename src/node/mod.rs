@@ -21,7 +21,7 @@ mod watch;
 use std::path::Path;
 use std::time::Duration;
 
-use callboard_runtime::{AgentRef, System};
+use callboard_runtime::{Agent, AgentRef, System};
 use callboard_store::SqlStore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,6 +39,11 @@ pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
 use store::Undeclared;
 pub(crate) use store::in_full;
 pub(crate) use watch::Watch;
+
+/// Spawns an agent that begins anew from a clone after a failure.
+pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
+    system.prepare_with(move || agent.clone()).label(label).spawn()
+}
 
 /// How long a node may take to finish what it began.
 pub const SHUTDOWN_DEFAULT: Duration = Duration::from_secs(5);

@@ -155,12 +155,20 @@ impl Shell<'_> {
         let card = match (of_remote, &self.remote) {
             (false, _) => {
                 let Setup { id, name, description, .. } = &self.setup;
-                views::card(id, name, description, self.listening.as_deref(), &self.orchestrated.toolbox.list())
+                let address = self.listening.as_deref().unwrap_or("none, it isn't listening (:listen PORT)");
+                let tools = self.orchestrated.toolbox.list();
+                views::card(
+                    [name, id, description, address],
+                    tools.iter().map(|tool| (&*tool.name, &*tool.description)),
+                )
             }
-            (true, Some(remote)) => match self.orchestrated.known.get(&remote.id) {
-                Some(known) => views::card_of(&known),
-                None => return self.screen.trouble("The connected agent is known no more"),
-            },
+            (true, Some(remote)) => {
+                let Some(known) = self.orchestrated.known.get(&remote.id) else {
+                    return self.screen.trouble("The connected agent is known no more");
+                };
+                let skills = known.skills.iter().map(|skill| (&*skill.id, &*skill.description));
+                views::card([&known.name, &known.id, &known.description, views::address(&known)], skills)
+            }
             (true, None) => return self.screen.trouble(NOT_CONNECTED),
         };
         self.screen.line(&card);
@@ -178,19 +186,18 @@ impl Shell<'_> {
         self.shown(tasks.map(|tasks| views::tasks(&tasks, all)));
     }
 
+    async fn found(&self, id: &str) -> Option<Arc<Task>> {
+        self.desk.find(id).await.inspect_err(|why| self.screen.trouble(why)).ok()
+    }
+
     /// Shows a task, with the steps of the plan that it has come to.
     pub(super) async fn task(&self, id: &str, view: fn(&Task, &[Arc<Task>]) -> String) {
-        match self.desk.find(id).await {
-            Ok(task) => self.shown(self.desk.parts(&task).await.map(|parts| view(&task, &parts))),
-            Err(why) => self.screen.trouble(&why),
-        }
+        let Some(task) = self.found(id).await else { return };
+        self.shown(self.desk.parts(&task).await.map(|parts| view(&task, &parts)));
     }
 
     pub(super) async fn cancel(&self, id: &str) {
-        let task = match self.desk.find(id).await {
-            Ok(task) => task,
-            Err(why) => return self.screen.trouble(&why),
-        };
+        let Some(task) = self.found(id).await else { return };
         match self.desk.cancel(&task.id).await {
             Ok(task) if task.state.is_terminal() => self.screen.line(&format!("⏹ Task {} cancelled", task.id)),
             Ok(task) => self.screen.line(&format!("⏹ Task {} is being cancelled", task.id)),
@@ -203,10 +210,7 @@ impl Shell<'_> {
 
     /// Goes on with a task that asks.
     pub(super) async fn answer(&mut self, id: &str) {
-        let task = match self.desk.find(id).await {
-            Ok(task) => task,
-            Err(why) => return self.screen.trouble(&why),
-        };
+        let Some(task) = self.found(id).await else { return };
         match self.desk.live(&task.id) {
             Some(live) => drop(self.attend(live).await),
             None if task.state.is_terminal() => {

@@ -3,9 +3,8 @@
 use callboard_message::{Answer, ElicitAnswer, Elicitation, Question};
 
 use super::command::is_command;
-use super::input::{Got, Input};
+use super::input::{Got, Input, Said, Signals};
 use super::print::Screen;
-use super::signals::{Said, Signals};
 use crate::cli::{CANCEL, DECLINE, Form};
 
 /// The prompt of an answer.

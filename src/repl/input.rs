@@ -8,6 +8,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, EditMode, Editor};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::command::LINE_BYTES_MAX;
@@ -184,6 +185,46 @@ fn next(lines: &mut impl BufRead) -> Got {
     }
     let line = String::from_utf8_lossy(&line);
     Got::Line(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// What it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Ctrl-C while no line is edited.
+    Interrupt,
+    /// The process is to end.
+    Terminate,
+}
+
+/// Signals, heard from the beginning on. Within a tokio runtime only.
+pub(super) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// It was said once, and stays.
+    is_ending: bool,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, is_ending: false })
+    }
+
+    /// What is said next. It may be given up and waited for again.
+    pub(super) async fn next(&mut self) -> Said {
+        if self.is_ending {
+            return Said::Terminate;
+        }
+        tokio::select! {
+            Some(()) = self.interrupt.recv() => Said::Interrupt,
+            Some(()) = self.terminate.recv() => {
+                self.is_ending = true;
+                Said::Terminate
+            }
+            // No signal will come any more.
+            else => std::future::pending().await,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,90 +1,58 @@
 //! JSON for people: members in the order in which they came, two spaces a level, small objects of a list on one line.
 
 use callboard_message::RawObject;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// How deep it is laid out; what is deeper stands on one line.
 const LEVELS_MAX: usize = 32;
 
-/// Lays a value out.
+/// JSON, laid out for people: a member or item a line; an object in a list that holds no others stays on one.
 pub(super) fn laid_out(value: &RawValue) -> String {
-    let mut out = String::new();
-    write(value, 0, &mut out);
-    out
+    laid(value, 0)
 }
 
-/// A text that is an object or a list, laid out; `None` for any other.
+/// The same of a text, if it is an object or a list.
 pub(super) fn of_text(text: &str) -> Option<String> {
     let text = text.trim();
     let value: Box<RawValue> = text.starts_with(['{', '[']).then(|| serde_json::from_str(text).ok())??;
     Some(laid_out(&value))
 }
 
-fn write(value: &RawValue, level: usize, out: &mut String) {
+fn laid(value: &RawValue, level: usize) -> String {
     let text = value.get();
-    match text.as_bytes().first() {
-        Some(b'{') if level < LEVELS_MAX => match serde_json::from_str::<RawObject>(text) {
-            Ok(object) if !object.is_empty() => {
-                let members = object.iter().map(|(name, value)| (Some(name), value));
-                write_all(members, ['{', '}'], level, out);
-            }
-            Ok(_) => out.push_str("{}"),
-            // A key stands twice in it: as it came.
-            Err(_) => out.push_str(text),
-        },
-        Some(b'[') if level < LEVELS_MAX => match serde_json::from_str::<Vec<&RawValue>>(text) {
-            Ok(items) if !items.is_empty() => {
-                write_all(items.into_iter().map(|item| (None, item)), ['[', ']'], level, out);
-            }
-            _ => out.push_str("[]"),
-        },
-        _ => out.push_str(text),
+    let parts: Option<Vec<String>> = match text.as_bytes().first() {
+        Some(b'{') if level < LEVELS_MAX => serde_json::from_str(text).ok().map(|object: RawObject| {
+            object.iter().map(|(name, value)| member(name, &laid(value, level + 1))).collect()
+        }),
+        Some(b'[') if level < LEVELS_MAX => serde_json::from_str(text).ok().map(|items: Vec<&RawValue>| {
+            items.into_iter().map(|item| on_one_line(item).unwrap_or_else(|| laid(item, level + 1))).collect()
+        }),
+        _ => None,
+    };
+    let Some(parts) = parts else { return text.to_owned() };
+    let (open, close) = (&text[..1], &text[text.len() - 1..]);
+    if parts.is_empty() {
+        return format!("{open}{close}");
     }
+    let (outer, inner) = ("  ".repeat(level), "  ".repeat(level + 1));
+    format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
 }
 
-fn write_all<'a>(
-    values: impl Iterator<Item = (Option<&'a str>, &'a RawValue)>,
-    [open, close]: [char; 2],
-    level: usize,
-    out: &mut String,
-) {
-    out.push(open);
-    for (at, (name, value)) in values.enumerate() {
-        out.push_str(if at == 0 { "\n" } else { ",\n" });
-        out.push_str(&"  ".repeat(level + 1));
-        match name.map(quoted) {
-            Some(name) => {
-                out.push_str(&format!("{name}: "));
-                write(value, level + 1, out);
-            }
-            None => match on_one_line(value) {
-                Some(line) => out.push_str(&line),
-                None => write(value, level + 1, out),
-            },
-        }
-    }
-    out.push('\n');
-    out.push_str(&"  ".repeat(level));
-    out.push(close);
+fn member(name: &str, value: &str) -> String {
+    format!("{}: {value}", Value::from(name))
 }
 
-/// An object of a list without further objects and lists in it.
 fn on_one_line(value: &RawValue) -> Option<String> {
     let object: RawObject = serde_json::from_str(value.get()).ok()?;
-    let is_plain = |value: &RawValue| !value.get().starts_with(['{', '[']);
-    let all_plain = !object.is_empty() && object.iter().all(|(_, value)| is_plain(value));
-    let member = |(name, value): (&str, &RawValue)| format!("{}: {}", quoted(name), value.get());
-    all_plain.then(|| format!("{{{}}}", object.iter().map(member).collect::<Vec<_>>().join(", ")))
-}
-
-fn quoted(name: &str) -> String {
-    serde_json::Value::from(name).to_string()
+    let all_plain = object.iter().all(|(_, value)| !value.get().starts_with(['{', '[']));
+    let members = object.iter().map(|(name, value)| member(name, value.get())).collect::<Vec<_>>();
+    (all_plain && !members.is_empty()).then(|| format!("{{{}}}", members.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
 

@@ -16,7 +16,6 @@ mod log;
 mod print;
 mod remote;
 mod shell;
-mod signals;
 mod steps;
 mod views;
 mod words;
@@ -29,11 +28,10 @@ use callboard_message::{CallId, DataClass};
 
 use self::complete::Completion;
 use self::desk::Desk;
-use self::input::Input;
+use self::input::{Input, Signals};
 use self::log::Log;
 use self::print::Screen;
 use self::shell::{Ended, Shell};
-use self::signals::Signals;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 

@@ -11,6 +11,7 @@ use url::Url;
 
 use super::Setup;
 use super::command::Whom;
+use crate::node::spawn;
 
 /// Member of a result's `_meta`, and of a failure's data: task and state at the agent's.
 const PLACE: &str = "a2a";
@@ -71,7 +72,7 @@ pub(super) async fn connect_here(system: &System, typed: String, setup: &Setup<'
     let options = RemoteOptions { egress: Egress::public().with_loopback(), ..RemoteOptions::default() };
     let remote = RemoteA2a::new(url, options).map_err(|error| error.to_string())?;
     let name = remote.card().await.map_err(|failure| failure.message)?.name.clone();
-    let agent = system.prepare_with(move || remote.clone()).label(setup.id.as_str()).spawn();
+    let agent = spawn(system, &setup.id, remote);
     let (at, context) = (place_of(&typed), CallId::fresh().to_string());
     Ok(Remote { agent, id: setup.id.clone(), name, typed, at, context })
 }

@@ -13,10 +13,9 @@ use super::ask::{Asked, ask};
 use super::command::{Command, Typed, read};
 use super::complete::{Completion, Names};
 use super::desk::Desk;
-use super::input::{Got, Input};
+use super::input::{Got, Input, Said, Signals};
 use super::print::Screen;
 use super::remote::Remote;
-use super::signals::{Said, Signals};
 use super::{Setup, views};
 use crate::node::{Node, Orchestrated};
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_agents::decide::ToolView;
 use callboard_agents::known::{Health, Known};
 use callboard_agents::memory::Outgoing;
 use callboard_message::TaskState;
@@ -13,48 +12,42 @@ use callboard_runtime::Task;
 use super::answer::{self, asked, outcome};
 use super::command::COMMANDS;
 use super::desk::{session_of, text_of_request};
+use super::shell::capital;
 use super::steps;
 
 /// How much of a request a list shows, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
 
+const MORE: &str = "
+Anything else is said to the agent. Some commands may be typed in plain words too: connect to
+HOST:PORT, list servers, show card, listen on port N, stop server, quit.
+Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL";
+
 pub(super) fn help() -> String {
     let width = COMMANDS.iter().map(|entry| entry.usage.chars().count()).max().unwrap_or_default();
     let mut lines = vec!["📖 Commands:".to_owned()];
     lines.extend(COMMANDS.iter().map(|entry| format!("  {:width$}  {}", entry.usage, entry.about)));
-    lines.push(String::new());
-    lines.push(
-        "Anything else is said to the agent. Some commands may be typed in plain words too: connect to".to_owned(),
-    );
-    lines.push("HOST:PORT, list servers, show card, listen on port N, stop server, quit.".to_owned());
-    lines.push(
-        "Tasks of agents elsewhere can be looked at with: callboard a2a card|send|task|list|cancel URL".to_owned(),
-    );
+    lines.push(MORE.to_owned());
     lines.join("\n")
 }
 
-/// Our own card.
-pub(super) fn card(id: &str, name: &str, description: &str, address: Option<&str>, tools: &[ToolView]) -> String {
+/// What an agent is and can do.
+pub(super) fn card<'a>(
+    [name, id, description, address]: [&str; 4],
+    skills: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
     let mut lines = vec!["🪪 Agent card:".to_owned(), format!("  Name: {name}"), format!("  Id: {id}")];
     if !description.is_empty() {
         lines.push(format!("  Description: {}", one_line(description)));
     }
-    lines.push(format!("  Address: {}", address.unwrap_or("none, it isn't listening (:listen PORT)")));
-    lines.push("  Skills:".to_owned());
-    lines.extend(tools.iter().map(|tool| format!("    {}: {}", tool.name, one_line(&tool.description))));
+    lines.push(format!("  Address: {address}\n  Skills:"));
+    lines.extend(skills.map(|(name, description)| format!("    {name}: {}", one_line(description))));
     lines.join("\n")
 }
 
-/// Somebody else's.
-pub(super) fn card_of(known: &Known) -> String {
-    let mut lines = vec!["🪪 Agent card:".to_owned(), format!("  Name: {}", known.name), format!("  Id: {}", known.id)];
-    if !known.description.is_empty() {
-        lines.push(format!("  Description: {}", one_line(&known.description)));
-    }
-    lines.push(format!("  Address: {}", if known.url.is_empty() { "in this process" } else { &known.url }));
-    lines.push("  Skills:".to_owned());
-    lines.extend(known.skills.iter().map(|skill| format!("    {}: {}", skill.id, one_line(&skill.description))));
-    lines.join("\n")
+/// Where an agent is that is known.
+pub(super) fn address(known: &Known) -> &str {
+    if known.url.is_empty() { "in this process" } else { &known.url }
 }
 
 /// Those that `:connect N` counts.
@@ -69,8 +62,7 @@ pub(super) fn servers(known: &[Known]) -> String {
             Health::Down => "down",
             Health::Unknown => "not asked yet",
         };
-        let place = if known.url.is_empty() { "in this process" } else { &known.url };
-        lines.push(format!("  {}. {} ({}) {place} [{health}]", at + 1, known.name, known.id));
+        lines.push(format!("  {}. {} ({}) {} [{health}]", at + 1, known.name, known.id, address(known)));
     }
     lines.join("\n")
 }
@@ -80,8 +72,7 @@ pub(super) fn tasks(tasks: &[impl AsRef<Task>], all: bool) -> String {
     let whose = if all { "of this agent" } else { "of this session" };
     let mut lines = vec![format!("📋 Tasks {whose} ({}):", tasks.len())];
     for (at, task) in tasks.iter().map(AsRef::as_ref).enumerate() {
-        lines.push(String::new());
-        lines.push(format!("{}. Task ID: {} (Status: {})", at + 1, task.id, camel(task.state)));
+        lines.push(format!("\n{}. Task ID: {} (Status: {})", at + 1, task.id, camel(task.state)));
         if all {
             lines.push(format!("   From: {} ({})", task.owner, task.scope));
         }
@@ -95,13 +86,9 @@ pub(super) fn tasks(tasks: &[impl AsRef<Task>], all: bool) -> String {
 
 /// All there is to know of a task.
 pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
-    let mut lines = vec![
-        format!("🧾 Task ID: {}", task.id),
-        String::new(),
-        format!("Status: {}", camel(task.state)),
-        format!("Begun: {}", rfc3339(task.created)),
-        format!("Changed: {}", rfc3339(task.updated)),
-    ];
+    let (status, created, updated) = (camel(task.state), rfc3339(task.created), rfc3339(task.updated));
+    let head = format!("🧾 Task ID: {}\n\nStatus: {status}\nBegun: {created}\nChanged: {updated}", task.id);
+    let mut lines = vec![head];
     let session = session_of(task);
     if !session.is_empty() {
         lines.push(format!("Session: {session}"));
@@ -116,10 +103,8 @@ pub(super) fn task(task: &Task, parts: &[Arc<Task>]) -> String {
         lines.push("Steps:".to_owned());
         lines.extend(parts.iter().flat_map(|part| steps::lines(part)));
     }
-    lines.extend([String::new(), "📤 Request:".to_owned(), text_of_request(task)]);
-    if let Some(outcome) = outcome(task) {
-        lines.extend([String::new(), "📥 Response:".to_owned(), outcome]);
-    }
+    lines.push(format!("\n📤 Request:\n{}", text_of_request(task)));
+    lines.extend(outcome(task).map(|outcome| format!("\n📥 Response:\n{outcome}")));
     lines.join("\n")
 }
 
@@ -134,7 +119,7 @@ pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
     let mut lines = vec![format!("📦 Artifacts of task {} ({}):", task.id, all.len())];
     for (at, (id, name, text)) in all.iter().enumerate() {
         let name = if name.is_empty() || name == id { String::new() } else { format!(" ({name})") };
-        lines.extend([String::new(), format!("{}. {id}{name}", at + 1), text.clone()]);
+        lines.push(format!("\n{}. {id}{name}\n{text}", at + 1));
     }
     lines.join("\n")
 }
@@ -143,7 +128,7 @@ pub(super) fn artifacts(task: &Task, parts: &[Arc<Task>]) -> String {
 pub(super) fn history(session: &str, tasks: &[impl AsRef<Task>]) -> String {
     let mut lines = vec![format!("💬 Session {session}:")];
     for task in tasks.iter().map(AsRef::as_ref) {
-        lines.extend([String::new(), format!("👤 {}", text_of_request(task))]);
+        lines.push(format!("\n👤 {}", text_of_request(task)));
         match outcome(task) {
             Some(outcome) => lines.push(format!("🤖 {outcome}")),
             None => lines.push(format!("   ({}, task {})", camel(task.state), task.id)),
@@ -159,8 +144,7 @@ pub(super) fn history(session: &str, tasks: &[impl AsRef<Task>]) -> String {
 pub(super) fn memory(all: &[Outgoing]) -> String {
     let mut lines = vec![format!("🧠 Rolling Memory ({} outgoing requests):", all.len())];
     for (at, sent) in all.iter().enumerate() {
-        lines.push(String::new());
-        lines.push(format!("{}. Task ID: {} (Status: {})", at + 1, sent.task, camel(sent.state)));
+        lines.push(format!("\n{}. Task ID: {} (Status: {})", at + 1, sent.task, camel(sent.state)));
         lines.push(format!("   Request: {}", one_line(&sent.request)));
     }
     lines.join("\n")
@@ -169,27 +153,18 @@ pub(super) fn memory(all: &[Outgoing]) -> String {
 /// One of those.
 pub(super) fn memory_task(sent: &Outgoing) -> String {
     let at = UNIX_EPOCH.checked_add(Duration::from_millis(sent.at_ms)).unwrap_or(SystemTime::UNIX_EPOCH);
-    let lines = [
-        format!("🧠 Memory Task Details for ID: {}", sent.task),
-        String::new(),
-        format!("Status: {}", camel(sent.state)),
-        format!("Timestamp: {}", rfc3339(at)),
-        String::new(),
-        "📤 Original Request:".to_owned(),
-        sent.request.clone(),
-        String::new(),
-        "📥 Response:".to_owned(),
-        sent.answer.clone().unwrap_or_else(|| "(none)".to_owned()),
-    ];
-    lines.join("\n")
+    format!(
+        "🧠 Memory Task Details for ID: {}\n\nStatus: {}\nTimestamp: {}\n\n📤 Original Request:\n{}\n\n📥 Response:\n{}",
+        sent.task,
+        camel(sent.state),
+        rfc3339(at),
+        sent.request,
+        sent.answer.as_deref().unwrap_or("(none)"),
+    )
 }
 
 /// A state as people of this REPL know it, for example `InputRequired`.
 pub(super) fn camel(state: TaskState) -> String {
-    let capital = |word: &str| {
-        let mut letters = word.chars();
-        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
-    };
     state.as_str().split('_').map(capital).collect()
 }
 

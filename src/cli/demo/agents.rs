@@ -17,6 +17,7 @@ use self::prompt::Prompt;
 use super::super::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError};
 use crate::examples;
+use crate::node::spawn;
 
 /// Where the agents that serve listen by their files.
 const PORT_TWO: u16 = 4_201;
@@ -137,8 +138,7 @@ impl Cast {
         let url =
             Url::parse(&format!("http://{HOST}:{}", self.port("agent2"))).map_err(|error| failed("agent2", error))?;
         let two = RemoteA2a::new(url, options).map_err(|error| failed("agent2", error))?;
-        let kept = two.clone();
-        let agent = system.prepare_with(move || two.clone()).label("agent2").spawn();
+        let agent = spawn(&system, "agent2", two.clone());
         let asking = async {
             loop {
                 let said = agent.ask(Converse::of([Content::text(":tool list_agents")])).within(ACQUAINTED).await;
@@ -152,7 +152,7 @@ impl Cast {
         };
         let knows = tokio::time::timeout(ACQUAINTED, asking).await;
         agent.stop();
-        kept.said_goodbye().await;
+        two.said_goodbye().await;
         system.shutdown(SHUTDOWN).await;
         match knows {
             Ok(knows) => Ok(knows.map_err(ClinicsError::from)?),

@@ -8,6 +8,7 @@ use url::Url;
 
 use super::super::{CommandError, show, unless_interrupted};
 use crate::clinics::{Child, ClinicsError};
+use crate::node::spawn;
 
 const EMR: &str = "hmcp-emr";
 const PATIENTS: &str = "hmcp-patients";
@@ -115,9 +116,8 @@ impl Cast {
             }
         };
         let client = McpClient::new(endpoint, ClientOptions::default())?;
-        let kept = client.clone();
-        let agent = self.system.prepare_with(move || client.clone()).label(example).spawn();
-        self.staff.push((agent.clone(), kept, child));
+        let agent = spawn(&self.system, example, client.clone());
+        self.staff.push((agent.clone(), client, child));
         let about = agent.ask(Describe(RawObject::new())).await.map_err(Failure::from).flatten()?;
         let hmcp = about.0.object("capabilities").and_then(|can| can.object("experimental")?.object("hmcp"));
         let hmcp = hmcp.map_or_else(|| "nothing".to_owned(), |hmcp| hmcp.to_raw().get().to_owned());

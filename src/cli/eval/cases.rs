@@ -36,7 +36,6 @@ pub(super) struct Case {
     pub(super) lang: String,
     pub(super) expect: Class,
     /// The tool or the agent, where that matters.
-    #[serde(default)]
     pub(super) target: Option<String>,
     /// Tools, agents or classes that are as good.
     #[serde(default)]

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{CommandError, ServerArguments};
+use crate::node::spawn;
 
 /// How long the server may take to end.
 const END: Duration = Duration::from_secs(5);
@@ -34,8 +35,8 @@ impl Server {
     ) -> Result<Self, CommandError> {
         let caller = options.only_caller.clone();
         let client = McpClient::new(endpoint, options)?;
-        let (system, spawned) = (System::here(), client.clone());
-        let agent = system.prepare_with(move || spawned.clone()).label("server").spawn();
+        let system = System::here();
+        let agent = spawn(&system, "server", client.clone());
         Ok(Self { agent, system, client, deadline: Instant::now() + within, within, caller })
     }
 

@@ -135,9 +135,9 @@ impl<'a> Checking<'a, '_, '_> {
         if listener.speaks() == Speaks::Mail
             && let Some(id) = listener.agent.as_deref().filter(|id| self.known.contains(id) && !leads_to_one(id))
         {
-            let help = did_you_mean(id, mailrooms(self.sections).map(|(declared, _)| &*declared.id));
             let message = format!("the listener on {bind}: {id} is no mailroom");
-            self.problems.error_with(place(tree, &["agent"]), message, help);
+            let known = mailrooms(self.sections).map(|(declared, _)| &*declared.id);
+            self.problems.unknown(place(tree, &["agent"]), message, id, known);
         }
         let is_in_front = listener.named().any(leads_to_one);
         if is_in_front && listener.keys.is_none() && listener.trust == Trust::Anonymous {
