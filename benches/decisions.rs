@@ -26,19 +26,20 @@ use callboard::{
     Agent, AgentRef, ConcurrentHandler, Cx, Failure, Handlers, MemoryTasks, Message, RunnerOptions, Store, SyncHandler,
     System, TaskRunner,
 };
+use clap::Parser;
 use futures::future::{BoxFuture, join_all};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-#[expect(dead_code, reason = "others measure CPU time too")]
-mod usage;
+#[expect(dead_code, reason = "shared with benches of servers")]
+mod kit;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const ID: &str = "orchestrator";
 /// Plans at once when `--plans` is not given.
-const PLANS_DEFAULT: usize = 1_000;
+const PLANS_DEFAULT: u32 = 1_000;
 /// Steps of each.
 const STEPS: usize = 5;
 /// Decisions that are timed, after as many that aren't.
@@ -49,41 +50,20 @@ const OVERHEAD_MAX: Duration = Duration::from_millis(1);
 const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 const TEXT: &str = "What is the capital of France?";
 
-fn main() -> ExitCode {
-    let (mut plans, mut check) = (PLANS_DEFAULT, false);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match &*word {
-            // Cargo adds it to every bench binary.
-            "--bench" => {}
-            "--check" => check = true,
-            "--plans" => {
-                match words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0 && *n <= CALLS_AT_ONCE_MAX) {
-                    Some(n) => plans = n,
-                    None => return usage("--plans needs a number, at most the orchestrator's limit"),
-                }
-            }
-            other => return usage(&format!("unknown argument {other:?}")),
-        }
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(why) => return usage(&why.to_string()),
-    };
-    match runtime.block_on(all(plans)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) if check => ExitCode::FAILURE,
-        Ok(false) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, default_value_t = PLANS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=CALLS_AT_ONCE_MAX as i64))]
+    plans: u32,
+    /// Fail where a mark is missed.
+    #[arg(long)]
+    check: bool,
 }
 
-fn usage(why: &str) -> ExitCode {
-    eprintln!("{why}\nusage: decisions [--plans N] [--check]");
-    ExitCode::from(2)
+fn main() -> ExitCode {
+    let arguments = Arguments::parse_from(kit::words());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let done = runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(all(arguments.plans as usize)));
+    kit::ended(done.map(|is_held| !is_held && arguments.check).map_err(|why| why.to_string()))
 }
 
 /// Measures and prints. False where a mark is missed.
@@ -285,7 +265,7 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     }));
     let agent = orchestrator(&system, deciders).await?;
     let runner = TaskRunner::start(&system, RunnerOptions { tasks_max: 256, ..RunnerOptions::default() });
-    let before = usage::resident(std::process::id())?;
+    let before = kit::resident(std::process::id())?;
     let (over, worst) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let sampling = tokio::spawn(sample(system.clone(), agent.clone(), over.clone(), worst.clone()));
     let since = Instant::now();
@@ -306,7 +286,7 @@ async fn many(name: &str, store: Store, plans: usize) -> Outcome<bool> {
     let took = since.elapsed();
     over.store(true, Relaxed);
     let slope = sampling.await?;
-    let after = usage::resident(std::process::id())?;
+    let after = kit::resident(std::process::id())?;
     latencies.sort_unstable();
     let percentile =
         |of: usize| latencies.get(latencies.len() * of / 100).copied().unwrap_or_default().as_secs_f64() * 1e3;

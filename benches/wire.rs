@@ -14,6 +14,7 @@ use std::time::Duration;
 use callboard::message::ToolResult;
 use callboard::{Agent, AgentRef, Cx, Handlers, Message, SyncHandler, System};
 use callboard_rpc::{Incoming, Limits, Nulls, decode, encode_response};
+use clap::Parser;
 use clock::Clock;
 use rand::seq::SliceRandom;
 use rmcp::model::{
@@ -25,8 +26,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Rounds when `--rounds` is not given.
-const ROUNDS_DEFAULT: usize = 15;
 /// Calls a round.
 const CALLS: u64 = 20_000;
 /// What a request measures, in bytes.
@@ -57,55 +56,28 @@ impl SyncHandler<Echo> for Echoing {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let (rounds, check) = match arguments() {
-        Ok(arguments) => arguments,
-        Err(why) => {
-            eprintln!("{why}\nusage: wire [--rounds N] [--check]");
-            return ExitCode::from(2);
-        }
-    };
-    let system = match System::start(1) {
-        Ok(system) => system,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let agent = system.spawn(Echoing);
-    let body = request();
-    let of_rmcp = match agree(&agent, &body).await {
-        Ok(()) => table(&agent, &body, rounds).await,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    system.shutdown(Duration::from_secs(1)).await;
-    match of_rmcp > OF_RMCP_MAX {
-        true => println!("\nshort of the mark: callboard {of_rmcp:.2} × rmcp, must be ≤ {OF_RMCP_MAX}"),
-        false => return ExitCode::SUCCESS,
-    }
-    if check { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, default_value = "15", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Fail where the mark is missed.
+    #[arg(long)]
+    check: bool,
 }
 
-fn arguments() -> Result<(usize, bool), String> {
-    let (mut rounds, mut check) = (ROUNDS_DEFAULT, false);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            // Cargo adds it to every bench binary.
-            "--bench" => {}
-            "--check" => check = true,
-            "--rounds" => {
-                let count = words.next().and_then(|count| count.parse().ok()).filter(|n| *n > 0);
-                rounds = count.ok_or("--rounds needs a number")?;
-            }
-            other => return Err(format!("unknown argument {other:?}")),
-        }
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let Arguments { rounds, check } = Arguments::parse_from(std::env::args().filter(|word| word != "--bench"));
+    let system = System::start(1)?;
+    let (agent, body) = (system.spawn(Echoing), request());
+    agree(&agent, &body).await?;
+    let of_rmcp = table(&agent, &body, rounds).await;
+    system.shutdown(Duration::from_secs(1)).await;
+    let is_missed = of_rmcp > OF_RMCP_MAX;
+    if is_missed {
+        println!("\nshort of the mark: callboard {of_rmcp:.2} × rmcp, must be ≤ {OF_RMCP_MAX}");
     }
-    Ok((rounds, check))
+    Ok(if is_missed && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// A request of just [`REQUEST_BYTES`].
@@ -198,7 +170,7 @@ async fn agree(agent: &AgentRef, body: &[u8]) -> Result<(), String> {
 }
 
 /// Measures and prints; what callboard costs, as a multiple of rmcp.
-async fn table(agent: &AgentRef, body: &[u8], rounds: usize) -> f64 {
+async fn table(agent: &AgentRef, body: &[u8], rounds: u32) -> f64 {
     let limits = Limits::default();
     let mut costs = [const { Vec::new() }; 3];
     let mut order = [0, 1, 2];

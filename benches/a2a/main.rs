@@ -4,29 +4,24 @@
 //! `cargo bench --bench a2a -- [--rounds N] [--other PROGRAM] [--check TIMES]`; PROGRAM is `a2a-peer` of `tests/peers/a2a-rust`.
 
 mod client;
-#[path = "../http/response.rs"]
-mod response;
-#[path = "../round.rs"]
-mod round;
+#[path = "../kit.rs"]
+#[expect(dead_code, reason = "shared with the benches of MCP")]
+mod kit;
 mod servers;
-#[path = "../usage.rs"]
-mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
+use clap::Parser;
 use client::Client;
+use kit::{Measured, middle, resident};
 use rand::seq::SliceRandom;
-use round::{Measured, calls, middle};
 use servers::Server;
 
 // As in callboard's own program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Rounds when `--rounds` is not given.
-const ROUNDS_DEFAULT: usize = 5;
 /// Calls a round, over all connections.
 const CALLS: u64 = 16_000;
 /// With one connection.
@@ -40,42 +35,30 @@ const TIMES_MIN: f64 = 1.5;
 /// What one round came to, and what the server then had in memory, in bytes: every task is kept.
 type Round = (Measured, u64);
 
+#[derive(Parser)]
 struct Arguments {
-    rounds: usize,
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// `a2a-peer` of `tests/peers/a2a-rust`.
+    #[arg(long)]
     other: Option<PathBuf>,
+    /// Fail below so many times the other's throughput.
+    #[arg(long)]
     check: Option<f64>,
+    /// A port, and how many threads serve it.
+    #[arg(long, hide = true, num_args = 2)]
+    serve: Vec<u16>,
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--serve", port, threads] => servers::serve(port, threads).map(|()| ExitCode::SUCCESS),
-        _ => arguments(&words).and_then(|arguments| bench(&arguments)),
-    };
-    outcome.unwrap_or_else(|why| {
-        eprintln!("{why}");
-        ExitCode::from(2)
+    let arguments = Arguments::parse_from(kit::words());
+    kit::ended(match arguments.serve[..] {
+        [port, threads] => servers::serve(port, threads.into()),
+        _ => bench(&arguments),
     })
 }
 
-fn arguments(words: &[String]) -> Result<Arguments, String> {
-    let usage = || "usage: a2a [--rounds N] [--other PROGRAM] [--check TIMES]".to_owned();
-    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, other: None, check: None };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(usage)?;
-        match word.as_str() {
-            "--rounds" => arguments.rounds = value.parse().ok().filter(|n| *n > 0).ok_or_else(usage)?,
-            "--other" => arguments.other = Some(value.into()),
-            "--check" => arguments.check = Some(value.parse().map_err(|_| usage())?),
-            _ => return Err(usage()),
-        }
-    }
-    Ok(arguments)
-}
-
-/// Measures, prints, and fails if a check is missed.
-fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
+fn bench(arguments: &Arguments) -> Result<bool, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let servers: Vec<_> = arguments.other.iter().map(|program| Server::Other(program)).chain([Server::Ours]).collect();
     let mut least = f64::INFINITY;
@@ -112,24 +95,18 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
         let s = if connections == 1 { "" } else { "s" };
         println!("| {connections} connection{s} | {} | {} | {marks} |", cell(theirs), cell(ours));
     }
-    Ok(match arguments.check {
-        Some(wanted) if least < wanted => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
-    })
+    Ok(arguments.check.is_some_and(|wanted| least < wanted))
 }
 
 async fn one_round(server: Server<'_>, connections: usize) -> Result<Round, String> {
-    let serving = server.start()?;
+    let (serving, address) = server.start()?;
     let mut clients = Vec::with_capacity(connections);
     for number in 0..connections {
-        clients.push(Client::open(serving.address, server.path(), number).await?);
+        clients.push(Client::open(address, server.path(), number).await?);
     }
-    calls(&mut clients, WARM_UP_CALLS).await?;
     let total = if connections == 1 { CALLS_ALONE } else { CALLS };
-    let (cpu, wall) = (usage::cpu_time(serving.id())?, Instant::now());
-    let took = calls(&mut clients, total).await?;
-    let (cpu, wall) = (usage::cpu_time(serving.id())? - cpu, wall.elapsed());
-    Ok((Measured::of(took, cpu, wall), usage::resident(serving.id())?))
+    let measured = Measured::round(&mut clients, WARM_UP_CALLS, total, serving.0.id()).await?;
+    Ok((measured, resident(serving.0.id())?))
 }
 
 fn median(rounds: &[Round]) -> Option<Round> {

@@ -1,9 +1,8 @@
 //! The servers, each in a process of its own.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents, PATH};
 use callboard::message::surface::Converse;
@@ -12,8 +11,8 @@ use callboard::rpc::serve::ListenOptions;
 use callboard::{Agent, Cx, Handlers, SyncHandler, System};
 use callboard_rpc::{Access, Trust};
 
-/// How long a process may take until it listens.
-const START_MAX: Duration = Duration::from_secs(20);
+use crate::kit::Running;
+
 /// More tasks than a round has: all are kept, as the other does.
 const TASKS_MAX: usize = 1_000_000;
 
@@ -26,13 +25,6 @@ pub enum Server<'a> {
     Ours,
 }
 
-/// A process that serves, ended when it is dropped.
-pub struct Serving {
-    child: Child,
-    /// Where it listens.
-    pub address: SocketAddr,
-}
-
 impl Server<'_> {
     /// Where its JSON-RPC is.
     pub fn path(self) -> &'static str {
@@ -43,7 +35,7 @@ impl Server<'_> {
     }
 
     /// Starts it, on as many threads as there are cores, and waits until it listens.
-    pub fn start(self) -> Result<Serving, String> {
+    pub fn start(self) -> Result<(Running, SocketAddr), String> {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let address = free.map_err(|e| e.to_string())?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
@@ -60,32 +52,7 @@ impl Server<'_> {
                 command
             }
         };
-        let child = command.stdout(Stdio::null()).spawn().map_err(|e| format!("a server can't be started: {e}"))?;
-        let serving = Serving { child, address };
-        let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            if began.elapsed() > START_MAX {
-                return Err("a server doesn't listen".to_owned());
-            }
-            // It says nothing when it listens: it has to be tried.
-            pause(Duration::from_millis(20));
-        }
-        Ok(serving)
-    }
-}
-
-impl Serving {
-    /// The process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // Both fail only if it ended by itself in the meantime.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok((Running::start(command.stdout(Stdio::null()))?.listens(address)?, address))
     }
 }
 
@@ -104,11 +71,7 @@ impl SyncHandler<Converse> for Echo {
 }
 
 /// Serves the echo until the process is ended.
-pub fn serve(port: &str, threads: &str) -> Result<(), String> {
-    let (port, workers): (u16, usize) = match (port.parse(), threads.parse()) {
-        (Ok(port), Ok(workers)) => (port, workers),
-        _ => return Err("usage: a2a --serve PORT THREADS".to_owned()),
-    };
+pub fn serve(port: u16, workers: usize) -> Result<bool, String> {
     actix_web::rt::System::new().block_on(async {
         let system = System::start(1).map_err(|e| e.to_string())?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|e| e.to_string())?;
@@ -119,11 +82,6 @@ pub fn serve(port: &str, threads: &str) -> Result<(), String> {
         let server = A2aServer::new(system.spawn(Echo), options);
         let listen = ListenOptions { workers, ..ListenOptions::default() };
         let serving = callboard::a2a::inbound::serve(listener, server, NamedAgents::default(), &listen);
-        serving.map_err(|e| e.to_string())?.server.await.map_err(|e| e.to_string())
+        serving.map_err(|e| e.to_string())?.server.await.map(|()| false).map_err(|e| e.to_string())
     })
-}
-
-#[expect(clippy::disallowed_methods, reason = "a bounded wait for another's socket, outside what is measured")]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }

@@ -3,27 +3,22 @@
 //!
 //! `cargo bench --bench gateway -- [--rounds N] [--only CONNECTIONS] [--callboard PROGRAM] [--mcp-proxy PROGRAM] [--check]`
 
-mod load;
-mod process;
-#[path = "../http/response.rs"]
-mod response;
-#[path = "../round.rs"]
-mod round;
+#[path = "../echo.rs"]
+mod echo;
+#[path = "../kit.rs"]
+mod kit;
 mod table;
-#[path = "../usage.rs"]
-mod usage;
 
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Instant;
+use std::process::{Command, ExitCode, Stdio};
 
-use load::{Client, Endpoint};
-use process::Process;
+use clap::Parser;
+use echo::{Client, Endpoint, Era, Process};
+use kit::{Measured, calls, resident};
 use rand::seq::SliceRandom;
-use round::{Measured, calls};
+use tempfile::TempDir;
 
-/// Rounds when `--rounds` is not given.
-const ROUNDS_DEFAULT: usize = 5;
 /// Calls a round, over all connections.
 const CALLS: u64 = 16_000;
 /// With one connection.
@@ -32,15 +27,6 @@ const CALLS_ALONE: u64 = 6_000;
 const WARM_UP_CALLS: u64 = 2_048;
 /// Idle clients when memory is looked at, each with a session or at least a connection, and one call behind it.
 const IDLE_CLIENTS: usize = 1_000;
-
-/// How the protocol is spoken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// With sessions: 2025-11-25.
-    Legacy,
-    /// Without: 2026-07-28.
-    Modern,
-}
 
 /// One row of the table.
 pub struct Row {
@@ -98,62 +84,32 @@ pub struct Memory {
     pub idle: u64,
 }
 
-/// The gateways.
-pub struct Programs {
-    /// Ours: cargo's own profile for benches, unless another is given.
-    callboard: PathBuf,
-    /// The rival, if it is to be measured.
-    mcp_proxy: Option<PathBuf>,
-}
-
+#[derive(Parser)]
 struct Arguments {
-    rounds: usize,
-    programs: Programs,
-    check: bool,
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Rows with this in their title only.
+    #[arg(long)]
     only: Option<String>,
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_callboard"))]
+    callboard: PathBuf,
+    #[arg(long)]
+    mcp_proxy: Option<PathBuf>,
+    /// Fail where a mark is missed.
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    serve: Option<String>,
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    if let ["--serve", "echo"] = words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        return process::serve_echo();
-    }
-    let outcome = arguments(&words).and_then(|arguments| bench(&arguments));
-    outcome.unwrap_or_else(|why| {
-        eprintln!("{why}");
-        ExitCode::from(2)
-    })
+    let arguments = Arguments::parse_from(kit::words());
+    kit::ended(if arguments.serve.is_some() { echo::serve() } else { bench(&arguments) })
 }
 
-fn arguments(words: &[String]) -> Result<Arguments, String> {
-    let usage = || {
-        "usage: gateway [--rounds N] [--only CONNECTIONS] [--callboard PROGRAM] [--mcp-proxy PROGRAM] [--check]"
-            .to_owned()
-    };
-    let programs = Programs { callboard: env!("CARGO_BIN_EXE_callboard").into(), mcp_proxy: None };
-    let mut arguments = Arguments { rounds: ROUNDS_DEFAULT, programs, check: false, only: None };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--check" => arguments.check = true,
-            "--rounds" => {
-                let rounds = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
-                arguments.rounds = rounds.ok_or_else(usage)?;
-            }
-            "--only" => arguments.only = Some(words.next().ok_or_else(usage)?.clone()),
-            "--callboard" => arguments.programs.callboard = words.next().ok_or_else(usage)?.into(),
-            "--mcp-proxy" => arguments.programs.mcp_proxy = Some(words.next().ok_or_else(usage)?.into()),
-            _ => return Err(usage()),
-        }
-    }
-    Ok(arguments)
-}
-
-/// Measures, prints, and with `check` fails if a mark is missed.
-fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
+fn bench(arguments: &Arguments) -> Result<bool, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let programs = &arguments.programs;
-    let has_rival = programs.mcp_proxy.is_some();
+    let has_rival = arguments.mcp_proxy.is_some();
     let contestants = || Contestant::ALL.into_iter().filter(|who| *who != Contestant::McpProxy || has_rival);
     let mut missed = false;
     table::begin();
@@ -164,7 +120,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
             let mut order: Vec<Contestant> = contestants().collect();
             order.shuffle(&mut rand::rng());
             for contestant in order {
-                let one = runtime.block_on(one_round(row, contestant, programs))?;
+                let one = runtime.block_on(one_round(row, contestant, arguments))?;
                 measured[contestant as usize].push(one);
             }
         }
@@ -176,71 +132,85 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, String> {
             if contestant == Contestant::McpProxy && era == Era::Modern {
                 continue;
             }
-            let used = runtime.block_on(memory(era, contestant, programs));
+            let used = runtime.block_on(memory(era, contestant, arguments));
             missed |= table::memory(title, contestant, used)?;
         }
     }
     if missed {
         println!("\nshort of the mark");
     }
-    Ok(if missed && arguments.check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(missed && arguments.check)
 }
 
-/// The echo server, and the gateway before it.
+/// The servers of a round, ended when this is dropped.
 struct Served {
     echo: Process,
     gateway: Option<Process>,
+    /// The gateway's configuration.
+    _folder: TempDir,
 }
 
 impl Served {
-    fn start(contestant: Contestant, upstream: Era, programs: &Programs) -> Result<Self, String> {
-        let echo = Process::echo()?;
+    fn start(contestant: Contestant, upstream: Era, programs: &Arguments) -> Result<Self, String> {
+        let folder = TempDir::new().map_err(|e| e.to_string())?;
+        let file = folder.path().join("gateway.toml");
+        let write = |text: String| std::fs::write(&file, text).map_err(|e| e.to_string());
+        let echo = Process::serving("echo")?;
+        let url = format!("http://{}{}", echo.endpoint.address, echo.endpoint.path);
         let gateway = match (contestant, &programs.mcp_proxy) {
-            (Contestant::Callboard, _) => Some(Process::callboard(&programs.callboard, &echo.endpoint, upstream)?),
-            (Contestant::McpProxy, Some(program)) => Some(Process::mcp_proxy(program, &echo.endpoint)?),
+            (Contestant::Callboard, _) => {
+                let era = if upstream == Era::Legacy { "legacy" } else { "modern" };
+                write(format!(
+                    "[node]\nname = \"gateway\"\n\n[[upstream]]\nid = \"upstream\"\nurl = \"{url}\"\nera = \"{era}\"\n\n\
+                     [[listener]]\nprotocol = \"mcp\"\ndialect = \"mcp\"\nbind = \"127.0.0.1:0\"\n\
+                     trust = \"loopback_operator\"\n"
+                ))?;
+                let mut command = Command::new(&programs.callboard);
+                Some(Process::announced(command.arg("serve").arg(&file).arg("--lifeline"))?)
+            }
+            // The crate `mcp-proxy`, with one backend and all else as it is by default.
+            (Contestant::McpProxy, Some(program)) => {
+                // It can't say which port it got: one that was free a moment ago.
+                let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+                let address = free.map_err(|e| e.to_string())?;
+                let port = address.port();
+                write(format!(
+                    "[proxy]\nname = \"gateway\"\nseparator = \"_\"\n\n[proxy.listen]\nhost = \"127.0.0.1\"\nport = {port}\n\n\
+                     [[backends]]\nname = \"up\"\ntransport = \"http\"\nurl = \"{url}\"\n"
+                ))?;
+                let mut command = Command::new(program);
+                command.arg("--config").arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
+                Some(Process::at(&mut command, Endpoint { address, path: "/", tool: "up_echo" })?)
+            }
             _ => None,
         };
-        Ok(Self { echo, gateway })
+        Ok(Self { echo, gateway, _folder: folder })
     }
 
-    /// The one that is measured.
+    /// What the clients talk to.
     fn front(&self) -> &Process {
         self.gateway.as_ref().unwrap_or(&self.echo)
     }
 }
 
-async fn clients(endpoint: &Endpoint, era: Era, count: usize) -> Result<Vec<Client>, String> {
-    let mut clients = Vec::with_capacity(count);
-    for number in 0..count {
-        clients.push(Client::open(endpoint, era, number).await?);
-    }
-    Ok(clients)
-}
-
-/// The CPU time is the gateway's; the echo server's where there is none.
-async fn one_round(row: &Row, contestant: Contestant, programs: &Programs) -> Result<Measured, String> {
+async fn one_round(row: &Row, contestant: Contestant, programs: &Arguments) -> Result<Measured, String> {
     let served = Served::start(contestant, row.upstream, programs)?;
     let front = served.front();
-    let mut clients = clients(&front.endpoint, contestant.client(row), row.connections).await?;
-    calls(&mut clients, WARM_UP_CALLS).await?;
+    let mut clients = Client::open_all(&front.endpoint, contestant.client(row), row.connections).await?;
     let total = if row.connections == 1 { CALLS_ALONE } else { CALLS };
-    let (cpu, wall) = (front.cpu_time()?, Instant::now());
-    let took = calls(&mut clients, total).await?;
-    let (cpu, wall) = (front.cpu_time()? - cpu, wall.elapsed());
-    Ok(Measured::of(took, cpu, wall))
+    Measured::round(&mut clients, WARM_UP_CALLS, total, front.id()).await
 }
 
-/// What `contestant` has in memory as its clients come and stay.
-async fn memory(era: Era, contestant: Contestant, programs: &Programs) -> Result<Memory, String> {
+/// What a gateway has in memory at the start, after load, and with idle clients.
+async fn memory(era: Era, contestant: Contestant, programs: &Arguments) -> Result<Memory, String> {
     let served = Served::start(contestant, era, programs)?;
-    let front = served.front();
-    let start = front.resident()?;
-    let mut few = clients(&front.endpoint, era, 64).await?;
+    let (front, id) = (served.front(), served.front().id());
+    let start = resident(id)?;
+    let mut few = Client::open_all(&front.endpoint, era, 64).await?;
     calls(&mut few, CALLS).await?;
     drop(few);
-    let loaded = front.resident()?;
-    let mut many = clients(&front.endpoint, era, IDLE_CLIENTS).await?;
+    let loaded = resident(id)?;
+    let mut many = Client::open_all(&front.endpoint, era, IDLE_CLIENTS).await?;
     calls(&mut many, IDLE_CLIENTS as u64).await?;
-    let idle = front.resident()?;
-    Ok(Memory { start, loaded, idle })
+    Ok(Memory { start, loaded, idle: resident(id)? })
 }

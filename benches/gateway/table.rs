@@ -1,7 +1,8 @@
 //! The tables, and the marks that they are held against.
 
-use crate::round::Measured;
-use crate::{Contestant, Era, Memory, Row};
+use crate::echo::Era;
+use crate::kit::Measured;
+use crate::{Contestant, Memory, Row};
 
 /// Least throughput, as a multiple of mcp-proxy's.
 const THROUGHPUT_MIN: f64 = 2.0;
@@ -59,22 +60,15 @@ pub fn begin_memory() {
 
 /// One row. True where a mark is missed.
 pub fn memory(title: &str, contestant: Contestant, used: Result<Memory, String>) -> Result<bool, String> {
-    let mb = |bytes: u64| bytes as f64 / 1e6;
-    match (contestant, used) {
-        (Contestant::Callboard, used) => {
-            let used = used?;
-            let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(mb);
-            println!("| callboard, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
-            Ok(start > START_MB_MAX || idle > IDLE_MB_MAX)
+    let name = if contestant == Contestant::Callboard { "callboard" } else { "mcp-proxy" };
+    let used = match used {
+        Err(why) if contestant != Contestant::Callboard => {
+            println!("| {name}, {title} | {why} | | |");
+            return Ok(false);
         }
-        (_, Ok(used)) => {
-            let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(mb);
-            println!("| mcp-proxy, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
-            Ok(false)
-        }
-        (_, Err(why)) => {
-            println!("| mcp-proxy, {title} | {why} | | |");
-            Ok(false)
-        }
-    }
+        used => used?,
+    };
+    let [start, loaded, idle] = [used.start, used.loaded, used.idle].map(|bytes| bytes as f64 / 1e6);
+    println!("| {name}, {title} | {start:.1} | {loaded:.1} | {idle:.1} |");
+    Ok(contestant == Contestant::Callboard && (start > START_MB_MAX || idle > IDLE_MB_MAX))
 }

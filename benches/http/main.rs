@@ -3,22 +3,29 @@
 //!
 //! `cargo bench --bench http -- [--rounds N] [--check]`
 
-mod client;
-mod response;
-#[path = "../round.rs"]
-mod round;
-mod servers;
+#[path = "../echo.rs"]
+#[expect(dead_code, reason = "shared with the bench of the gateway")]
+mod echo;
+#[path = "../kit.rs"]
+#[expect(dead_code, reason = "shared with the bench of the gateway")]
+mod kit;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
 
-use client::Connection;
+use axum::serve::ListenerExt;
+use clap::Parser;
+use echo::{Client, Era, Process};
+use kit::Measured;
 use rand::seq::SliceRandom;
-use round::{Measured, calls};
-use servers::{Contestant, Served};
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, tool, tool_router};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// Rounds when `--rounds` is not given.
-const ROUNDS_DEFAULT: usize = 7;
 /// Calls a round, over all connections.
 const CALLS: u64 = 16_000;
 /// Before a round is measured.
@@ -28,50 +35,44 @@ const THROUGHPUT_MIN: f64 = 2.0;
 /// Most CPU time a call, as a multiple of rmcp's.
 const CPU_MAX: f64 = 0.45;
 
-/// How the protocol is spoken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Era {
-    /// A session a connection: 2025-11-25.
-    Sessions,
-    /// Everything in each request: 2026-07-28.
-    Stateless,
-}
-
 /// One row of the table.
 struct Row {
     title: &'static str,
     era: Era,
-    connections: u64,
+    connections: usize,
 }
 
 const ROWS: [Row; 4] = [
-    Row { title: "sessions, 1 connection", era: Era::Sessions, connections: 1 },
-    Row { title: "sessions, 16 connections", era: Era::Sessions, connections: 16 },
-    Row { title: "stateless, 1 connection", era: Era::Stateless, connections: 1 },
-    Row { title: "stateless, 16 connections", era: Era::Stateless, connections: 16 },
+    Row { title: "sessions, 1 connection", era: Era::Legacy, connections: 1 },
+    Row { title: "sessions, 16 connections", era: Era::Legacy, connections: 16 },
+    Row { title: "stateless, 1 connection", era: Era::Modern, connections: 1 },
+    Row { title: "stateless, 16 connections", era: Era::Modern, connections: 16 },
 ];
 
+/// The servers, in the table's order.
+const CONTESTANTS: [&str; 2] = ["rmcp", "callboard"];
+
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, default_value = "7", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Fail where a mark is missed.
+    #[arg(long)]
+    check: bool,
+    #[arg(long, hide = true)]
+    serve: Option<String>,
+}
+
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let outcome = match words.as_slice() {
-        ["--serve", name] => return servers::serve(name),
-        [] => bench(ROUNDS_DEFAULT, false),
-        ["--check"] => bench(ROUNDS_DEFAULT, true),
-        ["--rounds", rounds, rest @ ..] if rest.is_empty() || rest == ["--check"] => match rounds.parse() {
-            Ok(rounds) if rounds > 0 => bench(rounds, !rest.is_empty()),
-            _ => Err("--rounds needs a number".to_owned()),
-        },
-        _ => Err("usage: http [--rounds N] [--check]".to_owned()),
-    };
-    outcome.unwrap_or_else(|why| {
-        eprintln!("{why}");
-        ExitCode::from(2)
+    let arguments = Arguments::parse_from(kit::words());
+    kit::ended(match arguments.serve.as_deref() {
+        None => bench(&arguments),
+        Some("rmcp") => serve_rmcp(),
+        Some(_) => echo::serve(),
     })
 }
 
-/// Measures, prints, and with `check` fails if a mark is missed.
-fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
+fn bench(Arguments { rounds, check, .. }: &Arguments) -> Result<bool, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     println!(
         "| calls/s; p50, p99 µs; server's CPU µs a call | rmcp | callboard | throughput ≥ {THROUGHPUT_MIN} | CPU ≤ {CPU_MAX} |"
@@ -80,13 +81,13 @@ fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
     let mut missed = false;
     for row in &ROWS {
         let mut measured = [const { Vec::new() }; 2];
-        for _ in 0..rounds {
+        for _ in 0..*rounds {
             // Another order each round, so that a noisy minute hits both alike.
-            let mut order = Contestant::ALL;
+            let mut order = [0, 1];
             order.shuffle(&mut rand::rng());
             for contestant in order {
-                let one = runtime.block_on(one_round(row, contestant))?;
-                measured[contestant as usize].push(one);
+                let one = runtime.block_on(one_round(row, CONTESTANTS[contestant]))?;
+                measured[contestant].push(one);
             }
         }
         let medians = measured.map(|rounds| Measured::median(&rounds));
@@ -99,18 +100,44 @@ fn bench(rounds: usize, check: bool) -> Result<ExitCode, String> {
     if missed {
         println!("\nshort of the mark");
     }
-    Ok(if missed && check { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(missed && *check)
 }
 
-async fn one_round(row: &Row, contestant: Contestant) -> Result<Measured, String> {
-    let mut served = Served::start(contestant)?;
-    let mut connections = Vec::new();
-    for _ in 0..row.connections {
-        connections.push(Connection::open(served.address(), row.era).await?);
+async fn one_round(row: &Row, contestant: &str) -> Result<Measured, String> {
+    let served = Process::serving(contestant)?;
+    let mut clients = Client::open_all(&served.endpoint, row.era, row.connections).await?;
+    Measured::round(&mut clients, WARM_UP_CALLS, CALLS, served.id()).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct EchoArguments {
+    text: String,
+}
+
+#[derive(Clone)]
+struct RmcpEcho;
+
+#[tool_router(server_handler)]
+impl RmcpEcho {
+    #[tool(description = "Answers the text it gets.")]
+    async fn echo(&self, Parameters(echo): Parameters<EchoArguments>) -> Result<CallToolResult, ErrorData> {
+        Ok(CallToolResult::success(vec![ContentBlock::text(echo.text)]))
     }
-    calls(&mut connections, WARM_UP_CALLS).await?;
-    let (cpu, wall) = (served.cpu_time()?, Instant::now());
-    let took = calls(&mut connections, CALLS).await?;
-    let (cpu, wall) = (served.cpu_time()? - cpu, wall.elapsed());
-    Ok(Measured::of(took, cpu, wall))
+}
+
+/// As its documentation sets it up; JSON answers where it can give them, and no delay on its sockets.
+fn serve_rmcp() -> Result<bool, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        let config = StreamableHttpServerConfig::default().with_json_response(true).with_sse_keep_alive(None);
+        let sessions = Arc::new(LocalSessionManager::default());
+        let service = StreamableHttpService::new(|| Ok(RmcpEcho), sessions, config);
+        let router = axum::Router::new().nest_service("/mcp", service);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(|e| e.to_string())?;
+        echo::announce(listener.local_addr().map_err(|e| e.to_string())?);
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
+        axum::serve(listener, router).await.map(|()| false).map_err(|e| e.to_string())
+    })
 }

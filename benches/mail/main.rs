@@ -3,16 +3,18 @@
 //!
 //! `cargo bench --bench mail -- [--seconds N] [--check] [--million [MESSAGES]]`
 
+#[path = "../kit.rs"]
+#[expect(dead_code, reason = "shared with benches of servers")]
+mod kit;
 mod room;
 mod stamps;
-#[path = "../usage.rs"]
-mod usage;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use callboard::message::mail::MarkRead;
+use clap::Parser;
 use room::{Noted, Room};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -33,8 +35,6 @@ const BROADCASTS: usize = 40;
 const RATE: u64 = 1_000;
 /// Longest 99th percentile from accepted to delivered.
 const DELIVERED_P99_MAX: Duration = Duration::from_millis(5);
-/// Messages of `--million`, and after how many the memory is looked at that it is compared with.
-const MILLION: u64 = 1_000_000;
 const BEFORE: u64 = 100_000;
 /// Most that memory may grow after that, in bytes.
 const GROWS_MAX: u64 = 32 * 1024 * 1024;
@@ -45,48 +45,23 @@ const ARRIVES: Duration = Duration::from_secs(60);
 /// How long `--million` may take.
 const MILLION_TAKES_MAX: Duration = Duration::from_secs(20 * 60);
 
+#[derive(Parser)]
 struct Arguments {
+    #[arg(long, default_value_t = SECONDS_DEFAULT)]
     seconds: u64,
+    /// Fail where a mark is missed.
+    #[arg(long)]
     check: bool,
+    /// Whether memory stays flat, over so many messages.
+    #[arg(long, value_name = "MESSAGES", num_args = 0..=1, default_missing_value = "1000000")]
     million: Option<u64>,
 }
 
-/// On one thread, as a node is; the agents have another.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let arguments = match arguments() {
-        Ok(arguments) => arguments,
-        Err(why) => {
-            eprintln!("{why}\nusage: mail [--seconds N] [--check] [--million [MESSAGES]]");
-            return ExitCode::from(2);
-        }
-    };
-    match all(&arguments).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) if arguments.check => ExitCode::FAILURE,
-        Ok(false) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn arguments() -> Result<Arguments, String> {
-    let mut found = Arguments { seconds: SECONDS_DEFAULT, check: false, million: None };
-    let mut words = std::env::args().skip(1).filter(|word| word != "--bench").peekable();
-    while let Some(word) = words.next() {
-        let mut number = || words.next_if(|word| !word.starts_with('-')).map(|word| word.parse::<u64>());
-        match word.as_str() {
-            "--seconds" => found.seconds = number().and_then(Result::ok).ok_or("--seconds needs a number")?,
-            "--check" => found.check = true,
-            "--million" => {
-                found.million = Some(number().transpose().map_err(|e| e.to_string())?.unwrap_or(MILLION));
-            }
-            _ => return Err(format!("what is {word}?")),
-        }
-    }
-    Ok(found)
+    let arguments = Arguments::parse_from(kit::words());
+    let done = all(&arguments).await;
+    kit::ended(done.map(|is_held| !is_held && arguments.check).map_err(|why| why.to_string()))
 }
 
 /// Measures and prints. False where a mark is missed.
@@ -224,7 +199,7 @@ async fn flat(messages: u64) -> Outcome<bool> {
     for nth in 0..pairs {
         pairs_of.push((room.mailbox(&format!("s{nth}")).await?, room.mailbox(&format!("r{nth}")).await?));
     }
-    let cpu_before = usage::cpu_time(std::process::id())?;
+    let cpu_before = kit::cpu_time(std::process::id())?;
     let (began, mut before, mut read) = (Instant::now(), None, 0_u64);
     // Each pair has one message under way: it is sent, delivered, read, and the next follows.
     let send = |nth: usize| {
@@ -247,11 +222,11 @@ async fn flat(messages: u64) -> Outcome<bool> {
         });
         read += 1;
         if read == BEFORE.min(messages / 2) {
-            before = Some(usage::resident(std::process::id())?);
+            before = Some(kit::resident(std::process::id())?);
         }
     }
-    let (took, after) = (began.elapsed(), usage::resident(std::process::id())?);
-    let cpu = usage::cpu_time(std::process::id())?.saturating_sub(cpu_before);
+    let (took, after) = (began.elapsed(), kit::resident(std::process::id())?);
+    let cpu = kit::cpu_time(std::process::id())?.saturating_sub(cpu_before);
     room.close().await;
     let before = before.ok_or("it never came so far")?;
     let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);

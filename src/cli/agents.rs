@@ -4,7 +4,7 @@ use callboard_message::mail::{MailId, MemberState};
 use clap::{Args, Subcommand};
 
 use super::arguments::one_of;
-use super::msg::{MailArguments, words};
+use super::msg::{MailArguments, read};
 use super::show::Rows;
 use super::{EXIT_ANSWERED, Outcome};
 
@@ -58,9 +58,9 @@ pub(super) async fn run(arguments: &AgentsArguments) -> Outcome {
 
 async fn list(arguments: &ListArguments) -> Outcome {
     let status = arguments.mail.client()?.agents(arguments.state).await?;
-    let rows = Rows::begin(arguments.mail.json, words::AGENT_COLUMNS)?;
+    let rows = Rows::begin(arguments.mail.json, read::AGENT_COLUMNS)?;
     for agent in &status.agents {
-        rows.row(agent, || words::agent(agent))?;
+        rows.row(agent, || read::agent(agent))?;
     }
     Ok(EXIT_ANSWERED)
 }

@@ -9,7 +9,7 @@ use callboard_mcp::outbound::{ClientOptions, Revision};
 use callboard_message::surface::ListTools;
 use serde_json::{Value, json};
 
-use super::mcp::server::Server;
+use super::mcp::Server;
 use super::{CheckArguments, CommandError, EXIT_ANSWERED, EXIT_FAILED, EXIT_USAGE, Outcome, show};
 use crate::config::{Checked, Level, Problem, Topology, UpstreamDeclaration, UpstreamError};
 

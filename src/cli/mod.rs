@@ -18,7 +18,6 @@ mod send;
 mod serve;
 pub(crate) use serve::{LISTENING, READY};
 mod show;
-mod stdio;
 mod store;
 mod tasks;
 
@@ -26,9 +25,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use failure::{CommandError, Outcome};
+
+use crate::repl::Signals;
 
 /// Answered.
 pub const EXIT_ANSWERED: u8 = 0;
@@ -221,7 +220,7 @@ async fn act(command: &Command) -> Outcome {
         Command::Mcp(command) => mcp::run(command).await,
         Command::Msg(command) => msg::run(command).await,
         Command::Agents(arguments) => agents::run(arguments).await,
-        Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Stdio(arguments) => serve::stdio(arguments).await,
         Command::Tasks(command) => tasks::run(command).await,
         Command::Backup(arguments) => store::backup(arguments).await,
         Command::Directory(command) => store::directory(command).await,
@@ -241,20 +240,12 @@ async fn unless_interrupted<T>(work: impl Future<Output = Result<T, CommandError
 /// Ends when the user or the system wants the process to. Listens from the call on, also before it is awaited: within a
 /// tokio runtime only.
 fn interrupted() -> impl Future<Output = ()> {
-    let listen = |kind| signal(kind).inspect_err(|error| tracing::warn!(%error, "failed to listen for a signal")).ok();
-    let (interrupt, terminate) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
+    let signals = Signals::listen().inspect_err(|error| tracing::warn!(%error, "failed to listen for signals")).ok();
     async {
-        tokio::select! {
-            () = received(interrupt) => {}
-            () = received(terminate) => {}
+        match signals {
+            Some(mut signals) => drop(signals.next().await),
+            None => std::future::pending().await,
         }
-    }
-}
-
-async fn received(signal: Option<Signal>) {
-    match signal {
-        Some(mut signal) => drop(signal.recv().await),
-        None => std::future::pending().await,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::config::{
     Topology,
 };
 use crate::node::{Node, NodeError};
-use crate::repl::{self, First, Outcome, Setup};
+use crate::repl::{self, Ended, First, Setup};
 
 /// The word of the prompt.
 const PROMPT_DEFAULT: &str = "agent";
@@ -53,9 +53,9 @@ pub(super) async fn run(arguments: &ReplArguments) -> super::Outcome {
     let connect = embedded.connect.clone().or(setup.connect.clone());
     let first = First { listen: arguments.listen, connect, message: arguments.message.clone() };
     Ok(match repl::run(node, setup, first).await? {
-        Outcome::Done => EXIT_ANSWERED,
-        Outcome::Failed => EXIT_FAILED,
-        Outcome::Asks => EXIT_INPUT_REQUIRED,
+        Ended::Answered => EXIT_ANSWERED,
+        Ended::Failed => EXIT_FAILED,
+        Ended::Asks => EXIT_INPUT_REQUIRED,
     })
 }
 

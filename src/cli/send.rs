@@ -10,8 +10,8 @@ use callboard_runtime::{AgentRef, CallMeta, Caller};
 use tokio::time::{Instant, timeout};
 
 use super::a2a;
+use super::mcp::commands::show_result;
 use super::mcp::terminal::Terminal;
-use super::mcp::words::show_result;
 use super::repl::{Embedded, is_file};
 use super::{EXIT_ANSWERED, EXIT_BLOCKED, EXIT_FAILED, EXIT_INPUT_REQUIRED, Outcome, interrupted, show};
 use crate::node::NodeError;

@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use super::WebUrl;
 use super::agent::AgentDeclaration;
-use super::decode::decode;
+use super::decode::decode_as;
 use super::file::Entry;
 use super::listener::Listener;
 use super::orchestrator::{EXECUTE_COMMAND, OrchestratorDeclaration};
-use super::problem::Problems;
+use super::problem::{Level, Problems};
 use super::tree::{Key, Tree, Value};
 
 /// The agent's id where the file has none.
@@ -129,12 +129,12 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
         ["server", "client", "llm", "mode", "tools"].map(&mut take);
     let scripted = root.take("scripted").map(|(_, tree)| tree);
     let parts = (
-        decode::<Server>(&mut server, "[server]", problems),
-        decode::<Client>(&mut client, "[client]", problems),
-        decode::<Llm>(&mut llm, "[llm]", problems),
-        decode::<Mode>(&mut mode, "[mode]", problems),
-        decode::<Tools>(&mut tools, "[tools]", problems),
-        decode::<Switches>(&mut switches, "the switches", problems),
+        decode_as::<Server>(&mut server, "[server]", Level::Warning, problems),
+        decode_as::<Client>(&mut client, "[client]", Level::Warning, problems),
+        decode_as::<Llm>(&mut llm, "[llm]", Level::Warning, problems),
+        decode_as::<Mode>(&mut mode, "[mode]", Level::Warning, problems),
+        decode_as::<Tools>(&mut tools, "[tools]", Level::Warning, problems),
+        decode_as::<Switches>(&mut switches, "the switches", Level::Warning, problems),
     );
     let (Some(server_said), Some(client), Some(llm_said), Some(mode), Some(tools_said), Some(switched)) = parts else {
         return None;
@@ -142,6 +142,7 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
     let id = server_said.agent_id.clone().unwrap_or_else(|| BIDIRECTIONAL_ID_DEFAULT.to_owned());
     let model = model(&llm_said, &llm, scripted, problems);
     let listener = listener(&server_said, &server, &id, problems);
+    let mut defaults = Tree::of_texts(&server.span, [("id", &id)]);
     let declared = OrchestratorDeclaration {
         name: Some(server_said.agent_name.unwrap_or_else(|| BIDIRECTIONAL_NAME_DEFAULT.to_owned())),
         description: server_said.agent_description,
@@ -151,7 +152,7 @@ pub(super) fn translate(root: &mut Tree, folder: &Path, problems: &mut Problems<
         max_risk: switched.max_risk,
         system_prompt: llm_said.system_prompt,
         class: DataClass::Personal,
-        ..OrchestratorDeclaration::new(&id)
+        ..decode_as(&mut defaults, "an orchestrator", Level::Warning, problems)?
     };
     let mut declared = enabled(declared, tools_said, &tools, problems);
     declared.resolve(folder);
@@ -204,7 +205,8 @@ fn switches(root: &mut Tree, problems: &mut Problems<'_>) -> Tree {
 /// The model that answers: written answers, or Claude where there is a key.
 fn model(said: &Llm, llm: &Tree, scripted: Option<Tree>, problems: &mut Problems<'_>) -> Option<ModelConfig> {
     if let Some(mut tree) = scripted {
-        return decode::<ScriptedConfig>(&mut tree, "[scripted]", problems).map(ModelConfig::Scripted);
+        return decode_as::<ScriptedConfig>(&mut tree, "[scripted]", Level::Warning, problems)
+            .map(ModelConfig::Scripted);
     }
     let mut remote = Remote::new(said.model.clone().unwrap_or_else(|| CLAUDE_MODEL_DEFAULT.to_owned()));
     match &said.claude_api_key {

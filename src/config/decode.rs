@@ -11,12 +11,22 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::problem::{PROBLEMS_MAX, Problems, closest, did_you_mean};
+use super::problem::{Level, PROBLEMS_MAX, Problems, closest, did_you_mean, in_words, kind_of};
 use super::tree::{Key, Step, Tree, Value};
 
 /// Reads `tree` as a `T`. What is wrong is reported, and repaired in `tree`; `None` where nothing can be made of it.
 /// `what` names the table in messages.
 pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems: &mut Problems<'_>) -> Option<T> {
+    decode_as(tree, what, Level::Error, problems)
+}
+
+/// As [`decode`]. `unknown`: how grave an unknown key is; a file that another program wrote may have some.
+pub(super) fn decode_as<T: DeserializeOwned>(
+    tree: &mut Tree,
+    what: &str,
+    unknown: Level,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
     // Keys that others were written in place of, or that were wrong: they aren't missing as well.
     let mut meant: Vec<(Vec<Step>, String)> = Vec::new();
     for _ in 0..=PROBLEMS_MAX {
@@ -29,11 +39,11 @@ pub(super) fn decode<T: DeserializeOwned>(tree: &mut Tree, what: &str, problems:
             Kind::UnknownKey { name, known } => {
                 let table = mistake.path.split_last().map(|(_, table)| table.to_vec()).unwrap_or_default();
                 meant.extend(closest(name, known.iter().copied()).map(|key| (table, key.to_owned())));
-                mistake.report(tree, what, problems);
+                mistake.report(tree, what, unknown, problems);
             }
             Kind::Missing(name) if meant.iter().any(|(table, key)| key == name && *table == mistake.path) => {}
             _ => {
-                mistake.report(tree, what, problems);
+                mistake.report(tree, what, unknown, problems);
                 let place = mistake.path.split_last().and_then(|(last, table)| Some((table, last.key()?)));
                 meant.extend(place.map(|(table, key)| (table.to_vec(), key.to_owned())));
             }
@@ -70,7 +80,11 @@ impl Mistake {
         self
     }
 
-    fn report(&self, tree: &Tree, what: &str, problems: &mut Problems<'_>) {
+    fn in_key(self, key: &Key) -> Self {
+        self.within(Step::Key(key.name.clone()))
+    }
+
+    fn report(&self, tree: &Tree, what: &str, unknown: Level, problems: &mut Problems<'_>) {
         let (mut at, mut key): (&Tree, Option<Range<usize>>) = (tree, None);
         for step in &self.path {
             let next = match step {
@@ -93,7 +107,7 @@ impl Mistake {
         match &self.kind {
             Kind::UnknownKey { name, known } => {
                 let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
-                problems.error_with(key, format!("{what} has no key `{name}`"), help);
+                problems.add(unknown, key, format!("{what} has no key `{name}`"), help);
             }
             Kind::UnknownName { name, known } => {
                 let help = did_you_mean(name, known.iter().copied()).or_else(|| one_of(known));
@@ -200,38 +214,18 @@ impl de::Error for Mistake {
     }
 }
 
-/// What serde calls by the name of a type.
-fn in_words(expected: &dyn de::Expected) -> String {
-    let expected = expected.to_string();
-    let is_type = |kind: char| expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit());
-    match &*expected {
-        "usize" => "a whole number, 0 at least".to_owned(),
-        "a string" => "a text".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "a sequence" => "a list".to_owned(),
-        "a map" => "a table".to_owned(),
-        _ if is_type('u') => "a whole number, 0 at least".to_owned(),
-        _ if is_type('i') => "a whole number".to_owned(),
-        _ if expected.starts_with("a nonzero ") => "a whole number, 1 at least".to_owned(),
-        _ if expected.starts_with("struct ") => "a table".to_owned(),
-        _ => expected,
-    }
-}
-
-fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
-    match found {
-        de::Unexpected::Bool(_) => "true or false",
-        de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) => "a whole number",
-        de::Unexpected::Float(_) => "a number with a fraction",
-        de::Unexpected::Str(_) => "a text",
-        de::Unexpected::Seq => "a list",
-        de::Unexpected::Map => "a table",
-        de::Unexpected::Unit | de::Unexpected::Option => "empty",
-        _ => "this",
-    }
-}
-
 struct Reader<'a>(&'a Tree);
+
+impl Reader<'_> {
+    /// Reads what is there, or has `repaired` stand for what was wrong.
+    fn or<'de, V: Visitor<'de>>(
+        self,
+        visitor: V,
+        repaired: impl FnOnce(V) -> Result<V::Value, Mistake>,
+    ) -> Result<V::Value, Mistake> {
+        if self.0.is_repaired() { repaired(visitor) } else { self.deserialize_any(visitor) }
+    }
+}
 
 impl<'de> Deserializer<'de> for Reader<'_> {
     type Error = Mistake;
@@ -260,15 +254,15 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
+        self.or(visitor, |visitor| visitor.visit_bool(false))
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { visitor.visit_u64(1) } else { self.deserialize_any(visitor) }
+        self.or(visitor, |visitor| visitor.visit_u64(1))
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { visitor.visit_f64(1.0) } else { self.deserialize_any(visitor) }
+        self.or(visitor, |visitor| visitor.visit_f64(1.0))
     }
 
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
@@ -276,7 +270,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() { visitor.visit_str("") } else { self.deserialize_any(visitor) }
+        self.or(visitor, |visitor| visitor.visit_str(""))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
@@ -284,19 +278,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() {
-            visitor.visit_seq(Items { items: &[], next: 0 })
-        } else {
-            self.deserialize_any(visitor)
-        }
+        self.or(visitor, |visitor| visitor.visit_seq(Items { items: &[], next: 0 }))
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        if self.0.is_repaired() {
-            visitor.visit_map(Members { members: &[], next: 0 })
-        } else {
-            self.deserialize_any(visitor)
-        }
+        self.or(visitor, |visitor| visitor.visit_map(Members { members: &[], next: 0 }))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -355,14 +341,14 @@ impl<'de> MapAccess<'de> for Members<'_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
         let Some((key, _)) = self.members.get(self.next) else { return Ok(None) };
         let name: StringDeserializer<Mistake> = key.name.clone().into_deserializer();
-        seed.deserialize(name).map(Some).map_err(|mistake| mistake.within(Step::Key(key.name.clone())))
+        seed.deserialize(name).map(Some).map_err(|mistake| mistake.in_key(key))
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
         let (key, value) =
             self.members.get(self.next).ok_or_else(|| Mistake::wrong("a value was read before its key"))?;
         self.next += 1;
-        seed.deserialize(Reader(value)).map_err(|mistake| mistake.within(Step::Key(key.name.clone())))
+        seed.deserialize(Reader(value)).map_err(|mistake| mistake.in_key(key))
     }
 }
 
@@ -387,14 +373,14 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Mistake> {
-        seed.deserialize(Reader(self.1)).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+        seed.deserialize(Reader(self.1)).map_err(|mistake| mistake.in_key(self.0))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Mistake> {
-        Reader(self.1).deserialize_any(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+        Reader(self.1).deserialize_any(visitor).map_err(|mistake| mistake.in_key(self.0))
     }
 
     fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Mistake> {
-        Reader(self.1).deserialize_map(visitor).map_err(|mistake| mistake.within(Step::Key(self.0.name.clone())))
+        Reader(self.1).deserialize_map(visitor).map_err(|mistake| mistake.in_key(self.0))
     }
 }

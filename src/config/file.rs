@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 
 use super::agent::{self, AgentDeclaration};
 use super::bidirectional::{self, ModeDeclaration};
-use super::decode::decode;
+use super::decode::decode_as;
 use super::listener::Listener;
 use super::magictunnel::{self, translate};
-use super::problem::{Problems, did_you_mean};
-use super::routing::RoutingDeclaration;
+use super::problem::{Level, Problems, did_you_mean};
+use super::server::RoutingDeclaration;
 use super::server::{PolicyDeclaration, ServerDeclaration};
 use super::store::StoreDeclaration;
 use super::text;
@@ -75,7 +75,8 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     let unknown: Vec<_> = root.members().iter().filter(|(key, _)| !is_known(&key.name)).cloned().collect();
     for (key, _) in unknown {
         let help = did_you_mean(&key.name, SECTIONS).or_else(|| Some(format!("there are {}", SECTIONS.join(", "))));
-        problems.error_with(Some(key.span), format!("a topology has no section `{}`", key.name), help);
+        let level = if is_other { Level::Warning } else { Level::Error };
+        problems.add(level, Some(key.span), format!("a topology has no section `{}`", key.name), help);
     }
     // `None` where its mistakes have been told.
     let other = if is_other { Some(bidirectional::translate(&mut root, folder, problems)?) } else { None };
@@ -108,7 +109,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     };
     let routing = one(routing_tree, "[routing]", problems);
     let mut upstreams: Vec<Entry<UpstreamDeclaration>> = many(upstreams, "upstream", problems);
-    upstreams.extend(entries(foreign_upstreams, "a server", problems));
+    upstreams.extend(entries(foreign_upstreams, "a server", Level::Warning, problems));
     upstreams.iter_mut().for_each(|upstream| upstream.value.resolve(folder));
     let agents = items(agents, "agent", problems);
     let agents = agents.into_iter().filter_map(|tree| agent::read(tree, problems));
@@ -120,7 +121,7 @@ pub(super) fn sections(text: &str, is_yaml: bool, folder: &Path, problems: &mut 
     if is_foreign && listener_trees.is_empty() {
         listener_trees.push(magictunnel::listener());
     }
-    let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", problems);
+    let mut listeners: Vec<Entry<Listener>> = entries(listener_trees, "[[listener]]", Level::Error, problems);
     for listener in &mut listeners {
         listener.value.resolve(folder);
     }
@@ -157,25 +158,35 @@ fn empty<T: Default>() -> Entry<T> {
 }
 
 fn one<T: DeserializeOwned>(tree: Option<Tree>, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
-    entry(tree?, what, problems)
+    entry(tree?, what, Level::Error, problems)
 }
 
 fn many<T: DeserializeOwned>(tree: Option<Tree>, name: &str, problems: &mut Problems<'_>) -> Vec<Entry<T>> {
     let items = items(tree, name, problems);
-    entries(items, &format!("[[{name}]]"), problems)
+    entries(items, &format!("[[{name}]]"), Level::Error, problems)
 }
 
-fn entries<T: DeserializeOwned>(trees: Vec<Tree>, what: &str, problems: &mut Problems<'_>) -> Vec<Entry<T>> {
-    trees.into_iter().filter_map(|tree| entry(tree, what, problems)).collect()
+fn entries<T: DeserializeOwned>(
+    trees: Vec<Tree>,
+    what: &str,
+    unknown: Level,
+    problems: &mut Problems<'_>,
+) -> Vec<Entry<T>> {
+    trees.into_iter().filter_map(|tree| entry(tree, what, unknown, problems)).collect()
 }
 
-fn entry<T: DeserializeOwned>(mut tree: Tree, what: &str, problems: &mut Problems<'_>) -> Option<Entry<T>> {
+fn entry<T: DeserializeOwned>(
+    mut tree: Tree,
+    what: &str,
+    unknown: Level,
+    problems: &mut Problems<'_>,
+) -> Option<Entry<T>> {
     let fingerprint = tree.fingerprint_without(DESCRIPTION);
     if !matches!(tree.value, Value::Table(_)) {
         problems.error(Some(tree.span), format!("{what} must be a table"));
         return None;
     }
-    let value = decode(&mut tree, what, problems)?;
+    let value = decode_as(&mut tree, what, unknown, problems)?;
     Some(Entry { value, tree, fingerprint })
 }
 

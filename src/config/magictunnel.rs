@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::decode::decode;
-use super::problem::Problems;
+use super::decode::decode_as;
+use super::problem::{Level, Problems};
 use super::tree::{Key, Tree, Value};
 
 /// The node's name where such a file has no `node`.
@@ -41,7 +41,7 @@ pub(super) fn translate(mut tree: Tree, problems: &mut Problems<'_>) -> Translat
     }
     let servers = tree.take("servers");
     let routing = tree.take("external_routing");
-    let switches = decode::<Switches>(&mut tree, WHAT, problems);
+    let switches = decode_as::<Switches>(&mut tree, WHAT, Level::Warning, problems);
     if switches.is_some_and(|switches| !switches.enabled) {
         return translated;
     }
@@ -64,22 +64,17 @@ fn upstream(name: Key, mut server: Tree, problems: &mut Problems<'_>) -> Option<
         problems.error(Some(key.span.clone()), "a server has no key `id`: its name is the key that it stands under");
         members.retain(|(key, _)| key.name != "id");
     }
-    let text = |key: &str, value: String| {
-        let key = Key { span: name.span.clone(), name: key.to_owned() };
-        (key, Tree::new(name.span.clone(), Value::Text(value)))
+    let Tree { value: Value::Table(mut all), .. } =
+        Tree::of_texts(&name.span, [("id", &name.name), ("dialect", "magictunnel")])
+    else {
+        return None;
     };
-    if !members.iter().any(|(key, _)| key.name == "dialect") {
-        members.insert(0, text("dialect", "magictunnel".to_owned()));
-    }
-    members.insert(0, text("id", name.name.clone()));
+    all.retain(|(key, _)| !members.iter().any(|(other, _)| other.name == key.name));
+    members.splice(..0, all);
     Some(server)
 }
 
 /// The listener of a file that declares none.
 pub(super) fn listener() -> Tree {
-    let text = |key: &str, value: &str| {
-        (Key { span: 0..0, name: key.to_owned() }, Tree::new(0..0, Value::Text(value.to_owned())))
-    };
-    let members = vec![text("protocol", "mcp"), text("dialect", "mcp"), text("bind", BIND_DEFAULT)];
-    Tree::new(0..0, Value::Table(members))
+    Tree::of_texts(&(0..0), [("protocol", "mcp"), ("dialect", "mcp"), ("bind", BIND_DEFAULT)])
 }

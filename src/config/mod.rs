@@ -9,14 +9,12 @@ mod agent;
 mod bidirectional;
 mod check;
 mod decode;
-mod error;
 mod file;
 mod listener;
 mod magictunnel;
 mod mail;
 mod orchestrator;
 mod problem;
-mod routing;
 mod server;
 mod store;
 mod surroundings;
@@ -44,7 +42,6 @@ pub use bidirectional::{
     BIDIRECTIONAL_ID_DEFAULT, BIDIRECTIONAL_NAME_DEFAULT, BIDIRECTIONAL_PORT_DEFAULT, CLAUDE_KEY_VARIABLES,
     CLAUDE_MODEL_DEFAULT, ModeDeclaration,
 };
-pub use error::ConfigError;
 pub use listener::{CompatTransport, Dialect, Listener, Protocol, Speaks, Trust};
 
 pub(crate) use mail::SECONDS_A_DAY;
@@ -52,9 +49,8 @@ pub use mail::{MailroomDeclaration, MemberDeclaration, Pane, TmuxDeclaration, We
 pub(crate) use orchestrator::EXECUTE_COMMAND;
 pub use orchestrator::{CommandDeclaration, LearningDeclaration, OrchestratorDeclaration, Structured};
 pub(crate) use problem::closest;
-pub use problem::{Level, PROBLEMS_MAX, Problem};
-pub use routing::{RoutingDeclaration, SamplingDeclaration};
-pub use server::{PolicyDeclaration, ServerDeclaration};
+pub use problem::{ConfigError, Level, PROBLEMS_MAX, Problem};
+pub use server::{PolicyDeclaration, RoutingDeclaration, SamplingDeclaration, ServerDeclaration};
 pub use store::{Audited, RetentionDeclaration, StoreDeclaration};
 pub use upstream::{EraName, StartWhen, Transport, UpstreamDeclaration, UpstreamError};
 

@@ -129,31 +129,6 @@ fn tools() -> Vec<String> {
 }
 
 impl OrchestratorDeclaration {
-    /// The agent of this id, all else by default.
-    pub(super) fn new(id: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            name: None,
-            description: None,
-            model: None,
-            agents: Vec::new(),
-            decide: BTreeMap::new(),
-            tools: tools(),
-            clarification: true,
-            decomposition: true,
-            confidence_min: None,
-            max_risk: None,
-            cost_usd_max: None,
-            guard: true,
-            system_prompt: None,
-            prompts_dir: None,
-            structured: Structured::default(),
-            class: personal(),
-            directory: LearningDeclaration::default(),
-            command: None,
-        }
-    }
-
     /// Its name in front of others.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)

@@ -1,7 +1,13 @@
-//! What is wrong with a topology, and where.
+//! What is wrong with a file, where, and why one can't be used.
 
-use std::fmt;
+use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use serde::de;
+
+use super::upstream::UpstreamError;
 
 /// Most mistakes of one file that are told; what follows is counted.
 pub const PROBLEMS_MAX: usize = 100;
@@ -90,7 +96,7 @@ impl<'a> Problems<'a> {
         self.add(Level::Warning, span, message.into(), help);
     }
 
-    fn add(&mut self, level: Level, span: Option<Range<usize>>, message: String, help: Option<String>) {
+    pub(super) fn add(&mut self, level: Level, span: Option<Range<usize>>, message: String, help: Option<String>) {
         if self.found.len() >= PROBLEMS_MAX {
             self.left_out += 1;
             return;
@@ -139,4 +145,99 @@ pub(crate) fn closest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
     let alike = known.into_iter().map(|name| (strsim::jaro_winkler(written, name), name));
     let best = alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
     best.map(|(_, name)| name)
+}
+
+/// Why a topology can't be used; each names the place to change.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Check the path and its permissions.
+    #[error("failed to read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Split the file.
+    #[error("{path} has more than {} bytes", super::TOPOLOGY_BYTES_MAX)]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Correct what is named.
+    #[error("{}: {}", .path.display(), summary(.problems))]
+    Mistakes {
+        /// The file.
+        path: PathBuf,
+        /// All that is wrong with it; at least one is an error.
+        problems: Vec<Problem>,
+    },
+    /// Name one that is declared.
+    #[error("there is no agent {agent} in the topology")]
+    UnknownAgent {
+        /// Who was asked for.
+        agent: String,
+    },
+    /// Add an `[[agent]]` or an `[[upstream]]`.
+    #[error("the topology declares no agent")]
+    NoAgents,
+    /// Correct the listener.
+    #[error("the listener on {bind}: {why}")]
+    Listener {
+        /// Where it would listen.
+        bind: SocketAddr,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Correct the upstream.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+}
+
+impl ConfigError {
+    pub(crate) fn mistakes(path: &Path, problems: Vec<Problem>) -> Self {
+        Self::Mistakes { path: path.to_owned(), problems }
+    }
+}
+
+/// The first error, and how many more there are.
+fn summary(problems: &[Problem]) -> String {
+    let errors: Vec<_> = problems.iter().filter(|problem| problem.level == Level::Error).collect();
+    match errors.as_slice() {
+        [] => "it can't be used".to_owned(),
+        [only] => only.to_string(),
+        [first, more @ ..] => format!("{first}, and {} more (`callboard check` tells them all)", more.len()),
+    }
+}
+
+/// What serde calls by the name of a type.
+pub(super) fn in_words(expected: &dyn de::Expected) -> String {
+    let expected = expected.to_string();
+    let is_type = |kind: char| expected.starts_with(kind) && expected.chars().skip(1).all(|c| c.is_ascii_digit());
+    match &*expected {
+        "usize" => "a whole number, 0 at least".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        _ if is_type('u') => "a whole number, 0 at least".to_owned(),
+        _ if is_type('i') => "a whole number".to_owned(),
+        _ if expected.starts_with("a nonzero ") => "a whole number, 1 at least".to_owned(),
+        _ if expected.starts_with("struct ") => "a table".to_owned(),
+        _ => expected,
+    }
+}
+
+pub(super) fn kind_of(found: &de::Unexpected<'_>) -> &'static str {
+    match found {
+        de::Unexpected::Bool(_) => "true or false",
+        de::Unexpected::Unsigned(_) | de::Unexpected::Signed(_) => "a whole number",
+        de::Unexpected::Float(_) => "a number with a fraction",
+        de::Unexpected::Str(_) => "a text",
+        de::Unexpected::Seq => "a list",
+        de::Unexpected::Map => "a table",
+        de::Unexpected::Unit | de::Unexpected::Option => "empty",
+        _ => "this",
+    }
 }

@@ -53,6 +53,15 @@ impl Tree {
         Self::new(0..0, Value::Table(Vec::new()))
     }
 
+    /// A table of texts, all of this place.
+    pub(super) fn of_texts<const N: usize>(span: &Range<usize>, texts: [(&str, &str); N]) -> Self {
+        let member = |(name, text): (&str, &str)| {
+            let key = Key { span: span.clone(), name: name.to_owned() };
+            (key, Self::new(span.clone(), Value::Text(text.to_owned())))
+        };
+        Self::new(span.clone(), Value::Table(texts.map(member).into()))
+    }
+
     pub(super) fn members(&self) -> &[(Key, Tree)] {
         if let Value::Table(members) = &self.value { members } else { &[] }
     }

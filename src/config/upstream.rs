@@ -15,7 +15,7 @@ use callboard_runtime::Answering;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-use super::routing::SamplingDeclaration;
+use super::server::SamplingDeclaration;
 
 /// An MCP server elsewhere (`[[upstream]]`): an agent of this id.
 #[derive(Debug, Clone, Deserialize)]

@@ -1,7 +1,6 @@
 //! A node: the agents and listeners of a topology, running in this process.
 
 mod answering;
-mod audit;
 mod cast;
 mod error;
 mod farewell;
@@ -16,7 +15,6 @@ mod reload;
 mod remote;
 mod served;
 mod store;
-mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,17 +26,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Topology;
 use answering::Current;
-use audit::Classes;
 use cast::Cast;
 pub use error::NodeError;
 use listen::Open;
 pub use orchestrator::Orchestrated;
 use orchestrator::Runner;
-use policy::Policies;
+use policy::{Classes, Policies};
+pub(crate) use reload::Watch;
 pub use reload::{RELOAD_DRAIN_MAX, RELOAD_GRACE, Reloaded};
 use store::Undeclared;
 pub(crate) use store::in_full;
-pub(crate) use watch::Watch;
 
 /// Spawns an agent that begins anew from a clone after a failure.
 pub(crate) fn spawn<A: Agent + Clone + Sync>(system: &System, label: &str, agent: A) -> AgentRef {
@@ -123,7 +120,7 @@ impl Node {
         // Before anything that writes to it.
         let store = store::open(&system, topology, state, undeclared).await?;
         // What is kept in memory is nobody's record.
-        let classes = store.as_ref().map(|_| audit::audit(&system, topology));
+        let classes = store.as_ref().map(|_| policy::audit(&system, topology));
         let mut policy = Policies::of(&system);
         policy.install(&topology.policy);
         let answering = match Current::of(&system, topology) {

@@ -1,9 +1,10 @@
-//! Lines that are typed, at a terminal or into a pipe.
+//! Lines that are typed, signals, and questions that are put to whoever types.
 
 use std::io::{self, BufRead, IsTerminal, Read, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+use callboard_message::{Answer, ElicitAnswer, Elicitation, Question};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
@@ -11,9 +12,10 @@ use rustyline::{CompletionType, Config, EditMode, Editor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::command::LINE_BYTES_MAX;
+use super::command::{LINE_BYTES_MAX, is_command};
 use super::complete::Completion;
 use super::print::Screen;
+use crate::cli::{CANCEL, DECLINE, Form};
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1_000;
@@ -189,7 +191,7 @@ fn next(lines: &mut impl BufRead) -> Got {
 
 /// What it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(crate) enum Said {
     /// Ctrl-C while no line is edited.
     Interrupt,
     /// The process is to end.
@@ -197,7 +199,7 @@ pub(super) enum Said {
 }
 
 /// Signals, heard from the beginning on. Within a tokio runtime only.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     /// It was said once, and stays.
@@ -205,13 +207,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Self { interrupt, terminate, is_ending: false })
     }
 
     /// What is said next. It may be given up and waited for again.
-    pub(super) async fn next(&mut self) -> Said {
+    pub(crate) async fn next(&mut self) -> Said {
         if self.is_ending {
             return Said::Terminate;
         }
@@ -224,6 +226,105 @@ impl Signals {
             // No signal will come any more.
             else => std::future::pending().await,
         }
+    }
+}
+
+/// The prompt of an answer.
+const PROMPT: &str = "> ";
+const LATER: &str = ":later";
+
+/// What came of a question.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Answered(Answer),
+    /// Nobody answers now.
+    Later,
+    /// What asked is no longer wanted.
+    Interrupted,
+}
+
+/// Puts a question and waits for what is typed. `can_wait`: the question can be left open.
+pub(super) async fn ask(
+    question: &Question,
+    can_wait: bool,
+    input: &mut Input,
+    screen: &Screen,
+    signals: &mut Signals,
+) -> Asked {
+    let Question::Elicit(form) = question else { return Asked::Later };
+    screen.line(&format!("❓ {}", form.message()));
+    if input.is_terminal() {
+        let later = if can_wait { format!(", {LATER} leaves it open") } else { String::new() };
+        screen.aside(&format!("{DECLINE} says no, {CANCEL} answers nothing{later}, Ctrl-C cancels the task"));
+    }
+    let mut asking = Asking { input, screen, signals };
+    asking.fill_in(form).await.map_or_else(|asked| asked, Asked::of)
+}
+
+impl Asked {
+    fn of(answer: ElicitAnswer) -> Self {
+        Self::Answered(Answer::Elicit(answer))
+    }
+}
+
+struct Asking<'a> {
+    input: &'a mut Input,
+    screen: &'a Screen,
+    signals: &'a mut Signals,
+}
+
+impl Asking<'_> {
+    /// The next line that is an answer; `Err`: there is none.
+    async fn line(&mut self, prompt: &str) -> Result<String, Asked> {
+        loop {
+            let got = tokio::select! {
+                got = self.input.line(prompt, false) => got,
+                said = self.signals.next() => return Err(match said {
+                    Said::Interrupt => Asked::Interrupted,
+                    Said::Terminate => Asked::Later,
+                }),
+            };
+            return match got {
+                Got::GivenUp => Err(Asked::Interrupted),
+                Got::End => Err(Asked::Later),
+                Got::Line(line) => match line.trim() {
+                    DECLINE => Err(Asked::of(ElicitAnswer::decline())),
+                    CANCEL => Err(Asked::of(ElicitAnswer::cancel())),
+                    LATER => Err(Asked::Later),
+                    // It would be taken for the answer.
+                    line if is_command(line) => {
+                        self.screen.trouble(&format!("Answer first, or type {CANCEL} or {LATER}: commands come after"));
+                        continue;
+                    }
+                    line => Ok(line.to_owned()),
+                },
+            };
+        }
+    }
+
+    /// What is typed in each field; `Err`: it isn't filled in.
+    async fn fill_in(&mut self, form: &Elicitation) -> Result<ElicitAnswer, Asked> {
+        if let Some(address) = form.address() {
+            self.screen.line(&format!("Visit {address} yourself, then press Enter."));
+            self.line(PROMPT).await?;
+            return Ok(ElicitAnswer::agree());
+        }
+        let mut form = Form::read(form, true);
+        while let Some(prompt) = form.prompt() {
+            let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", &prompt));
+            if !above.is_empty() {
+                self.screen.line(above);
+            }
+            // The only one is what the question is about: it needs no title.
+            let line = self.line(if form.len() == 1 { PROMPT } else { last }).await?;
+            if let Err(why) = form.fill(&line) {
+                self.screen.line(&format!("  {why}"));
+            }
+        }
+        if form.len() == 0 {
+            self.line(PROMPT).await?;
+        }
+        Ok(form.answer())
     }
 }
 

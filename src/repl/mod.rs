@@ -6,13 +6,11 @@
 
 mod acts;
 mod answer;
-mod ask;
 mod command;
 mod complete;
 mod desk;
 mod input;
 mod json;
-mod log;
 mod print;
 mod remote;
 mod shell;
@@ -28,10 +26,11 @@ use callboard_message::{CallId, DataClass};
 
 use self::complete::Completion;
 use self::desk::Desk;
-use self::input::{Input, Signals};
-use self::log::Log;
-use self::print::Screen;
-use self::shell::{Ended, Shell};
+use self::input::Input;
+pub(crate) use self::input::Signals;
+use self::print::{Log, Screen};
+pub(crate) use self::shell::Ended;
+use self::shell::Shell;
 use crate::config::Topology;
 use crate::node::{Node, NodeError};
 
@@ -68,21 +67,11 @@ pub(crate) struct First {
     pub(crate) message: Option<String>,
 }
 
-/// How a REPL ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    /// What was said failed.
-    Failed,
-    /// What was said asks something, and nobody answered.
-    Asks,
-}
-
 /// Talks until nobody has more to say; then the node ends. On an actix arbiter.
 ///
 /// # Errors
 /// There is no such agent; the terminal, the log or the output is of no use.
-pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Outcome, NodeError> {
+pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Ended, NodeError> {
     let no_agent = || NodeError::NoOrchestrator { id: Some(setup.id.clone()) };
     let made = Made::of(&setup).map_err(NodeError::from);
     let made = made.and_then(|made| Ok((made, node.orchestrator(&setup.id).ok_or_else(no_agent)?)));
@@ -107,7 +96,7 @@ pub(crate) async fn run(node: Node, setup: Setup<'_>, first: First) -> Result<Ou
     failed.map_or(Ok(outcome), |error| Err(error.into()))
 }
 
-async fn talk(shell: &mut Shell<'_>, first: First) -> Outcome {
+async fn talk(shell: &mut Shell<'_>, first: First) -> Ended {
     if let Some(port) = first.listen {
         shell.listen(Some(port)).await;
     }
@@ -115,15 +104,11 @@ async fn talk(shell: &mut Shell<'_>, first: First) -> Outcome {
         shell.connect_to(&address).await;
     }
     match first.message {
-        Some(message) => match shell.say(&message).await {
-            Ended::Answered => Outcome::Done,
-            Ended::Failed => Outcome::Failed,
-            Ended::Asks => Outcome::Asks,
-        },
+        Some(message) => shell.say(&message).await,
         None => {
             shell.welcome();
             shell.run().await;
-            Outcome::Done
+            Ended::Answered
         }
     }
 }

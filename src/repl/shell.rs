@@ -9,11 +9,10 @@ use callboard_runtime::{AgentRef, CallEvent, RunningCall, SendError, Task, TaskE
 
 use super::acts::CANCELLED;
 use super::answer::Answering;
-use super::ask::{Asked, ask};
 use super::command::{Command, Typed, read};
 use super::complete::{Completion, Names};
 use super::desk::Desk;
-use super::input::{Got, Input, Said, Signals};
+use super::input::{Asked, Got, Input, Said, Signals, ask};
 use super::print::Screen;
 use super::remote::Remote;
 use super::{Setup, views};
@@ -27,7 +26,7 @@ const CLINICAL: &str =
 
 /// How the last thing that was said ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Answered,
     Failed,
     /// It asks, and nobody answered.

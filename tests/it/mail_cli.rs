@@ -88,7 +88,7 @@ async fn ends_of_commands() {
         ("ann", "", &["msg", "send", "bob", "x", "--as", "bob"], 3, "X-Agent-ID"),
         ("ann", "", &["msg", "send", "bob", "x", "--guidance", "STUCK"], 3, ""),
         ("ann", "", &["msg", "broadcast", "x", "--group", "role:nobody"], 3, "group role:nobody is not there"),
-        ("ann", "", &["msg", "history", "--state", "gone"], 2, "one of accepted, delivered, read"),
+        ("ann", "", &["msg", "history", "--state", "gone"], 2, "possible values: accepted, delivered, read"),
         ("ann", "", &["agents", "end", "bob"], 3, "mail.admin"),
         ("ann", "", &["msg", "show", "no-such-id"], 4, "none such"),
         ("ann", &long, &["msg", "send", "bob", "-"], 2, "65536 bytes"),
@@ -97,7 +97,7 @@ async fn ends_of_commands() {
         ("ann", "", &["msg", "send", "bob", "x", "--as", "a b"], 2, "an agent's id"),
         ("ann", "", &["msg", "send", "bob", "two", "words"], 2, "unexpected argument 'words'"),
         ("ann", "", &["agents", "--topology", "no/such/file"], 2, "no/such/file"),
-        ("ann", "", &["agents", "--state", "asleep"], 2, "one of active, away, terminated"),
+        ("ann", "", &["agents", "--state", "asleep"], 2, "possible values: active, away, terminated"),
     ] {
         let ended = run(&office, who, input, arguments).await;
         assert_eq!((ended.code, &*ended.out), (Some(code), ""), "{arguments:?}: {}", ended.err);

@@ -1,8 +1,6 @@
 //! `callboard a2a`: an A2A client for people.
 
-mod card;
-mod talk;
-mod task;
+mod commands;
 mod words;
 
 use std::path::PathBuf;
@@ -17,7 +15,7 @@ use url::{Host, Url};
 
 use super::arguments::{CredentialArguments, one_of};
 use super::{CommandError, Outcome, show, unless_interrupted};
-pub(super) use talk::send;
+pub(super) use commands::send;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum A2aCommand {
@@ -137,12 +135,12 @@ struct AgentArguments {
 /// Runs a command.
 pub(super) async fn run(command: &A2aCommand) -> Outcome {
     match command {
-        A2aCommand::Card(arguments) => card::run(arguments).await,
+        A2aCommand::Card(arguments) => commands::card(arguments).await,
         A2aCommand::Send(arguments) => send(arguments).await,
-        A2aCommand::Stream(arguments) => talk::stream(arguments).await,
-        A2aCommand::Task(arguments) => task::show(arguments).await,
-        A2aCommand::List(arguments) => task::list(arguments).await,
-        A2aCommand::Cancel(arguments) => task::cancel(arguments).await,
+        A2aCommand::Stream(arguments) => commands::stream(arguments).await,
+        A2aCommand::Task(arguments) => commands::show(arguments).await,
+        A2aCommand::List(arguments) => commands::list(arguments).await,
+        A2aCommand::Cancel(arguments) => commands::cancel(arguments).await,
     }
 }
 

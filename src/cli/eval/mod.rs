@@ -1,8 +1,6 @@
 //! `callboard eval`: how well decisions are made.
 
 mod cases;
-mod decide;
-mod report;
 mod score;
 #[cfg(test)]
 mod tests;
@@ -11,8 +9,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 pub(super) use self::cases::CaseError;
-use self::cases::Cases;
-use self::decide::By;
+use self::cases::{By, Cases};
 use self::score::{Class, Part};
 use super::{CommandError, EXIT_ANSWERED, EXIT_FAILED, Outcome, show, unless_interrupted};
 
@@ -88,8 +85,8 @@ async fn routing(arguments: &RoutingArguments) -> Outcome {
     let (_, last) = measured.last().ok_or_else(|| CommandError::usage("there are no requests of that set"))?;
     let is_enough = arguments.min.is_none_or(|min| last.accuracy() >= min);
     match arguments.json {
-        true => show::json(&report::json(&arguments.by, &measured, arguments.failures))?,
-        false => show::line(report::text(&arguments.by, &measured, arguments.failures))?,
+        true => show::json(&score::json(&arguments.by, &measured, arguments.failures))?,
+        false => show::line(score::text(&arguments.by, &measured, arguments.failures))?,
     }
     Ok(if is_enough { EXIT_ANSWERED } else { EXIT_FAILED })
 }

@@ -163,10 +163,12 @@ impl Field {
                 Ok(line.into())
             }
             Kind::Number { min, max, is_whole } => {
-                let number = line.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or("a number")?;
-                let value = match is_whole {
-                    true => line.parse::<i64>().map_err(|_| "a whole number")?.into(),
-                    false => number.into(),
+                let (number, value) = if *is_whole {
+                    let number: i64 = line.parse().map_err(|_| "a whole number")?;
+                    (number as f64, number.into())
+                } else {
+                    let number = line.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or("a number")?;
+                    (number, number.into())
                 };
                 within(&number, min, max, "").map(|()| value)
             }

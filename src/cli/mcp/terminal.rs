@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use tokio::sync::{Mutex, oneshot};
 
 use super::super::show;
+use super::commands::{printable, told_progress};
 use super::form::{CANCEL, DECLINE, Form};
-use super::words::{printable, told_progress};
 
 /// The person, if there is one, and the folders that they lend.
 pub(in crate::cli) struct Terminal {

@@ -1,37 +1,36 @@
-//! `callboard msg`: agent mail for people and scripts. (`callboard agents` speaks to the same listener.)
+//! `callboard msg`: write to agents and read what they write.
 
-mod history;
-mod inbox;
-mod send;
-pub(super) mod words;
+pub(super) mod read;
 
 use std::io::Read;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use callboard_mail::ClientError;
 use callboard_mail::client::{Client, Heard};
-use callboard_message::mail::{MAIL_BODY_BYTES_MAX, MailId, OPERATOR};
+use callboard_message::mail::{BroadcastMessage, MAIL_BODY_BYTES_MAX, MailId, OPERATOR, Priority, SendMessage, Sent};
 use clap::Subcommand;
 use secrecy::SecretString;
 use url::Url;
 
+use super::arguments::span;
 use super::show::{self, Rows};
-use super::{CommandError, EXIT_ANSWERED, Outcome, interrupted};
+use super::{CommandError, EXIT_ANSWERED, EXIT_BLOCKED, Outcome, interrupted};
 use crate::config::{Speaks, Topology};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MsgCommand {
     /// Write to one agent, or to several. Prints what became of it, and the message's id on standard error. Exit code: 0
     /// accepted, 2 usage, 3 refused, 4 failed.
-    Send(send::SendArguments),
+    Send(SendArguments),
     /// Write to all agents, or to a group. Exit codes as of `send`.
-    Broadcast(send::BroadcastArguments),
+    Broadcast(BroadcastArguments),
     /// List messages to you, newest first: id, sender, state, time, and the beginning. They count as delivered.
-    Inbox(inbox::InboxArguments),
+    Inbox(read::InboxArguments),
     /// Show a message whole. Exit code 4 where there is none for you.
-    Show(inbox::ShowArguments),
+    Show(read::ShowArguments),
     /// List messages to you and from you, newest first.
-    History(history::HistoryArguments),
+    History(read::HistoryArguments),
     /// Print what happens to mail as it happens, a line each, until interrupted.
     Watch(WatchArguments),
 }
@@ -128,11 +127,11 @@ fn said(text: &str) -> Result<String, CommandError> {
 /// Runs a command.
 pub(super) async fn run(command: &MsgCommand) -> Outcome {
     match command {
-        MsgCommand::Send(arguments) => send::send(arguments).await,
-        MsgCommand::Broadcast(arguments) => send::broadcast(arguments).await,
-        MsgCommand::Inbox(arguments) => inbox::list(arguments).await,
-        MsgCommand::Show(arguments) => inbox::show(arguments).await,
-        MsgCommand::History(arguments) => history::run(arguments).await,
+        MsgCommand::Send(arguments) => send(arguments).await,
+        MsgCommand::Broadcast(arguments) => broadcast(arguments).await,
+        MsgCommand::Inbox(arguments) => read::list(arguments).await,
+        MsgCommand::Show(arguments) => read::show(arguments).await,
+        MsgCommand::History(arguments) => read::history(arguments).await,
         MsgCommand::Watch(arguments) => watch(arguments).await,
     }
 }
@@ -146,7 +145,7 @@ async fn watch(arguments: &WatchArguments) -> Outcome {
         events.ready().await?;
         loop {
             match events.next().await? {
-                Heard::Event(event) => rows.row(&event, || words::event(&event))?,
+                Heard::Event(event) => rows.row(&event, || read::event(&event))?,
                 Heard::Broken(why) => tracing::warn!(%why, "the connection broke, and is made anew"),
                 _ => {}
             }
@@ -156,4 +155,107 @@ async fn watch(arguments: &WatchArguments) -> Outcome {
         failed = watching => failed,
         () = interrupted() => Ok(EXIT_ANSWERED),
     }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SendArguments {
+    /// Whom it is for: an agent's id, or several with commas between.
+    #[arg(value_name = "TO[,TO…]")]
+    to: String,
+    /// What to say; `-` reads it from standard input.
+    text: String,
+    #[command(flatten)]
+    letter: LetterArguments,
+    /// The Guardian's alone: what its guidance is called, for example STUCK.
+    #[arg(long, value_name = "LABEL")]
+    guidance: Option<String>,
+    #[command(flatten)]
+    mail: MailArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BroadcastArguments {
+    /// What to say; `-` reads it from standard input.
+    text: String,
+    /// To this group only: group:NAME, role:NAME or phase:NAME.
+    #[arg(long)]
+    group: Option<String>,
+    #[command(flatten)]
+    letter: LetterArguments,
+    #[command(flatten)]
+    mail: MailArguments,
+}
+
+#[derive(Debug, clap::Args)]
+struct LetterArguments {
+    /// Before all that isn't urgent.
+    #[arg(long)]
+    urgent: bool,
+    /// What it belongs to.
+    #[arg(long)]
+    topic: Option<String>,
+    /// The message that it goes on with.
+    #[arg(long, value_name = "ID")]
+    reply_to: Option<String>,
+    /// The same key again is the same message: it isn't sent twice.
+    #[arg(long)]
+    key: Option<String>,
+    /// How long it is handed out, for example 2h or 7d.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    expires: Option<Duration>,
+}
+
+async fn send(arguments: &SendArguments) -> Outcome {
+    let letter = &arguments.letter;
+    let (one, several) = match arguments.to.contains(',') {
+        false => (Some(arguments.to.clone()), Vec::new()),
+        true => (None, arguments.to.split(',').map(|id| id.trim().to_owned()).collect()),
+    };
+    let message = SendMessage {
+        message: said(&arguments.text)?,
+        recipient_agent_id: one,
+        recipient_agent_ids: several,
+        topic: letter.topic.clone(),
+        priority: letter.urgent.then_some(Priority::Urgent),
+        reply_to: letter.reply_to.clone(),
+        idempotency_key: letter.key.clone(),
+        expires_in_s: letter.expires.map(|span| span.as_secs()),
+        guidance: arguments.guidance.clone(),
+        ..SendMessage::default()
+    };
+    print_sent(&arguments.mail.client()?.send(&message).await?, arguments.mail.json)
+}
+
+async fn broadcast(arguments: &BroadcastArguments) -> Outcome {
+    let letter = &arguments.letter;
+    let message = BroadcastMessage {
+        message: said(&arguments.text)?,
+        group: arguments.group.clone(),
+        topic: letter.topic.clone(),
+        priority: letter.urgent.then_some(Priority::Urgent),
+        reply_to: letter.reply_to.clone(),
+        idempotency_key: letter.key.clone(),
+        expires_in_s: letter.expires.map(|span| span.as_secs()),
+        ..BroadcastMessage::default()
+    };
+    print_sent(&arguments.mail.client()?.broadcast(&message).await?, arguments.mail.json)
+}
+
+/// Says what became of it: what was accepted on standard output, its id apart.
+fn print_sent(sent: &Sent, json: bool) -> Outcome {
+    let exit_code = if sent.success { EXIT_ANSWERED } else { EXIT_BLOCKED };
+    if json {
+        show::json(sent)?;
+        return Ok(exit_code);
+    }
+    if sent.success {
+        show::line(&sent.message)?;
+        sent.message_id.iter().for_each(show::aside);
+    } else {
+        show::complain(&sent.message);
+    }
+    if !sent.refused.is_empty() {
+        show::complain(format_args!("full, so not for: {}", sent.refused.join(", ")));
+    }
+    Ok(exit_code)
 }

@@ -133,19 +133,24 @@ pub(super) fn as_json(task: &Task, events: &[TaskEvent], with_bodies: bool) -> V
     };
     let mut told = row_as_json(task);
     let lease = task.lease.as_ref();
-    told["scope"] = json!(task.scope);
-    told["class"] = json!(task.class);
-    told["on_restart"] = json!(task.on_restart);
-    told["created"] = json!(rfc3339(task.created));
-    told["expires"] = json!(rfc3339(task.expires));
-    told["deadline"] = json!(task.deadline.map(rfc3339));
-    told["parent"] = json!(task.parent);
-    told["needs"] = json!(task.needs);
-    told["cancel_wanted"] = json!(task.cancel_wanted);
-    told["worker"] = json!(lease.map(|lease| &lease.by));
-    told["worker_until"] = json!(lease.map(|lease| rfc3339(lease.until)));
-    told["questions"] = task.open.iter().map(|question| json!(question.key)).collect();
-    told["events"] = events.iter().map(event).collect();
+    let more = json!({
+        "scope": task.scope,
+        "class": task.class,
+        "on_restart": task.on_restart,
+        "created": rfc3339(task.created),
+        "expires": rfc3339(task.expires),
+        "deadline": task.deadline.map(rfc3339),
+        "parent": task.parent,
+        "needs": task.needs,
+        "cancel_wanted": task.cancel_wanted,
+        "worker": lease.map(|lease| &lease.by),
+        "worker_until": lease.map(|lease| rfc3339(lease.until)),
+        "questions": task.open.iter().map(|question| &question.key).collect::<Vec<_>>(),
+        "events": events.iter().map(event).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
+        told.extend(more);
+    }
     if may_show {
         told["request"] = value(&task.request);
         told["outcome"] = value(&task.outcome);

@@ -117,3 +117,18 @@ fn mistakes_are_told_where_they_are() {
     assert!(all[1].starts_with("4:12 there is no tool `ech`") || all[1].contains("execute_command"), "{all:?}");
     assert!(all.iter().any(|line| line == "6:1 [mode] has no key `repll`"), "{all:?}");
 }
+
+/// Goal: a file of another program's newer version still loads. Method: keys and a section that nothing here reads, in a
+/// bidirectional agent's file and in a MagicTunnel's; each is warned of, with what may have been meant.
+#[test]
+fn unknown_keys_of_foreign_files_are_warnings() {
+    let ours = "[server]\nport = 8080\nportt = 1\n[mode]\nrepll = true\n[telemetry]\non = true\n";
+    let theirs = "external_mcp:\n  servers:\n    a: {url: \"http://x/\", ur: 1}\n  extra: 1\n";
+    for (text, is_yaml, unknown) in [(ours, false, 3), (theirs, true, 2)] {
+        let (topology, problems) = parse(text, is_yaml, Path::new(""), false);
+        assert!(topology.is_some(), "{problems:?}");
+        let told = problems.iter().filter(|problem| problem.message.contains("has no "));
+        let told: Vec<_> = told.map(|problem| (problem.level, problem.help.is_some())).collect();
+        assert_eq!(told, vec![(Level::Warning, true); unknown], "{problems:?}");
+    }
+}
