@@ -12,6 +12,7 @@ use callboard_runtime::{Journal, Record};
 use callboard_store::{SqlStore, StoreOptions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -173,10 +174,7 @@ async fn store(producers: usize) -> Outcome<Measured> {
     let journal = store.journal();
     let start = Instant::now() + WARM_UP;
     let end = start + MEASURED;
-    let numbers: Arc<[AtomicU64]> = (0..producers).map(|_| AtomicU64::new(0)).collect();
-    let writing: Vec<_> = (0..producers)
-        .map(|producer| tokio::spawn(produce(Arc::clone(&journal), producer, Arc::clone(&numbers), start, end)))
-        .collect();
+    let (_, writing) = produce_all(&journal, producers, start, end);
     tokio::time::sleep_until(start.into()).await;
     let batches_before = store.measures().batches;
     tokio::time::sleep_until(end.into()).await;
@@ -194,6 +192,18 @@ async fn store(producers: usize) -> Outcome<Measured> {
         p99: percentile(&latencies, 99),
         appends_a_commit: appends / batches.max(1) as f64,
     })
+}
+
+/// Starts the producers; the number of the last record of each, and what they come to.
+fn produce_all(
+    journal: &Arc<dyn Journal>,
+    producers: usize,
+    start: Instant,
+    end: Instant,
+) -> (Arc<[AtomicU64]>, Vec<JoinHandle<Outcome<Vec<Duration>>>>) {
+    let numbers: Arc<[AtomicU64]> = (0..producers).map(|_| AtomicU64::new(0)).collect();
+    let one = |producer| tokio::spawn(produce(Arc::clone(journal), producer, Arc::clone(&numbers), start, end));
+    (numbers.clone(), (0..producers).map(one).collect())
 }
 
 /// One producer: a record at a time, each acknowledged before the next. How long each took that was acknowledged in time.
@@ -236,10 +246,7 @@ async fn reads(rounds: usize) -> Outcome<(Duration, Duration)> {
         let journal = store.journal();
         let start = Instant::now() + WARM_UP;
         let end = start + MEASURED;
-        let numbers: Arc<[AtomicU64]> = (0..PRODUCERS_MARKED).map(|_| AtomicU64::new(0)).collect();
-        let writing: Vec<_> = (0..PRODUCERS_MARKED)
-            .map(|producer| tokio::spawn(produce(Arc::clone(&journal), producer, Arc::clone(&numbers), start, end)))
-            .collect();
+        let (numbers, writing) = produce_all(&journal, PRODUCERS_MARKED, start, end);
         tokio::time::sleep_until(start.into()).await;
         for producer in (0..PRODUCERS_MARKED).cycle() {
             if Instant::now() >= end {

@@ -1,13 +1,14 @@
 //! A mailroom on SQLite, and agents of its process that have mail in it.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use callboard::agents::mailroom::{Declared, Mailbox, Mailroom, MailroomOptions};
 use callboard::message::mail::Deliver;
 use callboard::store::{Retention, SqlStore, StoreOptions};
 use callboard::{Agent, Cx, Failure, Handlers, Store, SyncHandler, System};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -112,10 +113,10 @@ pub struct Noted(Arc<Mutex<Vec<Duration>>>);
 
 impl Noted {
     pub fn add(&self, took: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+        self.0.lock().push(took);
     }
 
     pub fn take(&self) -> Vec<Duration> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }

@@ -1,7 +1,7 @@
 //! A store of mail that says when it had committed each letter.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use callboard::message::mail::AgentLogRow;
@@ -9,6 +9,7 @@ use callboard::{
     JournalError, Letter, LetterFilter, LetterOpen, LetterPage, Mail, MailCopy, Mark, NewLetter, StoredEvent,
     async_trait,
 };
+use parking_lot::Mutex;
 
 /// What another keeps; the moment at which it had committed a letter is noted, by the letter's id.
 pub struct Stamps {
@@ -23,7 +24,7 @@ impl Stamps {
 
     /// Takes the moment of a letter, if it was committed.
     pub fn take(&self, id: &str) -> Option<Instant> {
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+        self.accepted.lock().remove(id)
     }
 }
 
@@ -32,7 +33,7 @@ impl Mail for Stamps {
     async fn post(&self, new: NewLetter) -> Result<Arc<Letter>, JournalError> {
         let letter = self.mail.post(new).await?;
         let now = Instant::now();
-        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).insert(letter.new.id.clone(), now);
+        self.accepted.lock().insert(letter.new.id.clone(), now);
         Ok(letter)
     }
 

@@ -1,6 +1,5 @@
 //! The federated clinics: an orchestrator here, and clinics behind their own addresses.
 
-use std::ffi::OsString;
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -188,9 +187,14 @@ const END: Duration = Duration::from_secs(5);
 /// What of this process's environment a child gets.
 const ENVIRONMENT: [&str; 4] = ["PATH", "TMPDIR", "CALLBOARD_LOG", "RUST_BACKTRACE"];
 
-/// What a child gets of it.
-pub(crate) fn environment() -> impl Iterator<Item = (&'static str, OsString)> {
-    ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+/// This program again, spoken to by pipes.
+pub(crate) fn own_program(command: &str, arguments: &[&str]) -> io::Result<Command> {
+    let environment = ENVIRONMENT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let mut program = Command::new(std::env::current_exe()?);
+    program.arg(command).args(arguments).env_clear().envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped());
+    // Ctrl-C at a terminal reaches its whole group; a child is ended in order instead.
+    program.process_group(0);
+    Ok(program)
 }
 
 /// The process. When this is dropped it ends by its lifeline, in order: killed, it would leave its data behind.
@@ -212,17 +216,7 @@ impl Child {
     /// Starts `callboard serve` with these arguments and waits until it listens. `example`: what it is, for errors.
     pub(crate) async fn serving(example: &str, arguments: &[&str]) -> Result<Self, ClinicsError> {
         let failed = |why: String| ClinicsError::Start { example: example.to_owned(), why };
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("serve")
-            .args(arguments)
-            .arg("--lifeline")
-            .env_clear()
-            .envs(environment())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C at a terminal reaches its whole group; the child is ended in order instead.
-            .process_group(0)
-            .spawn()?;
+        let mut process = own_program("serve", arguments)?.arg("--lifeline").spawn()?;
         let lifeline = process.stdin.take().ok_or_else(|| failed("it has no standard input".into()))?;
         let output = process.stdout.take().ok_or_else(|| failed("it has no standard output".into()))?;
         let process_id = process.id().ok_or_else(|| failed("it ended at once".into()))?;

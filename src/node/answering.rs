@@ -1,9 +1,10 @@
 //! Who answers what servers elsewhere ask, as the topology of the moment wants it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use callboard_agents::answering::{AnswerError, Answerers};
 use callboard_runtime::{Answering, CallMeta, Caller, System};
+use parking_lot::RwLock;
 
 use crate::config::Topology;
 
@@ -34,12 +35,12 @@ impl Current {
     /// Calls that have begun go on with those before.
     pub(super) fn apply(&self, planned: Planned) {
         if let Some(answerers) = planned.0 {
-            *self.answerers.write().unwrap_or_else(PoisonError::into_inner) = answerers;
+            *self.answerers.write() = answerers;
         }
     }
 
     fn now(&self) -> Arc<Answerers> {
-        self.answerers.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.answerers.read().clone()
     }
 }
 

@@ -1,12 +1,13 @@
 //! What judges and records messages between agents: the declared limits, the guard, the audit.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use callboard_agents::guardrail::{Guard, GuardPolicy, Guardrail};
 use callboard_message::{DataClass, Failure};
 use callboard_runtime::{AgentRef, AuditPolicy, Crossing, Part, Policy, RateLimit, System};
 use futures::future::BoxFuture;
+use parking_lot::RwLock;
 
 use crate::config::{Audited, PolicyDeclaration, Topology};
 
@@ -59,7 +60,7 @@ impl Policies {
 impl Slot {
     fn fill(&mut self, system: &System, links: Vec<Box<dyn Policy>>) {
         let has_any = !links.is_empty();
-        *self.links.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(links);
+        *self.links.write() = Arc::new(links);
         if has_any && !self.is_pushed {
             self.is_pushed = true;
             system.policy().push(Current { links: self.links.clone(), judges_parts: self.judges_parts });
@@ -75,7 +76,7 @@ struct Current {
 
 impl Current {
     fn now(&self) -> Arc<Vec<Box<dyn Policy>>> {
-        self.links.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.links.read().clone()
     }
 }
 
@@ -117,12 +118,12 @@ impl Classes {
         let servers = topology.servers.iter().map(|server| &*server.id);
         let ids = agents.chain(upstreams).chain(servers);
         let classes = ids.map(|id| (id.to_owned(), topology.class_of(&[id]))).collect();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = classes;
+        *self.0.write() = classes;
     }
 
     /// Of what nobody declared, a bundle of several for example, everything may be said: its hashes are keyed.
     fn of(&self, agent: &str) -> DataClass {
-        let classes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let classes = self.0.read();
         classes.get(agent).copied().unwrap_or(DataClass::Clinical)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::{self, Data, ServiceConfig};
@@ -11,6 +11,7 @@ use callboard_a2a::card::Jwks;
 use callboard_a2a::outbound::{Auth, CardTrust, PushInbox, RemoteA2a, RemoteOptions};
 use callboard_a2a::wire::AgentInterface;
 use callboard_rpc::Egress;
+use parking_lot::RwLock;
 use secrecy::SecretString;
 use url::Url;
 
@@ -32,7 +33,7 @@ impl Inboxes {
     /// The one below this address.
     fn at(&self, declared: &Url) -> Result<PushInbox, url::ParseError> {
         let base = Url::parse(&format!("{}{INBOX_PATH}", declared.as_str().trim_end_matches('/')))?;
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.write();
         Ok(all.entry(base.clone()).or_insert_with(|| PushInbox::new(base)).clone())
     }
 
@@ -47,7 +48,7 @@ impl Inboxes {
 async fn pushed(request: HttpRequest, inboxes: Data<Inboxes>) -> HttpResponse {
     let id = request.match_info().get("id").unwrap_or_default();
     let token = request.headers().get(TOKEN_HEADER).and_then(|token| token.to_str().ok());
-    let all: Vec<_> = inboxes.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+    let all: Vec<_> = inboxes.0.read().values().cloned().collect();
     match all.iter().any(|inbox| inbox.deliver(id, token)) {
         true => HttpResponse::NoContent().finish(),
         false => HttpResponse::NotFound().finish(),

@@ -1,7 +1,8 @@
 //! How a line that is being typed could go on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustyline::completion::Completer;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -27,7 +28,7 @@ pub(super) struct Completion(Arc<Mutex<Names>>);
 impl Completion {
     /// From now on these can be named.
     pub(super) fn set(&self, names: Names) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.0.lock() = names;
     }
 }
 
@@ -62,7 +63,7 @@ impl Completer for Completion {
     type Candidate = String;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.0.lock();
         Ok(completions(line.get(..at).unwrap_or_default(), &names))
     }
 }

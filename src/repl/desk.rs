@@ -1,6 +1,6 @@
 //! What was said here, as tasks of its own: each outlives this process where the store does.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use callboard_agents::decide::RunId;
@@ -12,6 +12,7 @@ use callboard_runtime::{
     TaskId, TaskOutcome, TaskStep, Tasks,
 };
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::answer::{asked, result_of};
@@ -212,11 +213,11 @@ impl Desk {
 
     /// From now on somebody waits for this task at the prompt, or for none.
     pub(super) fn attend(&self, task: Option<&TaskId>) {
-        *self.attended.lock().unwrap_or_else(PoisonError::into_inner) = task.cloned();
+        *self.attended.lock() = task.cloned();
     }
 
     fn is_attended(&self, task: &TaskId) -> bool {
-        self.attended.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(task)
+        self.attended.lock().as_ref() == Some(task)
     }
 
     /// Tells of a task that nobody waits for at the prompt: that it asks, and that it ended. `told`: the key of a question that

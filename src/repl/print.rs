@@ -4,11 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write, stdout};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use callboard_message::time::rfc3339;
 use callboard_message::{DataClass, RawObject};
+use parking_lot::{Mutex, MutexGuard};
 use rustyline::ExternalPrinter;
 
 use crate::cli::printable;
@@ -142,7 +143,7 @@ impl Screen {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 
@@ -191,7 +192,7 @@ impl Log {
     pub(super) fn keep(&self, what: &str, text: &str) -> io::Result<()> {
         let now = rfc3339(SystemTime::now());
         let line = RawObject::new().with("at", now).with("class", DataClass::Personal.as_str()).with(what, text);
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.0.lock();
         // In one go: another process may write to it too.
         file.write_all(format!("{}\n", line.to_raw().get()).as_bytes())
     }
@@ -207,7 +208,7 @@ mod tests {
 
     impl Write for Paper {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -236,7 +237,7 @@ mod tests {
             screen.piece("is Paris.");
             screen.end_pieces();
             screen.aside("after");
-            assert_eq!(String::from_utf8(paper.0.lock().unwrap().clone()).unwrap(), expected);
+            assert_eq!(String::from_utf8(paper.0.lock().clone()).unwrap(), expected);
         }
     }
 }

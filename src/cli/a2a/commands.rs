@@ -1,9 +1,8 @@
 //! `callboard a2a` `send`, `stream`, `card`, `task`, `list` and `cancel`.
 
-use std::io;
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use callboard_a2a::card::{Jwks, verify};
 use callboard_a2a::outbound::{HISTORY_MESSAGES_MAX, Peer, PeerError, Stopped};
@@ -13,6 +12,7 @@ use callboard_a2a::wire::{
 };
 use callboard_message::time::rfc3339;
 use callboard_message::{CallId, RawObject, TaskState};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::words::{answers_by_history, exit_code, go_on, media_type, print, text_of, text_of_task, texts};
@@ -155,7 +155,7 @@ impl Shown {
     }
 
     fn artifact(&self, artifact: &Artifact, append: bool, last: bool) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let goes_on = append && open.as_ref() == Some(&artifact.artifact_id);
         let mut text = printable(&texts(&artifact.parts));
         if open.is_some() && !goes_on {
@@ -177,7 +177,7 @@ impl Shown {
 
     /// Ends the line that is open.
     fn close(&self) {
-        if self.open.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+        if self.open.lock().take().is_some() {
             let _ = show::line("");
         }
     }

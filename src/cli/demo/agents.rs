@@ -1,7 +1,6 @@
 //! `callboard demo agents`: three agents as processes of their own, the first spoken to at its prompt.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
@@ -11,11 +10,11 @@ use callboard_rpc::Egress;
 use callboard_runtime::System;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdin, ChildStdout};
 use url::Url;
 
 use super::super::{CommandError, show, unless_interrupted};
-use crate::clinics::{Child, ClinicsError, environment};
+use crate::clinics::{Child, ClinicsError, own_program};
 use crate::examples;
 use crate::node::spawn;
 
@@ -207,17 +206,7 @@ struct Prompt {
 impl Prompt {
     /// Starts `callboard repl` with these arguments.
     fn start(arguments: &[&str]) -> Result<Self, ClinicsError> {
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("repl")
-            .args(arguments)
-            .env_clear()
-            .envs(environment())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C at a terminal reaches its whole group; this one is ended in order instead.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut process = own_program("repl", arguments)?.kill_on_drop(true).spawn()?;
         let gone = || failed("agent1", "it ended at once");
         let typed = process.stdin.take().ok_or_else(gone)?;
         let printed = process.stdout.take().ok_or_else(gone)?;

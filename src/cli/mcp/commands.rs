@@ -1,8 +1,7 @@
 //! `callboard mcp call` and `callboard mcp list`; what a server sent, in words.
 
 use std::fmt::Display;
-use std::io;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,8 +13,7 @@ use url::Url;
 
 use super::super::EXIT_ANSWERED;
 use super::terminal::Terminal;
-use super::{CallArguments, CommandError, ListArguments, Outcome, show, unless_interrupted};
-use super::{Server, connect};
+use super::{CallArguments, CommandError, ListArguments, Outcome, Server, connect, show, unless_interrupted};
 
 pub(super) async fn call(arguments: &CallArguments) -> Outcome {
     let given = given(arguments)?;
