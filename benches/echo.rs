@@ -80,13 +80,18 @@ impl Client {
 
     async fn open(endpoint: &Endpoint, era: Era, number: usize) -> Result<Self, String> {
         let http = Http::open(endpoint.address).await?;
-        let version = if era == Era::Legacy { "2025-11-25" } else { "2026-07-28" };
-        let headers = format!("accept: application/json, text/event-stream\r\nmcp-protocol-version: {version}\r\n");
+        let headers = "accept: application/json, text/event-stream\r\n".to_owned();
         let mut client = Self { http, endpoint: endpoint.clone(), era, headers, number, calls: 0 };
-        client.headers += &match era {
-            Era::Legacy => format!("mcp-session-id: {}\r\n", client.initialize().await?),
-            Era::Modern => format!("mcp-method: tools/call\r\nmcp-name: {}\r\n", endpoint.tool),
+        let more = match era {
+            Era::Legacy => {
+                format!("mcp-protocol-version: 2025-11-25\r\nmcp-session-id: {}\r\n", client.initialize().await?)
+            }
+            Era::Modern => {
+                let tool = endpoint.tool;
+                format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n")
+            }
         };
+        client.headers += &more;
         if era == Era::Legacy {
             let done = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
             client.exchange(&done.to_string()).await?;

@@ -5,7 +5,6 @@
 
 mod client;
 #[path = "../kit.rs"]
-#[expect(dead_code, reason = "shared with the benches of MCP")]
 mod kit;
 mod servers;
 
