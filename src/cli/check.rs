@@ -77,17 +77,8 @@ fn era(revision: &str) -> &'static str {
 }
 
 fn as_json(file: &Path, checked: &Checked, found: &[Found]) -> String {
-    let problem = |problem: &Problem| {
-        let level = match problem.level {
-            Level::Error => "error",
-            Level::Warning => "warning",
-        };
-        let (line, column) = (problem.line, problem.column);
-        json!({ "level": level, "line": line, "column": column, "message": problem.message, "help": problem.help })
-    };
-    let problems: Vec<_> = checked.problems.iter().map(problem).collect();
     let ok = checked.topology.is_some();
-    let mut object = json!({ "file": file.display().to_string(), "ok": ok, "problems": problems });
+    let mut object = json!({ "file": file.display().to_string(), "ok": ok, "problems": checked.problems });
     if !found.is_empty() {
         object["upstreams"] = found.iter().map(Found::as_json).collect();
     }

@@ -87,8 +87,10 @@ impl Rows {
 }
 
 /// Says where a list that was cut goes on.
-pub(super) fn more(after: u64) {
-    aside(format_args!("more: --after {after}"));
+pub(super) fn more(after: Option<u64>) {
+    if let Some(after) = after {
+        aside(format_args!("more: --after {after}"));
+    }
 }
 
 /// Prints an answer of the clinics for people.

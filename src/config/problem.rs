@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use serde::de;
+use serde::{Serialize, de};
 
 use super::upstream::UpstreamError;
 
@@ -13,7 +13,8 @@ use super::upstream::UpstreamError;
 pub const PROBLEMS_MAX: usize = 100;
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Nothing starts with it.
     Error,
@@ -22,11 +23,12 @@ pub enum Level {
 }
 
 /// One mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// How bad it is.
     pub level: Level,
     /// Where, in bytes of the text; `None` where it is nowhere in particular.
+    #[serde(skip)]
     pub span: Option<Range<usize>>,
     /// Where: the line, from 1; 0 without a place.
     pub line: usize,

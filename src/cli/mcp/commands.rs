@@ -41,10 +41,13 @@ fn roots(folders: &[PathBuf]) -> Result<Vec<Root>, CommandError> {
     folders.iter().map(root).collect()
 }
 
+/// Arguments in JSON, and those that a schema has to be asked about.
+type Given<'a> = (RawObject, Vec<(&'a str, &'a str)>);
+
 async fn use_tool(
     server: &Server,
     arguments: &CallArguments,
-    (mut given, loose): (RawObject, Vec<(&str, &str)>),
+    (mut given, loose): Given<'_>,
 ) -> Result<RawObject, CommandError> {
     // Only the tool's schema says whether `5` is text. A server that doesn't list its tools may have it all the same.
     if !loose.is_empty() {
@@ -57,8 +60,7 @@ async fn use_tool(
     server.ask::<CallTool>(CallTool::new(&arguments.tool, given).0).await
 }
 
-/// The arguments: those in JSON, and those that a schema has to be asked about.
-fn given(arguments: &CallArguments) -> Result<(RawObject, Vec<(&str, &str)>), CommandError> {
+fn given(arguments: &CallArguments) -> Result<Given<'_>, CommandError> {
     let whole = arguments.json_args.as_deref().map(serde_json::from_str).transpose();
     let whole = whole.map_err(|e| CommandError::usage(format_args!("--json-args must be a JSON object: {e}")))?;
     let loose = arguments.arguments.iter().map(|given| {

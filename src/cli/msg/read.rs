@@ -83,7 +83,7 @@ async fn pages(mut filter: MessageHistory, limit: usize, unread: bool, read: boo
             return Ok(EXIT_ANSWERED);
         }
     }
-    filter.after.map(show::more);
+    show::more(filter.after);
     Ok(EXIT_ANSWERED)
 }
 
@@ -208,7 +208,7 @@ async fn log(arguments: &HistoryArguments) -> Outcome {
         left -= page;
         after = logs.last().map(|last| last.number);
     }
-    after.map(show::more);
+    show::more(after);
     Ok(EXIT_ANSWERED)
 }
 

@@ -135,7 +135,7 @@ async fn list(arguments: &ListArguments, tasks: &dyn Tasks) -> Result<(), Comman
         match (is_more, left) {
             (false, _) => return Ok(()),
             (true, 0) => {
-                show::more(after);
+                show::more(Some(after));
                 return Ok(());
             }
             // A page is bounded in bytes too.
