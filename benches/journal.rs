@@ -194,13 +194,16 @@ async fn store(producers: usize) -> Outcome<Measured> {
     })
 }
 
+/// A producer at work; how long each append took.
+type Writing = JoinHandle<Outcome<Vec<Duration>>>;
+
 /// Starts the producers; the number of the last record of each, and what they come to.
 fn produce_all(
     journal: &Arc<dyn Journal>,
     producers: usize,
     start: Instant,
     end: Instant,
-) -> (Arc<[AtomicU64]>, Vec<JoinHandle<Outcome<Vec<Duration>>>>) {
+) -> (Arc<[AtomicU64]>, Vec<Writing>) {
     let numbers: Arc<[AtomicU64]> = (0..producers).map(|_| AtomicU64::new(0)).collect();
     let one = |producer| tokio::spawn(produce(Arc::clone(journal), producer, Arc::clone(&numbers), start, end));
     (numbers.clone(), (0..producers).map(one).collect())
