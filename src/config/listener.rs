@@ -99,6 +99,8 @@ pub enum CompatTransport {
     Websocket,
     /// HTTP+SSE, of 2024-11-05.
     Sse,
+    /// One JSON-RPC `tools/call` a POST, without handshake or session, in place of all else: see [`Dialect::Bare`].
+    Bare,
 }
 
 impl Listener {
@@ -135,19 +137,24 @@ impl Listener {
 
     /// What is spoken there.
     pub fn speaks(&self) -> Speaks {
-        match (self.protocol, self.dialect) {
-            (Protocol::A2a, _) => Speaks::A2a,
-            (Protocol::Mail, _) => Speaks::Mail,
-            (Protocol::Mcp, Some(Dialect::Bare)) => Speaks::Bare,
-            (Protocol::Mcp, _) => Speaks::Mcp,
+        match self.protocol {
+            Protocol::A2a => Speaks::A2a,
+            Protocol::Mail => Speaks::Mail,
+            Protocol::Mcp if self.is_bare() => Speaks::Bare,
+            Protocol::Mcp => Speaks::Mcp,
         }
+    }
+
+    /// Whether its MCP is the bare dialect: by `compat`, or by the older key `dialect`.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.dialect == Some(Dialect::Bare) || self.compat.contains(&CompatTransport::Bare)
     }
 
     /// What is spoken there needs, or hasn't got: the key at fault, and why.
     pub(super) fn mistakes(&self) -> Vec<(&'static str, &'static str)> {
         let mut wrong = Vec::new();
         match (self.protocol, self.dialect) {
-            (Protocol::Mcp, None) => {
+            (Protocol::Mcp, None) if !self.is_bare() => {
                 wrong.push(("dialect", "the protocol \"mcp\" needs `dialect`: \"mcp\" or \"bare\""))
             }
             (Protocol::A2a, Some(_)) => wrong.push(("dialect", "the protocol \"a2a\" has no dialects: leave it out")),
@@ -164,9 +171,9 @@ impl Listener {
                 ("keys", self.keys.is_some()),
                 ("hosts", !self.hosts.is_empty()),
                 ("origins", !self.origins.is_empty()),
-                ("compat", !self.compat.is_empty()),
+                ("compat", self.compat.iter().any(|transport| *transport != CompatTransport::Bare)),
             ];
-            let why = "`agents`, `keys`, `hosts`, `origins` and `compat` are for the dialect \"mcp\"";
+            let why = "`agents`, `keys`, `hosts`, `origins` and other `compat` are for the dialect \"mcp\"";
             wrong.extend(not_bare.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| (key, why)));
         } else {
             if self.agent.is_some() && !self.agents.is_empty() {

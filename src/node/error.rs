@@ -152,7 +152,7 @@ impl NodeError {
     /// Whether the user's command line or file is at fault.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Serve(ServeError::OperatorBeyondLoopback { .. } | ServeError::OpenBeyondLoopback { .. }) => true,
+            Self::Serve(ServeError::OpenBeyondLoopback { .. }) => true,
             Self::Config(_) | Self::Keys(_) | Self::Bundle(_) | Self::Upstream { .. } => true,
             Self::Model { .. }
             | Self::Remote { .. }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use callboard_message::DataClass;
+use callboard_rpc::serve::Named;
 use callboard_runtime::{AgentId, AgentRef};
 
 use super::{Listening, Node, NodeError};
@@ -13,8 +14,6 @@ use crate::config::{Listener, Topology};
 pub(super) trait Served: Sized + 'static {
     /// The server. Clones are the same.
     type Server: Clone + Send + 'static;
-    /// Several, by name.
-    type Named: Clone + Default;
     /// Where all are served as one.
     const PATH: &'static str;
     /// Where each is served, with `{name}` in it.
@@ -28,8 +27,6 @@ pub(super) trait Served: Sized + 'static {
     fn replace(place: &Place<'_>, who: Who<'_>, server: &Self::Server, agent: AgentRef);
     /// Says of it what the topology says now.
     fn describe(place: &Place<'_>, who: Who<'_>, server: &Self::Server);
-    fn get(named: &Self::Named, id: &str) -> Option<Self::Server>;
-    fn set(named: &Self::Named, servers: HashMap<String, Self::Server>);
     /// Lets go of what it has, once nobody comes to it any more. Tasks are the node's.
     fn end(server: Self::Server);
 }
@@ -77,7 +74,7 @@ pub(super) struct Place<'a> {
 /// The servers of a listener.
 pub(super) struct Front<S: Served> {
     all: S::Server,
-    named: S::Named,
+    named: Named<S::Server>,
     /// Made for `all`; `None` where it is one agent itself.
     bundle: Option<AgentRef>,
     /// The name of all, and who they are.
@@ -103,17 +100,17 @@ impl<S: Served> Front<S> {
         let name = name_of(&ids, place.topology);
         let front = Self {
             all: S::server(place, Who::All(&name, &ids), agent.clone())?,
-            named: S::Named::default(),
+            named: Named::default(),
             bundle: is_made.then_some(agent),
             name,
             members: members(place.node, &ids),
             classes: classes(place.topology, &ids),
         };
-        S::set(&front.named, Self::each(place, &ids, &HashMap::new())?);
+        front.named.set(Self::each(place, &ids, &HashMap::new())?);
         Ok(front)
     }
 
-    pub(super) fn servers(&self) -> (S::Server, S::Named) {
+    pub(super) fn servers(&self) -> (S::Server, Named<S::Server>) {
         (self.all.clone(), self.named.clone())
     }
 
@@ -157,7 +154,7 @@ impl<S: Served> Front<S> {
         let members = members(place.node, &ids);
         // Nothing begins anew for a description alone.
         for id in &ids {
-            if let Some(server) = S::get(&self.named, id) {
+            if let Some(server) = self.named.get(id) {
                 S::describe(place, Who::One(id), &server);
             }
         }
@@ -168,7 +165,7 @@ impl<S: Served> Front<S> {
         let (agent, is_made) = place.node.cast.as_one(&ids)?;
         let mut served = HashMap::new();
         for (id, before) in &self.members {
-            let Some(server) = S::get(&self.named, id) else { continue };
+            let Some(server) = self.named.get(id) else { continue };
             let Some((_, now)) = members.iter().find(|(other, _)| other == id) else {
                 left.servers.push(Box::new(|| S::end(server)));
                 continue;
@@ -178,7 +175,7 @@ impl<S: Served> Front<S> {
             }
             served.insert(id.clone(), server);
         }
-        S::set(&self.named, Self::each(place, &ids, &served)?);
+        self.named.set(Self::each(place, &ids, &served)?);
         self.name = name_of(&ids, place.topology);
         S::replace(place, Who::All(&self.name, &ids), &self.all, agent.clone());
         self.members = members;
@@ -192,7 +189,7 @@ impl<S: Served> Front<S> {
 
     /// Ends its servers.
     pub(super) fn end(self) {
-        let each = self.members.iter().filter_map(|(id, _)| S::get(&self.named, id));
+        let each = self.members.iter().filter_map(|(id, _)| self.named.get(id));
         each.chain([self.all]).for_each(S::end);
     }
 }

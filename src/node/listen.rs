@@ -1,21 +1,19 @@
 //! The sockets of a node, and what is behind them.
 
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::web::ServiceConfig;
 use callboard_a2a::inbound as a2a;
 use callboard_mail::inbound::MailServer;
-use callboard_mcp::bare::{self, BareServerOptions};
-use callboard_mcp::inbound;
+use callboard_mcp::inbound::{self, McpServer};
 use callboard_rpc::serve::{ListenOptions, Serving};
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
-use callboard_runtime::{AgentId, AgentRef};
+use callboard_runtime::AgentRef;
 
 use super::front::{Front, Left, Place, Served};
 use super::grpc::Grpc;
-use super::served::{A2a, Mcp};
+use super::served::{A2a, Mcp, mcp_options};
 use super::{Listening, Node, NodeError};
 use crate::config::{ConfigError, Listener, Speaks, Topology, Trust};
 
@@ -51,8 +49,8 @@ pub(super) struct Open {
 }
 
 enum Behind {
-    /// Who is served, in the bare dialect.
-    Bare(AgentId),
+    /// In the bare dialect.
+    Bare(McpServer),
     Mcp(Front<Mcp>),
     A2a(Front<A2a>),
     Mail(MailServer),
@@ -249,29 +247,17 @@ impl Node {
     }
 
     fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
-        let agent = self.alone(listener)?;
-        let default = BareServerOptions::default();
-        let options = BareServerOptions {
-            trust: trust(listener),
-            limits: limits(listener),
-            call_deadline: listener.call_deadline_s.map_or(default.call_deadline, |s| Duration::from_secs(s.get())),
-            ..default
-        };
-        let behind = Behind::Bare(agent.id());
-        Ok((bare::serve(socket, agent, options, &listening())?, behind))
+        let server = McpServer::new(self.alone(listener)?, mcp_options(listener)?);
+        Ok((inbound::serve_all(socket, vec![server.clone()], &listening())?, Behind::Bare(server)))
     }
 
     /// Whether who is behind it is served by a server that can't change.
     pub(super) fn must_begin_again(&self, open: &Open, topology: &Topology, at: usize) -> bool {
         let Some(listener) = topology.listeners.get(at) else { return false };
         match &open.behind {
-            Behind::Bare(served) => {
-                let agent = listener.agent.as_deref().and_then(|id| self.system.directory().get(id));
-                agent.is_none_or(|agent| agent.id() != *served)
-            }
             Behind::Mcp(front) => front.keeps_too_much(topology, listener),
             Behind::A2a(front) => front.keeps_too_much(topology, listener),
-            Behind::Mail(_) => false,
+            Behind::Bare(_) | Behind::Mail(_) => false,
         }
     }
 
@@ -288,7 +274,7 @@ impl Node {
         let at_grpc = open.grpc.as_ref().map(|grpc| grpc.address);
         let place = Place { node: self, listener, topology, address, grpc: at_grpc };
         match &mut open.behind {
-            Behind::Bare(_) => return Ok(()),
+            Behind::Bare(server) => server.replace(self.alone(listener)?),
             Behind::Mcp(front) => front.renew(&place, left)?,
             Behind::A2a(front) => front.renew(&place, left)?,
             Behind::Mail(server) => server.replace(self.alone(listener)?),
@@ -303,14 +289,13 @@ pub(super) fn declared(topology: &Topology, at: usize) -> Result<&Listener, Node
 }
 
 fn addresses(behind: &Behind, address: SocketAddr, grpc: Option<&Grpc>, listener: &Listener) -> Vec<Listening> {
+    let alone = |path: &str| {
+        let agent = listener.agent.clone().unwrap_or_default();
+        vec![Listening { agent, url: format!("http://{address}{path}") }]
+    };
     let mut all = match behind {
-        Behind::Bare(_) => {
-            let agent = listener.agent.clone().unwrap_or_default();
-            vec![Listening { agent, url: format!("http://{address}{}", bare::PATH_DEFAULT) }]
-        }
-        Behind::Mail(_) => {
-            vec![Listening { agent: listener.agent.clone().unwrap_or_default(), url: format!("http://{address}") }]
-        }
+        Behind::Bare(_) => alone(inbound::PATH_DEFAULT),
+        Behind::Mail(_) => alone(""),
         Behind::Mcp(front) => front.addresses(address),
         Behind::A2a(front) => front.addresses(address),
     };

@@ -1,15 +1,12 @@
 //! The servers of MCP and of A2A, as a topology declares them.
 
-use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
 use callboard_a2a::card::SigningKey;
-use callboard_a2a::inbound::{self as a2a, A2aOptions, A2aServer, NamedAgents, PushOptions};
+use callboard_a2a::inbound::{self as a2a, A2aOptions, A2aServer, PushOptions};
 use callboard_a2a::wire::AgentProvider;
-use callboard_mcp::inbound::{
-    self as mcp, Compat, InboundOptions, McpServer, McpServerOptions, NamedServers, TaskStore,
-};
+use callboard_mcp::inbound::{self as mcp, Compat, InboundOptions, McpServer, McpServerOptions, TaskStore};
 use callboard_runtime::AgentRef;
 use secrecy::SecretString;
 use url::Url;
@@ -24,7 +21,6 @@ pub(super) struct Mcp;
 
 impl Served for Mcp {
     type Server = McpServer;
-    type Named = NamedServers;
     const PATH: &'static str = mcp::PATH_DEFAULT;
     const NAMED_PATH: &'static str = mcp::NAMED_PATH;
 
@@ -51,35 +47,29 @@ impl Served for Mcp {
     /// It says nothing of what anything is for.
     fn describe(_: &Place<'_>, _: Who<'_>, _: &McpServer) {}
 
-    fn get(named: &NamedServers, id: &str) -> Option<McpServer> {
-        named.get(id)
-    }
-
-    fn set(named: &NamedServers, servers: HashMap<String, McpServer>) {
-        named.set(servers);
-    }
-
     fn end(server: McpServer) {
         // Its sessions have had their answers.
         drop(server);
     }
 }
 
-fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
+pub(super) fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeError> {
     let entrance = entrance(listener)?;
-    let compat = Compat {
-        websocket: listener.compat.contains(&CompatTransport::Websocket),
-        sse: listener.compat.contains(&CompatTransport::Sse),
-    };
-    let default = InboundOptions::default();
-    let call_deadline = listener.call_deadline_s.map_or(default.call_deadline, |s| Duration::from_secs(s.get()));
+    let has = |transport| listener.compat.contains(&transport);
+    let default = if listener.is_bare() { McpServerOptions::bare() } else { McpServerOptions::default() };
+    let InboundOptions { call_deadline, .. } = default.inbound;
+    let call_deadline = listener.call_deadline_s.map_or(call_deadline, |s| Duration::from_secs(s.get()));
     Ok(McpServerOptions {
-        inbound: InboundOptions { limits: limits(listener), call_deadline, ..default },
+        inbound: InboundOptions { limits: limits(listener), call_deadline, ..default.inbound },
         access: entrance.access,
         hosts: entrance.hosts,
         origins: entrance.origins,
-        compat,
-        ..McpServerOptions::default()
+        compat: Compat {
+            websocket: has(CompatTransport::Websocket),
+            sse: has(CompatTransport::Sse),
+            ..default.compat
+        },
+        ..default
     })
 }
 
@@ -88,7 +78,6 @@ pub(super) struct A2a;
 
 impl Served for A2a {
     type Server = A2aServer;
-    type Named = NamedAgents;
     const PATH: &'static str = a2a::PATH;
     const NAMED_PATH: &'static str = a2a::NAMED_PATH;
 
@@ -126,14 +115,6 @@ impl Served for A2a {
 
     fn describe(place: &Place<'_>, who: Who<'_>, server: &A2aServer) {
         server.describe(&description(place, who));
-    }
-
-    fn get(named: &NamedAgents, id: &str) -> Option<A2aServer> {
-        named.get(id)
-    }
-
-    fn set(named: &NamedAgents, servers: HashMap<String, A2aServer>) {
-        named.set(servers);
     }
 
     fn end(server: A2aServer) {

@@ -4,7 +4,7 @@ use std::path::Path;
 use callboard::agents::orchestrator::{Answer, Status};
 use callboard::agents::router::ANSWER_BYTES_MAX;
 use callboard::config::Topology;
-use callboard::mcp::bare::{self, BareServerOptions, ListenOptions};
+use callboard::mcp::inbound::{ListenOptions, McpServerOptions, serve};
 use callboard::message::Named;
 use callboard::{Agent, Clinics, ConcurrentHandler, Cx, Failure, Handlers, System};
 use serde_json::value::{RawValue, to_raw_value};
@@ -38,7 +38,7 @@ async fn answered(answer: Value) -> Answer {
     let serve = |answer: Value| {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let agent = system.spawn(Scripted(answer));
-        let serving = bare::serve(socket, agent, BareServerOptions::default(), &ListenOptions::default()).unwrap();
+        let serving = serve(socket, agent, McpServerOptions::bare(), &ListenOptions::default()).unwrap();
         let (url, handle) = (format!("http://{}/mcp", serving.address), serving.server.handle());
         tokio::spawn(serving.server);
         (url, handle)

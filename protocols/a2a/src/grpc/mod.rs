@@ -16,8 +16,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+use callboard_rpc::serve::check_address;
+
 use crate::inbound::direct::Direct;
-use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError};
+use crate::inbound::{A2aServer, ListenOptions, NamedAgents, ServeError, may_listen_on};
 use incoming::incoming;
 use service::Service;
 
@@ -60,10 +62,8 @@ pub fn serve(
     listen: &ListenOptions,
 ) -> Result<GrpcServing, ServeError> {
     let address = listener.local_addr()?;
+    check_address(&listener, |address| may_listen_on(&all, &named, address))?;
     let direct = Direct::new(all, named);
-    if !direct.may_listen_on(address.ip()) {
-        return Err(ServeError::OpenBeyondLoopback { address });
-    }
     listener.set_nonblocking(true)?;
     let connections = incoming(tokio::net::TcpListener::from_std(listener)?, listen.connections_max);
     let options = direct.options();

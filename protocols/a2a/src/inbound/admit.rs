@@ -156,8 +156,7 @@ fn reads_events_only(headers: &HeaderMap) -> bool {
 /// # Errors
 /// 400, 408, 413, 415.
 pub(super) async fn body(request: &HttpRequest, payload: Payload, options: &A2aOptions) -> Result<BytesMut, Refused> {
-    guard::check_content(request.headers(), &TYPES)?;
-    guard::read_body(request, payload, options.limits.body_bytes_max, options.body_timeout).await
+    guard::read_json(request, payload, &TYPES, options.limits.body_bytes_max, options.body_timeout).await
 }
 
 #[cfg(test)]

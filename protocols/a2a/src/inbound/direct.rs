@@ -1,6 +1,5 @@
 //! The operations for a binding that isn't this module's own: what it reads and writes is 1.0's JSON.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use callboard_message::TraceContext;
@@ -29,10 +28,6 @@ impl Direct {
 
     pub(crate) fn options(&self) -> &A2aOptions {
         &self.all.server.options
-    }
-
-    pub(crate) fn may_listen_on(&self, address: IpAddr) -> bool {
-        self.options().access.may_listen_on(address) && self.named.may_listen_on(address)
     }
 
     /// Who asks.

@@ -23,4 +23,6 @@ pub use push::{
     PUSH_CONFIGS_MAX, PUSH_DROPPED_IN_A_ROW_MAX, PUSH_ID_BYTES_MAX, PUSH_RETRIES_MAX, PUSH_RETRY_AFTER_DEFAULT,
     PUSH_RETRY_AFTER_MAX, PUSH_SECRET_BYTES_MAX, PUSH_TIMEOUT, PUSH_URL_BYTES_MAX, PUSH_WORKERS_MAX,
 };
+#[cfg(feature = "grpc")]
+pub(crate) use server::may_listen_on;
 pub use server::{A2aServer, NAMED_PATH, NamedAgents, PATH, serve, serve_with};

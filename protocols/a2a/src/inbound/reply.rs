@@ -2,18 +2,15 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY};
 use callboard_message::RawObject;
 use callboard_rpc::serve::guard::{JSON, Refused};
-use callboard_rpc::{Id, Nulls, RpcError, SseEvent, code, encode_response};
+use callboard_rpc::serve::reply::{self, json};
+use callboard_rpc::{Id, Nulls, RpcError, SseEvent, code, encode_event, encode_response};
 use serde_json::value::RawValue;
 
 use super::admit::A2A_JSON;
-use super::sse;
 use crate::{A2aError, Dialect, ErrorKind};
-
-/// How long a client that was turned away for want of room should wait.
-const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 /// How an answer is put into HTTP.
 #[derive(Debug, Clone)]
@@ -35,7 +32,7 @@ impl Binding {
 
     /// Why there is no answer, to who reads nothing but an event stream.
     pub(super) fn error_event(&self, error: &A2aError, dialect: Dialect) -> HttpResponse {
-        sse::once(&SseEvent::message(self.wrap_error(error, dialect)))
+        reply::event_stream().body(encode_event(&SseEvent::message(self.wrap_error(error, dialect))))
     }
 
     /// Why there is no answer.
@@ -46,7 +43,7 @@ impl Binding {
         };
         let mut response = json(status, self.content_type(), self.wrap_error(error, dialect));
         if error.kind == ErrorKind::Overloaded {
-            response.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(reply::RETRY_AFTER_S));
         }
         response
     }
@@ -92,16 +89,9 @@ impl Binding {
                 RawObject::new().with("error", error).to_raw().get().as_bytes().to_vec()
             }
         };
-        let mut response = json(refused.status, self.content_type(), body);
-        let headers = response.headers_mut();
-        match refused.status {
-            StatusCode::UNAUTHORIZED => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(refused.challenge.unwrap_or("Bearer")));
-            }
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
-            }
-            _ => {}
+        let mut response = reply::refuse(refused, self.content_type(), body);
+        if refused.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Authorization"));
         }
         response
     }
@@ -129,18 +119,6 @@ pub(super) fn rpc(status: StatusCode, message: Vec<u8>) -> HttpResponse {
 /// What wants no answer.
 pub(super) fn taken() -> HttpResponse {
     HttpResponse::Accepted().finish()
-}
-
-/// JSON that is nobody's to keep.
-fn json(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> HttpResponse {
-    let mut response = HttpResponse::with_body(status, body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if status == StatusCode::UNAUTHORIZED {
-        headers.insert(VARY, HeaderValue::from_static("Authorization"));
-    }
-    response.map_into_boxed_body()
 }
 
 /// A path that has other methods.

@@ -1,8 +1,7 @@
 //! A server, and the addresses that it has.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
@@ -11,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use callboard_rpc::check;
 use callboard_rpc::serve::guard;
 use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving, Standing};
+use callboard_rpc::serve::{self as door, ListenOptions, Named, ServeError, Serving, Standing};
 use callboard_runtime::AgentRef;
 use serde_json::value::RawValue;
 use url::Url;
@@ -95,48 +94,24 @@ impl A2aServer {
     }
 }
 
-/// Servers by name, each at [`NAMED_PATH`]: some may come and go while a listener serves. Clones are the same servers.
-#[derive(Clone, Default)]
-pub struct NamedAgents {
-    servers: Arc<RwLock<HashMap<String, A2aServer>>>,
+/// Servers by name, each at [`NAMED_PATH`].
+pub type NamedAgents = Named<A2aServer>;
+
+/// Those whose cards whoever asks may see.
+async fn agents_catalog(named: &NamedAgents, request: &HttpRequest, base_url: &Url) -> CardBody {
+    let mut seen = Vec::new();
+    for (name, A2aServer { server }) in named.all() {
+        if server.calls.is_seen_by(admit::anybody(request, &server.options).call()).await {
+            seen.push((name, server));
+        }
+    }
+    catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
 }
 
-impl NamedAgents {
-    /// Serves these from now on, and no others. A request that was begun ends as it began; who isn't there is 404.
-    pub fn set(&self, servers: HashMap<String, A2aServer>) {
-        let before = std::mem::replace(&mut *self.servers.write().unwrap_or_else(PoisonError::into_inner), servers);
-        drop(before);
-    }
-
-    /// The one of this name.
-    pub fn get(&self, name: &str) -> Option<A2aServer> {
-        self.servers.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-
-    /// Their names, in order.
-    pub fn names(&self) -> Vec<String> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let mut names: Vec<_> = servers.keys().cloned().collect();
-        names.sort_unstable();
-        names
-    }
-
-    /// Those whose cards whoever asks may see.
-    async fn catalog(&self, request: &HttpRequest, base_url: &Url) -> CardBody {
-        let named = |name: String| self.get(&name).map(|served| (name, served.server));
-        let mut seen = Vec::new();
-        for (name, served) in self.names().into_iter().filter_map(named) {
-            if served.calls.is_seen_by(admit::anybody(request, &served.options).call()).await {
-                seen.push((name, served));
-            }
-        }
-        catalog(base_url, seen.iter().map(|(name, served)| (&**name, &served.options.info, served.cards.description())))
-    }
-
-    pub(super) fn may_listen_on(&self, address: IpAddr) -> bool {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        servers.values().all(|server| server.server.options.access.may_listen_on(address))
-    }
+/// Whether all of these may be served on an address.
+pub(crate) fn may_listen_on(all: &A2aServer, named: &NamedAgents, address: IpAddr) -> bool {
+    let named = named.all().into_iter().map(|(_, server)| server);
+    named.chain([all.clone()]).all(|served| served.server.options.access.may_listen_on(address))
 }
 
 /// Serves agents on one bound listener, with every timeout set: `all` of them as one at [`PATH`], and those of `named` at
@@ -164,10 +139,7 @@ pub fn serve_with(
     listen: &ListenOptions,
     more: impl Fn(&mut ServiceConfig) + Clone + Send + 'static,
 ) -> Result<Serving, ServeError> {
-    let address = listener.local_addr()?;
-    if !all.server.options.access.may_listen_on(address.ip()) || !named.may_listen_on(address.ip()) {
-        return Err(ServeError::OpenBeyondLoopback { address });
-    }
+    door::check_address(&listener, |address| may_listen_on(&all, &named, address))?;
     let front = Front { all, named };
     door::serve(listener, listen, move |config| {
         configure(&front, config);
@@ -265,7 +237,7 @@ impl Door {
             ("agent-card.json" | "agent.json", _) => self.server.cards.public(admit::reads_1(request)).await.map(Some),
             ("jwks.json", _) => Ok(self.server.cards.jwks()),
             ("ai-catalog.json", Ok(others)) => {
-                let mut answer = others.catalog(request, &options.base_url).await.answer(request);
+                let mut answer = agents_catalog(others, request, &options.base_url).await.answer(request);
                 // Another may see others.
                 answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=60"));
                 return answer;

@@ -1,29 +1,24 @@
 //! Event streams.
 
 use std::collections::HashMap;
-use std::io;
-use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use actix_web::{HttpResponse, HttpResponseBuilder};
-use bytes::Bytes;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::serve::{COUNTS_NO_MORE, Permit, Standing};
-use callboard_rpc::{SSE_KEEP_ALIVE, SseEvent, encode_event};
+use callboard_rpc::serve::{Permit, Standing, reply};
+use callboard_rpc::{SseEvent, encode_event};
 use callboard_runtime::TaskOwner;
-use futures::{Stream, StreamExt};
-use tokio::time::{Instant, Sleep, sleep};
+use futures::{StreamExt, stream};
 
 use super::calls::{Events, Numbered};
 use super::options::A2aOptions;
 use super::reply::Binding;
-use crate::{A2aError, Dialect, EventWriter};
+use crate::Dialect;
 
 /// The streams of a server that are open.
 #[derive(Default)]
@@ -80,83 +75,22 @@ pub(super) fn respond(
     standing: Standing,
     held: (Busy, Room),
 ) -> HttpResponse {
-    let quiet = Box::pin(sleep(keep_alive));
-    let writer = dialect.events();
-    let body = Body { events, binding, dialect, writer, keep_alive, quiet, standing, has_ended: false, _held: held };
-    stream().streaming(body)
-}
-
-/// A stream of one event.
-pub(super) fn once(event: &SseEvent) -> HttpResponse {
-    stream().body(encode_event(event))
-}
-
-fn stream() -> HttpResponseBuilder {
-    let mut response = HttpResponse::Ok();
-    response
-        .insert_header((CONTENT_TYPE, "text/event-stream"))
-        .insert_header((CACHE_CONTROL, "no-store"))
-        // Proxies that collect a response before they pass it on would hold back every event.
-        .insert_header(("x-accel-buffering", "no"));
-    response
-}
-
-/// A task's events as the body of a response: nothing is taken before the client has room for it.
-struct Body {
-    events: Events,
-    binding: Binding,
-    dialect: Dialect,
-    writer: EventWriter,
-    keep_alive: Duration,
-    quiet: Pin<Box<Sleep>>,
-    /// Whether its reader may still have it.
-    standing: Standing,
-    has_ended: bool,
-    _held: (Busy, Room),
-}
-
-impl Body {
-    fn written(&mut self, event: Result<Numbered, A2aError>) -> Bytes {
-        let event = match event {
+    let mut writer = dialect.events();
+    let mut events = Some(events);
+    let source = stream::poll_fn(move |cx| {
+        let Some(open) = &mut events else { return Poll::Ready(None) };
+        let Some(event) = ready!(open.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+        let (event, ends) = match event {
             Ok(Numbered { number, event, ends }) => {
-                self.has_ended = ends;
-                let event = self.writer.write(&event, ends);
-                SseEvent::message(self.binding.wrap(&event)).with_id(number.to_string())
+                let event = writer.write(&event, ends);
+                (SseEvent::message(binding.wrap(&event)).with_id(number.to_string()), ends)
             }
-            Err(error) => {
-                self.has_ended = true;
-                SseEvent::message(self.binding.wrap_error(&error, self.dialect))
-            }
+            Err(error) => (SseEvent::message(binding.wrap_error(&error, dialect)), true),
         };
-        encode_event(&event).into()
-    }
-}
-
-impl Stream for Body {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if this.has_ended {
-            return Poll::Ready(None);
+        if ends {
+            events = None;
         }
-        if this.standing.poll_lost(cx).is_ready() {
-            this.has_ended = true;
-            return Poll::Ready(Some(Ok(Bytes::from(format!(": {COUNTS_NO_MORE}\n\n")))));
-        }
-        if let Poll::Ready(event) = this.events.poll_next_unpin(cx) {
-            let Some(event) = event else {
-                this.has_ended = true;
-                return Poll::Ready(None);
-            };
-            this.quiet.as_mut().reset(Instant::now() + this.keep_alive);
-            return Poll::Ready(Some(Ok(this.written(event))));
-        }
-        if this.quiet.as_mut().poll(cx).is_ready() {
-            this.quiet.as_mut().reset(Instant::now() + this.keep_alive);
-            cx.waker().wake_by_ref();
-            return Poll::Ready(Some(Ok(Bytes::from_static(SSE_KEEP_ALIVE))));
-        }
-        Poll::Pending
-    }
+        Poll::Ready(Some(Ok(encode_event(&event).into())))
+    });
+    reply::events(source, keep_alive, standing, held)
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::admit::{self, Caller};
 use super::events;
 use super::openapi;
+use super::options::MailServerOptions;
 use super::read::{self, Query};
 use super::reply::{Problem, json};
 use super::routes::{Operation, Route};
@@ -230,9 +231,9 @@ impl Asking<'_> {
     }
 
     async fn bytes(&self, payload: Payload) -> Result<bytes::BytesMut, Problem> {
-        guard::check_content(self.request.headers(), &[guard::JSON])?;
-        let options = &self.server.options;
-        Ok(guard::read_body(self.request, payload, options.limits.body_bytes_max, options.body_timeout).await?)
+        let MailServerOptions { limits, body_timeout, .. } = &self.server.options;
+        let body = guard::read_json(self.request, payload, &[guard::JSON], limits.body_bytes_max, *body_timeout);
+        Ok(body.await?)
     }
 
     /// The key of a message: in its header or in the body, or in both where they agree.

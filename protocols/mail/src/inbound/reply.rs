@@ -4,14 +4,13 @@ use std::borrow::Cow;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, HeaderValue, RETRY_AFTER, VARY, WWW_AUTHENTICATE};
 use callboard_message::mail::{NEEDED_SCOPE, RETRY_AFTER_S};
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::serve::guard::{JSON, Refused};
+use callboard_rpc::serve::reply;
+use callboard_rpc::serve::reply::RETRY_AFTER_S as RETRY_AFTER_S_DEFAULT;
 use serde::Serialize;
-
-/// How long who was turned away for want of room should wait, where nobody knows better.
-const RETRY_AFTER_S_DEFAULT: u64 = 5;
 
 /// Why a request has no other answer: `{"detail": "…"}`.
 #[derive(Debug, PartialEq)]
@@ -121,9 +120,5 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> HttpResponse {
     let Ok(body) = serde_json::to_vec(body) else {
         return HttpResponse::InternalServerError().finish();
     };
-    let mut response = HttpResponse::with_body(status, body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response.map_into_boxed_body()
+    reply::json(status, JSON, body)
 }

@@ -145,9 +145,6 @@ where
 /// # Errors
 /// See [`ServeError`].
 pub fn serve(listener: TcpListener, server: MailServer, listen: &ListenOptions) -> Result<Serving, ServeError> {
-    let address = listener.local_addr()?;
-    if !server.server.options.access.may_listen_on(address.ip()) {
-        return Err(ServeError::OpenBeyondLoopback { address });
-    }
+    door::check_address(&listener, |address| server.server.options.access.may_listen_on(address))?;
     door::serve(listener, listen, move |config| server.configure(config))
 }

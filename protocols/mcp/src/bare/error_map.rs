@@ -21,7 +21,7 @@ struct ErrorData {
 ///
 /// An unknown patient is an invalid parameter as an unknown tool is: the caller must change what it sends. A bug's
 /// message stays here, because a panic or a parser may have put data in it.
-pub(super) fn to_rpc(failure: Failure) -> RpcError {
+pub(crate) fn to_rpc(failure: Failure) -> RpcError {
     let (message, detail) = match failure.kind {
         FailureKind::Internal => ("internal error".to_owned(), None),
         _ => (failure.message, failure.data),
@@ -33,7 +33,7 @@ pub(super) fn to_rpc(failure: Failure) -> RpcError {
 /// The failure that a remote agent's error is here. Its `data.code` is the code that came.
 ///
 /// Foreign `data` is dropped: nobody here knows what it may hold.
-pub(super) fn from_rpc(error: &RpcError) -> Failure {
+pub(crate) fn from_rpc(error: &RpcError) -> Failure {
     let ours = error.data.as_deref().map(RawValue::get).and_then(|raw| serde_json::from_str::<ErrorData>(raw).ok());
     let (kind, detail) = match (error.code, ours) {
         // A kind refines its own code; it doesn't overrule another.
@@ -56,7 +56,7 @@ fn code_of(kind: FailureKind) -> i64 {
 }
 
 /// A failure of the way to the remote agent, or of what came back: -32000 in the dialect.
-pub(super) fn of_dispatch(kind: FailureKind, message: &str) -> Failure {
+pub(crate) fn of_dispatch(kind: FailureKind, message: &str) -> Failure {
     Failure::new(kind, message).with_data(data(code::SERVER_ERROR, None))
 }
 

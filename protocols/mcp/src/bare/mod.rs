@@ -1,6 +1,8 @@
 //! The bare dialect: one JSON-RPC `tools/call` a POST, no handshake, no session, no version header.
 //!
-//! What the clinics speak. Any client that can POST JSON is served; nothing but the envelope is required of it.
+//! What the clinics speak. Any client that can POST JSON is served; nothing but the envelope is required of it. The server is
+//! [`McpServer`](crate::inbound::McpServer) with [`Compat::bare`](crate::inbound::Compat::bare), on loopback addresses only:
+//! the dialect has no credentials.
 //!
 //! # Inbound
 //!
@@ -31,24 +33,20 @@
 //! asks), `callboard/deadline-ms` (how long the caller will wait), `callboard/hops` (how many agents the call passed),
 //! `traceparent` (W3C Trace Context). Who the principal is never comes from the body.
 
-mod error_map;
-mod inbound;
-mod outbound;
-mod params;
-mod serve;
+mod client;
+pub(crate) mod error_map;
+pub(crate) mod params;
 
-pub use inbound::{BODY_TIMEOUT_DEFAULT, BareServer, BareServerOptions, CALL_DEADLINE_DEFAULT, PATH_DEFAULT};
-pub use outbound::{
+use std::time::Duration;
+
+pub use client::{
     BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
     CONNECT_TIMEOUT_DEFAULT,
 };
-pub use params::{PURPOSE_BYTES_MAX, TOOL_NAME_BYTES_MAX};
-pub use serve::serve;
+pub use params::TOOL_NAME_BYTES_MAX;
 
-pub use callboard_rpc::serve::{
-    CONNECTIONS_MAX_DEFAULT, DRAIN_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_DEFAULT, HEADERS_TIMEOUT_MIN, KEEP_ALIVE_DEFAULT,
-    ListenOptions, ServeError, Serving, WORKERS_DEFAULT,
-};
+/// How long a call may take at a server, by default; the caller may want less.
+pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The only method of the dialect.
-const METHOD: &str = "tools/call";
+pub(crate) const METHOD: &str = "tools/call";

@@ -1,38 +1,43 @@
 //! `params` of `tools/call`, read and written: the one place that knows its members.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use callboard_message::TraceContext;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use callboard_message::{RawMembers, RawObject, TraceContext};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::wire::meta::{PURPOSE, PURPOSE_BYTES_MAX, TRACEPARENT};
 
 /// Most bytes of a tool's name.
 pub const TOOL_NAME_BYTES_MAX: usize = 64;
-/// Most bytes of a purpose.
-pub const PURPOSE_BYTES_MAX: usize = 64;
+/// How many milliseconds the caller will wait.
+const DEADLINE_MS: &str = "callboard/deadline-ms";
+/// How many agents the call has passed.
+const HOPS: &str = "callboard/hops";
 
 /// A call of a tool, and what travels with it.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) tool: String,
+pub(crate) struct Call<'a> {
+    pub(crate) tool: String,
     /// An object.
-    pub(super) arguments: &'a RawValue,
-    pub(super) meta: CallMetaParams,
+    pub(crate) arguments: Cow<'a, RawValue>,
+    pub(crate) meta: CallMetaParams,
 }
 
 /// The members of `_meta` that are ours.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct CallMetaParams {
-    pub(super) purpose: Option<String>,
+pub(crate) struct CallMetaParams {
+    pub(crate) purpose: Option<String>,
     /// How long the caller will wait.
-    pub(super) patience: Option<Duration>,
-    pub(super) hops: u16,
-    pub(super) trace: Option<TraceContext>,
+    pub(crate) patience: Option<Duration>,
+    pub(crate) hops: u16,
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// What is wrong with `params`. Change it; nothing was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ParamsError {
+pub(crate) enum ParamsError {
     #[error("`params` must be an object")]
     NotAnObject,
     #[error("`params.name` must be a string of 1 to {TOOL_NAME_BYTES_MAX} bytes")]
@@ -49,118 +54,65 @@ pub(super) enum ParamsError {
     Hops,
 }
 
-#[derive(Deserialize, Serialize)]
-struct ParamsMembers<'a> {
-    #[serde(borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    arguments: Option<&'a RawValue>,
-    #[serde(rename = "_meta", borrow, default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct MetaMembers<'a> {
-    #[serde(rename = "callboard/purpose", borrow, default, deserialize_with = "present")]
-    purpose: Option<&'a RawValue>,
-    #[serde(rename = "callboard/deadline-ms", borrow, default, deserialize_with = "present")]
-    deadline_ms: Option<&'a RawValue>,
-    #[serde(rename = "callboard/hops", borrow, default, deserialize_with = "present")]
-    hops: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    traceparent: Option<&'a RawValue>,
-}
-
-#[derive(Serialize)]
-struct CallToWrite<'a> {
-    name: &'a str,
-    arguments: &'a RawValue,
-    #[serde(rename = "_meta")]
-    meta: MetaToWrite<'a>,
-}
-
-#[derive(Serialize)]
-struct MetaToWrite<'a> {
-    #[serde(rename = "callboard/purpose", skip_serializing_if = "Option::is_none")]
-    purpose: Option<&'a str>,
-    #[serde(rename = "callboard/deadline-ms", skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<u64>,
-    #[serde(rename = "callboard/hops", skip_serializing_if = "is_zero")]
-    hops: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(n: &u16) -> bool {
-    *n == 0
-}
-
-/// Tells a member that is `null` from one that is missing.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 /// Reads what a caller sent. Members that aren't ours are ignored.
-pub(super) fn read(params: Option<&RawValue>) -> Result<Call<'_>, ParamsError> {
-    let members: ParamsMembers<'_> = object(params.ok_or(ParamsError::NotAnObject)?).ok_or(ParamsError::NotAnObject)?;
-    let tool = members.name.and_then(|raw| text(raw, TOOL_NAME_BYTES_MAX)).ok_or(ParamsError::Name)?;
-    let arguments = match members.arguments {
-        None => empty_object()?,
-        Some(raw) if raw.get().starts_with('{') => raw,
+pub(crate) fn read(params: Option<&RawValue>) -> Result<Call<'_>, ParamsError> {
+    let members = params.and_then(|raw| RawMembers::parse(raw).ok()).ok_or(ParamsError::NotAnObject)?;
+    let tool = members.get("name").and_then(|raw| text(raw, TOOL_NAME_BYTES_MAX)).ok_or(ParamsError::Name)?;
+    let arguments = match members.get("arguments") {
+        None => Cow::Owned(RawObject::new().to_raw()),
+        Some(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw),
         Some(_) => return Err(ParamsError::Arguments),
     };
-    let meta = members.meta.map_or(Ok(CallMetaParams::default()), read_meta)?;
+    let meta = members.get("_meta").map_or(Ok(CallMetaParams::default()), read_meta)?;
     Ok(Call { tool, arguments, meta })
 }
 
 fn read_meta(raw: &RawValue) -> Result<CallMetaParams, ParamsError> {
-    let members: MetaMembers<'_> = object(raw).ok_or(ParamsError::Meta)?;
+    let members = RawMembers::parse(raw).map_err(|_| ParamsError::Meta)?;
+    let deadline_ms: Option<u64> = read_member(&members, DEADLINE_MS, ParamsError::Deadline, json)?;
     Ok(CallMetaParams {
-        purpose: read_member(members.purpose, ParamsError::Purpose, |raw| text(raw, PURPOSE_BYTES_MAX))?,
-        patience: read_member(members.deadline_ms, ParamsError::Deadline, |raw| {
-            serde_json::from_str(raw.get()).ok().map(Duration::from_millis)
-        })?,
-        hops: read_member(members.hops, ParamsError::Hops, |raw| serde_json::from_str(raw.get()).ok())?.unwrap_or(0),
+        purpose: read_member(&members, PURPOSE, ParamsError::Purpose, |raw| text(raw, PURPOSE_BYTES_MAX))?,
+        patience: deadline_ms.map(Duration::from_millis),
+        hops: read_member(&members, HOPS, ParamsError::Hops, json)?.unwrap_or(0),
         // W3C Trace Context, section 2.3: whoever can't read it begins a trace of its own.
-        trace: members.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok()),
+        trace: members.read(TRACEPARENT),
     })
 }
 
 fn read_member<T>(
-    raw: Option<&RawValue>,
+    members: &RawMembers<'_>,
+    name: &str,
     error: ParamsError,
     read: impl FnOnce(&RawValue) -> Option<T>,
 ) -> Result<Option<T>, ParamsError> {
-    raw.map(|raw| read(raw).ok_or(error)).transpose()
+    members.get(name).map(|raw| read(raw).ok_or(error)).transpose()
 }
 
 /// Writes what a server is sent.
-pub(super) fn write(call: &Call<'_>) -> Result<Box<RawValue>, serde_json::Error> {
-    to_raw_value(&CallToWrite {
-        name: &call.tool,
-        arguments: call.arguments,
-        meta: MetaToWrite {
-            purpose: call.meta.purpose.as_deref(),
-            deadline_ms: call.meta.patience.map(|p| u64::try_from(p.as_millis()).unwrap_or(u64::MAX)),
-            hops: call.meta.hops,
-            traceparent: call.meta.trace.map(|t| t.to_string()),
-        },
-    })
+pub(crate) fn write(call: &Call<'_>) -> Box<RawValue> {
+    let CallMetaParams { purpose, patience, hops, trace } = &call.meta;
+    let mut meta = RawObject::new();
+    if let Some(purpose) = purpose {
+        meta.set(PURPOSE, purpose);
+    }
+    if let Some(patience) = patience {
+        meta.set(DEADLINE_MS, u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
+    }
+    if *hops > 0 {
+        meta.set(HOPS, hops);
+    }
+    if let Some(trace) = trace {
+        meta.set(TRACEPARENT, trace.to_string());
+    }
+    RawObject::new().with("name", &call.tool).with("arguments", &call.arguments).with("_meta", meta).to_raw()
 }
 
-/// A struct can be read from an array too, which `params` must not be.
-fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten()
+fn json<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
 }
 
 fn text(raw: &RawValue, bytes_max: usize) -> Option<String> {
-    let text: String = serde_json::from_str(raw.get()).ok()?;
-    (1..=bytes_max).contains(&text.len()).then_some(text)
-}
-
-fn empty_object() -> Result<&'static RawValue, ParamsError> {
-    serde_json::from_str("{}").map_err(|_| ParamsError::Arguments)
+    json::<String>(raw).filter(|text| (1..=bytes_max).contains(&text.len()))
 }
 
 #[cfg(test)]
@@ -182,8 +134,8 @@ mod tests {
             trace: Some(TraceContext::root()),
         };
         for wanted in [meta(), CallMetaParams::default()] {
-            let sent = Call { tool: "get_patient".into(), arguments: &arguments, meta: wanted };
-            let written = write(&sent).unwrap();
+            let sent = Call { tool: "get_patient".into(), arguments: Cow::Borrowed(&arguments), meta: wanted };
+            let written = write(&sent);
             let read = read(Some(&written)).unwrap();
             assert_eq!((read.tool, read.meta), (sent.tool, sent.meta));
             assert_eq!(read.arguments.get(), arguments.get());

@@ -49,6 +49,11 @@ impl Surface {
         &self.agent
     }
 
+    /// What the policy and the log know the agent by.
+    pub(crate) fn agent_name(&self) -> &str {
+        &self.agent_name
+    }
+
     fn handles<M: Message>(&self) -> bool {
         self.outside || self.handles.iter().any(|name| name == M::NAME)
     }
@@ -252,8 +257,18 @@ impl Surface {
     }
 
     async fn ask<M: Message>(&self, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
-        let call = self.judged(M::NAME, &body, call).await?;
-        self.bounded(M::NAME, body, call).await
+        self.ask_plainly(M::NAME, body, call).await
+    }
+
+    /// Asks the agent by a message's name, if the policy lets the call in.
+    pub(crate) async fn ask_plainly(
+        &self,
+        name: &str,
+        body: Box<RawValue>,
+        call: CallMeta,
+    ) -> Result<Box<RawValue>, Failure> {
+        let call = self.judged(name, &body, call).await?;
+        self.bounded(name, body, call).await
     }
 
     /// The call, if the policy lets it in.

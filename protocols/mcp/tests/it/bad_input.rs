@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use callboard_mcp::bare::{BareServerOptions, ListenOptions};
+use callboard_mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions};
 use callboard_rpc::Limits;
 use serde_json::{Value, json};
 
@@ -103,7 +103,8 @@ async fn notifications_are_accepted_in_silence() {
 async fn bodies_over_the_limit_are_413() {
     const BYTES_MAX: usize = 2_000;
     let limits = Limits { body_bytes_max: BYTES_MAX, ..Limits::default() };
-    let options = BareServerOptions { limits, ..BareServerOptions::default() };
+    let inbound = InboundOptions { limits, ..InboundOptions::default() };
+    let options = McpServerOptions { inbound, ..McpServerOptions::bare() };
     let server = Server::with(options, &ListenOptions::default()).await;
     let padded = |bytes: usize| {
         let body = call("1", "get_patient", GOOD);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_mcp::bare::ListenOptions;
+use callboard_mcp::inbound::ListenOptions;
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_runtime::{CallMeta, Crossing, Policy};
 use futures::future::BoxFuture;

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use callboard_mcp::bare::{BareServerOptions, ListenOptions, ServeError, serve};
-use callboard_rpc::Trust;
+use callboard_mcp::inbound::{ListenOptions, McpServerOptions, ServeError, serve};
+use callboard_rpc::{Access, Trust};
 use serde_json::json;
 
-use crate::kit::{Event, Server, call, header, operator};
+use crate::kit::{Event, Server, call, header, operator, patient_for};
 
 fn good() -> String {
     call("1", "get_patient", r#"{"patient_id":"CARD-001"}"#)
@@ -98,7 +98,7 @@ fn impatient() -> ListenOptions {
 /// nothing more; all are closed.
 #[tokio::test]
 async fn slow_heads_and_bodies_are_closed() {
-    let options = BareServerOptions { body_timeout: Duration::from_millis(100), ..BareServerOptions::default() };
+    let options = McpServerOptions { body_timeout: Duration::from_millis(100), ..McpServerOptions::bare() };
     let server = Server::with(options, &impatient()).await;
     let half_a_head = b"POST /mcp HTTP/1.1\r\nHost: local";
     let mut first = server.connect().await;
@@ -143,8 +143,7 @@ async fn going_away_cancels_the_call() {
 /// Goal: no call takes longer than its deadline, the server's or the caller's. Method: a tool that hangs.
 #[tokio::test]
 async fn deadlines_end_the_call() {
-    let options = BareServerOptions { call_deadline: Duration::from_millis(100), ..BareServerOptions::default() };
-    let mut server = Server::with(options, &ListenOptions::default()).await;
+    let mut server = Server::with(patient_for(Duration::from_millis(100)), &ListenOptions::default()).await;
     let reply = server.post(call("1", "hang", "{}")).await;
     assert_eq!((reply.status, reply.code()), (200, -32000));
     assert_eq!(reply.json()["error"]["data"], json!({"kind": "timed_out"}));
@@ -161,17 +160,17 @@ async fn deadlines_end_the_call() {
     server.stop().await;
 }
 
-/// Goal: nobody is served beyond this machine: not the operator, nor whoever shows nothing. Method: bind every address.
+/// Goal: nobody is served beyond this machine, for the dialect has no credentials. Method: every address, whatever the access.
 #[tokio::test]
 async fn no_listener_beyond_loopback() {
     let server = Server::start().await;
     let client = server.client();
-    let bind = || std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-    let refused = serve(bind(), client.agent.clone(), operator(), &ListenOptions::default());
-    assert!(matches!(refused, Err(ServeError::OperatorBeyondLoopback { .. })));
-    let anonymous = BareServerOptions { trust: Trust::Anonymous, ..operator() };
-    let refused = serve(bind(), client.agent.clone(), anonymous, &ListenOptions::default());
-    assert!(matches!(refused, Err(ServeError::OpenBeyondLoopback { .. })), "it has no credentials");
+    for access in [Trust::LoopbackOperator.into(), Trust::Anonymous.into(), Access::Anyone, Access::Bearer([].into())] {
+        let bind = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let options = McpServerOptions { access, ..McpServerOptions::bare() };
+        let refused = serve(bind, client.agent.clone(), options, &ListenOptions::default());
+        assert!(matches!(refused, Err(ServeError::OpenBeyondLoopback { .. })));
+    }
     client.stop().await;
     server.stop().await;
 }
@@ -179,8 +178,7 @@ async fn no_listener_beyond_loopback() {
 /// Goal: the watch over idle connections leaves a running call alone. Method: a call that outlives it.
 #[tokio::test]
 async fn long_calls_are_not_idle() {
-    let options = BareServerOptions { call_deadline: Duration::from_millis(1_600), ..BareServerOptions::default() };
-    let server = Server::with(options, &impatient()).await;
+    let server = Server::with(patient_for(Duration::from_millis(1_600)), &impatient()).await;
     let reply = server.post(call("1", "hang", "{}")).await;
     assert_eq!(reply.json()["error"]["data"], json!({"kind": "timed_out"}));
     server.stop().await;

@@ -34,7 +34,7 @@ impl BearerVerifier for Alice {
 fn options(alice: &Alice, claims_must_match: bool) -> McpServerOptions {
     McpServerOptions {
         access: Access::Bearer(Arc::new([Box::new(alice.clone())])),
-        compat: Compat { websocket: true, sse: true },
+        compat: Compat { websocket: true, sse: true, ..Compat::default() },
         claims_must_match,
         ..McpServerOptions::default()
     }

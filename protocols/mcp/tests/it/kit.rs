@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_mcp::bare::{BareClientOptions, BareMcpClient, BareServerOptions, ListenOptions, serve};
+use callboard_mcp::bare::{BareClientOptions, BareMcpClient};
+use callboard_mcp::inbound::{InboundOptions, ListenOptions, McpServerOptions, serve};
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::Trust;
 use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
@@ -160,10 +161,10 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        Self::with(BareServerOptions::default(), &ListenOptions::default()).await
+        Self::with(McpServerOptions::bare(), &ListenOptions::default()).await
     }
 
-    pub async fn with(options: BareServerOptions, listen: &ListenOptions) -> Self {
+    pub async fn with(options: McpServerOptions, listen: &ListenOptions) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let system = System::start(1).unwrap();
         let clinic = system.spawn_with(move || Clinic { events: sender.clone() });
@@ -297,6 +298,12 @@ pub fn call(id: &str, tool: &str, arguments: &str) -> String {
 }
 
 /// The options of a server that takes this machine for its operator.
-pub fn operator() -> BareServerOptions {
-    BareServerOptions { trust: Trust::LoopbackOperator, ..BareServerOptions::default() }
+pub fn operator() -> McpServerOptions {
+    McpServerOptions { access: Trust::LoopbackOperator.into(), ..McpServerOptions::bare() }
+}
+
+/// The options of a server that gives a call so long.
+pub fn patient_for(call_deadline: Duration) -> McpServerOptions {
+    let bare = McpServerOptions::bare();
+    McpServerOptions { inbound: InboundOptions { call_deadline, ..bare.inbound }, ..bare }
 }

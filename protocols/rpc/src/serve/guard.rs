@@ -98,11 +98,23 @@ fn unproven(error: CredentialError) -> Refused {
 /// The type of JSON.
 pub const JSON: &str = "application/json";
 
-/// JSON in UTF-8 under one of these `types`, not compressed. A client that names no type is taken at its word.
+/// The body of a request, which is JSON of one of these `types`.
 ///
 /// # Errors
-/// 415.
-pub fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), Refused> {
+/// 415 for other content; 413 over `bytes_max`, 408 after `body_timeout`, 400 where it ends early.
+pub async fn read_json(
+    request: &HttpRequest,
+    payload: Payload,
+    types: &[&str],
+    bytes_max: usize,
+    body_timeout: Duration,
+) -> Result<BytesMut, Refused> {
+    check_content(request.headers(), types)?;
+    read_body(request, payload, bytes_max, body_timeout).await
+}
+
+/// JSON in UTF-8 under one of these `types`, not compressed. A client that names no type is taken at its word.
+fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), Refused> {
     if !headers.get_all(header::CONTENT_TYPE).all(|t| t.to_str().is_ok_and(|t| is_json(t, types))) {
         return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content type must be application/json in UTF-8"));
     }
@@ -115,10 +127,7 @@ pub fn check_content(headers: &HeaderMap, types: &[&str]) -> Result<(), Refused>
 const TOO_LARGE: Refused = refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is over the limit");
 
 /// The body, as far as it keeps to the limits.
-///
-/// # Errors
-/// 413 over `bytes_max`, 408 after `body_timeout`, 400 where it ends early.
-pub async fn read_body(
+async fn read_body(
     request: &HttpRequest,
     payload: Payload,
     bytes_max: usize,

@@ -6,11 +6,13 @@ mod alive;
 pub mod claim;
 pub mod guard;
 pub mod idle;
+mod named;
 mod permit;
+pub mod reply;
 mod standing;
 pub mod websocket;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use actix_web::dev::Server;
@@ -18,6 +20,7 @@ use actix_web::web::ServiceConfig;
 use actix_web::{App, HttpServer};
 
 pub use alive::Alive;
+pub use named::Named;
 pub use permit::Permit;
 pub use standing::{COUNTS_NO_MORE, STANDING_LOOKED_AT_EVERY, Standing};
 
@@ -65,12 +68,6 @@ impl Default for ListenOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Bind a loopback address, or trust nobody: beyond this machine a peer without a credential is no operator.
-    #[error("{address} is not a loopback address: peers there can't be the operator")]
-    OperatorBeyondLoopback {
-        /// Where the listener is bound.
-        address: SocketAddr,
-    },
     /// Bind a loopback address, or require keys: beyond this machine anybody could use the agent.
     #[error("{address} is not a loopback address: keys are needed to listen there")]
     OpenBeyondLoopback {
@@ -88,6 +85,15 @@ pub struct Serving {
     pub address: SocketAddr,
     /// Await or spawn it; `server.handle().stop(true)` ends it from elsewhere. It catches no signals.
     pub server: Server,
+}
+
+/// Whether what is served may be served on this socket: beyond this machine, peers must show who they are.
+///
+/// # Errors
+/// [`ServeError::OpenBeyondLoopback`].
+pub fn check_address(listener: &TcpListener, may_listen_on: impl Fn(IpAddr) -> bool) -> Result<(), ServeError> {
+    let address = listener.local_addr()?;
+    if may_listen_on(address.ip()) { Ok(()) } else { Err(ServeError::OpenBeyondLoopback { address }) }
 }
 
 /// Serves what `configure` adds to an application on a bound listener, with every timeout set.

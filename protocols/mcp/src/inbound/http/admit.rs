@@ -5,6 +5,8 @@ use std::sync::Arc;
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName};
+use actix_web::web::Payload;
+use bytes::BytesMut;
 use callboard_message::Principal;
 use callboard_message::mail::Join;
 
@@ -12,7 +14,7 @@ use super::Server;
 use super::sessions::HttpSession;
 use crate::wire::{Era, Revision};
 use callboard_rpc::serve::guard::{self, Refused, refused};
-use callboard_rpc::serve::{Standing, accept, claim};
+use callboard_rpc::serve::{accept, claim};
 
 /// The header of a legacy session's id.
 pub(super) static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -73,9 +75,10 @@ pub(super) fn principal(request: &HttpRequest, server: &Server) -> Result<Princi
     Ok(principal)
 }
 
-/// Whether who sent a request may go on with what that opened.
-pub(super) fn standing(request: &HttpRequest, server: &Server) -> Standing {
-    Standing::of(request, &server.options.access)
+/// The body of a request.
+pub(super) async fn body(request: &HttpRequest, payload: Payload, server: &Server) -> Result<BytesMut, Refused> {
+    let bytes_max = server.options.inbound.limits.body_bytes_max;
+    guard::read_json(request, payload, &[guard::JSON], bytes_max, server.options.body_timeout).await
 }
 
 /// The session that a request names. Another principal's is as unknown as none.

@@ -1,4 +1,4 @@
-//! The body of an event stream, and the work whose answer ends it.
+//! What an event stream sends, and the work whose answer ends it.
 
 use std::future::Future;
 use std::io;
@@ -8,15 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use callboard_rpc::SSE_KEEP_ALIVE;
-use callboard_rpc::serve::{COUNTS_NO_MORE, Permit, Standing};
 use futures::Stream;
 use futures::future::BoxFuture;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Sleep, sleep};
 
 use super::log::{EventLog, Read, Reader};
-use super::sessions::Active;
-use callboard_rpc::serve::idle::Busy;
 
 /// What a request comes to.
 pub(super) struct Done {
@@ -66,39 +62,18 @@ impl Drop for Work {
     }
 }
 
-/// What a stream holds as long as it is open.
-pub(super) struct Held {
-    _busy: Busy,
-    _permits: Vec<Permit>,
-    _active: Option<Active>,
-}
-
-impl Held {
-    pub(super) fn new(busy: Busy, permits: Vec<Permit>, active: Option<Active>) -> Self {
-        Self { _busy: busy, _permits: permits, _active: active }
-    }
-}
-
-/// A reader of a log as the body of a response.
-pub(super) struct SseBody {
+/// What a response streams: the events of a log, and the work that ends it.
+pub(super) struct LogEvents {
     reader: Reader,
     work: Option<Work>,
     first: Option<Bytes>,
-    keep_alive: Duration,
-    quiet: Pin<Box<Sleep>>,
     /// When the connection is closed though the stream goes on.
     closes: Option<Pin<Box<Sleep>>>,
-    /// Whether its reader may still have it.
-    standing: Standing,
-    /// It has said why it ends.
-    is_over: bool,
-    _held: Held,
 }
 
-impl SseBody {
-    pub(super) fn new(reader: Reader, keep_alive: Duration, standing: Standing, held: Held) -> Self {
-        let quiet = Box::pin(sleep(keep_alive));
-        Self { reader, work: None, first: None, keep_alive, quiet, closes: None, standing, is_over: false, _held: held }
+impl LogEvents {
+    pub(super) fn new(reader: Reader) -> Self {
+        Self { reader, work: None, first: None, closes: None }
     }
 
     /// With an event before all others.
@@ -120,19 +95,11 @@ impl SseBody {
     }
 }
 
-impl Stream for SseBody {
+impl Stream for LogEvents {
     type Item = io::Result<Bytes>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if this.is_over {
-            return Poll::Ready(None);
-        }
-        if this.standing.poll_lost(cx).is_ready() {
-            // What it was to say goes to nobody any more, and in the modern era isn't worked on.
-            (this.is_over, this.work) = (true, None);
-            return Poll::Ready(Some(Ok(Bytes::from(format!(": {COUNTS_NO_MORE}\n\n")))));
-        }
         if let Some(first) = this.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
@@ -143,25 +110,15 @@ impl Stream for SseBody {
             this.reader.log().finish(done.body);
         }
         match this.reader.poll_next(cx) {
-            Poll::Ready(Read::Event(event)) => {
-                this.quiet.as_mut().reset(Instant::now() + this.keep_alive);
-                return Poll::Ready(Some(Ok(event)));
-            }
+            Poll::Ready(Read::Event(event)) => return Poll::Ready(Some(Ok(event))),
             Poll::Ready(Read::End) => return Poll::Ready(None),
             // An orderly end would say that nothing is missing.
             Poll::Ready(Read::Broken) => return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into()))),
             Poll::Pending => {}
         }
-        if let Some(closes) = &mut this.closes
-            && closes.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(None);
+        match &mut this.closes {
+            Some(closes) => closes.as_mut().poll(cx).map(|()| None),
+            None => Poll::Pending,
         }
-        if this.quiet.as_mut().poll(cx).is_ready() {
-            this.quiet = Box::pin(sleep_until(Instant::now() + this.keep_alive));
-            cx.waker().wake_by_ref();
-            return Poll::Ready(Some(Ok(Bytes::from_static(SSE_KEEP_ALIVE))));
-        }
-        Poll::Pending
     }
 }

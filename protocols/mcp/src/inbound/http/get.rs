@@ -6,7 +6,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::admit::{self, Accepts, LAST_EVENT_ID, SESSION_ID, Version};
-use super::body::{Held, SseBody};
+use super::body::LogEvents;
 use super::{Server, reply};
 use crate::wire::Revision;
 use callboard_rpc::serve::guard::{Refused, refused};
@@ -40,12 +40,10 @@ fn open(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpRespon
     let streams = &server.options.streams;
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
-    let held = Held::new(busy, permits, Some(session.busy()));
     let of_call = log.number() > 0 && polls;
-    let body = SseBody::new(reader, streams.keep_alive, admit::standing(request, server), held)
-        .starting_with(first)
-        .closing_after(streams.poll_after.filter(|_| of_call));
-    Ok(reply::events(body))
+    let events =
+        LogEvents::new(reader).starting_with(first).closing_after(streams.poll_after.filter(|_| of_call));
+    Ok(server.stream(request, events, (busy, permits, session.busy())))
 }
 
 /// `stream-event`, as it was sent.

@@ -21,11 +21,11 @@
 //! with `Last-Event-ID`. In the modern era it is one.
 
 mod admit;
+mod bare;
 mod body;
 mod get;
 mod log;
 mod modern;
-mod named;
 mod options;
 mod post;
 mod reply;
@@ -33,26 +33,29 @@ mod sessions;
 mod sse_compat;
 mod websocket;
 
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use actix_web::Resource;
+use actix_web::dev::{Extensions, Service as _};
 use actix_web::guard;
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource};
 use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::{self as door, ListenOptions, Permit, ServeError, Serving};
+use callboard_rpc::serve::{self as door, ListenOptions, Named, Permit, ServeError, Serving, Standing};
 use callboard_runtime::AgentRef;
+use futures::future::{Either, ready};
 
 pub use log::{REPLAY_BYTES_MAX_DEFAULT, STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, StreamLimits};
-pub use named::{NAMED_PATH, NamedServers};
 pub use options::{
     BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServerOptions, PATH_DEFAULT,
     REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT, SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT,
     SESSIONS_OF_PRINCIPAL_MAX_DEFAULT, STREAM_AFTER_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamOptions,
 };
 
+use self::body::LogEvents;
 use self::sessions::{HttpSession, Sessions};
 use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
@@ -99,6 +102,7 @@ impl McpServer {
     /// beside it.
     pub fn configure(&self, config: &mut ServiceConfig) {
         let options = &self.server.options;
+        let resource = if options.compat.bare { bare::resource } else { resource };
         config.service(resource(&options.path).app_data(self.server.clone()));
         if options.compat.sse {
             let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -108,6 +112,26 @@ impl McpServer {
             config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
         }
     }
+}
+
+/// Where each of [`NamedServers`] is served.
+pub const NAMED_PATH: &str = "/agents/{name}/mcp";
+
+/// Servers by name, each at [`NAMED_PATH`].
+pub type NamedServers = Named<McpServer>;
+
+fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
+    let servers = servers.clone();
+    let found = resource(NAMED_PATH).wrap_fn(move |mut request, service| {
+        let Some(server) = request.match_info().get("name").and_then(|name| servers.get(name)) else {
+            return Either::Left(ready(Ok(request.into_response(HttpResponse::NotFound().finish()))));
+        };
+        let mut data = Extensions::new();
+        data.insert(server.server.clone());
+        request.add_data_container(Rc::new(data));
+        Either::Right(service.call(request))
+    });
+    config.service(found);
 }
 
 /// Streamable HTTP at a path; it needs a `Data<Server>`.
@@ -121,6 +145,21 @@ fn resource(path: &str) -> Resource {
 }
 
 impl Server {
+    fn may_listen_on(&self, address: IpAddr) -> bool {
+        let Self { options, .. } = self;
+        options.access.may_listen_on(address) && (!options.compat.bare || address.to_canonical().is_loopback())
+    }
+
+    /// Whether who sent a request may go on with what that opened.
+    fn standing(&self, request: &HttpRequest) -> Standing {
+        Standing::of(request, &self.options.access)
+    }
+
+    /// Answers with an event stream.
+    fn stream(&self, request: &HttpRequest, events: LogEvents, held: impl Sized + 'static) -> HttpResponse {
+        door::reply::events(events, self.options.streams.keep_alive, self.standing(request), held)
+    }
+
     /// Room for one more event stream.
     fn permits(&self, session: Option<&HttpSession>) -> Result<Vec<Permit>, Refused> {
         const SESSION_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "the session has too many open streams");
@@ -178,13 +217,12 @@ pub fn serve_named(
     named: NamedServers,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
-    let address = listener.local_addr()?;
-    let may_listen = |server: &McpServer| server.server.options.access.may_listen_on(address.ip());
-    if !servers.iter().all(may_listen) || !named.may_listen_on(address.ip()) {
-        return Err(ServeError::OpenBeyondLoopback { address });
-    }
+    door::check_address(&listener, |address| {
+        let named = named.all().into_iter().map(|(_, server)| server);
+        named.chain(servers.iter().cloned()).all(|server| server.server.may_listen_on(address))
+    })?;
     door::serve(listener, listen, move |config| {
         servers.iter().for_each(|server| server.configure(config));
-        named.configure(config);
+        configure_named(&named, config);
     })
 }

@@ -9,10 +9,10 @@ use callboard_rpc::{Incoming, Nulls, Request, encode_response};
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{Done, Held, SseBody, Work};
+use super::body::{Done, LogEvents, Work};
 use super::log::{EventLog, Kind};
 use super::post::{BROKEN, Exchange};
-use super::{admit, reply};
+use super::reply;
 use crate::inbound::link::Link;
 use crate::inbound::modern::{self, Field};
 use callboard_rpc::serve::guard::Refused;
@@ -60,9 +60,7 @@ pub(super) async fn post(
     }
     let permits = exchange.server.permits(None)?;
     let reader = log.read(None).map_err(|_| BROKEN)?;
-    let held = Held::new(exchange.busy, permits, None);
-    let standing = admit::standing(request, exchange.server);
-    Ok(reply::events(SseBody::new(reader, options.keep_alive, standing, held).driving(work)))
+    Ok(exchange.server.stream(request, LogEvents::new(reader).driving(work), (exchange.busy, permits)))
 }
 
 /// A header by its name, in bytes.

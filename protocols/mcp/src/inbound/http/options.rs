@@ -3,6 +3,7 @@ use std::time::Duration;
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins};
 
 use super::log::StreamLimits;
+use crate::bare;
 use crate::inbound::legacy::REQUESTS_IN_FLIGHT_MAX;
 use crate::inbound::options::InboundOptions;
 
@@ -96,6 +97,8 @@ pub struct Compat {
     pub websocket: bool,
     /// HTTP+SSE (2024-11-05), at `sse` and `messages` beside the server's path.
     pub sse: bool,
+    /// The [bare dialect](crate::bare) in place of streamable HTTP. Served on loopback addresses only, whatever the access.
+    pub bare: bool,
 }
 
 impl Default for McpServerOptions {
@@ -112,6 +115,14 @@ impl Default for McpServerOptions {
             streams: StreamOptions::default(),
             compat: Compat::default(),
         }
+    }
+}
+
+impl McpServerOptions {
+    /// The defaults of the [bare dialect](crate::bare).
+    pub fn bare() -> Self {
+        let inbound = InboundOptions { call_deadline: bare::CALL_DEADLINE_DEFAULT, ..InboundOptions::default() };
+        Self { inbound, compat: Compat { bare: true, ..Compat::default() }, ..Self::default() }
     }
 }
 

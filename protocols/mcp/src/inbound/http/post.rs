@@ -17,15 +17,16 @@ use serde_json::value::to_raw_value;
 use tokio::time::sleep;
 
 use super::admit::{self, Accepts, SESSION_ID, Version};
-use super::body::{Done, Held, SseBody, Work};
+use super::body::{Done, LogEvents, Work};
 use super::log::{EventLog, Kind};
 use super::sessions::HttpSession;
 use super::{Server, modern, reply};
 use crate::inbound::legacy::batch;
 use crate::inbound::link::Link;
 use crate::wire::{Revision, code as mcp};
-use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
+use callboard_rpc::serve::reply::event_stream;
 
 pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     let busy = idle::busy(&request);
@@ -44,13 +45,12 @@ async fn answer(
 ) -> Result<HttpResponse, Refused> {
     let principal = admit::principal(request, server)?;
     let headers = request.headers();
-    guard::check_content(headers, &[guard::JSON])?;
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE);
     }
     let limits = &server.options.inbound.limits;
-    let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
+    let body = admit::body(request, payload, server).await?;
     let version = Version::of(headers);
     let exchange = Exchange { request, server, accepts, busy };
     // A session means nothing to the modern era.
@@ -180,13 +180,11 @@ impl Exchange<'_> {
         session.keep(&log);
         let polls = session.session.revision() >= Some(Revision::V2025_11_25);
         let first = polls.then(|| log.priming(streams.retry));
-        let held = Held::new(self.busy, permits, Some(session.busy()));
-        let reader = log.read(None).map_err(|_| BROKEN)?;
-        let body = SseBody::new(reader, streams.keep_alive, admit::standing(self.request, self.server), held)
+        let events = LogEvents::new(log.read(None).map_err(|_| BROKEN)?)
             .starting_with(first)
             .driving(work)
             .closing_after(streams.poll_after.filter(|_| polls));
-        Ok(reply::events(body))
+        Ok(self.server.stream(self.request, events, (self.busy, permits, session.busy())))
     }
 
     /// The answer, if it comes before anything must be streamed.
@@ -228,13 +226,13 @@ impl Exchange<'_> {
             Some(body) if self.accepts.json => Ok(reply::json(done.status, body)),
             Some(body) => {
                 log.finish(Some(body));
-                let held = Held::new(self.busy, self.server.permits(None)?, None);
+                let held = (self.busy, self.server.permits(None)?);
                 let reader = log.read(None).map_err(|_| BROKEN)?;
-                let standing = admit::standing(self.request, self.server);
-                Ok(reply::events(SseBody::new(reader, self.server.options.streams.keep_alive, standing, held)))
+                Ok(self.server.stream(self.request, LogEvents::new(reader), held))
             }
             None if done.status == 202 => Ok(reply::accepted()),
-            None => Ok(reply::no_events()),
+            // A request that was cancelled.
+            None => Ok(event_stream().finish()),
         }
     }
 }

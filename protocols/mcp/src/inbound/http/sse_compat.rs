@@ -2,29 +2,25 @@
 //! posted to the address that the stream names first. The end of the stream ends the session.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
-use bytes::Bytes;
 use callboard_message::Principal;
 use callboard_rpc::{
     Body, Incoming, Nulls, Request, RpcError, SseEvent, decode, decode_body, encode_event, encode_response,
 };
-use futures::Stream;
 use uuid::Uuid;
 
 use super::admit::{self, Accepts};
-use super::body::{Held, SseBody};
+use super::body::LogEvents;
 use super::log::{EventLog, Kind};
 use super::{Server, reply};
 use crate::inbound::legacy::{Session, batch};
 use crate::inbound::link::Link;
 use crate::wire::Revision;
-use callboard_rpc::serve::guard::{self, Refused, refused};
+use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle::{self, Busy};
 
 /// The streams that are open, by the names of their sessions.
@@ -72,25 +68,14 @@ fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<Http
     };
     let reader = log.read(None).map_err(|_| GONE)?;
     server.sse.table().insert(name.clone(), Arc::new(SseSession { session, log }));
-    let held = Held::new(busy, permits, None);
-    let body = SseBody::new(reader, server.options.streams.keep_alive, admit::standing(request, server), held)
-        .starting_with(Some(encode_event(&endpoint).into()));
-    Ok(reply::events(Open { body, name, server: server.clone() }))
+    let events = LogEvents::new(reader).starting_with(Some(encode_event(&endpoint).into()));
+    Ok(server.stream(request, events, (busy, permits, Open { name, server: server.clone() })))
 }
 
-/// The stream of a session; its end is the session's.
+/// A session's stream; its end is the session's.
 struct Open {
-    body: SseBody,
     name: String,
     server: Data<Server>,
-}
-
-impl Stream for Open {
-    type Item = std::io::Result<Bytes>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.body).poll_next(cx)
-    }
 }
 
 impl Drop for Open {
@@ -110,9 +95,8 @@ pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Se
 async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) -> Result<HttpResponse, Refused> {
     const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
     let principal = admit::principal(request, server)?;
-    guard::check_content(request.headers(), &[guard::JSON])?;
     let limits = server.options.inbound.limits;
-    let body = guard::read_body(request, payload, limits.body_bytes_max, server.options.body_timeout).await?;
+    let body = admit::body(request, payload, server).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
     let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
     if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {

@@ -46,7 +46,7 @@ fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Bu
     let opened = websocket::open(request, payload, &[SUBPROTOCOL], bytes_max);
     let (response, socket, messages) = opened.map_err(|_| NO_HANDSHAKE)?;
     let held = (busy, permits);
-    let standing = admit::standing(request, server);
+    let standing = server.standing(request);
     actix_web::rt::spawn(serve(server.clone(), principal, standing, socket, messages, held));
     Ok(response)
 }

@@ -1,13 +1,17 @@
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{CallId, Failure, FailureKind, Named};
+use callboard_rpc::http1::{BodyError, Clients, Connector, NetError, Target};
 use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
 use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers};
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
-use reqwest::{Client, StatusCode, Url, redirect};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
+use url::Url;
 use uuid::Uuid;
 
 use super::params::{self, Call, CallMetaParams};
@@ -44,9 +48,9 @@ pub enum BareClientError {
     /// Give a URL like `http://127.0.0.1:8001/mcp`, without user and password.
     #[error("not an http or https URL without user and password")]
     Url,
-    /// The HTTP client can't be built: see the cause.
+    /// The TLS library has none of the protocol versions that are safe.
     #[error("can't build the HTTP client")]
-    Client(#[source] reqwest::Error),
+    Tls,
 }
 
 /// A remote agent that speaks the bare dialect, as an agent of this system.
@@ -56,8 +60,9 @@ pub enum BareClientError {
 /// request.
 #[derive(Clone)]
 pub struct BareMcpClient {
-    http: Client,
+    clients: Clients,
     url: Url,
+    target: Arc<Target>,
     options: BareClientOptions,
 }
 
@@ -68,18 +73,13 @@ impl BareMcpClient {
     /// See [`BareClientError`].
     pub fn new(url: &str, options: BareClientOptions) -> Result<Self, BareClientError> {
         let url = Url::parse(url).map_err(|_| BareClientError::Url)?;
-        let bare = url.username().is_empty() && url.password().is_none() && url.has_host();
-        if !bare || !matches!(url.scheme(), "http" | "https") {
+        let is_anonymous = url.username().is_empty() && url.password().is_none() && url.has_host();
+        if !is_anonymous || !matches!(url.scheme(), "http" | "https") {
             return Err(BareClientError::Url);
         }
-        let http = Client::builder()
-            .connect_timeout(options.connect_timeout)
-            // A redirect or a proxy of the environment's would take patient data where nobody configured it to go.
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(BareClientError::Client)?;
-        Ok(Self { http, url, options })
+        let target = Target::new(&url).ok_or(BareClientError::Url)?;
+        let clients = Clients::new(Connector::new(options.connect_timeout).map_err(|_| BareClientError::Tls)?);
+        Ok(Self { clients, url, target, options })
     }
 
     async fn call(self, named: Named, cx: Cx) -> Result<Box<RawValue>, Failure> {
@@ -98,8 +98,7 @@ impl BareMcpClient {
             payload: &named.payload,
         };
         cx.system().policy().judge(crossing).await?;
-        let params = params::write(&Call { tool: named.name, arguments: &named.payload, meta })
-            .map_err(|_| Failure::internal("the call can't be written"))?;
+        let params = params::write(&Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta });
         let id = Id::text(&Uuid::new_v4().to_string());
         let body = encode_request(&id, METHOD, &params);
         let deadline = Instant::now() + timeout;
@@ -113,10 +112,15 @@ impl BareMcpClient {
     }
 
     async fn exchange(&self, id: &Id, body: Vec<u8>) -> Result<Box<RawValue>, Failure> {
-        let request = self.http.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
-        let response = request.header(ACCEPT, "application/json").body(body).send().await.map_err(|e| network(&e))?;
+        const JSON: HeaderValue = HeaderValue::from_static("application/json");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ACCEPT, JSON)]);
+        let sent = self.clients.here().send(&self.target, Method::POST, headers, body.into()).await;
+        let response = sent.map_err(network)?;
         let status = response.status();
-        let body = self.read(response).await?;
+        let body = response.body(self.options.limits.body_bytes_max).await.map_err(|error| match error {
+            BodyError::TooLarge => error_map::of_dispatch(FailureKind::Overloaded, "the response is over the limit"),
+            BodyError::Net(error) => network(error),
+        })?;
         match decode(&body, &self.options.limits) {
             Ok(Incoming::Response(answer)) => match (answer.id, answer.outcome) {
                 (Some(got), outcome) if got == *id => {
@@ -131,23 +135,6 @@ impl BareMcpClient {
             Ok(_) => Err(bad_envelope("the answer is not a response")),
             Err(refusal) => Err(bad_envelope(&format!("the response {refusal}"))),
         }
-    }
-
-    /// The body, held to its limit while it arrives.
-    async fn read(&self, mut response: reqwest::Response) -> Result<Vec<u8>, Failure> {
-        let bytes_max = self.options.limits.body_bytes_max;
-        let too_large = || error_map::of_dispatch(FailureKind::Overloaded, "the response is over the limit");
-        if response.content_length().is_some_and(|declared| declared > bytes_max as u64) {
-            return Err(too_large());
-        }
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| network(&e))? {
-            if body.len() + chunk.len() > bytes_max {
-                return Err(too_large());
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(body)
     }
 }
 
@@ -179,13 +166,10 @@ impl ConcurrentHandler<Named> for BareMcpClient {
     }
 }
 
-fn network(error: &reqwest::Error) -> Failure {
-    if error.is_timeout() && !error.is_connect() {
-        return timed_out();
-    }
-    let what = match error.is_connect() {
-        true => "network failure during HTTP dispatch: can't connect",
-        false => "network failure during HTTP dispatch: the connection broke",
+fn network(error: NetError) -> Failure {
+    let what = match error {
+        NetError::Unreachable => "network failure during HTTP dispatch: can't connect",
+        NetError::Broken => "network failure during HTTP dispatch: the connection broke",
     };
     error_map::of_dispatch(FailureKind::Unavailable, what)
 }

@@ -1,0 +1,89 @@
+//! The bare dialect (see [`crate::bare`]) at the server's path, in place of streamable HTTP.
+
+use std::sync::Arc;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, HeaderValue};
+use actix_web::web::{self, Data, Payload};
+use actix_web::{HttpRequest, HttpResponse, Resource};
+use callboard_message::{FailureKind, Principal, TraceContext};
+use callboard_rpc::serve::guard::{self, JSON, Refused, refused};
+use callboard_rpc::serve::idle;
+use callboard_rpc::serve::reply;
+use callboard_rpc::{Id, Incoming, Notification, Nulls, Request, RpcError, code, decode, encode_response};
+use callboard_runtime::CallMeta;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Server, admit};
+use crate::bare::{METHOD, error_map, params};
+
+pub(super) fn resource(path: &str) -> Resource {
+    web::resource(path).route(web::post().to(post)).default_service(web::to(other_method))
+}
+
+async fn other_method(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+    const METHOD: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "calls are posted: use POST");
+    let checked = guard::check_source(&request, &server.options.hosts, &server.options.origins);
+    let mut response = refuse(checked.err().unwrap_or(METHOD));
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    }
+    response
+}
+
+async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+    let _busy = idle::busy(&request);
+    answer(&request, payload, &server).await.unwrap_or_else(refuse)
+}
+
+async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Result<HttpResponse, Refused> {
+    let principal = admit::principal(request, server)?;
+    let body = admit::body(request, payload, server).await?;
+    let invalid = |why: &str| answered(None, Err(&RpcError::new(code::INVALID_REQUEST, why)));
+    Ok(match decode(&body, &server.options.inbound.limits) {
+        Ok(Incoming::Request(request)) => {
+            answered(Some(&request.id), call(server, principal, &request).await.as_deref())
+        }
+        // An answer is wanted and nobody could pair it: silence would hide the mistake.
+        Ok(Incoming::Notification(Notification { method, .. })) if method == METHOD => {
+            invalid("`tools/call` must have an `id`")
+        }
+        Ok(Incoming::Notification(_)) => HttpResponse::Accepted().finish(),
+        Ok(Incoming::Response(_)) => invalid("a response that nobody waits for"),
+        Err(refusal) => answered(refusal.id.as_ref(), Err(&RpcError::from(&refusal))),
+    })
+}
+
+async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) -> Result<Box<RawValue>, RpcError> {
+    if request.method != METHOD {
+        return Err(RpcError::new(code::METHOD_NOT_FOUND, "unsupported method: only `tools/call` is served"));
+    }
+    let sent = params::read(request.params).map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
+    if let Some(purpose) = sent.meta.purpose {
+        principal = principal.for_purpose(purpose);
+    }
+    let deadline_max = server.options.inbound.call_deadline;
+    let patience = sent.meta.patience.map_or(deadline_max, |patience| patience.min(deadline_max));
+    let trace = sent.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
+    let call = CallMeta { hops: sent.meta.hops, trace, ..CallMeta::new(Arc::new(principal)) };
+    let surface = server.endpoint.surface();
+    let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(Instant::now() + patience));
+    asked.await.map_err(|failure| {
+        if failure.kind == FailureKind::Internal {
+            // Without its message, which may quote data.
+            let agent = surface.agent_name();
+            callboard_message::log::warn!(by: agent, agent, %trace, "a call failed by a bug");
+        }
+        error_map::to_rpc(failure)
+    })
+}
+
+fn answered(id: Option<&Id>, outcome: Result<&RawValue, &RpcError>) -> HttpResponse {
+    reply::json(StatusCode::OK, JSON, encode_response(id, outcome, Nulls::Emit))
+}
+
+fn refuse(refused: Refused) -> HttpResponse {
+    let error = RpcError::new(code::INVALID_REQUEST, refused.message);
+    reply::refuse(refused, JSON, encode_response(None, Err(&error), Nulls::Emit))
+}
