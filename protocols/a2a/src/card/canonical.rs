@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use callboard_message::RawMembers;
 use serde_json::value::RawValue;
 
 /// Deepest nesting of a text that is brought into a canonical form.
@@ -38,7 +39,7 @@ pub(super) fn canonical(raw: &RawValue, form: Form) -> Result<String, NotCanonic
 fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
     let text = raw.get();
     match text.as_bytes().first() {
-        Some(b'{') => object(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
+        Some(b'{') => object(raw, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
         Some(b'[') => array(text, form, depth.checked_sub(1).ok_or(NotCanonical)?, out),
         Some(b'"') => {
             let read: String = serde_json::from_str(text).map_err(|_| NotCanonical)?;
@@ -55,9 +56,9 @@ fn value(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(
     }
 }
 
-fn object(text: &str, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
-    let members: Members = serde_json::from_str(text).map_err(|_| NotCanonical)?;
-    let mut members = members.0;
+fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<(), NotCanonical> {
+    let members = RawMembers::parse(raw).map_err(|_| NotCanonical)?;
+    let mut members: Vec<_> = members.iter().collect();
     match form {
         Form::Jcs | Form::Lean => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
         Form::LeanAscii => members.sort_by(|(a, _), (b, _)| a.cmp(b)),
@@ -153,31 +154,6 @@ fn pythons(number: f64) -> String {
     let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
     let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
     format!("{digits}e{sign}{exponent:0>2}")
-}
-
-/// The members of an object.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(Visitor).map(Members)
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ macro_rules! wire {
     )*};
 }
 
-/// Declares a `oneof`: an object with one of these members.
+/// Declares a `oneof`: an object with one of these members. What has none of them is read by the type's `read_bare`.
 macro_rules! one_of {
     ($($(#[$doc:meta])* pub enum $name:ident {
         $($(#[$of_variant:meta])* $variant:ident($type:ty) = $wire:literal,)*
@@ -43,18 +43,19 @@ macro_rules! one_of {
             $($(#[$of_variant])* $variant($type),)*
         }
 
-        impl $name {
-            /// Reads the member that is there, if one of them is.
-            fn read_member(
-                members: &$crate::wire::Members<'_>,
-            ) -> Result<Option<Self>, $crate::wire::ReadError> {
+        impl $crate::wire::Wire for $name {
+            fn read(
+                raw: &serde_json::value::RawValue,
+                at: &$crate::wire::At<'_>,
+            ) -> Result<Self, $crate::wire::ReadError> {
+                let members = $crate::wire::Members::of(raw, at)?;
                 $(if let Some(found) = members.optional($wire, &[])? {
-                    return Ok(Some(Self::$variant(found)));
+                    return Ok(Self::$variant(found));
                 })*
-                Ok(None)
+                Self::read_bare(raw, &members, at)
             }
 
-            fn write_member(&self, out: &mut $crate::wire::Writer<'_>) {
+            fn write(&self, out: &mut $crate::wire::Writer<'_>) {
                 let mut object = out.object();
                 match self {
                     $(Self::$variant(value) => object.always($wire, value),)*

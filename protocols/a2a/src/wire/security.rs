@@ -196,13 +196,9 @@ one_of! {
     }
 }
 
-impl Wire for SecurityScheme {
+impl SecurityScheme {
     // 0.3 tells them by `type`, as OpenAPI does.
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
-        if let Some(found) = Self::read_member(&members)? {
-            return Ok(found);
-        }
+    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
         match &*members.default::<String>("type", &[])? {
             "apiKey" => APIKeySecurityScheme::read(raw, at).map(Self::ApiKey),
             "http" => HTTPAuthSecurityScheme::read(raw, at).map(Self::HttpAuth),
@@ -212,19 +208,10 @@ impl Wire for SecurityScheme {
             _ => Err(at.error("is no security scheme that is known")),
         }
     }
-
-    fn write(&self, out: &mut Writer<'_>) {
-        self.write_member(out);
-    }
 }
 
-impl Wire for OAuthFlows {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let found = Self::read_member(&Members::of(raw, at)?)?;
-        found.ok_or_else(|| at.error("has no flow that is known"))
-    }
-
-    fn write(&self, out: &mut Writer<'_>) {
-        self.write_member(out);
+impl OAuthFlows {
+    fn read_bare(_: &RawValue, _: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        Err(at.error("has no flow that is known"))
     }
 }

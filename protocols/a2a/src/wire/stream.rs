@@ -2,7 +2,7 @@ use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
 use crate::wire::macros::{one_of, wire};
-use crate::wire::{Artifact, At, Members, Message, ReadError, Task, TaskStatus, Wire, Writer};
+use crate::wire::{Artifact, At, Members, Message, ReadError, Task, TaskStatus, Wire};
 
 wire! {
     /// A task stands elsewhere, or something was said about where it stands.
@@ -82,40 +82,24 @@ impl Bare {
     }
 }
 
-impl Wire for SendMessageResponse {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
-        // A bare status update has no `message` of its own, a bare task neither.
-        if let Some(found) = Self::read_member(&members)? {
-            return Ok(found);
-        }
-        match Bare::of(&members, at)? {
+impl SendMessageResponse {
+    // A bare status update has no `message` of its own, a bare task neither.
+    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        match Bare::of(members, at)? {
             Bare::Message => Message::read(raw, at).map(Self::Message),
             _ => Task::read(raw, at).map(Self::Task),
         }
     }
-
-    fn write(&self, out: &mut Writer<'_>) {
-        self.write_member(out);
-    }
 }
 
-impl Wire for StreamResponse {
-    fn read(raw: &RawValue, at: &At<'_>) -> Result<Self, ReadError> {
-        let members = Members::of(raw, at)?;
-        if let Some(found) = Self::read_member(&members)? {
-            return Ok(found);
-        }
-        match Bare::of(&members, at)? {
+impl StreamResponse {
+    fn read_bare(raw: &RawValue, members: &Members<'_>, at: &At<'_>) -> Result<Self, ReadError> {
+        match Bare::of(members, at)? {
             Bare::Task => Task::read(raw, at).map(Self::Task),
             Bare::Message => Message::read(raw, at).map(Self::Message),
             Bare::Status => TaskStatusUpdateEvent::read(raw, at).map(Self::StatusUpdate),
             Bare::Artifact => TaskArtifactUpdateEvent::read(raw, at).map(Self::ArtifactUpdate),
         }
-    }
-
-    fn write(&self, out: &mut Writer<'_>) {
-        self.write_member(out);
     }
 }
 
