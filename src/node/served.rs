@@ -64,11 +64,7 @@ pub(super) fn mcp_options(listener: &Listener) -> Result<McpServerOptions, NodeE
         access: entrance.access,
         hosts: entrance.hosts,
         origins: entrance.origins,
-        compat: Compat {
-            websocket: has(CompatTransport::Websocket),
-            sse: has(CompatTransport::Sse),
-            ..default.compat
-        },
+        compat: Compat { websocket: has(CompatTransport::Websocket), sse: has(CompatTransport::Sse), ..default.compat },
         ..default
     })
 }

@@ -1,6 +1,6 @@
 //! Cards as documents: made when they are asked for, the same bytes as long as they say the same.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use actix_web::http::header::{
@@ -9,6 +9,7 @@ use actix_web::http::header::{
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use callboard_message::{Principal, PrincipalKind, hex};
+use parking_lot::{Mutex, RwLock};
 use sha2::{Digest, Sha256};
 use url::Url;
 
@@ -101,12 +102,12 @@ impl Cards {
 
     /// Says from now on what the agent is for.
     pub(crate) fn describe(&self, description: &str) {
-        description.clone_into(&mut self.description.write().unwrap_or_else(PoisonError::into_inner));
+        description.clone_into(&mut self.description.write());
     }
 
     /// What the agent is for, as it was said last; empty: what its skills say.
     pub(crate) fn description(&self) -> String {
-        self.description.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.description.read().clone()
     }
 
     /// The card for everybody: that of 1.0 for who says that it reads that, else one for readers of all versions.
@@ -114,7 +115,7 @@ impl Cards {
     /// # Errors
     /// `Overloaded` where the agent can't tell what it can do now.
     pub(crate) async fn public(&self, reads_1_0: bool) -> Result<CardBody, A2aError> {
-        let made = |cards: &Self| cards.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let made = |cards: &Self| cards.made.lock().clone();
         let nth = usize::from(reads_1_0);
         let [hybrid_before, before] = made(self);
         let before = if reads_1_0 { before } else { hybrid_before };
@@ -137,7 +138,7 @@ impl Cards {
         } else {
             CardBody::new(Dialect::write_hybrid_card(&card).get())
         };
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some(place) = made.get_mut(nth) {
             // Made twice at once, it is the first one.
             if let Some(other) = place.as_ref().filter(|other| other.unsigned == unsigned) {
@@ -174,7 +175,7 @@ impl Cards {
 
     async fn card(&self, who: &Who) -> Result<AgentCard, A2aError> {
         let skills = self.calls.skills(who.call()).await?;
-        Ok(card(&self.options, &skills, &self.description.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(card(&self.options, &skills, &self.description.read()))
     }
 
     fn signed(&self, mut card: AgentCard) -> Result<AgentCard, A2aError> {

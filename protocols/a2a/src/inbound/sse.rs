@@ -1,8 +1,8 @@
 //! Event streams.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use callboard_rpc::serve::{Permit, Standing, reply};
 use callboard_rpc::{SseEvent, encode_event};
 use callboard_runtime::TaskOwner;
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 
 use super::calls::{Events, Numbered};
 use super::options::A2aOptions;
@@ -43,7 +44,7 @@ impl Streams {
         const OWNER_FULL: Refused = refused(StatusCode::TOO_MANY_REQUESTS, "too many open streams: end one first");
         const FULL: Refused =
             refused(StatusCode::SERVICE_UNAVAILABLE, "there are too many open streams: try again later");
-        let mut open = self.of_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.of_owner.lock();
         let has = open.get(&owner).copied().unwrap_or_default();
         if has >= options.principal_streams_max {
             return Err(OWNER_FULL);
@@ -56,7 +57,7 @@ impl Streams {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut open = self.of_owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.of_owner.lock();
         if let Some(count) = open.get_mut(&self.owner) {
             *count = count.saturating_sub(1);
             if *count == 0 {

@@ -1,7 +1,7 @@
 //! The server behind a mail listener.
 
 use std::net::TcpListener;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
@@ -9,6 +9,7 @@ use callboard_message::{Failure, FailureKind, Message};
 use callboard_rpc::serve::idle;
 use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
 use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
+use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -45,7 +46,7 @@ impl MailServer {
     /// Serves `agent` from now on, in place of the one before. A request that was begun ends with the agent that it began
     /// with.
     pub fn replace(&self, agent: AgentRef) {
-        let before = std::mem::replace(&mut *self.server.agent.write().unwrap_or_else(PoisonError::into_inner), agent);
+        let before = std::mem::replace(&mut *self.server.agent.write(), agent);
         drop(before);
     }
 
@@ -80,7 +81,7 @@ async fn nowhere() -> HttpResponse {
 impl Server {
     /// The mailroom.
     pub(super) fn agent(&self) -> AgentRef {
-        self.agent.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.agent.read().clone()
     }
 
     /// Asks the mailroom on behalf of a caller, if the policy lets it in. Dropped, it cancels whatever it caused.

@@ -1,13 +1,14 @@
 //! What an agent shows changes: whoever listens on its endpoint is told, over either era.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::surface::{Subscribe, Unsubscribe};
 use callboard_message::{Change, RawObject};
 use callboard_rpc::RpcError;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler};
+use parking_lot::Mutex;
 
 use super::surface::Surface;
 
@@ -51,7 +52,7 @@ impl Changes {
 
     /// Another agent takes the place of the one that is followed and watched.
     pub(crate) fn replace(&self, agent: AgentRef) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         if let Some(follower) = &state.follower {
             state.agent.unfollow(follower.id());
             if let Some(recipient) = follower.recipient::<Changed>() {
@@ -72,7 +73,7 @@ impl Changes {
 
     /// Tells `callback` every change, until what this returns is dropped.
     pub(crate) fn listen(&self, callback: impl Fn(&Change) + Send + Sync + 'static) -> Listening {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         state.listeners.push((number, Arc::new(callback)));
         if state.follower.is_none() {
@@ -92,10 +93,10 @@ impl Changes {
     /// Where the agent refuses this one.
     pub(crate) async fn watch(&self, surface: &Surface, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
-        self.0.state().watched.entry(uri.to_owned()).or_default().count += 1;
+        self.0.state.lock().watched.entry(uri.to_owned()).or_default().count += 1;
         let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
         surface.subscribe(uri, call).await?;
-        if let Some(watched) = self.0.state().watched.get_mut(uri) {
+        if let Some(watched) = self.0.state.lock().watched.get_mut(uri) {
             watched.agreed = true;
         }
         Ok(watching)
@@ -103,12 +104,8 @@ impl Changes {
 }
 
 impl Hub {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn tell(&self, change: &Change) {
-        let listeners: Vec<_> = self.state().listeners.iter().map(|(_, callback)| callback.clone()).collect();
+        let listeners: Vec<_> = self.state.lock().listeners.iter().map(|(_, callback)| callback.clone()).collect();
         listeners.iter().for_each(|callback| callback(change));
     }
 }
@@ -129,7 +126,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut state = self.hub.state();
+        let mut state = self.hub.state.lock();
         state.listeners.retain(|(number, _)| *number != self.number);
         if state.listeners.is_empty()
             && let Some(follower) = state.follower.take()
@@ -149,7 +146,7 @@ pub(crate) struct Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let mut state = self.hub.state();
+        let mut state = self.hub.state.lock();
         let Some(watched) = state.watched.get_mut(&self.uri) else { return };
         watched.count -= 1;
         if watched.count > 0 {

@@ -1,7 +1,8 @@
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use callboard_message::Change;
 use callboard_runtime::AgentRef;
+use parking_lot::RwLock;
 
 use super::changes::Changes;
 use super::modern::ModernState;
@@ -39,13 +40,13 @@ impl Endpoint {
 
     /// Who is served now. What a request began with it goes on with.
     pub(crate) fn surface(&self) -> Arc<Surface> {
-        self.surface.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.surface.read().clone()
     }
 
     /// Serves `agent` from now on, and tells whoever listens that its lists are others.
     pub(crate) fn replace(&self, agent: AgentRef) {
         let surface = Arc::new(Surface::new(agent.clone(), self.options.clone()));
-        *self.surface.write().unwrap_or_else(PoisonError::into_inner) = surface;
+        *self.surface.write() = surface;
         self.changes.replace(agent);
         [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| self.changes.tell(change));
     }

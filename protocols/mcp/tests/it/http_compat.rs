@@ -9,7 +9,10 @@ use crate::mcp_client::{Client, Streaming, initialize};
 use crate::mcp_kit::Served;
 
 fn options() -> McpServerOptions {
-    McpServerOptions { compat: Compat { websocket: true, sse: true, ..Compat::default() }, ..McpServerOptions::default() }
+    McpServerOptions {
+        compat: Compat { websocket: true, sse: true, ..Compat::default() },
+        ..McpServerOptions::default()
+    }
 }
 
 /// A raw WebSocket client (RFC 6455): whole text frames, masked with zeros.

@@ -1,10 +1,11 @@
 //! HTTP clients: one a runtime.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 
-use super::{Client, Connector, lock};
+use super::{Client, Connector};
 
 /// Runtimes that one agent's requests come from, and that are remembered: an arbiter or a listener's worker is one.
 pub const RUNTIMES_MAX: usize = 64;
@@ -32,7 +33,7 @@ impl Clients {
         let fresh = || Client::new(self.0.connector.clone());
         let Ok(runtime) = Handle::try_current() else { return fresh() };
         let id = runtime.id();
-        let mut made = lock(&self.0.made);
+        let mut made = self.0.made.lock();
         if let Some((_, client)) = made.iter().find(|(of, _)| *of == id) {
             return client.clone();
         }
@@ -56,7 +57,7 @@ mod tests {
     #[test]
     fn one_a_runtime() {
         let clients = Clients::new(Connector::new(Duration::from_secs(5)).unwrap());
-        let remembered = |clients: &Clients| lock(&clients.0.made).len();
+        let remembered = |clients: &Clients| clients.0.made.lock().len();
         clients.here();
         assert_eq!(remembered(&clients), 0, "this thread has no runtime");
         let runtimes: Vec<_> = (0..=RUNTIMES_MAX)

@@ -1,13 +1,13 @@
 //! Connections that nobody uses.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::Uri;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::connection::Connection;
-use super::lock;
 
 /// Connections that are kept while nothing goes over them; past that, the one that waits longest is closed.
 pub const IDLE_CONNECTIONS_MAX: usize = 64;
@@ -30,7 +30,7 @@ impl Idle {
     pub(super) fn take(&self, origin: &Uri) -> Option<Connection> {
         loop {
             let mut connection = {
-                let mut waiting = lock(&self.0);
+                let mut waiting = self.0.lock();
                 let at = waiting.connections.iter().rposition(|(connection, _)| connection.origin() == origin)?;
                 waiting.connections.remove(at).0
             };
@@ -45,7 +45,7 @@ impl Idle {
         if !connection.is_ready() {
             return;
         }
-        let mut waiting = lock(&self.0);
+        let mut waiting = self.0.lock();
         if waiting.connections.len() == IDLE_CONNECTIONS_MAX {
             waiting.connections.remove(0);
         }
@@ -61,7 +61,7 @@ impl Idle {
 
     /// Closes those that have waited too long. Gives when to look again; `None` where nobody is left.
     fn close_old(&self) -> Option<Instant> {
-        let mut waiting = lock(&self.0);
+        let mut waiting = self.0.lock();
         let now = Instant::now();
         waiting.connections.retain(|(_, since)| now < *since + IDLE_TIME_MAX);
         let oldest = waiting.connections.iter().map(|(_, since)| *since + IDLE_TIME_MAX).min();
@@ -71,7 +71,7 @@ impl Idle {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        lock(&self.0).connections.len()
+        self.0.lock().connections.len()
     }
 }
 

@@ -13,7 +13,7 @@ mod idle;
 mod response;
 mod stream;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -106,11 +106,6 @@ impl Client {
             Err(_) => Err(NetError::Broken),
         }
     }
-}
-
-/// Locks; what a panic left behind is still whole, for nothing here panics in between.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

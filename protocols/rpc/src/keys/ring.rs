@@ -3,10 +3,11 @@
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use callboard_message::Principal;
+use parking_lot::Mutex;
 
 use super::{KEY_PREFIX, KeyError, KeyStore};
 use crate::credential::{BearerVerifier, CredentialError};
@@ -62,7 +63,7 @@ impl KeyRing {
 
     /// The keys as the file has them now; `None` while it can't be read.
     pub fn current(&self) -> Option<Arc<KeyStore>> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.looked.elapsed() >= self.look_every {
             let stamp = stamp(&self.path);
             if stamp.is_none() || stamp != seen.stamp {

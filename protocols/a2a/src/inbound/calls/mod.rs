@@ -21,7 +21,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::FailureKind;
 use callboard_message::json::raw;
@@ -29,6 +29,7 @@ use callboard_runtime::live::{Found, LiveOptions, LiveTasks};
 use callboard_runtime::{AgentRef, CallMeta, Store, Task, TaskError, TaskId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -125,7 +126,7 @@ impl Calls {
 
     /// Another agent takes the place of this one. Calls that run go on with theirs.
     pub(crate) fn replace(&self, agent: AgentRef) {
-        *self.0.callee.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Callee::new(agent));
+        *self.0.callee.write() = Arc::new(Callee::new(agent));
     }
 
     /// Serves them no more: those in a store that lasts go on.
@@ -280,7 +281,7 @@ impl Calls {
 
 impl Core {
     fn callee(&self) -> Arc<Callee> {
-        self.callee.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.callee.read().clone()
     }
 
     /// A message begins a task, or goes to the one that it names.

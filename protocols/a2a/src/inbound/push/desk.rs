@@ -1,12 +1,13 @@
 //! Keeps configurations, and has a worker for each one whose task lives.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_runtime::{AuditLog, JournalError, Note, NoteError, Notes, Task, TaskId, Tasks};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -230,8 +231,8 @@ impl Desk {
         Ok(())
     }
 
-    fn workers(&self) -> std::sync::MutexGuard<'_, HashMap<String, Worker>> {
-        self.workers.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn workers(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Worker>> {
+        self.workers.all.lock()
     }
 
     fn has_room(&self, key: &str) -> bool {

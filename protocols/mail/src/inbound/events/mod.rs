@@ -9,7 +9,7 @@ mod view;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -21,6 +21,7 @@ use callboard_message::mail::{Events as Found, MAIL_TOPIC, MailHappened, ReadEve
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::{Permit, Standing, accept, websocket};
 use callboard_runtime::{Agent, AgentRef, Cx, Handlers, SyncHandler, System};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -98,7 +99,7 @@ impl Events {
             true => (Sees::All, RECORDS_KEPT),
             false => (Sees::Own(principal.clone()), OWN_RECORDS_KEPT),
         };
-        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.views.lock();
         if let Some(view) = views.get(&sees).and_then(Weak::upgrade) {
             return view;
         }

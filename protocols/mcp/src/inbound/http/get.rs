@@ -41,8 +41,7 @@ fn open(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpRespon
     let polls = session.session.revision() >= Some(Revision::V2025_11_25);
     let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
     let of_call = log.number() > 0 && polls;
-    let events =
-        LogEvents::new(reader).starting_with(first).closing_after(streams.poll_after.filter(|_| of_call));
+    let events = LogEvents::new(reader).starting_with(first).closing_after(streams.poll_after.filter(|_| of_call));
     Ok(server.stream(request, events, (busy, permits, session.busy())))
 }
 

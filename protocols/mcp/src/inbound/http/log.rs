@@ -1,11 +1,12 @@
 //! The messages of one stream, kept until they are read, and as long as they may be asked for again.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use callboard_rpc::{SseEvent, encode_event};
+use parking_lot::Mutex;
 
 use crate::inbound::link::Link;
 
@@ -109,7 +110,7 @@ impl EventLog {
     /// Ends the stream, after `last` where there is one.
     pub(super) fn finish(&self, last: Option<Vec<u8>>) {
         let waker = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             if let Some(last) = last {
                 self.append(&mut inner, last);
             }
@@ -120,12 +121,12 @@ impl EventLog {
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.inner().finished
+        self.inner.lock().finished
     }
 
     /// Ready when there is something to read.
     pub(super) fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if !inner.events.is_empty() || inner.finished {
             return Poll::Ready(());
         }
@@ -139,7 +140,7 @@ impl EventLog {
     /// [`Gone`] where what follows isn't kept any more, or never was.
     pub(super) fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
         let (reader, waker) = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             let next = after.unwrap_or(inner.read.max(inner.gone));
             if next < inner.gone || next > inner.gone + inner.events.len() as u64 || inner.broken {
                 return Err(Gone);
@@ -188,10 +189,6 @@ impl EventLog {
             }
         }
     }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Link for EventLog {
@@ -200,7 +197,7 @@ impl Link for EventLog {
             return false;
         }
         let (sent, waker) = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             (self.append(&mut inner, message.into()), inner.waker.take())
         };
         wake(waker);
@@ -209,7 +206,7 @@ impl Link for EventLog {
 
     fn offer(&self, message: Bytes) -> bool {
         let slow = {
-            let inner = self.inner();
+            let inner = self.inner.lock();
             let unread = inner.gone + inner.events.len() as u64 - inner.read.max(inner.gone);
             unread as usize >= self.limits.events_max / 2 || inner.bytes > self.limits.bytes_max / 2
         };
@@ -235,7 +232,7 @@ impl Reader {
     }
 
     pub(super) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Read> {
-        let mut inner = self.log.inner();
+        let mut inner = self.log.inner.lock();
         if inner.readers != self.number {
             return Poll::Ready(Read::End);
         }
@@ -263,7 +260,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let mut inner = self.log.inner();
+        let mut inner = self.log.inner.lock();
         if inner.readers == self.number {
             inner.waker = None;
         }

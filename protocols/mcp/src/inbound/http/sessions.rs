@@ -1,10 +1,11 @@
 //! Legacy sessions over HTTP: their ids, their streams, their end.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use callboard_message::Principal;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -59,14 +60,14 @@ impl Sessions {
 
     /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
     pub(super) fn has_room(&self, principal: &Principal) -> bool {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         self.make_room(&mut table, principal)
     }
 
     /// Gives a session its id: 244 random bits. `None` where there are too many.
     pub(super) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if !self.make_room(&mut table, session.session.principal()) {
             return None;
         }
@@ -76,7 +77,7 @@ impl Sessions {
 
     /// The session of that id, if it is `principal`'s.
     pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
-        let found = self.table().get(id).cloned()?;
+        let found = self.table.lock().get(id).cloned()?;
         if **found.session.principal() != *principal {
             return None;
         }
@@ -89,7 +90,7 @@ impl Sessions {
 
     /// Ends a session.
     pub(super) fn end(&self, id: &str) {
-        let ended = self.table().remove(id);
+        let ended = self.table.lock().remove(id);
         if let Some(ended) = ended {
             ended.close();
         }
@@ -120,15 +121,11 @@ impl Sessions {
         table.len() < self.options.sessions_max
             && (table.len() < of_principal_max || table.values().filter(is_theirs).count() < of_principal_max)
     }
-
-    fn table(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        for session in self.table().values() {
+        for session in self.table.lock().values() {
             session.close();
         }
     }
@@ -143,7 +140,7 @@ impl HttpSession {
 
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
     pub(super) fn keep(&self, log: &Arc<EventLog>) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
         for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
             streams.remove(number);
@@ -155,7 +152,7 @@ impl HttpSession {
     pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
         match number {
             0 => Some(self.unsolicited.clone()),
-            _ => self.streams.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned(),
+            _ => self.streams.lock().get(&number).cloned(),
         }
     }
 
@@ -171,7 +168,7 @@ impl HttpSession {
     }
 
     fn is_idle_for(&self, idle_max: std::time::Duration) -> bool {
-        let idle_since = *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle_since = *self.idle_since.lock();
         self.active.load(Ordering::Relaxed) == 0 && idle_since.elapsed() > idle_max
     }
 
@@ -186,7 +183,7 @@ pub(super) struct Active(pub(super) Arc<HttpSession>);
 
 impl Drop for Active {
     fn drop(&mut self) {
-        *self.0.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.0.idle_since.lock() = Instant::now();
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 //! posted to the address that the stream names first. The end of the stream ends the session.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
@@ -11,6 +11,7 @@ use callboard_message::Principal;
 use callboard_rpc::{
     Body, Incoming, Nulls, Request, RpcError, SseEvent, decode, decode_body, encode_event, encode_response,
 };
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::admit::{self, Accepts};
@@ -34,12 +35,8 @@ struct SseSession {
 
 impl SseSessions {
     fn get(&self, name: &str, principal: &Principal) -> Option<Arc<SseSession>> {
-        let found = self.table().get(name).cloned()?;
+        let found = self.0.lock().get(name).cloned()?;
         (**found.session.principal() == *principal).then_some(found)
-    }
-
-    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<SseSession>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,7 +64,7 @@ fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<Http
         ..SseEvent::default()
     };
     let reader = log.read(None).map_err(|_| GONE)?;
-    server.sse.table().insert(name.clone(), Arc::new(SseSession { session, log }));
+    server.sse.0.lock().insert(name.clone(), Arc::new(SseSession { session, log }));
     let events = LogEvents::new(reader).starting_with(Some(encode_event(&endpoint).into()));
     Ok(server.stream(request, events, (busy, permits, Open { name, server: server.clone() })))
 }
@@ -80,7 +77,7 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let ended = self.server.sse.table().remove(&self.name);
+        let ended = self.server.sse.0.lock().remove(&self.name);
         if let Some(ended) = ended {
             ended.session.close();
         }

@@ -1,19 +1,19 @@
 //! The client of a session as an agent sees it: told of progress, asked questions.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use callboard_message::surface::{Abilities, Log};
-use callboard_message::{
-    Answer, ElicitAnswer, Failure, FailureKind, Progress, Question, RawObject, RootsAnswer, SampleAnswer,
-};
+use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
 use callboard_rpc::encode_notification;
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use crate::inbound::link::Link;
+use crate::inbound::tasks::asking;
 use crate::wire::meta;
 
 /// Who sent one request.
@@ -96,7 +96,7 @@ impl Caller for SessionCaller {
         if self.over.is_cancelled() || !progress.done.is_finite() {
             return;
         }
-        let mut last = reports.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = reports.last.lock();
         if progress.done <= *last {
             return;
         }
@@ -125,19 +125,11 @@ impl Caller for SessionCaller {
             if !abilities.can_answer(&question) {
                 return Err(Failure::new(FailureKind::NobodyToAsk, "the client has nobody to answer that"));
             }
-            let (method, params) = match &question {
-                Question::Sample(sample) => ("sampling/createMessage", sample.0.to_raw()),
-                Question::Elicit(elicitation) => ("elicitation/create", elicitation.0.to_raw()),
-                Question::Roots(roots) => ("roots/list", roots.0.to_raw()),
-                _ => return Err(Failure::new(FailureKind::NobodyToAsk, "MCP has no such question")),
-            };
-            let answer = self.session.questions().ask(method, &params, &*self.link, &self.over).await?;
+            let unknown = || Failure::new(FailureKind::NobodyToAsk, "MCP has no such question");
+            let (method, params) = asking::request(&question).ok_or_else(unknown)?;
+            let answer = self.session.questions().ask(method, &params.to_raw(), &*self.link, &self.over).await?;
             let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
-            Ok(match question {
-                Question::Sample(_) => Answer::Sample(SampleAnswer(answer)),
-                Question::Elicit(_) => Answer::Elicit(ElicitAnswer(answer)),
-                _ => Answer::Roots(RootsAnswer(answer)),
-            })
+            Ok(question.answered(answer))
         })
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::{Id, Response, RpcError, encode_notification, encode_request};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -41,7 +41,7 @@ impl Questions {
         let id = Id::integer(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (answer, answered) = oneshot::channel();
         {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             if waiting.len() >= QUESTIONS_PENDING_MAX {
                 return Err(Failure::new(FailureKind::Overloaded, "too many questions wait for this client"));
             }
@@ -63,7 +63,7 @@ impl Questions {
 
     /// Takes an answer. One that nobody waits for, or no more, is dropped and counted.
     pub(crate) fn answered(&self, response: Response<'_>) {
-        let waiting = response.id.as_ref().and_then(|id| self.waiting().remove(id));
+        let waiting = response.id.as_ref().and_then(|id| self.waiting.lock().remove(id));
         let Some(waiting) = waiting else {
             let strays = self.stray.fetch_add(1, Ordering::Relaxed) + 1;
             callboard_message::log::debug!(strays, "a response that nobody waits for was dropped");
@@ -74,11 +74,7 @@ impl Questions {
 
     /// Nobody answers any more.
     pub(crate) fn close(&self) {
-        self.waiting().clear();
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<Id, oneshot::Sender<Outcome>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().clear();
     }
 }
 
@@ -96,7 +92,7 @@ struct Pending<'a> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        let was_waiting = self.questions.waiting().remove(&self.id).is_some();
+        let was_waiting = self.questions.waiting.lock().remove(&self.id).is_some();
         if self.unanswered && was_waiting {
             let id = serde_json::from_str::<Box<RawValue>>(self.id.as_json()).unwrap_or_default();
             let params = RawObject::new().with("requestId", id).to_raw();
@@ -121,7 +117,7 @@ mod tests {
 
     impl Link for Sent {
         fn send(&self, message: Bytes) -> bool {
-            self.0.lock().unwrap().push(message);
+            self.0.lock().push(message);
             true
         }
     }
@@ -146,12 +142,12 @@ mod tests {
         assert!((&mut asked).now_or_never().is_none());
         assert_eq!(questions.stray.load(Ordering::Relaxed), 4);
         drop(asked);
-        let sent = link.0.lock().unwrap();
+        let sent = link.0.lock();
         let taken_back = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         assert_eq!(sent.last().map(|m| &m[..]), Some(taken_back.as_bytes()));
         answer(&questions, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         assert_eq!(questions.stray.load(Ordering::Relaxed), 5);
-        assert!(questions.waiting().is_empty());
+        assert!(questions.waiting.lock().is_empty());
     }
 
     /// Goal: questions that wait are bounded, and the bound is exact. Method: the bound, one more, one answered.

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{Id, Notification, Nulls, Request, Response, RpcError, code, encode_notification, encode_response};
 use callboard_runtime::{CallMeta, Caller, PeerSession};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -150,7 +151,7 @@ impl Session {
         if notification.method == "notifications/cancelled"
             && let Ok(params) = object(notification.params)
             && let Some(id) = params.get("requestId").and_then(Id::read)
-            && let Some(cancel) = self.state().in_flight.get(&id)
+            && let Some(cancel) = self.state.lock().in_flight.get(&id)
         {
             cancel.cancel();
         }
@@ -165,7 +166,7 @@ impl Session {
     pub(crate) fn close(&self) {
         self.over.cancel();
         let State { in_flight, subscriptions, .. } =
-            std::mem::replace(&mut *self.state(), State { closed: true, ..State::default() });
+            std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });
         for cancel in in_flight.into_values() {
             cancel.cancel();
         }
@@ -184,7 +185,7 @@ impl Session {
         };
         let wanted =
             |state: MutexGuard<'_, State>| !state.closed && uri.is_none_or(|uri| state.subscriptions.contains_key(uri));
-        if self.client.get().is_none() || !wanted(self.state()) {
+        if self.client.get().is_none() || !wanted(self.state.lock()) {
             return;
         }
         let params = uri.map(|uri| RawObject::new().with("uri", uri).to_raw());
@@ -273,7 +274,7 @@ impl Session {
 
     /// Puts a request among those in flight, until what it returns is dropped.
     fn begin<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(RpcError::new(code::INVALID_REQUEST, "the session is closed"));
         }
@@ -304,11 +305,11 @@ impl Session {
         let is_full =
             |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
         let full = || RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session");
-        if is_full(&self.state()) {
+        if is_full(&self.state.lock()) {
             return Err(full());
         }
         let watching = self.endpoint.changes.watch(&self.endpoint.surface(), &uri, call).await?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed || is_full(&state) {
             return Err(full());
         }
@@ -318,7 +319,7 @@ impl Session {
 
     fn unsubscribe(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
         let uri = self.resource(params)?;
-        let watching = self.state().subscriptions.remove(&uri);
+        let watching = self.state.lock().subscriptions.remove(&uri);
         drop(watching);
         Ok(empty())
     }
@@ -331,10 +332,6 @@ impl Session {
         let uri = object(params)?.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
         uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of at most 8 KiB"))
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A request in flight.
@@ -345,7 +342,7 @@ struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.session.state().in_flight.remove(self.id);
+        self.session.state.lock().in_flight.remove(self.id);
     }
 }
 

@@ -1,9 +1,10 @@
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject};
 use callboard_rpc::encode_notification;
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::desk::Desk;
@@ -44,16 +45,12 @@ impl Client {
 
     /// The next request of the same call, or none: nothing may be sent for one that was answered.
     pub fn turn_to(&self, line: Option<Line>) {
-        *self.line() = line;
+        *self.line.lock() = line;
     }
 
     /// Puts somebody in the client's place, once.
     pub fn hand_over(&self, successor: Arc<dyn Caller>) {
         let _ = self.successor.set(successor);
-    }
-
-    fn line(&self) -> MutexGuard<'_, Option<Line>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +59,7 @@ impl Caller for Client {
         if let Some(successor) = self.successor.get() {
             return successor.progress(progress);
         }
-        let mut line = self.line();
+        let mut line = self.line.lock();
         let Some(Line { link, token: Some(token), done, .. }) = &mut *line else { return };
         // Each report says more than the one before it (basic/patterns/progress).
         if !(progress.done > *done && progress.done.is_finite()) {
@@ -85,7 +82,7 @@ impl Caller for Client {
         if let Some(successor) = self.successor.get() {
             return successor.log(log);
         }
-        let line = self.line();
+        let line = self.line.lock();
         let Some(Line { link, level: Some(level), .. }) = &*line else { return };
         if log.level() >= *level {
             link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());

@@ -1,14 +1,15 @@
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Elicitation, Failure, FailureKind, Question, RawObject, RootsAnswer, RootsRequest,
-    Sample, SampleAnswer,
+    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer,
 };
+use parking_lot::Mutex;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use super::client::nobody;
+use crate::inbound::tasks::asking;
 
 /// Most questions of one call that wait for answers at once.
 pub const QUESTIONS_MAX: usize = 16;
@@ -52,12 +53,8 @@ impl Desk {
         Arc::new(Self { state: Mutex::new(state), asked: Notify::new() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn abilities(&self) -> Abilities {
-        Abilities(self.state().capabilities.clone())
+        Abilities(self.state.lock().capabilities.clone())
     }
 
     /// Ends when a question came in since the last time.
@@ -68,14 +65,9 @@ impl Desk {
     /// Puts a question up and waits for its answer.
     pub async fn ask(self: &Arc<Self>, mut question: Question) -> Result<Answer, Failure> {
         let key = question.take_key();
-        let (method, body) = match &question {
-            Question::Sample(Sample(body)) => ("sampling/createMessage", body),
-            Question::Elicit(Elicitation(body)) => ("elicitation/create", body),
-            Question::Roots(RootsRequest(body)) => ("roots/list", body),
-            _ => return Err(nobody()),
-        };
+        let (method, body) = asking::request(&question).ok_or_else(nobody)?;
         let answered = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
             lacks(method, body, &state.capabilities)?;
             if state.waiting.len() >= QUESTIONS_MAX {
@@ -95,7 +87,7 @@ impl Desk {
 
     /// The questions that wait, as `inputRequests`; `None` where none does.
     pub fn requests(&self) -> Option<RawObject> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut requests = RawObject::new();
         for Waiting { key, method, params, .. } in &state.waiting {
@@ -110,7 +102,7 @@ impl Desk {
     /// # Errors
     /// The key of an answer that doesn't fit its question: nothing was taken.
     pub fn deliver(&self, capabilities: RawObject, responses: &RawObject) -> Result<Delivered, String> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.waiting.retain(|waiting| !waiting.answer.is_closed());
         let mut answers = Vec::new();
         for waiting in &state.waiting {

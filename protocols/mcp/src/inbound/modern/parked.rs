@@ -1,10 +1,11 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -99,10 +100,6 @@ impl ParkedCalls {
         })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps a call that asks, until it is answered or expires.
     ///
     /// # Errors
@@ -123,7 +120,7 @@ impl ParkedCalls {
         });
         let reply = self.asking(&parked, 1, requests, binding);
         {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             if !self.fits(&table, &parked.principal) {
                 return Err(RpcError::new(OVERLOADED, "too many calls wait for answers: try again later"));
             }
@@ -146,7 +143,7 @@ impl ParkedCalls {
         if state.expires_ms <= self.now_ms() {
             return Err(expired());
         }
-        let parked = self.table().calls.get(&state.call).cloned().ok_or_else(expired)?;
+        let parked = self.table.lock().calls.get(&state.call).cloned().ok_or_else(expired)?;
         let mut turn = tokio::select! {
             turn = parked.turn.lock() => turn,
             () = hung_up.cancelled() => return Err(cancelled()),
@@ -210,7 +207,7 @@ impl ParkedCalls {
 
     /// Ends all of them.
     pub fn close(&self) {
-        let table = std::mem::take(&mut *self.table());
+        let table = std::mem::take(&mut *self.table.lock());
         table.calls.values().for_each(|parked| parked.gone.cancel());
     }
 
@@ -227,7 +224,7 @@ impl ParkedCalls {
     /// How many wait for answers.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        let table = self.table();
+        let table = self.table.lock();
         table.calls.len() - table.ended.len()
     }
 
@@ -247,7 +244,7 @@ impl ParkedCalls {
 
     /// A call has ended: it stays for a while, for clients that repeat their retry.
     fn ended(&self, id: [u8; 16]) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if !table.calls.contains_key(&id) {
             return;
         }
@@ -261,7 +258,7 @@ impl ParkedCalls {
     }
 
     fn remove(&self, id: &[u8; 16]) {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         table.ended.retain(|ended| ended != id);
         if let Some(parked) = table.calls.remove(id) {
             parked.gone.cancel();
@@ -272,7 +269,7 @@ impl ParkedCalls {
 impl Parked {
     fn expire_after(&self, delay: Duration) -> Instant {
         let expires = Instant::now() + delay;
-        *self.expires.lock().unwrap_or_else(PoisonError::into_inner) = expires;
+        *self.expires.lock() = expires;
         expires
     }
 }
@@ -295,7 +292,7 @@ fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
 /// Ends a parked call when nobody answers in time.
 async fn expire(calls: Weak<ParkedCalls>, parked: Arc<Parked>) {
     loop {
-        let expires = *parked.expires.lock().unwrap_or_else(PoisonError::into_inner);
+        let expires = *parked.expires.lock();
         if Instant::now() >= expires {
             break;
         }

@@ -1,10 +1,10 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::Principal;
 use hmac::{Hmac, Mac};
+use parking_lot::Mutex;
 use rand::RngCore;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -99,24 +99,20 @@ impl Seal {
         Self { keys: Mutex::new(Keys { now: random(), before: None, since: Instant::now() }) }
     }
 
-    fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a fresh key. What the last one sealed still opens, what the one before it sealed doesn't.
     pub fn rotate(&self) {
-        let mut keys = self.keys();
+        let mut keys = self.keys.lock();
         keys.before = Some(std::mem::replace(&mut keys.now, random()));
         keys.since = Instant::now();
     }
 
     pub fn seal(&self, state: State, binding: &Binding) -> String {
-        let due = self.keys().since.elapsed() > KEY_LIFE;
+        let due = self.keys.lock().since.elapsed() > KEY_LIFE;
         if due {
             self.rotate();
         }
         let mut sealed = written(state).to_vec();
-        if let Some(mac) = mac(&self.keys().now, &sealed, binding) {
+        if let Some(mac) = mac(&self.keys.lock().now, &sealed, binding) {
             sealed.extend_from_slice(&mac.finalize().into_bytes());
         }
         URL_SAFE_NO_PAD.encode(sealed)
@@ -126,7 +122,7 @@ impl Seal {
     pub fn open(&self, text: &str, binding: &Binding) -> Option<State> {
         let sealed = URL_SAFE_NO_PAD.decode(text).ok().filter(|sealed| sealed.len() == STATE_BYTES + MAC_BYTES)?;
         let (state, tag) = sealed.split_at_checked(STATE_BYTES)?;
-        let keys = self.keys();
+        let keys = self.keys.lock();
         let of = |key: &Key| mac(key, state, binding).is_some_and(|mac| mac.verify_slice(tag).is_ok());
         (of(&keys.now) || keys.before.as_ref().is_some_and(of)).then_some(())?;
         Some(State {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use callboard_message::{Principal, RawObject};
@@ -11,6 +11,7 @@ use callboard_rpc::{
 };
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
 
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -199,7 +200,7 @@ impl InFlight {
     /// `None` where a request of that id runs.
     fn enter(table: &Arc<Self>, id: Id) -> Option<Entry> {
         let cancel = CancellationToken::new();
-        let mut running = table.running();
+        let mut running = table.0.lock();
         if running.contains_key(&id) {
             return None;
         }
@@ -210,22 +211,18 @@ impl InFlight {
 
     /// Whether there was one to cancel.
     fn cancel(&self, id: &Id) -> bool {
-        let cancel = self.running().get(id).cloned();
+        let cancel = self.0.lock().get(id).cloned();
         cancel.inspect(CancellationToken::cancel).is_some()
     }
 
     fn cancel_all(&self) {
-        let all: Vec<_> = self.running().values().cloned().collect();
+        let all: Vec<_> = self.0.lock().values().cloned().collect();
         all.iter().for_each(CancellationToken::cancel);
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.table.running().remove(&self.id);
+        self.table.0.lock().remove(&self.id);
     }
 }

@@ -1,14 +1,14 @@
 //! Questions of a task, and what comes back.
 
-use callboard_message::{Answer, Failure, FailureKind, Question, RawObject};
+use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, RawObject, RootsRequest, Sample};
 use serde_json::value::RawValue;
 
-/// MCP's request for a question; `None` where MCP has none.
-pub(super) fn request(question: &Question) -> Option<(&'static str, Box<RawValue>)> {
+/// MCP's request for a question: its method and its params. `None` where MCP has none.
+pub(crate) fn request(question: &Question) -> Option<(&'static str, &RawObject)> {
     Some(match question {
-        Question::Sample(sample) => ("sampling/createMessage", sample.0.to_raw()),
-        Question::Elicit(elicitation) => ("elicitation/create", elicitation.0.to_raw()),
-        Question::Roots(roots) => ("roots/list", roots.0.to_raw()),
+        Question::Sample(Sample(body)) => ("sampling/createMessage", body),
+        Question::Elicit(Elicitation(body)) => ("elicitation/create", body),
+        Question::Roots(RootsRequest(body)) => ("roots/list", body),
         _ => return None,
     })
 }

@@ -3,7 +3,7 @@
 //! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
-mod asking;
+pub(crate) mod asking;
 mod found;
 mod legacy;
 mod modern;

@@ -7,6 +7,7 @@ use callboard_rpc::{RpcError, code};
 use callboard_runtime::{JournalError, Task, TaskError, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
+use super::view::millis;
 use crate::wire::failure::{of_rpc, sent_by_peer, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
 
@@ -30,9 +31,8 @@ pub(super) struct Extra {
 
 impl Extra {
     pub(super) fn written(&self) -> RawObject {
-        let millis = u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX);
         let extra = RawObject::new().with("shape", SHAPE).with("revision", self.revision.as_str());
-        extra.with("client", &self.client.0).with("ttl_ms", millis)
+        extra.with("client", &self.client.0).with("ttl_ms", millis(self.ttl))
     }
 
     /// `None` where another protocol began the task.

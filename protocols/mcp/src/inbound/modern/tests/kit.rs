@@ -1,7 +1,7 @@
 #![expect(clippy::manual_async_fn, reason = "an async fn would keep the agent borrowed")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use callboard_message::{
 use callboard_rpc::{Incoming, Limits, decode};
 use callboard_runtime::testkit::paused;
 use callboard_runtime::{Agent, AgentRef, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -278,14 +279,14 @@ pub struct Sent(Mutex<Vec<Value>>);
 
 impl Link for Sent {
     fn send(&self, message: Bytes) -> bool {
-        self.0.lock().unwrap().push(serde_json::from_slice(&message).unwrap());
+        self.0.lock().push(serde_json::from_slice(&message).unwrap());
         true
     }
 }
 
 impl Sent {
     pub fn take(&self) -> Vec<Value> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 
