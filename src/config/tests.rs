@@ -7,7 +7,7 @@ mod orchestrator;
 
 use std::path::Path;
 
-use super::{Level, Problem, Topology, parse};
+use super::{Level, Problem, Speaks, Topology, parse};
 
 fn problems(text: &str, is_yaml: bool) -> Vec<Problem> {
     parse(text, is_yaml, Path::new("/nowhere"), true).1
@@ -31,6 +31,23 @@ fn toml_and_yaml_are_one() {
     assert_eq!(one.prints.agents, other.prints.agents);
     let changed = toml.replace("0x10", "17");
     assert_ne!(Topology::parse(&changed, false, Path::new("")).unwrap().prints.agents, one.prints.agents);
+}
+
+/// Goal: the bare dialect is a compatibility mode of MCP, and the older key says the same. Method: each notation, and MCP.
+#[test]
+fn the_bare_dialect_is_a_mode() {
+    for (keys, speaks) in [
+        ("compat = [\"bare\"]", Speaks::Bare),
+        ("dialect = \"mcp\"\ncompat = [\"bare\"]", Speaks::Bare),
+        ("dialect = \"bare\"", Speaks::Bare),
+        ("dialect = \"mcp\"", Speaks::Mcp),
+    ] {
+        let text = format!(
+            "{NODE}[[upstream]]\nid = \"a\"\ncommand = [\"x\"]\n[[listener]]\nprotocol = \"mcp\"\nbind = \"127.0.0.1:0\"\nagent = \"a\"\n{keys}\n"
+        );
+        let topology = Topology::parse(&text, false, Path::new("")).unwrap();
+        assert_eq!(topology.listeners[0].speaks(), speaks, "{keys}");
+    }
 }
 
 /// Goal: one table's mistakes are all told, each at its place, and none that only follows from another. Method: a table

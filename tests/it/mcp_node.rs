@@ -230,6 +230,8 @@ async fn listeners_that_cannot_be() {
         ("dialect = \"bare\"\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"", "has no credentials"),
         ("dialect = \"bare\"\nbind = \"[::]:0\"\nagent = \"clinic_a\"", "has no credentials"),
         ("dialect = \"bare\"\nbind = \"[::ffff:10.0.0.1]:0\"\nagent = \"clinic_a\"", "has no credentials"),
+        ("compat = [\"bare\"]\nbind = \"0.0.0.0:0\"\nagent = \"clinic_a\"", "has no credentials"),
+        ("compat = [\"bare\", \"sse\"]\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"", "dialect \"mcp\""),
         ("dialect = \"bare\"\nbind = \"127.0.0.1:0\"", "needs `agent`"),
         ("dialect = \"bare\"\nbind = \"127.0.0.1:0\"\nagent = \"clinic_a\"\nkeys = \"k\"", "dialect \"mcp\""),
     ] {

@@ -24,6 +24,7 @@ mod events;
 mod failure;
 mod host;
 mod ids;
+pub mod inward;
 mod journal;
 mod judged;
 mod lane;

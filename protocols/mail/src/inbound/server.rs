@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::{Failure, FailureKind, Message};
+use callboard_message::{Failure, FailureKind, Message, Named};
 use callboard_rpc::serve::idle;
 use callboard_rpc::serve::{self as door, ListenOptions, ServeError, Serving};
-use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction};
+use callboard_runtime::{AgentRef, CallMeta, Direction, inward};
 use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -96,15 +96,9 @@ impl Server {
         let agent = self.agent();
         let (name, payload) = (agent.to_string(), written(message)?);
         let call = self.call(caller);
-        let (system, id, principal) = (agent.system(), call.id, &caller.principal);
-        let (direction, message) = (Direction::Inbound, M::NAME);
-        let crossing = Crossing { direction, principal, call: id, agent: &name, message, payload: RawValue::NULL };
-        system.policy().judge(Crossing { payload: &payload, ..crossing }).await?;
-        let call = call.judged(system, Direction::Inbound, &name);
-        let gone = call.cancel.clone().drop_guard();
-        let reply = agent.ask_named(M::NAME, payload, Some(Arc::new(call))).await;
-        gone.disarm();
-        let reply = system.policy().judge_reply(crossing, reply).await;
+        inward::admit(&agent, &name, M::NAME, &payload, &call).await?;
+        let sent = Named { name: M::NAME.to_owned(), payload };
+        let reply = inward::ask(&agent, &name, M::NAME, sent, call).await;
         read::<T, M>(reply)
     }
 

@@ -3,14 +3,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{CallId, Failure, FailureKind, Named};
+use callboard_message::{Failure, FailureKind, Named};
 use callboard_rpc::http1::{BodyError, Clients, Connector, NetError, Target};
 use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
-use callboard_runtime::{Agent, ConcurrentHandler, Crossing, Cx, Direction, Handlers};
+use callboard_runtime::outward::{admit, bounded, judge_reply};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
 
@@ -83,71 +84,54 @@ impl BareMcpClient {
     }
 
     async fn call(self, named: Named, cx: Cx) -> Result<Box<RawValue>, Failure> {
-        let timeout = match cx.deadline() {
-            Some(deadline) => deadline.saturating_duration_since(Instant::now()).min(self.options.call_timeout),
-            None => self.options.call_timeout,
+        let latest = Instant::now() + self.options.call_timeout;
+        let deadline = cx.deadline().map_or(latest, |deadline| deadline.min(latest));
+        let server = cx.me().name().unwrap_or(self.url.as_str());
+        admit(&named, &cx, server).await?;
+        let mut meta = CallMetaParams {
+            patience: Some(deadline.saturating_duration_since(Instant::now())),
+            ..CallMetaParams::default()
         };
-        let meta = travels_along(&cx, timeout)?;
-        let name = named.name.clone();
-        let crossing = Crossing {
-            direction: Direction::Outbound,
-            principal: cx.principal(),
-            call: cx.call().map_or_else(CallId::fresh, |call| call.id),
-            agent: cx.me().name().unwrap_or(self.url.as_str()),
-            message: &name,
-            payload: &named.payload,
-        };
-        cx.system().policy().judge(crossing).await?;
-        let params = params::write(&Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta });
-        let id = Id::text(&Uuid::new_v4().to_string());
-        let body = encode_request(&id, METHOD, &params);
-        let deadline = Instant::now() + timeout;
-        let exchange = timeout_at(deadline, self.exchange(&id, body));
-        let reply = tokio::select! {
-            // The deadline cancels too.
-            () = cx.cancelled() => Err(if Instant::now() < deadline { cancelled() } else { timed_out() }),
-            answer = exchange => answer.unwrap_or_else(|_| Err(timed_out())),
-        };
-        cx.system().policy().judge_reply(crossing, reply).await
+        if let Some(call) = cx.call() {
+            meta.purpose.clone_from(&call.principal.purpose);
+            (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
+        }
+        let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
+        let reply = bounded(&cx, deadline, self.exchange(&params::write(&call))).await;
+        judge_reply(reply.map_err(error_map::coded), &call.tool, &cx, server).await
     }
 
-    async fn exchange(&self, id: &Id, body: Vec<u8>) -> Result<Box<RawValue>, Failure> {
+    async fn exchange(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
+        let id = Id::text(&Uuid::new_v4().to_string());
         const JSON: HeaderValue = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON), (ACCEPT, JSON)]);
-        let sent = self.clients.here().send(&self.target, Method::POST, headers, body.into()).await;
+        let sent = self
+            .clients
+            .here()
+            .send(&self.target, Method::POST, headers, encode_request(&id, METHOD, params).into())
+            .await;
         let response = sent.map_err(network)?;
         let status = response.status();
         let body = response.body(self.options.limits.body_bytes_max).await.map_err(|error| match error {
-            BodyError::TooLarge => error_map::of_dispatch(FailureKind::Overloaded, "the response is over the limit"),
+            BodyError::TooLarge => Failure::new(FailureKind::Overloaded, "the response is over the limit"),
             BodyError::Net(error) => network(error),
         })?;
         match decode(&body, &self.options.limits) {
+            // A peer that broke the protocol: what it answered can't be used, for it may be another's.
             Ok(Incoming::Response(answer)) => match (answer.id, answer.outcome) {
-                (Some(got), outcome) if got == *id => {
+                (Some(got), outcome) if got == id => {
                     outcome.map(RawValue::to_owned).map_err(|error| error_map::from_rpc(&error))
                 }
                 // The peer couldn't read the id; on this connection it can only mean our request.
                 (None, Err(error)) if status.is_success() => Err(error_map::from_rpc(&error)),
                 (None, Err(_)) => Err(by_status(status)),
-                _ => Err(bad_envelope("the response belongs to another request")),
+                _ => Err(Failure::internal("the response belongs to another request")),
             },
             _ if !status.is_success() => Err(by_status(status)),
-            Ok(_) => Err(bad_envelope("the answer is not a response")),
-            Err(refusal) => Err(bad_envelope(&format!("the response {refusal}"))),
+            Ok(_) => Err(Failure::internal("the answer is not a response")),
+            Err(refusal) => Err(Failure::internal(format!("the response {refusal}"))),
         }
     }
-}
-
-fn travels_along(cx: &Cx, timeout: Duration) -> Result<CallMetaParams, Failure> {
-    let Some(call) = cx.call() else {
-        return Ok(CallMetaParams { patience: Some(timeout), ..CallMetaParams::default() });
-    };
-    let hops = call.hops.saturating_add(1);
-    if hops > call.hops_max {
-        return Err(error_map::of_dispatch(FailureKind::Rejected, "the call passed through too many agents"));
-    }
-    let purpose = call.principal.purpose.clone();
-    Ok(CallMetaParams { purpose, patience: Some(timeout), hops, trace: Some(call.trace) })
 }
 
 impl Agent for BareMcpClient {
@@ -171,20 +155,7 @@ fn network(error: NetError) -> Failure {
         NetError::Unreachable => "network failure during HTTP dispatch: can't connect",
         NetError::Broken => "network failure during HTTP dispatch: the connection broke",
     };
-    error_map::of_dispatch(FailureKind::Unavailable, what)
-}
-
-fn cancelled() -> Failure {
-    error_map::of_dispatch(FailureKind::Cancelled, "the call was cancelled")
-}
-
-fn timed_out() -> Failure {
-    error_map::of_dispatch(FailureKind::TimedOut, "no response in time")
-}
-
-/// The peer broke the protocol, so what it answered can't be used: it may be another's.
-fn bad_envelope(what: &str) -> Failure {
-    error_map::of_dispatch(FailureKind::Internal, what)
+    Failure::new(FailureKind::Unavailable, what)
 }
 
 fn by_status(status: StatusCode) -> Failure {
@@ -194,7 +165,7 @@ fn by_status(status: StatusCode) -> Failure {
         StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => FailureKind::TimedOut,
         _ => FailureKind::Unavailable,
     };
-    error_map::of_dispatch(kind, &format!("the server answered with HTTP status {}", status.as_u16()))
+    Failure::new(kind, format!("the server answered with HTTP status {}", status.as_u16()))
 }
 
 impl fmt::Debug for BareMcpClient {

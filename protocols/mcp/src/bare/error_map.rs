@@ -55,9 +55,9 @@ fn code_of(kind: FailureKind) -> i64 {
     }
 }
 
-/// A failure of the way to the remote agent, or of what came back: -32000 in the dialect.
-pub(crate) fn of_dispatch(kind: FailureKind, message: &str) -> Failure {
-    Failure::new(kind, message).with_data(data(code::SERVER_ERROR, None))
+/// A failure of the way to the remote agent, or of what came back, is -32000 in the dialect.
+pub(crate) fn coded(failure: Failure) -> Failure {
+    if failure.data.is_some() { failure } else { failure.with_data(data(code::SERVER_ERROR, None)) }
 }
 
 fn data(code: i64, detail: Option<Value>) -> Value {

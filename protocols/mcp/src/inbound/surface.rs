@@ -9,9 +9,9 @@ use callboard_message::surface::{
     About, CallTool, Complete, CreateMessage, Describe, Forward, GetPrompt, ListPrompts, ListResourceTemplates,
     ListResources, ListTools, MISSING, ReadResource, Subscribe,
 };
-use callboard_message::{Failure, FailureKind, Message, Principal, RawObject};
+use callboard_message::{Failure, Message, Named, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
-use callboard_runtime::{AgentRef, CallMeta, Crossing, Direction, OnRestart};
+use callboard_runtime::{AgentRef, CallMeta, OnRestart, inward};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
@@ -197,14 +197,14 @@ impl Surface {
                 Some(untouched) => untouched.to_owned(),
                 None => without_hop(params)?,
             };
-            let call = self.judged(&named.name, &arguments, call).await.map_err(error)?;
+            self.admit(&named.name, &arguments, &call).await.map_err(error)?;
             let asked = self.bounded(CallTool::NAME, whole, call).await;
             return asked.or_else(|failure| tool_failure(failure, revision));
         }
         let Some(tool) = self.tools.get(&named.name, revision.era()) else {
             return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
         };
-        let call = self.judged(&named.name, &arguments, call).await.map_err(error)?;
+        self.admit(&named.name, &arguments, &call).await.map_err(error)?;
         match self.bounded(&named.name, arguments.into_owned(), call).await {
             Ok(reply) => Ok(tool_result(reply, tool.reply, revision.era())),
             Err(failure) => tool_failure(failure, revision),
@@ -267,47 +267,20 @@ impl Surface {
         body: Box<RawValue>,
         call: CallMeta,
     ) -> Result<Box<RawValue>, Failure> {
-        let call = self.judged(name, &body, call).await?;
+        self.admit(name, &body, &call).await?;
         self.bounded(name, body, call).await
     }
 
-    /// The call, if the policy lets it in.
-    async fn judged(&self, message: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
-        if call.hops > call.hops_max {
-            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
-        }
-        let crossing = Crossing {
-            direction: Direction::Inbound,
-            principal: &call.principal,
-            call: call.id,
-            agent: &self.agent_name,
-            message,
-            payload,
-        };
-        let system = self.agent.system();
-        system.policy().judge(crossing).await?;
-        Ok(call.judged(system, Direction::Inbound, &self.agent_name))
+    async fn admit(&self, message: &str, payload: &RawValue, call: &CallMeta) -> Result<(), Failure> {
+        inward::admit(&self.agent, &self.agent_name, message, payload, call).await
     }
 
-    /// Asks by name until the call's deadline; one that has none gets the usual. Dropped, it cancels whatever the call
-    /// caused elsewhere.
+    /// Asks by name until the call's deadline; one that has none gets the usual.
     async fn bounded(&self, name: &str, payload: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
         let deadline = call.deadline.unwrap_or_else(|| Instant::now() + self.options.call_deadline);
-        let call = call.until(deadline);
-        let (principal, id) = (call.principal.clone(), call.id);
-        let gone = call.cancel.clone().drop_guard();
+        let sent = Named { name: name.to_owned(), payload };
         // It gives up at the call's deadline by itself.
-        let reply = self.agent.ask_named(name, payload, Some(Arc::new(call))).await;
-        gone.disarm();
-        let crossing = Crossing {
-            direction: Direction::Inbound,
-            principal: &principal,
-            call: id,
-            agent: &self.agent_name,
-            message: name,
-            payload: RawValue::NULL,
-        };
-        self.agent.system().policy().judge_reply(crossing, reply).await
+        inward::ask(&self.agent, &self.agent_name, name, sent, call.until(deadline)).await
     }
 }
 

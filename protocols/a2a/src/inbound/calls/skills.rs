@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
-    Abilities, Answer, Change, Failure, FailureKind, Message, MessageSpec, Progress, Question, RawObject, RawReply,
+    Abilities, Answer, Change, Failure, FailureKind, Message, MessageSpec, Named, Progress, Question, RawObject,
+    RawReply,
 };
-use callboard_runtime::{
-    Agent, AgentRef, CallMeta, Caller, Changed, Crossing, Cx, Direction, Handlers, OnRestart, SyncHandler,
-};
+use callboard_runtime::{Agent, AgentRef, CallMeta, Caller, Changed, Cx, Handlers, OnRestart, SyncHandler, inward};
 use futures::future::{BoxFuture, ready};
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
@@ -190,49 +189,21 @@ impl Callee {
         self.judged(ListTools::NAME, &RawObject::new().to_raw(), call).await
     }
 
-    /// The call, if the policy lets it in. What is asked and answered in its course is shown to the policy too.
+    /// The call, if the policy lets it in.
     pub(super) async fn judged(&self, skill: &str, payload: &RawValue, call: CallMeta) -> Result<CallMeta, Failure> {
-        if call.hops > call.hops_max {
-            return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
-        }
-        let system = self.agent.system();
-        system.policy().judge(self.crossing(skill, payload, &call)).await?;
-        Ok(call)
+        inward::admit(&self.agent, &self.name, skill, payload, &call).await.map(|()| call)
     }
 
     /// Asks, as part of a call that was judged. Dropped, it cancels whatever the call caused elsewhere.
     pub(super) async fn ask(&self, skill: &str, arguments: Box<RawValue>, call: CallMeta) -> RawReply {
-        let call = call.judged(self.agent.system(), Direction::Inbound, &self.name);
-        let (principal, id) = (call.principal.clone(), call.id);
-        let gone = call.cancel.clone().drop_guard();
-        let reply = match self.route(skill) {
+        let sent = match self.route(skill) {
             Route::Tool => {
                 let CallTool(params) = CallTool::new(skill, &arguments);
-                self.agent.ask_named(CallTool::NAME, params.to_raw(), Some(Arc::new(call))).await
+                Named { name: CallTool::NAME.to_owned(), payload: params.to_raw() }
             }
-            Route::Message | Route::Converse => self.agent.ask_named(skill, arguments, Some(Arc::new(call))).await,
+            Route::Message | Route::Converse => Named { name: skill.to_owned(), payload: arguments },
         };
-        gone.disarm();
-        let crossing = Crossing {
-            direction: Direction::Inbound,
-            principal: &principal,
-            call: id,
-            agent: &self.name,
-            message: skill,
-            payload: RawValue::NULL,
-        };
-        self.agent.system().policy().judge_reply(crossing, reply).await
-    }
-
-    fn crossing<'a>(&'a self, skill: &'a str, payload: &'a RawValue, call: &'a CallMeta) -> Crossing<'a> {
-        Crossing {
-            direction: Direction::Inbound,
-            principal: &call.principal,
-            call: call.id,
-            agent: &self.name,
-            message: skill,
-            payload,
-        }
+        inward::ask(&self.agent, &self.name, skill, sent, call).await
     }
 }
 

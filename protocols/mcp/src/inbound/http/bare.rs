@@ -6,7 +6,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::web::{self, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse, Resource};
-use callboard_message::{FailureKind, Principal, TraceContext};
+use callboard_message::{Failure, FailureKind, Principal, TraceContext};
 use callboard_rpc::serve::guard::{self, JSON, Refused, refused};
 use callboard_rpc::serve::idle;
 use callboard_rpc::serve::reply;
@@ -67,9 +67,12 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     let patience = sent.meta.patience.map_or(deadline_max, |patience| patience.min(deadline_max));
     let trace = sent.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
     let call = CallMeta { hops: sent.meta.hops, trace, ..CallMeta::new(Arc::new(principal)) };
-    let surface = server.endpoint.surface();
-    let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(Instant::now() + patience));
-    asked.await.map_err(|failure| {
+    let (surface, deadline) = (server.endpoint.surface(), Instant::now() + patience);
+    let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
+    // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
+    let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));
+    let outcome = if Instant::now() < deadline { asked } else { late() };
+    outcome.map_err(|failure| {
         if failure.kind == FailureKind::Internal {
             // Without its message, which may quote data.
             let agent = surface.agent_name();
