@@ -7,7 +7,7 @@ use actix_web::web::ServiceConfig;
 use callboard_a2a::inbound as a2a;
 use callboard_mail::inbound::MailServer;
 use callboard_mcp::inbound::{self, McpServer};
-use callboard_rpc::serve::{ListenOptions, Serving};
+use callboard_rpc::serve::{ListenOptions, Named, Serving};
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, KeyRing, Limits};
 use callboard_runtime::AgentRef;
 
@@ -248,7 +248,7 @@ impl Node {
 
     fn bare(&self, socket: TcpListener, listener: &Listener) -> Result<(Serving, Behind), NodeError> {
         let server = McpServer::new(self.alone(listener)?, mcp_options(listener)?);
-        Ok((inbound::serve_all(socket, vec![server.clone()], &listening())?, Behind::Bare(server)))
+        Ok((inbound::serve_named(socket, vec![server.clone()], Named::default(), &listening())?, Behind::Bare(server)))
     }
 
     /// Whether who is behind it is served by a server that can't change.

@@ -1,21 +1,11 @@
 //! Failures to the dialect's errors and back.
 
-use callboard_message::{Failure, FailureKind};
+use callboard_message::{Failure, FailureKind, RawObject};
 use callboard_rpc::{RpcError, code};
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 /// Most characters of a peer's error message that are passed on.
 const MESSAGE_CHARS_MAX: usize = 300;
-
-/// `error.data`: the failure that the code is too coarse for.
-#[derive(Serialize, Deserialize)]
-struct ErrorData {
-    kind: FailureKind,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    detail: Option<Value>,
-}
 
 /// The error that tells a caller of an agent's failure.
 ///
@@ -26,18 +16,24 @@ pub(crate) fn to_rpc(failure: Failure) -> RpcError {
         FailureKind::Internal => ("internal error".to_owned(), None),
         _ => (failure.message, failure.data),
     };
-    let data = to_raw_value(&ErrorData { kind: failure.kind, detail }).ok();
-    RpcError { code: code_of(failure.kind), message, data }
+    // The code is too coarse for the kind.
+    let mut data = RawObject::new().with("kind", failure.kind);
+    if let Some(detail) = detail {
+        data.set("detail", detail);
+    }
+    RpcError { code: code_of(failure.kind), message, data: Some(data.to_raw()) }
 }
 
 /// The failure that a remote agent's error is here. Its `data.code` is the code that came.
 ///
 /// Foreign `data` is dropped: nobody here knows what it may hold.
 pub(crate) fn from_rpc(error: &RpcError) -> Failure {
-    let ours = error.data.as_deref().map(RawValue::get).and_then(|raw| serde_json::from_str::<ErrorData>(raw).ok());
+    let ours = error.data.as_deref().and_then(|raw| RawObject::parse(raw).ok());
+    let ours =
+        ours.and_then(|data| Some((data.read::<FailureKind>("kind")?, data.read::<Option<Value>>("detail").flatten())));
     let (kind, detail) = match (error.code, ours) {
         // A kind refines its own code; it doesn't overrule another.
-        (code, Some(ErrorData { kind, detail })) if code_of(kind) == code => (kind, detail),
+        (code, Some((kind, detail))) if code_of(kind) == code => (kind, detail),
         (code::INVALID_PARAMS, _) => (FailureKind::InvalidInput, None),
         (code::METHOD_NOT_FOUND, _) => (FailureKind::NotFound, None),
         (code::PARSE_ERROR | code::INVALID_REQUEST | code::INTERNAL_ERROR, _) => (FailureKind::Internal, None),
@@ -69,6 +65,8 @@ fn data(code: i64, detail: Option<Value>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::*;
 
     fn error(code: i64, data: Option<&str>) -> RpcError {

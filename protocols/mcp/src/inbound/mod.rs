@@ -11,6 +11,7 @@ pub(crate) mod link;
 pub(crate) mod modern;
 pub(crate) mod options;
 pub(crate) mod outcome;
+mod reports;
 pub(crate) mod stdio;
 pub(crate) mod surface;
 pub(crate) mod tasks;
@@ -23,7 +24,7 @@ pub use http::{
     PATH_DEFAULT, REPLAY_BYTES_MAX_DEFAULT, REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT,
     SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT, SESSIONS_OF_PRINCIPAL_MAX_DEFAULT, STREAM_AFTER_DEFAULT,
     STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamLimits,
-    StreamOptions, serve, serve_all, serve_named,
+    StreamOptions, serve, serve_named,
 };
 pub use legacy::{QUESTIONS_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 pub use modern::options::{

@@ -1,6 +1,7 @@
 //! What an agent shows over MCP, without any connection: its lists, its tools, its resources and prompts.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -22,6 +23,9 @@ use super::outcome::{error, raw, resource_error, tool_failure, tool_result};
 use super::tools::{TaskSupport, Tools};
 use crate::wire::header::HeaderParam;
 use crate::wire::{Era, Revision, failure, hmcp, meta};
+
+/// The list of tools, in cursors.
+const TOOLS: &str = "from";
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct Surface {
@@ -169,7 +173,7 @@ impl Surface {
     }
 
     fn own_tools(&self, params: Option<&RawValue>, revision: Revision) -> Result<Box<RawValue>, RpcError> {
-        let from = page_start(params)?;
+        let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
         let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
         if from > total {
             return Err(invalid_cursor());
@@ -178,7 +182,7 @@ impl Surface {
         let next = from + page.len();
         let mut result = RawObject::new().with("tools", page);
         if next < total {
-            result.set("nextCursor", cursor(next));
+            result.set("nextCursor", cursor(TOOLS, next));
         }
         Ok(result.to_raw())
     }
@@ -346,17 +350,20 @@ fn no_object() -> RpcError {
     RpcError::new(code::INVALID_PARAMS, "`params` must be an object")
 }
 
-/// Where the page begins that a `cursor` names.
-fn page_start(params: Option<&RawValue>) -> Result<usize, RpcError> {
+/// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
+pub(crate) fn page_start(params: Option<&RawValue>, list: &str) -> Result<u64, RpcError> {
     let params = object(params)?;
     let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else { return Ok(0) };
-    let text: String = serde_json::from_str(cursor.get()).map_err(|_| invalid_cursor())?;
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid_cursor())?;
-    std::str::from_utf8(&bytes).ok().and_then(|t| t.strip_prefix("from:")?.parse().ok()).ok_or_else(invalid_cursor)
+    let read = || {
+        let bytes = URL_SAFE_NO_PAD.decode(serde_json::from_str::<String>(cursor.get()).ok()?).ok()?;
+        std::str::from_utf8(&bytes).ok()?.strip_prefix(list)?.strip_prefix(':')?.parse().ok()
+    };
+    read().ok_or_else(invalid_cursor)
 }
 
-fn cursor(from: usize) -> String {
-    URL_SAFE_NO_PAD.encode(format!("from:{from}"))
+/// The cursor of a list's page that begins there.
+pub(crate) fn cursor(list: &str, from: impl Display) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{list}:{from}"))
 }
 
 fn invalid_cursor() -> RpcError {

@@ -191,19 +191,7 @@ pub fn serve(
     options: McpServerOptions,
     listen: &ListenOptions,
 ) -> Result<Serving, ServeError> {
-    serve_all(listener, vec![McpServer::new(agent, options)], listen)
-}
-
-/// Serves several agents on one bound listener, each at its own [`McpServerOptions::path`].
-///
-/// # Errors
-/// See [`ServeError`].
-pub fn serve_all(
-    listener: TcpListener,
-    servers: Vec<McpServer>,
-    listen: &ListenOptions,
-) -> Result<Serving, ServeError> {
-    serve_named(listener, servers, NamedServers::default(), listen)
+    serve_named(listener, vec![McpServer::new(agent, options)], NamedServers::default(), listen)
 }
 
 /// Serves agents on one bound listener, each at its own path, and those of `named` at theirs, of which some may come and go

@@ -8,11 +8,11 @@ use callboard_rpc::encode_notification;
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::session::Session;
 use crate::inbound::link::Link;
+use crate::inbound::reports::Reports;
 use crate::inbound::tasks::asking;
 use crate::wire::meta;
 
@@ -23,13 +23,7 @@ pub(crate) struct SessionCaller {
     link: Arc<dyn Link>,
     /// Fires when the request is over.
     over: CancellationToken,
-    progress: Option<Reports>,
-}
-
-/// Where progress goes, and how far it has come.
-struct Reports {
-    token: Box<RawValue>,
-    last: Mutex<f64>,
+    progress: Option<Mutex<Reports>>,
 }
 
 impl SessionCaller {
@@ -40,8 +34,8 @@ impl SessionCaller {
         meta: Option<&RawObject>,
     ) -> Self {
         let token = meta.and_then(|meta| meta.get(meta::PROGRESS_TOKEN));
-        let token = token.filter(|token| token.get().starts_with(['"', '-']) || is_number(token));
-        let progress = token.map(|token| Reports { token: token.to_owned(), last: Mutex::new(f64::NEG_INFINITY) });
+        let token = token.filter(|token| Reports::is_token(token));
+        let progress = token.map(|token| Mutex::new(Reports::under(token)));
         Self { session, link, over, progress }
     }
 }
@@ -85,32 +79,17 @@ impl Caller for BackgroundCaller {
     }
 }
 
-fn is_number(raw: &RawValue) -> bool {
-    raw.get().starts_with(|c: char| c.is_ascii_digit())
-}
-
 impl Caller for SessionCaller {
     fn progress(&self, progress: Progress) {
         let Some(reports) = &self.progress else { return };
-        // After the answer nothing may be said of the request, and a report must be further than the last.
-        if self.over.is_cancelled() || !progress.done.is_finite() {
+        // After the answer nothing may be said of the request.
+        if self.over.is_cancelled() {
             return;
         }
-        let mut last = reports.last.lock();
-        if progress.done <= *last {
-            return;
+        let mut reports = reports.lock();
+        if let Some(report) = reports.next(progress) {
+            self.link.offer(report.into());
         }
-        *last = progress.done;
-        let mut params = RawObject::new();
-        params.set_raw(meta::PROGRESS_TOKEN, reports.token.clone());
-        params.set_raw("progress", number(progress.done));
-        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
-            params.set_raw("total", number(total));
-        }
-        if let Some(message) = progress.message {
-            params.set("message", message);
-        }
-        self.link.offer(encode_notification("notifications/progress", Some(&params.to_raw())).into());
     }
 
     fn log(&self, line: Log) {
@@ -146,14 +125,4 @@ impl Caller for SessionCaller {
             false => Abilities::default(),
         }
     }
-}
-
-/// A number, without a fraction where it has none.
-fn number(value: f64) -> Box<RawValue> {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    let written = match value.fract() == 0.0 && value.abs() <= EXACT_MAX {
-        true => serde_json::value::to_raw_value(&(value as i64)),
-        false => serde_json::value::to_raw_value(&value),
-    };
-    written.unwrap_or_default()
 }

@@ -1,15 +1,15 @@
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, LogLevel, Progress, Question, RawObject};
+use callboard_message::{Abilities, Answer, Failure, FailureKind, Log, LogLevel, Progress, Question};
 use callboard_rpc::encode_notification;
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 
 use super::desk::Desk;
 use super::head::Head;
 use crate::inbound::link::Link;
+use crate::inbound::reports::Reports;
 
 /// The client behind a call. Progress and log lines go to the request of it that is open, questions to the desk.
 pub(super) struct Client {
@@ -23,18 +23,15 @@ pub(super) struct Client {
 /// Where what happens during one request goes.
 pub(super) struct Line {
     link: Arc<dyn Link>,
-    token: Option<Box<RawValue>>,
+    reports: Option<Reports>,
     level: Option<LogLevel>,
-    /// How far the last report said the call had come.
-    done: f64,
 }
 
 impl Line {
     /// The line of a request; `None` where its sender wants to hear nothing.
     pub fn of(head: &Head<'_>, link: &Arc<dyn Link>) -> Option<Self> {
         let wanted = head.token.is_some() || head.level.is_some();
-        let token = head.token.map(RawValue::to_owned);
-        wanted.then(|| Self { link: link.clone(), token, level: head.level, done: f64::NEG_INFINITY })
+        wanted.then(|| Self { link: link.clone(), reports: head.token.map(Reports::under), level: head.level })
     }
 }
 
@@ -60,22 +57,10 @@ impl Caller for Client {
             return successor.progress(progress);
         }
         let mut line = self.line.lock();
-        let Some(Line { link, token: Some(token), done, .. }) = &mut *line else { return };
-        // Each report says more than the one before it (basic/patterns/progress).
-        if !(progress.done > *done && progress.done.is_finite()) {
-            return;
+        let Some(Line { link, reports: Some(reports), .. }) = &mut *line else { return };
+        if let Some(report) = reports.next(progress) {
+            link.offer(report.into());
         }
-        *done = progress.done;
-        let mut params = RawObject::new();
-        params.set_raw("progressToken", token.clone());
-        params.set("progress", number(progress.done));
-        if let Some(total) = progress.total.filter(|total| total.is_finite()) {
-            params.set("total", number(total));
-        }
-        if let Some(message) = progress.message {
-            params.set("message", message);
-        }
-        link.offer(encode_notification("notifications/progress", Some(&params.to_raw())).into());
     }
 
     fn log(&self, log: Log) {
@@ -109,14 +94,4 @@ impl Caller for Client {
 
 pub(super) fn nobody() -> Failure {
     Failure::new(FailureKind::NobodyToAsk, "nobody can be asked during this request")
-}
-
-/// A whole number without a point, as people write it.
-fn number(value: f64) -> serde_json::Value {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    match value.fract() == 0.0 && value.abs() < EXACT_MAX {
-        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-        true => (value as i64).into(),
-        false => value.into(),
-    }
 }

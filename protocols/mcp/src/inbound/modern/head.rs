@@ -3,6 +3,7 @@ use callboard_rpc::{RpcError, code};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::inbound::reports::Reports;
 use crate::wire::code::UNSUPPORTED_VERSION;
 use crate::wire::meta::PROTOCOL_VERSION;
 use crate::wire::{Era, Revision};
@@ -74,7 +75,7 @@ impl<'a> Head<'a> {
             .map_err(|_| malformed(crate::wire::meta::CLIENT_CAPABILITIES, "an object"))?;
         let level = meta.level.map(|raw| serde_json::from_str(raw.get())).transpose();
         let level = level.map_err(|_| malformed(crate::wire::meta::LOG_LEVEL, "a level of RFC 5424"))?;
-        if meta.token.is_some_and(|token| !token.get().starts_with(['"', '-']) && !starts_with_digit(token)) {
+        if meta.token.is_some_and(|token| !Reports::is_token(token)) {
             return Err(malformed("progressToken", "a string or a number"));
         }
         let sent: Option<TraceContext> = meta.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -89,10 +90,6 @@ impl<'a> Head<'a> {
             state: state.map_err(|_| malformed("requestState", "a string"))?,
         })
     }
-}
-
-fn starts_with_digit(raw: &RawValue) -> bool {
-    raw.get().starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// The revisions that a request may name.

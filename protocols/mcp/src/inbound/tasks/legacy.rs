@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_message::{Answer, Failure, FailureKind, RawObject, TaskState};
 use callboard_rpc::{RpcError, code, encode_notification};
 use callboard_runtime::live::{Delivering, LiveTask};
@@ -18,7 +16,7 @@ use super::view::{self, RELATED_TASK};
 use super::{TaskRequest, asking, found};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::link::Link;
-use crate::inbound::surface::{object, tool_name};
+use crate::inbound::surface::{cursor, object, page_start, tool_name};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
@@ -126,30 +124,22 @@ async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
 
 async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let tasks = &endpoint.tasks;
-    let after = object(request.params)?.get("cursor").filter(|raw| raw.get() != "null").map(after).transpose()?;
+    let after = page_start(request.params, TASKS)?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = endpoint.options.page_items_max.max(1);
     let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
-    let page = tasks.live.tasks.list(theirs, after.unwrap_or(0), items_max).await;
+    let page = tasks.live.tasks.list(theirs, after, items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
     let seen: Vec<_> = page.iter().map(|task| view::legacy(task, tasks.options.poll_interval)).collect();
     let mut result = RawObject::new().with("tasks", seen);
     if let Some(last) = page.last().filter(|_| more) {
-        result.set("nextCursor", URL_SAFE_NO_PAD.encode(format!("{CURSOR}{}", last.number)));
+        result.set("nextCursor", cursor(TASKS, last.number));
     }
     Ok(result.to_raw())
 }
 
-const CURSOR: &str = "task:";
-
-fn after(cursor: &RawValue) -> Result<u64, RpcError> {
-    let read = || {
-        let text: String = serde_json::from_str(cursor.get()).ok()?;
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        std::str::from_utf8(&bytes).ok()?.strip_prefix(CURSOR)?.parse().ok()
-    };
-    read().ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "invalid cursor: begin the list again without one"))
-}
+/// The list of tasks, in cursors.
+const TASKS: &str = "task";
 
 /// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
 async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
