@@ -61,7 +61,7 @@ fn object(raw: &RawValue, form: Form, depth: usize, out: &mut String) -> Result<
     let mut members: Vec<_> = members.iter().collect();
     match form {
         Form::Jcs | Form::Lean => members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16())),
-        Form::LeanAscii => members.sort_by(|(a, _), (b, _)| a.cmp(b)),
+        Form::LeanAscii => members.sort_by_key(|(name, _)| *name),
     }
     list(members.len(), ['{', '}'], form, out, |nth, out| {
         let Some((name, member)) = members.get(nth) else { return Ok(()) };

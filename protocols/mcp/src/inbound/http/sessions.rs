@@ -68,7 +68,7 @@ impl Sessions {
     pub(super) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut table = self.table.lock();
-        if !self.make_room(&mut table, session.session.principal()) {
+        if !self.make_room(&mut table, &session.session.principal) {
             return None;
         }
         table.insert(id.clone(), session);
@@ -78,7 +78,7 @@ impl Sessions {
     /// The session of that id, if it is `principal`'s.
     pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.table.lock().get(id).cloned()?;
-        if **found.session.principal() != *principal {
+        if *found.session.principal != *principal {
             return None;
         }
         if found.is_idle_for(self.options.idle_max) {
@@ -116,7 +116,7 @@ impl Sessions {
 
     fn fits(&self, table: &HashMap<String, Arc<HttpSession>>, principal: &Principal) -> bool {
         let of_principal_max = self.options.of_principal_max;
-        let is_theirs = |session: &&Arc<HttpSession>| **session.session.principal() == *principal;
+        let is_theirs = |session: &&Arc<HttpSession>| *session.session.principal == *principal;
         // Under its share in any case, where all sessions together are.
         table.len() < self.options.sessions_max
             && (table.len() < of_principal_max || table.values().filter(is_theirs).count() < of_principal_max)

@@ -36,7 +36,7 @@ struct SseSession {
 impl SseSessions {
     fn get(&self, name: &str, principal: &Principal) -> Option<Arc<SseSession>> {
         let found = self.0.lock().get(name).cloned()?;
-        (**found.session.principal() == *principal).then_some(found)
+        (*found.session.principal == *principal).then_some(found)
     }
 }
 

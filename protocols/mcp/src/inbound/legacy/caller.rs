@@ -46,7 +46,7 @@ pub(super) struct BackgroundCaller(pub(super) Weak<Session>);
 impl BackgroundCaller {
     fn now(&self) -> Option<SessionCaller> {
         let session = self.0.upgrade()?;
-        let (link, over) = (session.unsolicited().clone(), session.over().clone());
+        let (link, over) = (session.unsolicited.clone(), session.over.clone());
         Some(SessionCaller::new(session, link, over, None))
     }
 }
@@ -93,7 +93,7 @@ impl Caller for SessionCaller {
     }
 
     fn log(&self, line: Log) {
-        if line.level() >= self.session.log_level() {
+        if line.level() >= *self.session.log_level.lock() {
             self.link.offer(encode_notification("notifications/message", Some(&line.0.to_raw())).into());
         }
     }
@@ -106,7 +106,7 @@ impl Caller for SessionCaller {
             }
             let unknown = || Failure::new(FailureKind::NobodyToAsk, "MCP has no such question");
             let (method, params) = asking::request(&question).ok_or_else(unknown)?;
-            let answer = self.session.questions().ask(method, &params.to_raw(), &*self.link, &self.over).await?;
+            let answer = self.session.questions.ask(method, &params.to_raw(), &*self.link, &self.over).await?;
             let answer = RawObject::parse(&answer).map_err(|_| Failure::invalid("the client's answer is no object"))?;
             Ok(question.answered(answer))
         })

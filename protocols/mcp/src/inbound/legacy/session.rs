@@ -1,7 +1,6 @@
 //! One client of the legacy era, from `initialize` to its end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::surface::{Abilities, Change, LogLevel};
@@ -29,20 +28,21 @@ use crate::wire::{Revision, meta};
 /// A client's side of the state. A transport owns it, and closes it when the client is gone.
 pub(crate) struct Session {
     endpoint: Arc<Endpoint>,
-    principal: Arc<Principal>,
+    /// Who opened it.
+    pub(crate) principal: Arc<Principal>,
     /// Where goes what no request caused.
-    unsolicited: Arc<dyn Link>,
+    pub(super) unsolicited: Arc<dyn Link>,
     /// Set by `initialize`.
     client: OnceLock<Client>,
     /// The least grave line that the client wants.
-    log_level: AtomicU8,
-    questions: Questions,
+    pub(super) log_level: Mutex<LogLevel>,
+    pub(super) questions: Questions,
     state: Mutex<State>,
     /// Hears what changes.
     listening: OnceLock<Listening>,
     /// The session as agents see it.
     peer: OnceLock<Arc<PeerSession>>,
-    over: CancellationToken,
+    pub(super) over: CancellationToken,
 }
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Session {
             principal,
             unsolicited,
             client: OnceLock::new(),
-            log_level: AtomicU8::new(LogLevel::Info as u8),
+            log_level: Mutex::new(LogLevel::Info),
             questions: Questions::default(),
             state: Mutex::default(),
             listening: OnceLock::new(),
@@ -89,41 +89,8 @@ impl Session {
         self.listening.get().map(Listening::number)
     }
 
-    /// Who opened it.
-    pub(crate) fn principal(&self) -> &Arc<Principal> {
-        &self.principal
-    }
-
     pub(crate) fn abilities(&self) -> Abilities {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
-    }
-
-    /// Where goes what no request caused.
-    pub(super) fn unsolicited(&self) -> &Arc<dyn Link> {
-        &self.unsolicited
-    }
-
-    pub(super) fn over(&self) -> &CancellationToken {
-        &self.over
-    }
-
-    pub(super) fn questions(&self) -> &Questions {
-        &self.questions
-    }
-
-    pub(super) fn log_level(&self) -> LogLevel {
-        const LEVELS: [LogLevel; 8] = [
-            LogLevel::Debug,
-            LogLevel::Info,
-            LogLevel::Notice,
-            LogLevel::Warning,
-            LogLevel::Error,
-            LogLevel::Critical,
-            LogLevel::Alert,
-            LogLevel::Emergency,
-        ];
-        let level = usize::from(self.log_level.load(Ordering::Relaxed));
-        LEVELS.get(level).copied().unwrap_or(LogLevel::Info)
     }
 
     /// Answers one request; what it causes meanwhile goes by `link`. `None` where it was cancelled. Dropped, it cancels
@@ -296,7 +263,7 @@ impl Session {
         let invalid = || RpcError::new(code::INVALID_PARAMS, "`level` must be one of RFC 5424's, in lower case");
         let params = params.filter(|params| params.get().starts_with('{')).ok_or_else(invalid)?;
         let Params { level } = serde_json::from_str(params.get()).map_err(|_| invalid())?;
-        self.log_level.store(level as u8, Ordering::Relaxed);
+        *self.log_level.lock() = level;
         Ok(empty())
     }
 
