@@ -174,58 +174,16 @@ impl Dialect {
         }
     }
 
-    /// Parameters of `GetTask`.
-    pub fn write_get(self, request: &GetTaskRequest) -> Box<RawValue> {
-        self.without_tenant(request.to_raw())
-    }
-
-    /// Parameters of `ListTasks`.
-    pub fn write_list(self, request: &ListTasksRequest) -> Box<RawValue> {
-        self.without_tenant(request.to_raw())
-    }
-
-    /// Parameters of `CancelTask`.
-    pub fn write_cancel(self, request: &CancelTaskRequest) -> Box<RawValue> {
-        self.without_tenant(request.to_raw())
-    }
-
-    /// Parameters of `SubscribeToTask`.
-    pub fn write_subscribe(self, request: &SubscribeToTaskRequest) -> Box<RawValue> {
-        self.without_tenant(request.to_raw())
-    }
-
-    /// Parameters of `CreateTaskPushNotificationConfig`.
-    pub fn write_push_create(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
-        self.write_push_config(config)
-    }
-
-    /// Parameters of `GetTaskPushNotificationConfig`.
-    pub fn write_push_get(self, request: &GetTaskPushNotificationConfigRequest) -> Box<RawValue> {
-        match self {
-            Self::V10 => request.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, &request.id),
+    /// Parameters of a request that all versions write alike but for its tenant, which is 1.0's.
+    pub fn write_request(self, request: &impl Wire) -> Box<RawValue> {
+        let params = request.to_raw();
+        match (self, RawObject::parse(&params)) {
+            (Self::V10, _) | (_, Err(_)) => params,
+            (_, Ok(mut object)) => {
+                object.remove("tenant");
+                object.to_raw()
+            }
         }
-    }
-
-    /// Parameters of `ListTaskPushNotificationConfigs`.
-    pub fn write_push_list(self, request: &ListTaskPushNotificationConfigsRequest) -> Box<RawValue> {
-        match self {
-            Self::V10 => request.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, ""),
-        }
-    }
-
-    /// Parameters of `DeleteTaskPushNotificationConfig`.
-    pub fn write_push_delete(self, request: &DeleteTaskPushNotificationConfigRequest) -> Box<RawValue> {
-        match self {
-            Self::V10 => request.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_id(self, &request.task_id, &request.id),
-        }
-    }
-
-    /// Parameters of `GetExtendedAgentCard`; 0.3 has none.
-    pub fn write_extended_card(self, request: &GetExtendedAgentCardRequest) -> Option<Box<RawValue>> {
-        (self == Self::V10).then(|| request.to_raw())
     }
 
     /// How many messages of a task's history are told who doesn't say; `None`: all. Clients of 0.1 get those that they ask for.
@@ -259,17 +217,6 @@ impl Dialect {
         }
         let shows = |shown: &AuthenticationInfo| !shown.scheme.is_empty() || !shown.credentials.is_blank();
         config.authentication = config.authentication.take().filter(shows);
-    }
-
-    /// Tenants are 1.0's.
-    fn without_tenant(self, params: Box<RawValue>) -> Box<RawValue> {
-        match (self, RawObject::parse(&params)) {
-            (Self::V10, _) | (_, Err(_)) => params,
-            (_, Ok(mut object)) => {
-                object.remove("tenant");
-                object.to_raw()
-            }
-        }
     }
 }
 

@@ -93,8 +93,11 @@ impl Dialect {
     pub fn write_http_error(self, error: &A2aError) -> Box<RawValue> {
         if self != Self::V10 {
             let RpcError { code, message, data } = self.write_error(error);
-            let object = RawObject::new().with("code", code).with("message", message);
-            return data.map_or_else(|| object.to_raw(), |data| object.clone().with("data", data).to_raw());
+            let mut object = RawObject::new().with("code", code).with("message", message);
+            if let Some(data) = data {
+                object.set_raw("data", data);
+            }
+            return object.to_raw();
         }
         let status = RawObject::new()
             .with("code", error.kind.http())
@@ -164,28 +167,6 @@ impl Dialect {
         }
     }
 
-    /// A push configuration.
-    ///
-    /// # Errors
-    /// As [`Dialect::read_send_response`].
-    pub fn read_push_config(self, result: &RawValue) -> Result<TaskPushNotificationConfig, A2aError> {
-        match self {
-            Self::V10 => answer(TaskPushNotificationConfig::from_raw(result)),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, Some(result)).map_err(no_answer),
-        }
-    }
-
-    /// The push configurations of a task.
-    ///
-    /// # Errors
-    /// As [`Dialect::read_send_response`].
-    pub fn read_push_configs(self, result: &RawValue) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
-        match self {
-            Self::V10 => answer(ListTaskPushNotificationConfigsResponse::from_raw(result)),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push_list(self, result).map_err(no_answer),
-        }
-    }
-
     /// A card of any version, or of several: what older ones say becomes interfaces and schemes of 1.0, after those that
     /// the card has itself.
     ///
@@ -219,11 +200,7 @@ impl Dialect {
 }
 
 fn answer<T>(read: Result<T, ReadError>) -> Result<T, A2aError> {
-    read.map_err(|error| no_answer(error.into()))
-}
-
-fn no_answer(error: A2aError) -> A2aError {
-    A2aError { kind: ErrorKind::InvalidAgentResponse, ..error }
+    read.map_err(|error| A2aError { kind: ErrorKind::InvalidAgentResponse, ..error.into() })
 }
 
 /// A list of details, or one.

@@ -93,7 +93,7 @@ impl Ask for SubscribeToTaskRequest {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_subscribe(self)
+        dialect.write_request(self)
     }
 
     fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
@@ -114,7 +114,7 @@ impl Ask for GetTaskRequest {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_get(self)
+        dialect.write_request(self)
     }
 
     fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
@@ -135,7 +135,7 @@ impl Ask for ListTasksRequest {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_list(self)
+        dialect.write_request(self)
     }
 
     fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
@@ -156,7 +156,7 @@ impl Ask for CancelTaskRequest {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_cancel(self)
+        dialect.write_request(self)
     }
 
     fn read(dialect: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {
@@ -177,7 +177,7 @@ impl Ask for TaskPushNotificationConfig {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        dialect.write_push_create(self)
+        dialect.write_push_config(self)
     }
 
     // The agent repeats it: nothing to learn.
@@ -199,8 +199,7 @@ impl Ask for GetExtendedAgentCardRequest {
     }
 
     fn write(&self, dialect: Dialect) -> Box<RawValue> {
-        // Without params, which `{}` is as well.
-        dialect.write_extended_card(self).unwrap_or_else(|| RawObject::new().to_raw())
+        dialect.write_request(self)
     }
 
     fn read(_: Dialect, raw: &RawValue) -> Result<Self::Reply, A2aError> {

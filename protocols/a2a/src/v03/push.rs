@@ -55,21 +55,6 @@ pub(crate) fn read_push_id(raw: Option<&RawValue>) -> Result<GetTaskPushNotifica
     Ok(GetTaskPushNotificationConfigRequest { task_id, id, ..Default::default() })
 }
 
-pub(crate) fn read_push_list(
-    dialect: Dialect,
-    raw: &RawValue,
-) -> Result<ListTaskPushNotificationConfigsResponse, A2aError> {
-    let list: Vec<&RawValue> = match raw.get().starts_with('[') {
-        true => serde_json::from_str(raw.get()).map_err(|_| A2aError::invalid("", "must be a list"))?,
-        false => {
-            let members = callboard_message::RawMembers::parse(raw);
-            members.ok().and_then(|members| members.read("configs")).unwrap_or_default()
-        }
-    };
-    let configs = list.into_iter().map(|raw| read_push(dialect, Some(raw))).collect::<Result<_, _>>()?;
-    Ok(ListTaskPushNotificationConfigsResponse { configs, next_page_token: String::new() })
-}
-
 /// The configuration without its task.
 pub(crate) fn write_push_in(config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
     let mut object = out.object();
@@ -88,16 +73,14 @@ pub(crate) fn write_push_in(config: &TaskPushNotificationConfig, out: &mut Write
 fn write_push_to(dialect: Dialect, config: &TaskPushNotificationConfig, out: &mut Writer<'_>) {
     let mut object = out.object();
     match dialect {
-        Dialect::V03Rest => object.text("name", &name_of(&config.task_id, &config.id)),
+        Dialect::V03Rest => {
+            object.text("name", &format!("tasks/{}/pushNotificationConfigs/{}", config.task_id, config.id));
+        }
         Dialect::V01 => object.text("id", &config.task_id),
         Dialect::V10 | Dialect::V03 => object.text("taskId", &config.task_id),
     }
     write_push_in(config, &mut object.member("pushNotificationConfig"));
     object.end();
-}
-
-fn name_of(task: &str, config: &str) -> String {
-    format!("tasks/{task}/pushNotificationConfigs/{config}")
 }
 
 pub(crate) fn write_push(dialect: Dialect, config: &TaskPushNotificationConfig) -> Box<RawValue> {
@@ -112,21 +95,6 @@ pub(crate) fn write_push_list(dialect: Dialect, list: &ListTaskPushNotificationC
     written(|out| {
         let mut object = out.object();
         configs(&mut object.member("configs"));
-        object.end();
-    })
-}
-
-pub(crate) fn write_push_id(dialect: Dialect, task: &str, config: &str) -> Box<RawValue> {
-    written(|out| {
-        let mut object = out.object();
-        match dialect {
-            Dialect::V03Rest if config.is_empty() => object.text("parent", &format!("tasks/{task}")),
-            Dialect::V03Rest => object.text("name", &name_of(task, config)),
-            Dialect::V10 | Dialect::V03 | Dialect::V01 => {
-                object.text("id", task);
-                object.words("pushNotificationConfigId", config);
-            }
-        }
         object.end();
     })
 }
