@@ -88,18 +88,15 @@ fn elicited(elicitation: &Elicitation, said: &Said) -> Result<ElicitAnswer, Vec<
     if form.properties.is_empty() {
         return match said.text.is_empty() {
             true => Ok(ElicitAnswer::agree()),
-            false => Ok(ElicitAnswer(action(ElicitAction::Accept).with("content", Text { text: &said.text }))),
+            false => Ok(ElicitAnswer(
+                action(ElicitAction::Accept).with("content", RawObject::new().with("text", &said.text)),
+            )),
         };
     }
     let Some((name, value)) = form.only().and_then(|(name, schema)| Some((name, typed(schema, &said.text)?))) else {
         return Err(form.wanted());
     };
     Ok(ElicitAnswer::accept(Value::Object(Map::from_iter([(name.to_owned(), value)]))))
-}
-
-#[derive(serde::Serialize)]
-struct Text<'a> {
-    text: &'a str,
 }
 
 fn action(action: ElicitAction) -> RawObject {

@@ -12,7 +12,7 @@ pub(crate) fn of_failure(failure: Failure) -> A2aError {
         FailureKind::Denied => ErrorKind::Denied,
         FailureKind::Blocked | FailureKind::Rejected => ErrorKind::Blocked,
         FailureKind::Overloaded | FailureKind::Unavailable | FailureKind::TimedOut => ErrorKind::Overloaded,
-        _ => return internal(),
+        _ => return A2aError::internal(),
     };
     A2aError::new(kind, failure.message)
 }
@@ -23,7 +23,7 @@ pub(crate) fn of_store(error: &JournalError) -> A2aError {
         JournalError::Invalid(why) => A2aError::new(ErrorKind::InvalidParams, *why),
         JournalError::Fenced { .. } | JournalError::Damaged(_) | JournalError::Store(_) => {
             callboard_message::log::error!(%error, "the store of tasks failed");
-            internal()
+            A2aError::internal()
         }
         other => A2aError::new(ErrorKind::Overloaded, other.to_string()),
     }
@@ -37,11 +37,7 @@ pub(crate) fn of_tasks(error: &TaskError) -> A2aError {
         TaskError::HasEnded(_) | TaskError::Illegal { .. } => ErrorKind::UnsupportedOperation,
         TaskError::KeyReused | TaskError::TooLarge { .. } => ErrorKind::InvalidParams,
         TaskError::TooMany { .. } | TaskError::TooManyEvents { .. } | TaskError::LostLease => ErrorKind::Overloaded,
-        _ => return internal(),
+        _ => return A2aError::internal(),
     };
     A2aError::new(kind, error.to_string())
-}
-
-fn internal() -> A2aError {
-    A2aError::new(ErrorKind::Internal, "internal error")
 }
