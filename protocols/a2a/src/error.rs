@@ -143,9 +143,9 @@ pub struct A2aError {
 }
 
 /// The domain of A2A's reasons.
-const DOMAIN: &str = "a2a-protocol.org";
+pub(crate) const DOMAIN: &str = "a2a-protocol.org";
 pub(crate) const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
-const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
+pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
 impl A2aError {
     /// An error told in one sentence.

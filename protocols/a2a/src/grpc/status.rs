@@ -4,87 +4,23 @@ use std::collections::HashMap;
 
 use callboard_message::RawObject;
 use callboard_rpc::CredentialError;
-use prost::Message;
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
+use crate::error::{BAD_REQUEST, DOMAIN};
 use crate::{A2aError, ErrorKind};
-
-const DOMAIN: &str = "a2a-protocol.org";
-const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
-const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
-
-/// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message)]
-struct RpcStatus {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-    #[prost(message, repeated, tag = "3")]
-    details: Vec<Any>,
-}
-
-/// `google.protobuf.Any`.
-#[derive(Clone, PartialEq, Message)]
-struct Any {
-    #[prost(string, tag = "1")]
-    type_url: String,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-}
-
-impl Any {
-    fn of(type_url: &str, message: &impl Message) -> Self {
-        Self { type_url: type_url.to_owned(), value: message.encode_to_vec() }
-    }
-}
-
-/// `google.rpc.ErrorInfo`.
-#[derive(Clone, PartialEq, Message)]
-struct ErrorInfo {
-    #[prost(string, tag = "1")]
-    reason: String,
-    #[prost(string, tag = "2")]
-    domain: String,
-    #[prost(map = "string, string", tag = "3")]
-    metadata: HashMap<String, String>,
-}
-
-/// `google.rpc.BadRequest`.
-#[derive(Clone, PartialEq, Message)]
-struct BadRequest {
-    #[prost(message, repeated, tag = "1")]
-    field_violations: Vec<FieldViolation>,
-}
-
-/// `google.rpc.BadRequest.FieldViolation`.
-#[derive(Clone, PartialEq, Message)]
-struct FieldViolation {
-    #[prost(string, tag = "1")]
-    field: String,
-    #[prost(string, tag = "2")]
-    description: String,
-}
 
 /// An error of an operation.
 pub(super) fn of_error(error: &A2aError) -> Status {
-    let code = code(error.kind);
-    let metadata = error.task.iter().map(|task| ("taskId".to_owned(), task.clone())).collect();
-    let info = ErrorInfo { reason: error.kind.reason().to_owned(), domain: DOMAIN.to_owned(), metadata };
+    let metadata: HashMap<_, _> = error.task.iter().map(|task| ("taskId".to_owned(), task.clone())).collect();
+    let mut details = ErrorDetails::with_error_info(error.kind.reason(), DOMAIN, metadata);
     let violations = error.details.iter().filter(|detail| detail.text("@type").as_deref() == Some(BAD_REQUEST));
-    let fields = violations.flat_map(|detail| detail.read::<Vec<RawObject>>("fieldViolations").unwrap_or_default());
-    let field_violations: Vec<_> = fields
-        .map(|violation| FieldViolation {
-            field: violation.text("field").unwrap_or_default(),
-            description: violation.text("description").unwrap_or_default(),
-        })
-        .collect();
-    let mut details = vec![Any::of(ERROR_INFO, &info)];
-    if !field_violations.is_empty() {
-        details.push(Any::of(BAD_REQUEST, &BadRequest { field_violations }));
+    for violation in violations.flat_map(|detail| detail.read::<Vec<RawObject>>("fieldViolations").unwrap_or_default())
+    {
+        let text = |name| violation.text(name).unwrap_or_default();
+        details.add_bad_request_violation(text("field"), text("description"));
     }
-    let status = RpcStatus { code: code.into(), message: error.message.clone(), details };
-    Status::with_details(code, &error.message, status.encode_to_vec().into())
+    Status::with_error_details(code(error.kind), &error.message, details)
 }
 
 /// Nobody knows who asks.
