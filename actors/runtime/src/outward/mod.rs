@@ -12,11 +12,31 @@ use crate::policy::{Crossing, Direction};
 
 pub use flaw::is_disguised;
 
+/// Sends `message` to `server` with `work`, until `deadline` and as long as the call `cx` is wanted; the policy judges both
+/// the message and the reply.
+///
+/// # Errors
+/// The policy's, those of `work`, `TimedOut` or `Cancelled`; `Rejected` where the call has used up its hops.
+pub async fn exchange<Work: Future<Output = RawReply>>(
+    message: Named,
+    cx: &Cx,
+    server: &str,
+    deadline: impl FnOnce() -> Instant,
+    work: impl FnOnce(Named) -> Work,
+) -> RawReply {
+    let name = message.name.clone();
+    admit(&message, cx, server).await?;
+    // Pinned where it is: it is large, and would be moved at each step otherwise.
+    let work = std::pin::pin!(work(message));
+    let reply = bounded(cx, deadline(), work).await;
+    judge_reply(reply, &name, cx, server).await
+}
+
 /// Whether the message may leave for `server`.
 ///
 /// # Errors
 /// The policy's, and where the call has used up its hops.
-pub async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
+async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure> {
     if cx.call().is_some_and(|call| call.hops >= call.hops_max) {
         return Err(Failure::new(FailureKind::Rejected, "the call passed through too many agents"));
     }
@@ -27,7 +47,7 @@ pub async fn admit(message: &Named, cx: &Cx, server: &str) -> Result<(), Failure
 ///
 /// # Errors
 /// The failure that came in its place, or the policy's.
-pub async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
+async fn judge_reply(reply: RawReply, message: &str, cx: &Cx, server: &str) -> RawReply {
     let reply = if message == ListTools::NAME { flaw::without_flawed(reply, server) } else { reply };
     cx.system().policy().judge_reply(crossing(message, RawValue::NULL, cx, server), reply).await
 }
@@ -47,11 +67,7 @@ fn crossing<'a>(message: &'a str, payload: &'a RawValue, cx: &'a Cx, server: &'a
 ///
 /// # Errors
 /// Its own, `TimedOut` or `Cancelled`.
-pub async fn bounded<T>(
-    cx: &Cx,
-    deadline: Instant,
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
+async fn bounded(cx: &Cx, deadline: Instant, work: impl Future<Output = RawReply>) -> RawReply {
     let timed_out = || Failure::new(FailureKind::TimedOut, "no response in time");
     tokio::select! {
         // The deadline cancels too.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use callboard_message::surface::About;
 use callboard_message::{Change, Failure, Named, RawObject};
-use callboard_runtime::outward::{admit, bounded, judge_reply};
+use callboard_runtime::outward::exchange;
 use callboard_runtime::{Agent, CallMeta, Caller, ConcurrentHandler, Cx, Direction, Handlers, Profile};
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
@@ -175,18 +175,14 @@ impl ConcurrentHandler<Named> for RemoteA2a {
         let this = self.clone();
         async move {
             let fallback = this.peer.url().host_str().unwrap_or_default();
-            let (server, name) = (cx.me().name().unwrap_or(fallback), message.name.clone());
-            admit(&message, &cx, server).await?;
+            let server = cx.me().name().unwrap_or(fallback);
             // What an agent asks crosses a boundary as its replies do.
             let judged = cx.call().map(|call| {
                 Arc::new(CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &cx.me().to_string()))
             });
             let asking = judged.map_or_else(|| cx.clone(), |call| cx.within(call));
-            let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
-            // Pinned where it is: it is large, and there would be room for it twice otherwise.
-            let work = std::pin::pin!(this.answer(message, &asking));
-            let reply = bounded(&cx, deadline, work).await;
-            judge_reply(reply, &name, &cx, server).await
+            let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
+            exchange(message, &cx, server, deadline, |message| this.answer(message, &asking)).await
         }
     }
 }

@@ -4,29 +4,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, Named, RawObject};
-use callboard_runtime::outward::{admit, bounded, judge_reply};
+use callboard_runtime::outward::exchange;
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::hub::Hub;
 use super::keeper;
 use super::options::{BRIDGE_CALLS_MAX, BridgeOptions};
-use crate::outbound::{ClientError, ClientOptions, Clients, Endpoint, Era, Errand, News, Wiring};
+use crate::outbound::{ClientError, ClientOptions, Endpoint, Errand, Server};
 
 /// An MCP server elsewhere, as one agent for all its clients. See the [module](super).
 #[derive(Clone)]
 pub struct Bridge {
     name: String,
-    endpoint: Endpoint,
+    server: Server,
     options: Arc<BridgeOptions>,
-    http: Clients,
-    /// Which era the server was found to be of; what it said of itself.
-    remembered: Arc<Mutex<Option<Era>>>,
+    /// What the server said of itself.
     about: Arc<Mutex<Option<RawObject>>>,
-    /// What ended connections have left to do.
-    farewells: TaskTracker,
     /// Of this incarnation; made when it starts, so that it ends with it.
     live: Option<Arc<Live>>,
 }
@@ -42,25 +38,14 @@ impl Bridge {
     /// # Errors
     /// See [`ClientError`].
     pub fn new(name: impl Into<String>, endpoint: Endpoint, options: BridgeOptions) -> Result<Self, ClientError> {
-        options.client.fit(&endpoint)?;
-        let http = options.client.clients()?;
-        Ok(Self {
-            name: name.into(),
-            endpoint,
-            options: Arc::new(options),
-            http,
-            remembered: Arc::default(),
-            about: Arc::default(),
-            farewells: TaskTracker::new(),
-            live: None,
-        })
+        let server = Server::new(endpoint, &options.client)?;
+        Ok(Self { name: name.into(), server, options: Arc::new(options), about: Arc::default(), live: None })
     }
 
     /// Ends when all that bridges like this one (its clones) had to end has ended: children, sessions with servers. Call
     /// it once the agents have been stopped, on a clone kept for that.
     pub async fn said_goodbye(&self) {
-        self.farewells.close();
-        self.farewells.wait().await;
+        self.server.said_goodbye().await;
     }
 }
 
@@ -76,16 +61,7 @@ impl Agent for Bridge {
 
     fn started(&mut self, cx: &mut Cx) {
         let client = ClientOptions { name: Some(self.name.clone()), ..self.options.client.clone() };
-        let wiring = Wiring {
-            endpoint: self.endpoint.clone(),
-            options: Arc::new(client),
-            http: self.http.clone(),
-            runtime: tokio::runtime::Handle::try_current().ok(),
-            news: News::of(cx.clone(), true),
-            tools: Arc::default(),
-            remembered: self.remembered.clone(),
-            farewells: self.farewells.clone(),
-        };
+        let wiring = self.server.wiring(Arc::new(client), cx);
         let hub = Arc::new(Hub::new(self.name.clone(), self.options.clone(), wiring, self.about.clone()));
         let _keepers = keeper::start(&hub);
         self.live = Some(Arc::new(Live { hub, _keepers }));
@@ -106,14 +82,12 @@ impl ConcurrentHandler<Named> for Bridge {
         let limit = self.options.client.call_timeout;
         async move {
             let hub = hub.ok_or_else(|| Failure::internal("the bridge hasn't started"))?;
-            let name = message.name.clone();
-            admit(&message, &cx, &hub.name).await?;
-            let limited = Instant::now() + limit;
-            let deadline = cx.deadline().map_or(limited, |deadline| deadline.min(limited));
-            // Pinned where it is: it is large, and would be moved at each step otherwise.
-            let work = std::pin::pin!(async { hub.perform(Errand::read(message)?, &cx).await });
-            let reply = bounded(&cx, deadline, work).await;
-            judge_reply(reply, &name, &cx, &hub.name).await
+            let deadline = || {
+                let limited = Instant::now() + limit;
+                cx.deadline().map_or(limited, |deadline| deadline.min(limited))
+            };
+            let work = |message| async { hub.perform(Errand::read(message)?, &cx).await };
+            exchange(message, &cx, &hub.name, deadline, work).await
         }
     }
 }
@@ -122,7 +96,7 @@ impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bridge")
             .field("name", &self.name)
-            .field("endpoint", &self.endpoint.to_string())
+            .field("endpoint", &self.server.endpoint.to_string())
             .finish_non_exhaustive()
     }
 }

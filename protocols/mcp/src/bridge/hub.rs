@@ -90,8 +90,8 @@ impl Hub {
             breaker: Breaker::new(options.failures_max, options.backoff),
             calls: Semaphore::new(calls_max as usize),
             calls_max,
-            remembered: wiring.remembered.clone(),
-            shares_channel: AtomicBool::new(!matches!(wiring.endpoint, Endpoint::Http(_))),
+            remembered: wiring.server.remembered.clone(),
+            shares_channel: AtomicBool::new(!matches!(wiring.server.endpoint, Endpoint::Http(_))),
             pool: Pool::new(wiring, options.connections_max),
             name,
             options,
@@ -261,7 +261,6 @@ impl Hub {
             (_, Some(call)) if offer.has_roots() => self.own(call, offer).await,
             (Request::ListTools(_), _) | (_, None) => self.shared(offer).await,
             (Request::Other(method, _), _) if LISTS.contains(&method) => self.shared(offer).await,
-            (_, Some(_)) if offer == Offer::NOTHING && !self.options.isolate => self.shared(offer).await,
             (_, Some(call)) => self.own(call, offer).await,
         }
     }

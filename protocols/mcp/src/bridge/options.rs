@@ -62,9 +62,6 @@ pub struct BridgeOptions {
     pub connections_max: usize,
     /// How long a connection that nobody uses is kept; the one that hears of changes stays.
     pub idle_timeout: Duration,
-    /// Clients that can answer nothing have connections of their own to a legacy server too: it may keep something for
-    /// each. `false`: they share one, which is cheaper where it keeps nothing.
-    pub isolate: bool,
     /// Failures in a row after which the server is left alone, at least 1. A server that doesn't answer a handshake in
     /// time is left alone at once.
     pub failures_max: u32,
@@ -88,7 +85,6 @@ impl Default for BridgeOptions {
             calls_wait: CALLS_WAIT_DEFAULT,
             connections_max: CONNECTIONS_MAX_DEFAULT,
             idle_timeout: IDLE_TIMEOUT_DEFAULT,
-            isolate: true,
             failures_max: FAILURES_MAX_DEFAULT,
             backoff: Backoff { first: BACKOFF_FIRST_DEFAULT, max: BACKOFF_MAX_DEFAULT, jitter: 0.2 },
             ping_every: None,

@@ -1,23 +1,19 @@
 //! The client as an agent.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use callboard_message::{Failure, Named};
-use callboard_rpc::http1::Clients;
-use callboard_runtime::outward::{admit, bounded, judge_reply};
+use callboard_runtime::outward::exchange;
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
-use super::connect::Wiring;
+use super::connect::Server;
 use super::errand::Errand;
-use super::news::News;
 use super::options::{CALLS_IN_FLIGHT_MAX, ClientError, ClientOptions, Endpoint};
 use super::unwrap::plain_value;
 use super::upstream::Upstream;
-use crate::wire::Era;
 
 /// An MCP server elsewhere, as an agent of this system.
 ///
@@ -32,13 +28,8 @@ use crate::wire::Era;
 /// variables.
 #[derive(Clone)]
 pub struct McpClient {
-    endpoint: Endpoint,
+    server: Server,
     options: Arc<ClientOptions>,
-    http: Clients,
-    /// Which era the server was found to be of.
-    remembered: Arc<Mutex<Option<Era>>>,
-    /// What ended clients have left to do.
-    farewells: TaskTracker,
     /// Of this incarnation; made when it starts, so that it ends with it.
     upstream: Option<Arc<Upstream>>,
 }
@@ -49,23 +40,13 @@ impl McpClient {
     /// # Errors
     /// See [`ClientError`].
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Self, ClientError> {
-        options.fit(&endpoint)?;
-        let http = options.clients()?;
-        Ok(Self {
-            endpoint,
-            options: Arc::new(options),
-            http,
-            remembered: Arc::default(),
-            farewells: TaskTracker::new(),
-            upstream: None,
-        })
+        Ok(Self { server: Server::new(endpoint, &options)?, options: Arc::new(options), upstream: None })
     }
 
     /// Ends when all that clients like this one (its clones) had to end has ended: children, sessions with servers. Call
     /// it once the agents have been stopped, on a clone kept for that.
     pub async fn said_goodbye(&self) {
-        self.farewells.close();
-        self.farewells.wait().await;
+        self.server.said_goodbye().await;
     }
 }
 
@@ -80,16 +61,7 @@ impl Agent for McpClient {
     }
 
     fn started(&mut self, cx: &mut Cx) {
-        self.upstream = Some(Arc::new(Upstream::new(Wiring {
-            endpoint: self.endpoint.clone(),
-            options: self.options.clone(),
-            http: self.http.clone(),
-            runtime: tokio::runtime::Handle::try_current().ok(),
-            news: News::of(cx.clone(), true),
-            tools: Arc::default(),
-            remembered: self.remembered.clone(),
-            farewells: self.farewells.clone(),
-        })));
+        self.upstream = Some(Arc::new(Upstream::new(self.server.wiring(self.options.clone(), cx))));
     }
 
     fn observe(&self) -> serde_json::Value {
@@ -103,16 +75,13 @@ impl ConcurrentHandler<Named> for McpClient {
         message: Named,
         cx: Cx,
     ) -> impl Future<Output = Result<Box<RawValue>, Failure>> + Send + 'static {
-        let (upstream, limit, server) = (self.upstream.clone(), self.options.call_timeout, self.endpoint.to_string());
+        let (upstream, limit) = (self.upstream.clone(), self.options.call_timeout);
+        let endpoint = self.server.endpoint.to_string();
         async move {
             let upstream = upstream.ok_or_else(|| Failure::internal("the client hasn't started"))?;
-            let (server, name) = (cx.me().name().unwrap_or(&server), message.name.clone());
-            admit(&message, &cx, server).await?;
-            let deadline = cx.deadline().unwrap_or_else(|| Instant::now() + limit);
-            // Pinned where it is: it is large, and there would be room for it twice otherwise.
-            let work = std::pin::pin!(answer(&upstream, message, &cx));
-            let reply = bounded(&cx, deadline, work).await;
-            judge_reply(reply, &name, &cx, server).await
+            let server = cx.me().name().unwrap_or(&endpoint);
+            let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + limit);
+            exchange(message, &cx, server, deadline, |message| answer(&upstream, message, &cx)).await
         }
     }
 }
@@ -132,6 +101,6 @@ async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawV
 
 impl fmt::Debug for McpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpClient").field("endpoint", &self.endpoint.to_string()).finish_non_exhaustive()
+        f.debug_struct("McpClient").field("endpoint", &self.server.endpoint.to_string()).finish_non_exhaustive()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use callboard_message::RawObject;
 use callboard_rpc::http1::Clients;
+use callboard_runtime::Cx;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -13,30 +14,64 @@ use tokio_util::task::TaskTracker;
 
 use super::ear::Ear;
 use super::legacy;
-use super::link::{Http, Link, LinkError, lock};
+use super::link::{Http, Link, LinkError, child, lock, old_sse, websocket};
 use super::listen;
-use super::modern::{self, Discovered};
+use super::modern;
 use super::news::News;
-use super::options::{ClientOptions, Endpoint, EraChoice};
+use super::options::{ClientError, ClientOptions, Endpoint, EraChoice};
 use super::session::Session;
 use super::tool_book::ToolBook;
 use crate::wire::{Era, Revision};
 
+/// A server, and what outlasts an incarnation of the agent that stands for it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) endpoint: Endpoint,
+    http: Clients,
+    /// Which era it was found to be of.
+    pub(crate) remembered: Arc<Mutex<Option<Era>>>,
+    /// What ended connections have left to do.
+    farewells: TaskTracker,
+}
+
+impl Server {
+    /// # Errors
+    /// See [`ClientError`].
+    pub(crate) fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
+        options.fit(&endpoint)?;
+        let http = options.clients()?;
+        Ok(Self { endpoint, http, remembered: Arc::default(), farewells: TaskTracker::new() })
+    }
+
+    /// What connections of the agent `cx` are made from.
+    pub(crate) fn wiring(&self, options: Arc<ClientOptions>, cx: &Cx) -> Wiring {
+        Wiring {
+            server: self.clone(),
+            options,
+            runtime: Handle::try_current().ok(),
+            news: News { cx: cx.clone(), tells: true },
+            tools: Arc::default(),
+        }
+    }
+
+    /// Ends when all that connections had to end has ended: children, sessions with servers.
+    pub(crate) async fn said_goodbye(&self) {
+        self.farewells.close();
+        self.farewells.wait().await;
+    }
+}
+
 /// What a connection is made from.
 #[derive(Clone)]
 pub(crate) struct Wiring {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) server: Server,
     pub(crate) options: Arc<ClientOptions>,
-    pub(crate) http: Clients,
     /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
     pub(crate) runtime: Option<Handle>,
     /// Whom to tell of changes.
     pub(crate) news: News,
     /// What is known of the server's tools.
     pub(crate) tools: Arc<ToolBook>,
-    /// Which era the server was found to be of; outlasts an incarnation of the agent.
-    pub(crate) remembered: Arc<Mutex<Option<Era>>>,
-    pub(crate) farewells: TaskTracker,
 }
 
 impl Wiring {
@@ -69,7 +104,7 @@ impl Core {
         Arc::new(Ear::new(
             self.tools.clone(),
             self.news.clone(),
-            self.farewells.clone(),
+            self.server.farewells.clone(),
             self.options.only_caller.clone(),
             self.options.dialect,
         ))
@@ -78,7 +113,7 @@ impl Core {
     /// Connects, and says what each connection begins with.
     pub(super) async fn connect(&self) -> Result<Arc<Session>, LinkError> {
         let session = self.agree().await?;
-        *lock(&self.remembered) = Some(session.era());
+        *lock(&self.server.remembered) = Some(session.era());
         let resources: Vec<String> = lock(&self.resources).iter().cloned().collect();
         if session.era() == Era::Legacy {
             self.greet(&session, &resources).await;
@@ -86,7 +121,7 @@ impl Core {
         if let Some(listener) = listen::start(&session, resources) {
             listener.install(&session).await;
         }
-        session.ear.roots().connected();
+        session.ear.roots.connected();
         Ok(session)
     }
 
@@ -96,29 +131,29 @@ impl Core {
             EraChoice::Only(era) => Some(era),
             EraChoice::Auto => None,
         };
-        let known = only.or(*lock(&self.remembered));
-        if known == Some(Era::Legacy) || matches!(self.endpoint, Endpoint::Sse(_)) {
+        let known = only.or(*lock(&self.server.remembered));
+        if known == Some(Era::Legacy) || matches!(self.server.endpoint, Endpoint::Sse(_)) {
             return self.agree_legacy(None).await;
         }
         let ear = self.ear();
-        ear.set_modern();
+        ear.set_modern(true);
         let link = self.open(&ear).await?;
         let probe = modern::discover(&link, &ear, &self.options);
         let found = match known {
             Some(_) => probe.await,
             // A legacy server may say nothing to what it doesn't know.
-            None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(Discovered::Legacy)),
+            None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(None)),
         };
         match (found, only) {
-            (Ok(Discovered::Modern(about)), _) => Ok(self.modern(link, ear, about)),
-            (Ok(Discovered::Legacy), Some(_)) => {
+            (Ok(Some(about)), _) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+            (Ok(None), Some(_)) => {
                 Err(LinkError::Protocol("the server is of the legacy era, which isn't wanted".into()))
             }
             // One that ended over a question that it didn't know is started again.
-            (Err(LinkError::Broken(_)), None) if matches!(self.endpoint, Endpoint::Child(_)) => {
+            (Err(LinkError::Broken(_)), None) if matches!(self.server.endpoint, Endpoint::Child(_)) => {
                 self.agree_legacy(None).await
             }
-            (Ok(Discovered::Legacy), None) => self.agree_legacy(Some((link, ear))).await,
+            (Ok(None), None) => self.agree_legacy(Some((link, ear))).await,
             (Err(error), _) => Err(error),
         }
     }
@@ -131,17 +166,17 @@ impl Core {
                 (self.open(&ear).await?, ear)
             }
         };
-        ear.set_legacy();
+        ear.set_modern(false);
         match legacy::initialize(&link, &ear, &self.options).await {
-            Ok((revision, about)) => Ok(self.legacy(link, ear, revision, about)),
+            Ok((revision, about)) => Ok(self.session(link, ear, revision, about)),
             // There may be a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE transport).
-            Err(LinkError::Status(status @ (400 | 404 | 405))) => match &self.endpoint {
+            Err(LinkError::Status(status @ (400 | 404 | 405))) => match &self.server.endpoint {
                 Endpoint::Http(url) => {
                     let ear = self.ear();
-                    let http = Http::new(self.http.clone(), url.clone(), self.options.clone(), ear.clone());
-                    let link = Link::old_sse(http, ear.clone()).await.map_err(|_| LinkError::Status(status))?;
+                    let http = Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
+                    let link = old_sse::open(http, ear.clone()).await.map_err(|_| LinkError::Status(status))?;
                     let (revision, about) = legacy::initialize(&link, &ear, &self.options).await?;
-                    Ok(self.legacy(link, ear, revision, about))
+                    Ok(self.session(link, ear, revision, about))
                 }
                 _ => Err(LinkError::Status(status)),
             },
@@ -149,31 +184,28 @@ impl Core {
             Err(LinkError::Rpc { error, status })
                 if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
             {
-                ear.set_modern();
+                ear.set_modern(true);
                 match modern::discover(&link, &ear, &self.options).await? {
-                    Discovered::Modern(about) => Ok(self.modern(link, ear, about)),
-                    Discovered::Legacy => Err(LinkError::Rpc { error, status }),
+                    Some(about) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+                    None => Err(LinkError::Rpc { error, status }),
                 }
             }
             Err(error) => Err(error),
         }
     }
 
-    fn modern(&self, link: Link, ear: Arc<Ear>, about: RawObject) -> Arc<Session> {
-        Arc::new(Session::new(link, ear, self.options.clone(), Revision::V2026_07_28, about))
-    }
-
-    fn legacy(&self, link: Link, ear: Arc<Ear>, revision: Revision, about: RawObject) -> Arc<Session> {
-        Arc::new(Session::new(link, ear, self.options.clone(), revision, about))
+    fn session(&self, link: Link, ear: Arc<Ear>, revision: Revision, about: RawObject) -> Arc<Session> {
+        Arc::new(Session { link, ear, options: self.options.clone(), revision, about, listener: Mutex::default() })
     }
 
     async fn open(&self, ear: &Arc<Ear>) -> Result<Link, LinkError> {
-        let http = |url: &reqwest::Url| Http::new(self.http.clone(), url.clone(), self.options.clone(), ear.clone());
-        match &self.endpoint {
+        let http =
+            |url: &reqwest::Url| Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
+        match &self.server.endpoint {
             Endpoint::Http(url) => Ok(Link::Http(Arc::new(http(url)))),
-            Endpoint::Sse(url) => Link::old_sse(http(url), ear.clone()).await,
-            Endpoint::WebSocket(url) => Link::websocket(url, &self.options, ear.clone()).await,
-            Endpoint::Child(command) => Link::child(command, &self.options, ear.clone()),
+            Endpoint::Sse(url) => old_sse::open(http(url), ear.clone()).await,
+            Endpoint::WebSocket(url) => websocket::open(url, &self.options, ear.clone()).await,
+            Endpoint::Child(command) => child::start(command, &self.options, ear.clone()),
         }
     }
 

@@ -148,12 +148,12 @@ impl<'a> Talk<'a> {
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
-            true => self.ear.dialect().read(&method, params.as_deref(), || self.client()),
+            true => self.ear.dialect.read(&method, params.as_deref(), || self.client()),
             false => Err(Failure::new(callboard_message::FailureKind::Overloaded, "too many questions are open")),
         };
         let (abort, registration) = AbortHandle::new_pair();
         let (key, answered) = (id.clone(), id.clone());
-        let roots = self.ear.roots().asked(&method);
+        let roots = self.ear.roots.asked(&method);
         let answering = async move {
             let _roots = roots;
             let answer = match question {
@@ -171,14 +171,14 @@ impl<'a> Talk<'a> {
 
     /// What the server is told of whose call it is, where its dialect tells that.
     fn client(&self) -> Option<String> {
-        let request = match self.ear.dialect() {
+        let request = match self.ear.dialect {
             Dialect::Mcp => None,
             _ => self
                 .outgoing
                 .and_then(|outgoing| serde_json::from_slice(&outgoing.body).ok())
                 .and_then(|body: RawObject| body.object("params")),
         };
-        self.ear.dialect().client(request.as_ref(), self.cx.call().map(|call| &**call))
+        self.ear.dialect.client(request.as_ref(), self.cx.call().map(|call| &**call))
     }
 
     fn answered(&mut self, question: Option<Id>) {

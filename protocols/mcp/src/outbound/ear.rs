@@ -55,21 +55,21 @@ pub(super) struct Answer {
 
 /// Listens for one connection.
 pub(crate) struct Ear {
-    flights: Arc<Flights>,
+    pub(super) flights: Arc<Flights>,
     tools: Arc<ToolBook>,
     /// Whom to tell of changes.
     news: News,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
-    farewells: TaskTracker,
+    pub(super) farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
     only_caller: Option<Arc<dyn Caller>>,
     /// How the server words its questions.
-    dialect: Dialect,
+    pub(super) dialect: Dialect,
     /// What the only caller calls itself, as far as it has said.
     client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
-    roots: Roots,
+    pub(super) roots: Roots,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
@@ -92,13 +92,9 @@ impl Ear {
             dialect,
             client: Mutex::default(),
             places,
-            roots: Roots::new(),
+            roots: Roots::default(),
             is_modern: AtomicBool::new(false),
         }
-    }
-
-    pub(super) fn dialect(&self) -> Dialect {
-        self.dialect
     }
 
     /// Learns from a request what the only caller calls itself.
@@ -108,24 +104,8 @@ impl Ear {
         }
     }
 
-    pub(super) fn flights(&self) -> &Arc<Flights> {
-        &self.flights
-    }
-
-    pub(super) fn roots(&self) -> &Roots {
-        &self.roots
-    }
-
-    pub(super) fn farewells(&self) -> &TaskTracker {
-        &self.farewells
-    }
-
-    pub(super) fn set_modern(&self) {
-        self.is_modern.store(true, Relaxed);
-    }
-
-    pub(super) fn set_legacy(&self) {
-        self.is_modern.store(false, Relaxed);
+    pub(super) fn set_modern(&self, is_modern: bool) {
+        self.is_modern.store(is_modern, Relaxed);
     }
 
     /// Takes a message that came by a channel which is no single request's.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ear::Ear;
-use super::link::{Followed, Heard, Http, Link, LinkError, lock};
+use super::link::{Heard, Http, Link, LinkError, lock};
 use super::modern;
 use super::options::ClientOptions;
 use super::session::Session;
@@ -87,12 +87,12 @@ async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>,
     let (mut place, mut failures, mut ready) = (None, 0, Some(ready));
     loop {
         match http.follow_get(&ear, &mut place, &mut ready).await {
-            Ok(Followed::Ended(pause)) => {
+            Ok(Some(pause)) => {
                 failures = 0;
                 sleep(pause).await;
             }
             // The next call begins another session, with a listener of its own.
-            Ok(Followed::NotOffered) | Err(LinkError::SessionLost) => return,
+            Ok(None) | Err(LinkError::SessionLost) => return,
             Err(error) if failures >= options.reconnects_max => {
                 callboard_message::log::warn!(%error, "the server can't be listened to");
                 return;
@@ -148,7 +148,7 @@ async fn listen_once(
     filter: &RawObject,
     ready: &mut Option<oneshot::Sender<()>>,
 ) -> Result<(), LinkError> {
-    let (mut flight, mut heard) = ear.flights().open(false);
+    let (mut flight, mut heard) = ear.flights.open(false);
     let params = RawObject::new().with("notifications", filter);
     let outgoing = modern::request(flight.number, "subscriptions/listen", &params, None, options, None);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));

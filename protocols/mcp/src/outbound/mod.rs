@@ -45,8 +45,7 @@ pub use callboard_rpc::http1::{RETRY_DEFAULT, RETRY_MAX};
 
 pub use crate::wire::{Era, Revision};
 
-pub(crate) use callboard_rpc::http1::Clients;
-pub(crate) use connect::Wiring;
+pub(crate) use connect::{Server, Wiring};
 pub(crate) use errand::Errand;
 pub(crate) use link::{LinkError, lock};
 pub(crate) use news::News;

@@ -27,16 +27,9 @@ const MAY_ASK: [&str; 4] = ["tools/call", "prompts/get", "resources/read", hmcp:
 /// Members of a `server/discover` result that say nothing of the server itself.
 const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVersions"];
 
-/// What `server/discover` found.
-pub(super) enum Discovered {
-    /// A modern server, and what it says of itself.
-    Modern(RawObject),
-    /// One of the other era.
-    Legacy,
-}
-
-/// Asks a server what it is. Without an answer that only a modern server gives, it is a legacy one.
-pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) -> Result<Discovered, LinkError> {
+/// Asks a server what it is, and returns what a modern one says of itself. `None`: a legacy server, which is any without an
+/// answer that only a modern server gives.
+pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) -> Result<Option<RawObject>, LinkError> {
     // A server may refuse the first choice and name others; there is one to choose.
     for again in [true, false] {
         let asked =
@@ -46,33 +39,33 @@ pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) ->
             Err(LinkError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
                 match choose(error.data.as_deref()) {
                     Some(Era::Modern) if again => {}
-                    Some(Era::Legacy) => return Ok(Discovered::Legacy),
+                    Some(Era::Legacy) => return Ok(None),
                     _ => return Err(LinkError::Rpc { error, status: None }),
                 }
             }
             Err(LinkError::Rpc { error, status }) => {
                 return match error.code {
                     code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY => Err(LinkError::Rpc { error, status }),
-                    _ => Ok(Discovered::Legacy),
+                    _ => Ok(None),
                 };
             }
             // Who may ask is another matter than what it is.
-            Err(LinkError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(Discovered::Legacy),
-            Err(LinkError::Protocol(_)) => return Ok(Discovered::Legacy),
+            Err(LinkError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(None),
+            Err(LinkError::Protocol(_)) => return Ok(None),
             Err(other) => return Err(other),
         }
     }
-    Ok(Discovered::Legacy)
+    Ok(None)
 }
 
-fn about(result: &RawValue) -> Result<Discovered, LinkError> {
+fn about(result: &RawValue) -> Result<Option<RawObject>, LinkError> {
     // Some legacy servers answer whatever they are asked.
     let Some(mut about) = RawObject::parse(result).ok().filter(|r| r.has("supportedVersions")) else {
-        return Ok(Discovered::Legacy);
+        return Ok(None);
     };
     match era_of(&about.read::<Vec<String>>("supportedVersions").unwrap_or_default()) {
         Some(Era::Modern) => {}
-        Some(Era::Legacy) => return Ok(Discovered::Legacy),
+        Some(Era::Legacy) => return Ok(None),
         None => return Err(LinkError::Protocol("the server speaks no revision that is spoken here".into())),
     }
     for name in NOT_ABOUT {
@@ -82,7 +75,7 @@ fn about(result: &RawValue) -> Result<Discovered, LinkError> {
         about.set_raw("serverInfo", info);
     }
     about.set("protocolVersion", Revision::V2026_07_28.as_str());
-    Ok(Discovered::Modern(about))
+    Ok(Some(about))
 }
 
 /// Which era to speak to a server that names what it speaks.
@@ -156,7 +149,7 @@ pub(super) async fn rounds(
 ) -> Result<Box<RawValue>, LinkError> {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
-        let flight = session.ear.flights().open(true);
+        let flight = session.ear.flights.open(true);
         let outgoing = request(flight.0.number, method, &next, Some(cx), &session.options, Some(tools));
         let result = converse(&session.link, &session.ear, cx, &outgoing, flight).await?;
         match result_type(&result).as_deref() {
@@ -196,7 +189,7 @@ async fn answered(session: &Session, params: &RawObject, result: &RawValue, cx: 
     let mut next = params.clone();
     if let Some(asked) = read.get("inputRequests") {
         let asked = RawObject::parse(asked).map_err(|_| bad_questions())?;
-        let dialect = session.ear.dialect();
+        let dialect = session.ear.dialect;
         let client = dialect.client(Some(params), cx.call().map(|call| &**call));
         next.set("inputResponses", answers(&asked, cx, (dialect, client)).await?);
     }
@@ -264,10 +257,10 @@ mod tests {
             "supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 1,
             "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s" } }, "odd": 1.0
         })));
-        let Ok(Discovered::Modern(about_it)) = found else { panic!("not modern") };
+        let Ok(Some(about_it)) = found else { panic!("not modern") };
         assert_eq!(about_it.object("serverInfo").unwrap().text("name").unwrap(), "s");
         assert!(about_it.has("odd") && !about_it.has("ttlMs"));
-        assert!(matches!(about(&raw(serde_json::json!({"tools": []}))), Ok(Discovered::Legacy)));
+        assert!(matches!(about(&raw(serde_json::json!({"tools": []}))), Ok(None)));
         assert!(about(&raw(serde_json::json!({"supportedVersions": ["2031-01-01"]}))).is_err());
         assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2025-06-18"]})))), Some(Era::Legacy));
         assert_eq!(choose(Some(&raw(serde_json::json!({"supported": ["2026-07-28"]})))), Some(Era::Modern));

@@ -11,11 +11,6 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// For a connection of the agent `cx`. `tells`: this connection's news are told; else they are another's to tell.
-    pub(crate) fn of(cx: Cx, tells: bool) -> Self {
-        Self { cx, tells }
-    }
-
     pub(crate) fn tell(&self, change: Change) {
         if self.tells {
             self.cx.changed(change);

@@ -8,14 +8,16 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::options::{ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN};
 
 /// How far a server's first question for roots has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     NotAsked,
     Asked,
     Answered,
 }
 
 /// A server's first question for roots on one connection.
+#[derive(Default)]
 pub(super) struct Roots {
     /// When the connection was made.
     connected: OnceLock<Instant>,
@@ -35,10 +37,6 @@ impl Drop for RootsAsked {
 }
 
 impl Roots {
-    pub(super) fn new() -> Self {
-        Self { connected: OnceLock::new(), settled: Mutex::default(), state: watch::Sender::new(State::NotAsked) }
-    }
-
     /// Returns when the connection was made: now, where that wasn't noted before.
     pub(super) fn connected(&self) -> Instant {
         *self.connected.get_or_init(Instant::now)

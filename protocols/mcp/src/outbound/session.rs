@@ -29,16 +29,6 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(
-        link: Link,
-        ear: Arc<Ear>,
-        options: Arc<ClientOptions>,
-        revision: Revision,
-        about: RawObject,
-    ) -> Self {
-        Self { link, ear, options, revision, about, listener: Mutex::default() }
-    }
-
     pub(crate) fn era(&self) -> Era {
         self.revision.era()
     }
@@ -69,7 +59,7 @@ impl Session {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await;
         }
-        let flight = self.ear.flights().open(true);
+        let flight = self.ear.flights.open(true);
         let outgoing = legacy_request(flight.0.number, method, params, Some(cx));
         converse(&self.link, &self.ear, cx, &outgoing, flight).await
     }
@@ -77,7 +67,7 @@ impl Session {
     /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
     /// several clients may follow one another, it is made to ask again before each, if it asked the first time.
     async fn settle_roots(&self, cx: &Cx) {
-        let roots = self.ear.roots();
+        let roots = &self.ear.roots;
         let mut settled = roots.settled.lock().await;
         let deadline = match *settled {
             None => roots.connected() + ROOTS_ASKED_WITHIN,
@@ -89,7 +79,7 @@ impl Session {
                 Instant::now() + ROOTS_ASKED_WITHIN
             }
         };
-        let (_flight, heard) = self.ear.flights().open(true);
+        let (_flight, heard) = self.ear.flights.open(true);
         attend(&self.link, &self.ear, cx, heard, roots.given(deadline)).await;
         *settled = Some(roots.was_asked());
     }
@@ -124,7 +114,7 @@ pub(super) async fn quietly(
     ear: &Ear,
     outgoing: impl FnOnce(u64) -> Outgoing,
 ) -> Result<Box<RawValue>, LinkError> {
-    let (mut flight, mut heard) = ear.flights().open(false);
+    let (mut flight, mut heard) = ear.flights.open(false);
     let outgoing = outgoing(flight.number);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
     loop {

@@ -166,7 +166,7 @@ impl Upstream {
             }
             Err(LinkError::Status(status @ (400 | 404 | 405))) => {
                 // No modern server answers so: it may have become another.
-                self.forget_era();
+                *lock(&self.core.server.remembered) = None;
                 self.leave(session);
                 Err(LinkError::Status(status))
             }
@@ -177,7 +177,7 @@ impl Upstream {
     /// Sees to it that the tool's schema is known before it is called: it says what goes into headers.
     async fn know(&self, session: &Session, params: &RawObject) -> Result<(), LinkError> {
         let Some(tool) = params.text("name") else { return Ok(()) };
-        if self.core.tools.get(&tool).is_none() && !self.core.tools.is_whole() {
+        if self.lacks(&tool) {
             // Boxed, for most calls need it not: they carry no room for it.
             Box::pin(self.read_tools(session)).await;
         }
@@ -188,6 +188,11 @@ impl Upstream {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Whether nothing is known of the tool yet, and the list may tell.
+    fn lacks(&self, tool: &str) -> bool {
+        self.core.tools.get(tool).is_none() && !self.core.tools.is_whole()
     }
 
     /// Reads the list of tools to its end, or as far as it goes.
@@ -238,8 +243,7 @@ impl Upstream {
 
     /// Whether a tool's structured content is `{"result": …}` around the value.
     pub(crate) async fn is_wrapped(&self, tool: &str) -> bool {
-        if self.core.tools.get(tool).is_none()
-            && !self.core.tools.is_whole()
+        if self.lacks(tool)
             && let Ok(session) = self.session().await
         {
             self.read_tools(&session).await;
@@ -281,23 +285,20 @@ impl Upstream {
         Ok(result)
     }
 
-    fn forget_era(&self) {
-        *lock(&self.core.remembered) = None;
-    }
-
     /// What people see of it.
     pub(crate) fn observe(&self) -> serde_json::Value {
+        let mut seen = serde_json::json!({ "server": self.core.server.endpoint.to_string(), "state": "apart" });
         match &*lock(&self.state) {
-            State::Apart => serde_json::json!({ "server": self.core.endpoint.to_string(), "state": "apart" }),
-            State::Connecting(_) => {
-                serde_json::json!({ "server": self.core.endpoint.to_string(), "state": "connecting" })
+            State::Apart => {}
+            State::Connecting(_) => seen["state"] = "connecting".into(),
+            State::Up(session) => {
+                if !session.link.is_closed() {
+                    seen["state"] = "connected".into();
+                }
+                seen["revision"] = session.revision.as_str().into();
+                seen["unknown_responses"] = session.ear.flights.unknown().into();
             }
-            State::Up(session) => serde_json::json!({
-                "server": self.core.endpoint.to_string(),
-                "state": if session.link.is_closed() { "apart" } else { "connected" },
-                "revision": session.revision.as_str(),
-                "unknown_responses": session.ear.flights().unknown(),
-            }),
         }
+        seen
     }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -25,7 +23,7 @@ pub trait Authorizer: Send + Sync {
 }
 
 /// An upstream's refusal of one request.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Challenge<'a> {
     /// The status of the answer: 401 or 403.
     pub status: u16,
@@ -43,15 +41,6 @@ impl Challenge<'_> {
     #[must_use]
     pub fn concerns(status: u16) -> bool {
         matches!(status, 401 | 403)
-    }
-}
-
-impl fmt::Debug for Challenge<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Challenge")
-            .field("status", &self.status)
-            .field("refused_before", &self.refused_before)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -18,7 +17,7 @@ pub struct Client {
 }
 
 /// How a client proves itself at the token endpoint.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) enum Proof {
     /// A public client: not at all.
     None,
@@ -61,14 +60,21 @@ impl Client {
         match &self.proof {
             Proof::None => {}
             Proof::Key(key) => proven.assertion = Some(key.assertion(&self.id, issuer)?),
-            Proof::Secret { secret, method } => match secret_method(method.as_deref(), methods) {
-                SecretMethod::Basic => {
+            Proof::Secret { secret, method } => {
+                // What this client was told, else the safest that the server takes; a server that doesn't say takes Basic
+                // (RFC 8414).
+                let takes = |name: &str| match (method, methods) {
+                    (Some(told), _) => told == name,
+                    (None, Some(list)) => list.iter().any(|listed| listed == name),
+                    (None, None) => name == BASIC,
+                };
+                if takes(BASIC) {
                     proven.authorization = Some(basic(&self.id, secret)?);
                     proven.id = None;
+                } else if takes(POST) {
+                    proven.secret = Some(secret);
                 }
-                SecretMethod::Post => proven.secret = Some(secret),
-                SecretMethod::None => {}
-            },
+            }
         }
         Ok(proven)
     }
@@ -97,28 +103,6 @@ impl Proven<'_> {
     }
 }
 
-enum SecretMethod {
-    Basic,
-    Post,
-    None,
-}
-
-/// What this client was told, else the safest that the server takes; a server that doesn't say takes Basic (RFC 8414).
-fn secret_method(told: Option<&str>, methods: Option<&[String]>) -> SecretMethod {
-    let offered = |method: &str| match (told, methods) {
-        (Some(told), _) => told == method,
-        (None, Some(list)) => list.iter().any(|listed| listed == method),
-        (None, None) => method == BASIC,
-    };
-    if offered(BASIC) {
-        SecretMethod::Basic
-    } else if offered(POST) {
-        SecretMethod::Post
-    } else {
-        SecretMethod::None
-    }
-}
-
 pub(super) const BASIC: &str = "client_secret_basic";
 pub(super) const POST: &str = "client_secret_post";
 
@@ -130,16 +114,6 @@ fn basic(id: &str, secret: &SecretString) -> Result<HeaderValue, AuthError> {
     let mut header = HeaderValue::from_str(value.expose_secret()).map_err(|_| AuthError::Token)?;
     header.set_sensitive(true);
     Ok(header)
-}
-
-impl fmt::Debug for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "None",
-            Self::Secret { .. } => "Secret",
-            Self::Key(_) => "Key",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::time::Duration;
 
 use callboard_rpc::Egress;
@@ -22,6 +21,7 @@ pub trait Consent: Send + Sync {
 }
 
 /// What the browser brought back: the parameters of an authorization response. Nothing in it is checked yet.
+#[derive(Debug)]
 pub struct Redirected {
     pub(super) code: Option<SecretString>,
     pub(super) state: Option<SecretString>,
@@ -59,12 +59,6 @@ impl Redirected {
             (Some((_, asked)), Some(state)) => asked == state.expose_secret(),
             _ => false,
         }
-    }
-}
-
-impl fmt::Debug for Redirected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redirected").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use super::assertion::{Assertions, Audience};
 use super::client::Client;
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::registration::{Refusal, refused};
 use super::{AuthError, Document};
 
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
@@ -60,10 +59,7 @@ impl Assertions for TokenExchange {
             ];
             fields.extend(proven.fields());
             let answer = self.fetch.post_form(&self.endpoint, document, &fields, proven.authorization.clone()).await?;
-            if !answer.status.is_success() {
-                return Err(refused(document, answer.status, answer.json::<Refusal>().ok()));
-            }
-            let response: Response = answer.json()?;
+            let response: Response = answer.accepted()?;
             let right = response.issued_token_type == ID_JAG;
             if right { Ok(response.access_token) } else { Err(AuthError::Malformed(document)) }
         })

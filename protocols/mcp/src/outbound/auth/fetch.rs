@@ -4,8 +4,10 @@ use callboard_rpc::{Egress, EgressError};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Client, RequestBuilder, StatusCode, Url, redirect};
 use secrecy::zeroize::Zeroizing;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::error::ErrorCode;
 use super::{AuthError, Document};
 
 /// How long a connection may take.
@@ -22,16 +24,33 @@ pub(super) struct Fetch {
     egress: Egress,
 }
 
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+}
+
 /// An answer with its body.
 pub(super) struct Answer {
-    pub(super) status: StatusCode,
+    status: StatusCode,
     body: Zeroizing<Vec<u8>>,
     document: Document,
 }
 
 impl Answer {
-    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+    fn json<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
         serde_json::from_slice(&self.body).map_err(|_| AuthError::Malformed(self.document))
+    }
+
+    /// What it holds; the reason of a refusal, where the status is no success.
+    pub(super) fn accepted<T: DeserializeOwned>(&self) -> Result<T, AuthError> {
+        let document = self.document;
+        if self.status.is_success() {
+            return self.json();
+        }
+        Err(match self.json::<Refusal>() {
+            Ok(refusal) => AuthError::Refused { document, code: ErrorCode::new(&refusal.error) },
+            Err(_) => AuthError::Status { document, status: self.status.as_u16() },
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as Lock, PoisonError};
+use std::sync::{Arc, Mutex as Lock};
 use std::time::Duration;
 
 use callboard_rpc::Egress;
@@ -21,6 +21,7 @@ use super::registration::Registrations;
 use super::scopes::Scopes;
 use super::token::{Ask, Because, Token};
 use super::{AuthError, fallback};
+use crate::outbound::lock;
 
 /// How often one request is sent again because the upstream refused it.
 pub const REFUSALS_MAX: u32 = 3;
@@ -192,11 +193,11 @@ impl Inner {
     }
 
     fn token(&self) -> Option<Token> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.token).clone()
     }
 
     fn set_token(&self, token: Option<Token>) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        *lock(&self.token) = token;
     }
 
     /// The value to send, after an attempt to renew the token without anybody's help.

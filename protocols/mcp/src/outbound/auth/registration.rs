@@ -3,13 +3,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use reqwest::{StatusCode, Url};
+use reqwest::Url;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::client::{BASIC, Client, POST, Proof};
 use super::discovery::Server;
-use super::error::ErrorCode;
 use super::fetch::Fetch;
 use super::{AuthError, Document};
 
@@ -134,11 +133,6 @@ struct Response {
     token_endpoint_auth_method: Option<String>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct Refusal {
-    pub(super) error: String,
-}
-
 async fn register(
     fetch: &Fetch,
     endpoint: &str,
@@ -158,10 +152,7 @@ async fn register(
     };
     let body = serde_json::to_vec(&request).map_err(|_| AuthError::Malformed(document))?;
     let answer = fetch.post_json(&endpoint, document, body).await?;
-    if !answer.status.is_success() {
-        return Err(refused(document, answer.status, answer.json::<Refusal>().ok()));
-    }
-    let response: Response = answer.json()?;
+    let response: Response = answer.accepted()?;
     let proof = match response.client_secret {
         Some(secret) => Proof::Secret { secret, method: response.token_endpoint_auth_method },
         None => Proof::None,
@@ -171,14 +162,6 @@ async fn register(
         client: Client { id: response.client_id, proof },
         expires_at: response.client_secret_expires_at.filter(|at| *at != 0),
     })
-}
-
-/// What an answer without success means.
-pub(super) fn refused(document: Document, status: StatusCode, refusal: Option<Refusal>) -> AuthError {
-    match refusal {
-        Some(refusal) => AuthError::Refused { document, code: ErrorCode::new(&refusal.error) },
-        None => AuthError::Status { document, status: status.as_u16() },
-    }
 }
 
 /// We have nowhere to keep a secret from the machine's owner, so without one where the server lets us; a server that

@@ -9,7 +9,6 @@ use super::authorizer::bearer;
 use super::client::Client;
 use super::discovery::Server;
 use super::fetch::Fetch;
-use super::registration::{Refusal, refused};
 use super::scopes::Scopes;
 use super::{AuthError, Document};
 
@@ -88,10 +87,7 @@ impl Ask<'_> {
         let asked_at = Instant::now();
         let endpoint = &self.server.token_endpoint;
         let answer = fetch.post_form(endpoint, document, &fields, proven.authorization.clone()).await?;
-        if !answer.status.is_success() {
-            return Err(refused(document, answer.status, answer.json::<Refusal>().ok()));
-        }
-        let response: Response = answer.json()?;
+        let response: Response = answer.accepted()?;
         if !response.token_type.eq_ignore_ascii_case("bearer") {
             return Err(AuthError::Malformed(document));
         }

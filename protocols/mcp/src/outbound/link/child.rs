@@ -9,8 +9,8 @@ use secrecy::ExposeSecret;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::LinkError;
-use super::duplex::{Duplex, Engine, Outbox};
+use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
+use super::{Link, LinkError};
 use crate::outbound::ear::Ear;
 use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
 
@@ -18,7 +18,11 @@ use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
 const STDERR_LINE_BYTES_MAX: usize = 4_096;
 
 /// Starts `command`. It ends with the link, with whatever it started itself.
-pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Duplex, LinkError> {
+pub(in crate::outbound) fn start(
+    command: &ChildCommand,
+    options: &ClientOptions,
+    ear: Arc<Ear>,
+) -> Result<Link, LinkError> {
     let inherited = command.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut start = Command::new(&command.program);
     start
@@ -44,24 +48,23 @@ pub(super) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(LinkError::Unreachable("the server's program has no standard input and output"));
     };
-    let farewells = ear.farewells().clone();
+    let farewells = ear.farewells.clone();
     let program = || command.program.to_string_lossy().into_owned();
     let name = options.name.clone().unwrap_or_else(program);
-    let (duplex, engine, outbox) = Duplex::new(ear, options.limits, &name);
+    let (link, engine, outbox) = Duplex::open(ear, options.limits, &name);
     let line_bytes_max = options.limits.body_bytes_max;
     farewells.spawn(async move {
-        let stop = engine.stop.clone();
-        let why = tokio::select! {
-            why = hear(&engine, output, line_bytes_max) => why,
-            why = write(input, outbox) => why,
-            () = log(errors, &name) => "",
-            () = stop.cancelled() => "the client has ended",
+        let hear = async {
+            tokio::select! {
+                why = hear(&engine, output, line_bytes_max) => LinkError::Broken(why),
+                why = log(errors, &name) => why,
+            }
         };
-        engine.close(&LinkError::Broken(why));
+        engine.run(hear, write(input, outbox)).await;
         // Its standard input is closed by now: a server that keeps to the specification ends.
         end(child, group, &name).await;
     });
-    Ok(duplex)
+    Ok(link)
 }
 
 async fn hear(engine: &Engine, mut output: ChildStdout, line_bytes_max: usize) -> &'static str {
@@ -76,17 +79,17 @@ async fn hear(engine: &Engine, mut output: ChildStdout, line_bytes_max: usize) -
     }
 }
 
-async fn write(mut input: ChildStdin, mut outbox: Outbox) -> &'static str {
+async fn write(mut input: ChildStdin, mut outbox: Outbox) -> LinkError {
     while let Some(message) = outbox.recv().await {
         if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
-            return "the server's standard input is closed";
+            return LinkError::Broken("the server's standard input is closed");
         }
     }
-    "the client has ended"
+    CLIENT_ENDED
 }
 
 /// What the server says of itself goes to the log, a line each. Never ends before the rest does.
-async fn log(mut errors: impl AsyncRead + Unpin, server: &str) {
+async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> LinkError {
     let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
     while let Ok(Some(line)) = lines.read(&mut errors).await {
         match line {

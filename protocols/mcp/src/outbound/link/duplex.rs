@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Flight, LinkError, Outgoing, Said, cancelled, number_of, read};
+use super::{Flight, Link, LinkError, Outgoing, Said, cancelled, number_of, read};
 use crate::outbound::ear::{Ear, Reply};
 
 /// Messages that wait to be written; past that, whoever sends waits.
@@ -20,6 +20,9 @@ pub(in crate::outbound) struct Duplex {
     _stop: DropGuard,
 }
 
+/// Nobody holds the channel any more.
+pub(super) const CLIENT_ENDED: LinkError = LinkError::Broken("the client has ended");
+
 /// What is to be written.
 pub(super) type Outbox = mpsc::Receiver<Vec<u8>>;
 
@@ -28,7 +31,7 @@ pub(super) struct Engine {
     /// To be sent beside what others send.
     replies: mpsc::Sender<Vec<u8>>,
     /// Fires when nobody holds the channel any more.
-    pub(super) stop: CancellationToken,
+    stop: CancellationToken,
     ear: Arc<Ear>,
     limits: Limits,
     closed: CancellationToken,
@@ -37,12 +40,13 @@ pub(super) struct Engine {
 }
 
 impl Duplex {
-    pub(super) fn new(ear: Arc<Ear>, limits: Limits, server: &str) -> (Self, Engine, Outbox) {
+    pub(super) fn open(ear: Arc<Ear>, limits: Limits, server: &str) -> (Link, Engine, Outbox) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let (replies, server) = (sender.clone(), server.into());
         let engine = Engine { replies, stop: stop.clone(), ear, limits, closed: closed.clone(), server };
-        (Self { outbox: sender, closed, _stop: stop.drop_guard() }, engine, outbox)
+        let duplex = Self { outbox: sender, closed, _stop: stop.drop_guard() };
+        (Link::Duplex(Arc::new(duplex)), engine, outbox)
     }
 
     pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
@@ -94,9 +98,7 @@ impl Engine {
     /// Takes one message of the server's.
     pub(super) fn take(&self, message: &[u8]) {
         match read(message, &self.limits) {
-            Ok(Said::Response { id, outcome }) => {
-                self.ear.flights().answer(id.as_ref().and_then(number_of), Ok(outcome))
-            }
+            Ok(Said::Response { id, outcome }) => self.ear.flights.answer(id.as_ref().and_then(number_of), Ok(outcome)),
             Ok(Said::Event(heard)) => {
                 match self.ear.hear(heard) {
                     Reply::None => {}
@@ -125,13 +127,22 @@ impl Engine {
     /// A message over the limit: whoever can only be meant learns of it.
     pub(super) fn too_long(&self) {
         callboard_message::log::warn!(by: &self.server, server = &*self.server, "a message of the server's is over the limit and dropped");
-        self.ear.flights().fail_only(LinkError::TooLarge);
+        self.ear.flights.fail_only(LinkError::TooLarge);
     }
 
-    /// Nothing more can come: whoever waits learns why.
-    pub(super) fn close(&self, why: &LinkError) {
+    /// Hears and writes until one of both ends, or nobody holds the channel any more; then whoever waits learns why.
+    pub(super) async fn run(&self, hear: impl Future<Output = LinkError>, write: impl Future<Output = LinkError>) {
+        let why = tokio::select! {
+            why = hear => why,
+            why = write => why,
+            () = self.stop.cancelled() => CLIENT_ENDED,
+        };
+        self.close(&why);
+    }
+
+    fn close(&self, why: &LinkError) {
         self.closed.cancel();
-        self.ear.flights().close(why);
+        self.ear.flights.close(why);
     }
 }
 

@@ -6,17 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use callboard_rpc::http1::{Clients, EventStream, Place, Response, Target};
 use callboard_rpc::{Limits, check};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::{Flight, Head, LinkError, Outgoing, Said, cancelled, number_of, read};
-use crate::outbound::auth::Challenge;
+use super::{Flight, Head, Link, LinkError, Outgoing, Said, authorized, cancelled, number_of, read};
 use crate::outbound::ear::{Ear, Reply};
-use crate::outbound::options::{AUTH_REFUSALS_MAX, ClientOptions};
+use crate::outbound::options::ClientOptions;
 use crate::wire::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -43,14 +41,6 @@ pub(in crate::outbound) struct Http {
     session: OnceLock<HeaderValue>,
     /// Once it is known.
     revision: OnceLock<Revision>,
-}
-
-/// How the stream of what belongs to no request ended.
-pub(in crate::outbound) enum Followed {
-    /// The server closed it; it may be opened again after this pause.
-    Ended(Duration),
-    /// The server has none.
-    NotOffered,
 }
 
 impl Http {
@@ -119,7 +109,7 @@ impl Http {
                     Some(id) if number_of(&id) == Some(flight.number) => outcome = Some(said),
                     // It couldn't read the id; on this connection it can only mean our request.
                     None => outcome = outcome.or(Some(said)),
-                    Some(_) => self.ear.flights().count_unknown(),
+                    Some(_) => self.ear.flights.count_unknown(),
                 },
                 // Whoever waits takes them before the outcome.
                 Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
@@ -150,7 +140,7 @@ impl Http {
                     Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
                         return outcome.map_err(|error| LinkError::Rpc { error, status: Some(200) });
                     }
-                    Ok(Said::Response { .. }) => self.ear.flights().count_unknown(),
+                    Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
                     Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
                 }
             }
@@ -193,47 +183,37 @@ impl Http {
         }
     }
 
-    /// Follows the stream of what belongs to no request, to its end. `place`: where an earlier one broke off.
+    /// Follows the stream of what belongs to no request, to its end; returns the pause after which it may be opened again,
+    /// `None` where the server has none. `place`: where an earlier one broke off.
     pub(in crate::outbound) async fn follow_get(
-        &self,
+        self: &Arc<Self>,
         ear: &Ear,
         place: &mut Option<Place>,
         ready: &mut Option<oneshot::Sender<()>>,
-    ) -> Result<Followed, LinkError> {
+    ) -> Result<Option<Duration>, LinkError> {
         let from = place.take().unwrap_or_default();
         let answered = self.listen(from.last_event_id()).await;
         // Dropped, it says the same: there is nothing more to wait for.
         drop(ready.take());
-        let Some(response) = answered? else { return Ok(Followed::NotOffered) };
+        let Some(response) = answered? else { return Ok(None) };
         let mut events = EventStream::new(response, self.limits().body_bytes_max, from);
         while let Some(event) = events.next().await? {
             match read(&event.data, self.limits()) {
-                Ok(Said::Event(heard)) => match ear.hear(heard) {
-                    Reply::None => {}
-                    Reply::Now(reply) => self.answer(reply).await,
-                    Reply::Later(answering) => {
-                        let http = self.clone();
-                        tokio::spawn(async move {
-                            if let Some(answer) = answering.await {
-                                http.answer(answer.body).await;
-                            }
-                        });
+                Ok(Said::Event(heard)) => {
+                    let (reply, link) = (ear.hear(heard), Link::Http(self.clone()));
+                    match reply {
+                        Reply::Later(_) => drop(tokio::spawn(async move { reply.send(&link).await })),
+                        now => now.send(&link).await,
                     }
-                },
-                Ok(Said::Response { .. }) => ear.flights().count_unknown(),
+                }
+                Ok(Said::Response { .. }) => ear.flights.count_unknown(),
                 Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
             }
         }
         let broke_off = events.into_place();
         let pause = broke_off.retry();
         *place = Some(broke_off);
-        Ok(Followed::Ended(pause))
-    }
-
-    async fn answer(&self, reply: Vec<u8>) {
-        if let Err(error) = self.send(reply).await {
-            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
-        }
+        Ok(Some(pause))
     }
 
     pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
@@ -282,33 +262,14 @@ impl Http {
         self.clients.here().send(target, method, headers, body).await.map_err(LinkError::from)
     }
 
-    /// Sends a request, authorised, and again where the authorizer got something better meanwhile.
+    /// Sends a request, authorised.
     async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
-        let Some(authorizer) = &self.options.authorizer else {
-            return self.send_to_server(method, headers, body).await;
-        };
-        let refused = |error| LinkError::Auth(Arc::new(error));
-        let mut refused_before = 0;
-        loop {
-            let sent: Option<SecretString> = authorizer.authorization().await.map_err(refused)?;
+        let send = |authorization: Option<HeaderValue>| {
             let mut headers = headers.clone();
-            if let Some(mut value) = sent.as_ref().and_then(|s| HeaderValue::from_str(s.expose_secret()).ok()) {
-                value.set_sensitive(true);
-                headers.insert(AUTHORIZATION, value);
-            }
-            let response = self.send_to_server(method.clone(), headers, body.clone()).await?;
-            let status = response.status().as_u16();
-            if !Challenge::concerns(status) || refused_before >= AUTH_REFUSALS_MAX {
-                return Ok(response);
-            }
-            let told = response.headers().get_all(WWW_AUTHENTICATE).iter();
-            let told: Vec<&str> = told.filter_map(|value| value.to_str().ok()).collect();
-            let challenge = Challenge { status, www_authenticate: &told, sent: sent.as_ref(), refused_before };
-            if !authorizer.challenged(challenge).await.map_err(refused)? {
-                return Ok(response);
-            }
-            refused_before += 1;
-        }
+            headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+            self.send_to_server(method.clone(), headers, body.clone())
+        };
+        authorized(&self.options, send, |response| Some((response.status(), response.headers()))).await
     }
 
     fn begin_session(&self, headers: &HeaderMap) {
@@ -365,6 +326,6 @@ impl Drop for Unanswered<'_> {
 /// Runs a farewell that nobody waits for; not at all where no runtime is left.
 fn in_background(ear: &Ear, farewell: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        ear.farewells().spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
+        ear.farewells.spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
     }
 }

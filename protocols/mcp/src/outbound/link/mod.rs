@@ -1,14 +1,14 @@
 //! The way to a server: four transports, one shape.
 //!
 //! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
-//! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`].
+//! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`](super::ear::Ear).
 
-mod child;
+pub(super) mod child;
 mod duplex;
 mod flights;
 mod http;
-mod old_sse;
-mod websocket;
+pub(super) mod old_sse;
+pub(super) mod websocket;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,16 +16,17 @@ use std::time::Duration;
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::http1::{BodyError, NetError};
 use callboard_rpc::{Id, Incoming, Limits, Refusal, RpcError, SseError, decode};
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use secrecy::ExposeSecret;
 use serde_json::value::RawValue;
 
 pub(super) use duplex::Duplex;
 pub(super) use flights::{Flight, Flights, Unplaced};
-pub(super) use http::{Followed, Http};
+pub(super) use http::Http;
 
-use super::auth::AuthError;
-use super::ear::Ear;
-use super::options::{ChildCommand, ClientOptions};
+use super::auth::{AuthError, Challenge};
+use super::options::{AUTH_REFUSALS_MAX, ClientOptions};
 use crate::wire::failure;
 
 /// What a server said that is no response.
@@ -152,25 +153,6 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Starts a child and speaks to it.
-    pub(super) fn child(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Self, LinkError> {
-        child::start(command, options, ear).map(|duplex| Self::Duplex(Arc::new(duplex)))
-    }
-
-    /// Opens the event stream of a server of 2024-11-05.
-    pub(super) async fn old_sse(http: Http, ear: Arc<Ear>) -> Result<Self, LinkError> {
-        old_sse::open(http, ear).await.map(|duplex| Self::Duplex(Arc::new(duplex)))
-    }
-
-    /// Opens a WebSocket.
-    pub(super) async fn websocket(
-        url: &reqwest::Url,
-        options: &ClientOptions,
-        ear: Arc<Ear>,
-    ) -> Result<Self, LinkError> {
-        websocket::open(url, options, ear).await.map(|duplex| Self::Duplex(Arc::new(duplex)))
-    }
-
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
     pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
         match self {
@@ -208,6 +190,35 @@ impl Link {
             Self::Http(http) => Some(http),
             Self::Duplex(_) => None,
         }
+    }
+}
+
+/// Sends a request with the value of `Authorization`, and again where the authorizer got something better after a refusal.
+/// `refusal`: status and headers of an answer that refuses.
+async fn authorized<R, Sent: Future<Output = Result<R, LinkError>>>(
+    options: &ClientOptions,
+    send: impl Fn(Option<HeaderValue>) -> Sent,
+    refusal: impl Fn(&R) -> Option<(StatusCode, &HeaderMap)>,
+) -> Result<R, LinkError> {
+    let Some(authorizer) = &options.authorizer else { return send(None).await };
+    let failed = |error| LinkError::Auth(Arc::new(error));
+    let mut refused_before = 0;
+    loop {
+        let sent = authorizer.authorization().await.map_err(failed)?;
+        let mut value = sent.as_ref().and_then(|secret| HeaderValue::from_str(secret.expose_secret()).ok());
+        value.iter_mut().for_each(|value| value.set_sensitive(true));
+        let answer = send(value).await?;
+        let Some((status, headers)) = refusal(&answer) else { return Ok(answer) };
+        let status = status.as_u16();
+        if !Challenge::concerns(status) || refused_before >= AUTH_REFUSALS_MAX {
+            return Ok(answer);
+        }
+        let told: Vec<&str> = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|told| told.to_str().ok()).collect();
+        let challenge = Challenge { status, www_authenticate: &told, sent: sent.as_ref(), refused_before };
+        if !authorizer.challenged(challenge).await.map_err(failed)? {
+            return Ok(answer);
+        }
+        refused_before += 1;
     }
 }
 

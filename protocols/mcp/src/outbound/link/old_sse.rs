@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use callboard_rpc::http1::{EventStream, Place};
 
-use super::duplex::{Duplex, Engine, Outbox};
+use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
 use super::http::Http;
-use super::{LinkError, Said, number_of, read};
+use super::{Link, LinkError, Said, number_of, read};
 use crate::outbound::ear::Ear;
 
 /// Opens the event stream, whose first event says where to post.
-pub(super) async fn open(http: Http, ear: Arc<Ear>) -> Result<Duplex, LinkError> {
+pub(in crate::outbound) async fn open(http: Http, ear: Arc<Ear>) -> Result<Link, LinkError> {
     let limits = http.options().limits;
     let Some(response) = http.listen(None).await? else {
         return Err(LinkError::Status(405));
@@ -30,9 +30,9 @@ pub(super) async fn open(http: Http, ear: Arc<Ear>) -> Result<Duplex, LinkError>
     }
     let server = endpoint.host_str().unwrap_or_default().to_owned();
     let post = http.at(endpoint);
-    let (duplex, engine, outbox) = Duplex::new(ear.clone(), limits, &server);
+    let (link, engine, outbox) = Duplex::open(ear.clone(), limits, &server);
     tokio::spawn(speak(engine, outbox, events, post, ear));
-    Ok(duplex)
+    Ok(link)
 }
 
 async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http, ear: Arc<Ear>) {
@@ -53,18 +53,12 @@ async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post
                 _ => None,
             };
             match (post.send(message).await, number) {
-                (Err(error), Some(number)) => ear.flights().answer(Some(number), Err(error)),
+                (Err(error), Some(number)) => ear.flights.answer(Some(number), Err(error)),
                 (Err(error), None) => callboard_message::log::warn!(%error, "the server takes no message"),
                 (Ok(()), _) => {}
             }
         }
-        LinkError::Broken("the client has ended")
+        CLIENT_ENDED
     };
-    let stop = engine.stop.clone();
-    let why = tokio::select! {
-        why = hear => why,
-        why = write => why,
-        () = stop.cancelled() => LinkError::Broken("the client has ended"),
-    };
-    engine.close(&why);
+    engine.run(hear, write).await;
 }
