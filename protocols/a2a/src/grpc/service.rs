@@ -117,8 +117,11 @@ impl A2aService for Service {
         &self,
         request: Request<proto::SendMessageRequest>,
     ) -> Result<Response<proto::SendMessageResponse>, Status> {
-        let operation = Operation::SendMessage;
-        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _, _>(request, operation).await
+        self.whole::<protojson::SendMessageRequest, protojson::SendMessageResponse, _, _>(
+            request,
+            Operation::SendMessage,
+        )
+        .await
     }
 
     async fn send_streaming_message(
@@ -136,8 +139,8 @@ impl A2aService for Service {
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
-        let operation = Operation::ListTasks;
-        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _, _>(request, operation).await
+        self.whole::<protojson::ListTasksRequest, protojson::ListTasksResponse, _, _>(request, Operation::ListTasks)
+            .await
     }
 
     async fn cancel_task(&self, request: Request<proto::CancelTaskRequest>) -> Result<Response<proto::Task>, Status> {
@@ -155,9 +158,9 @@ impl A2aService for Service {
         &self,
         request: Request<proto::TaskPushNotificationConfig>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        let operation = Operation::CreateTaskPushNotificationConfig;
         self.whole::<protojson::TaskPushNotificationConfig, protojson::TaskPushNotificationConfig, _, _>(
-            request, operation,
+            request,
+            Operation::CreateTaskPushNotificationConfig,
         )
         .await
     }
@@ -166,9 +169,9 @@ impl A2aService for Service {
         &self,
         request: Request<proto::GetTaskPushNotificationConfigRequest>,
     ) -> Result<Response<proto::TaskPushNotificationConfig>, Status> {
-        let operation = Operation::GetTaskPushNotificationConfig;
         self.whole::<protojson::GetTaskPushNotificationConfigRequest, protojson::TaskPushNotificationConfig, _, _>(
-            request, operation,
+            request,
+            Operation::GetTaskPushNotificationConfig,
         )
         .await
     }
@@ -186,8 +189,11 @@ impl A2aService for Service {
         &self,
         request: Request<proto::GetExtendedAgentCardRequest>,
     ) -> Result<Response<proto::AgentCard>, Status> {
-        let operation = Operation::GetExtendedAgentCard;
-        self.whole::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _, _>(request, operation).await
+        self.whole::<protojson::GetExtendedAgentCardRequest, protojson::AgentCard, _, _>(
+            request,
+            Operation::GetExtendedAgentCard,
+        )
+        .await
     }
 
     async fn delete_task_push_notification_config(
@@ -197,8 +203,10 @@ impl A2aService for Service {
         let who = self.admit(&request)?;
         let params =
             to_json::<protojson::DeleteTaskPushNotificationConfigRequest>(request.get_ref()).map_err(unread)?;
-        let operation = Operation::DeleteTaskPushNotificationConfig;
-        self.direct.answer(who, operation, &params).await.map_err(|error| of_error(&error))?;
+        self.direct
+            .answer(who, Operation::DeleteTaskPushNotificationConfig, &params)
+            .await
+            .map_err(|error| of_error(&error))?;
         Ok(Response::new(()))
     }
 }

@@ -1,7 +1,6 @@
 //! A remote agent as an agent.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use callboard_message::surface::About;
 use callboard_message::{Change, Failure, Named, RawObject};
@@ -13,6 +12,8 @@ use url::Url;
 
 use super::conversation::{Ended, Opening, converse};
 use super::errand::Errand;
+use super::error::PeerError;
+use super::lock;
 use super::options::{CALLS_IN_FLIGHT_MAX, RemoteError, RemoteOptions};
 use super::outcome::{refused, result, value};
 use super::peer::Peer;
@@ -70,7 +71,7 @@ impl RemoteA2a {
     async fn book(&self, cx: &Cx) -> Result<(Arc<AgentCard>, Arc<Book>), Failure> {
         let card = self.peer.card().await?;
         let (book, is_other) = {
-            let mut known = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = lock(&self.book);
             match &*known {
                 Some((of, book)) if Arc::ptr_eq(of, &card) => (book.clone(), false),
                 before => {
@@ -119,7 +120,7 @@ impl RemoteA2a {
     async fn use_typed(&self, skill: &Skill, opening: Opening, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         match converse(&self.traced(cx), caller_of(cx), passed_on(opening, cx)).await? {
             Ended::Told(story) => value(&story, Some(skill)),
-            Ended::Refused(error) => Err(super::error::PeerError::Agent(error).into()),
+            Ended::Refused(error) => Err(PeerError::Agent(error).into()),
         }
     }
 }
@@ -184,11 +185,5 @@ impl ConcurrentHandler<Named> for RemoteA2a {
             let deadline = || cx.deadline().unwrap_or_else(|| Instant::now() + this.peer.options().call_timeout);
             exchange(message, &cx, server, deadline, |message| this.answer(message, &asking)).await
         }
-    }
-}
-
-impl fmt::Debug for RemoteA2a {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteA2a").field("agent", &self.peer.url().as_str()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! What shows a remote agent who asks.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,6 +17,7 @@ use url::Url;
 use super::choose::is_same_place;
 use super::connection::Door;
 use super::error::PeerError;
+use super::lock;
 use super::options::RemoteError;
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
@@ -28,8 +28,8 @@ const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// How long a token is used whose server doesn't say.
 const TOKEN_AGE_DEFAULT: Duration = Duration::from_secs(300);
 
-/// What shows a remote agent who asks. Nothing of it is ever printed.
-#[derive(Clone, Default)]
+/// What shows a remote agent who asks. No secret of it is ever printed.
+#[derive(Debug, Clone, Default)]
 pub enum Auth {
     /// Nothing.
     #[default]
@@ -61,18 +61,6 @@ pub enum Auth {
         /// What is asked for; empty: what the server gives by itself.
         scopes: Vec<String>,
     },
-}
-
-impl fmt::Debug for Auth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "None",
-            Self::Bearer(_) => "Bearer",
-            Self::ApiKey { .. } => "ApiKey",
-            Self::Basic { .. } => "Basic",
-            Self::ClientCredentials { .. } => "ClientCredentials",
-        })
-    }
 }
 
 /// An agent's card, and a place that is trusted as it is.
@@ -127,11 +115,11 @@ impl Badge {
 
     /// Forgets the token: the agent doesn't take it. Whether another can be got.
     pub(super) fn refused(&self) -> bool {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+        lock(&self.token).take().is_some()
     }
 
     fn kept(&self) -> Option<HeaderValue> {
-        let kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.token);
         kept.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token.clone())
     }
 
@@ -145,7 +133,7 @@ impl Badge {
         }
         let (token, age) = self.ask(card, door).await?;
         let until = Instant::now() + age.saturating_sub(TOKEN_MARGIN);
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some((token.clone(), until));
+        *lock(&self.token) = Some((token.clone(), until));
         Ok(token)
     }
 
@@ -168,15 +156,10 @@ impl Badge {
         if url.scheme() != "https" && !is_local {
             return Err(PeerError::Auth("tokens are asked for over https only"));
         }
-        let form = match scopes.is_empty() {
-            true => "grant_type=client_credentials".to_owned(),
-            false => {
-                let scopes = scopes.join(" ");
-                url::form_urlencoded::Serializer::new("grant_type=client_credentials".to_owned())
-                    .append_pair("scope", &scopes)
-                    .finish()
-            }
-        };
+        let mut form = "grant_type=client_credentials".to_owned();
+        if !scopes.is_empty() {
+            form = url::form_urlencoded::Serializer::new(form).append_pair("scope", &scopes.join(" ")).finish();
+        }
         let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         let who = basic(&encoded(client_id), &SecretString::from(encoded(password.expose_secret())));
         let mut headers = HeaderMap::new();

@@ -68,7 +68,7 @@ pub(super) struct Connection {
     pub(super) badge: Arc<Badge>,
     pub(super) card: Arc<AgentCard>,
     /// The server answers under the URL with a slash more, or less, than its card says.
-    slash: AtomicBool,
+    pub(super) slash: AtomicBool,
 }
 
 /// One request of HTTP.
@@ -91,10 +91,6 @@ pub(super) struct Beside<'a> {
 }
 
 impl Connection {
-    pub(super) fn new(to: Candidate, door: Arc<Door>, badge: Arc<Badge>, card: Arc<AgentCard>) -> Self {
-        Self { to, door, badge, card, slash: AtomicBool::new(false) }
-    }
-
     /// Sends a request and waits for the head of its response: what refuses is one too.
     pub(super) async fn send(&self, sent: &Sent<'_>) -> Result<Response, PeerError> {
         let mut may_renew = true;

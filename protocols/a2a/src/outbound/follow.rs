@@ -135,8 +135,8 @@ impl Talk<'_> {
         let expected = self.peer.options().push.as_ref()?.expect()?;
         let config = TaskPushNotificationConfig {
             task_id: self.story.task.clone(),
-            url: expected.url().to_string(),
-            token: expected.token().clone(),
+            url: expected.url.to_string(),
+            token: expected.token.clone(),
             ..TaskPushNotificationConfig::default()
         };
         match self.peer.push(config).await {

@@ -34,6 +34,8 @@ mod stream;
 mod tools;
 mod unfinished;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use agent::RemoteA2a;
 pub use auth::{Auth, TOKEN_BYTES_MAX};
 pub use conversation::Stopped;
@@ -49,3 +51,8 @@ pub use resolve::FoundCard;
 pub use story::ARTIFACT_BYTES_MAX;
 pub use stream::Events;
 pub use tools::{SKILLS_MAX, skill_tools};
+
+/// Locks; what a panic left behind is still whole, for nothing here panics in between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,6 +1,5 @@
 //! How a remote agent is reached, and what bounds that.
 
-use std::fmt;
 use std::time::Duration;
 
 use callboard_rpc::http1::{Clients, Connector};
@@ -150,17 +149,6 @@ impl RemoteOptions {
         let own = Connector::new(self.connect_timeout).map_err(RemoteError::Tls)?;
         let guarded = Connector::guarded(self.connect_timeout, self.egress.clone()).map_err(RemoteError::Tls)?;
         Ok((Clients::new(own), Clients::new(guarded)))
-    }
-}
-
-impl fmt::Debug for RemoteOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteOptions")
-            .field("bindings", &self.bindings)
-            .field("versions", &self.versions)
-            .field("auth", &self.auth)
-            .field("call_timeout", &self.call_timeout)
-            .finish_non_exhaustive()
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
     }
     let artifacts: Vec<Part> = parts(story).cloned().collect();
     let parts = if artifacts.is_empty() { last_parts(story) } else { artifacts };
-    if let ([only], true) = (&*parts, skill.is_some_and(Skill::answers_text))
+    if let ([only], true) = (&*parts, skill.is_some_and(|skill| skill.answers_text))
         && let Some(text) = only.as_text()
     {
         return Ok(to_raw_value(text).unwrap_or_default());
@@ -68,7 +68,7 @@ pub(super) fn value(story: &Story, skill: Option<&Skill>) -> Result<Box<RawValue
     if let Some(value) = value {
         told.0.set_raw("structuredContent", value);
     }
-    told.into_value(skill.is_some_and(Skill::is_wrapped))
+    told.into_value(skill.is_some_and(|skill| skill.is_wrapped))
 }
 
 /// What an agent refused, for the model that called.

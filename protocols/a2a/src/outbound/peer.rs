@@ -1,7 +1,7 @@
 //! A remote agent, spoken to in A2A's own words.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use callboard_message::TraceContext;
 use reqwest::header::HeaderValue;
@@ -20,7 +20,7 @@ use super::options::{
 };
 use super::resolve::{FoundCard, Kept, believe, find};
 use super::stream::{Events, unreadable};
-use super::{jsonrpc, rest};
+use super::{jsonrpc, lock, rest};
 use crate::wire::{
     AgentCard, CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
     SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
@@ -231,7 +231,10 @@ impl Peer {
     async fn learn(&self, kept: Kept) -> Known {
         let Inner { options, door, badge, .. } = &*self.inner;
         let card = kept.found.card.clone();
-        let connect = |to| Connection::new(to, door.clone(), badge.clone(), card.clone());
+        let connect = |to| {
+            let (door, badge, card) = (door.clone(), badge.clone(), card.clone());
+            Connection { to, door, badge, card, slash: AtomicBool::new(false) }
+        };
         let interfaces: Arc<[Connection]> =
             candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
@@ -323,17 +326,6 @@ impl Peer {
             }
         }
         Err(why)
-    }
-}
-
-/// Locks; what a panic left behind is still whole, for nothing here panics in between.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer").field("url", &self.inner.url.as_str()).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Where remote agents may push, so that tasks without a stream needn't be looked at so often.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,6 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 use url::Url;
+
+use super::lock;
 
 /// Most calls that wait for a push at once; more look at their tasks only.
 pub const PUSHES_EXPECTED_MAX: usize = 4_096;
@@ -28,8 +29,8 @@ struct Inner {
 pub(super) struct Expected {
     inbox: PushInbox,
     id: String,
-    url: Url,
-    token: SecretString,
+    pub(super) url: Url,
+    pub(super) token: SecretString,
     arrived: Arc<Notify>,
 }
 
@@ -67,25 +68,11 @@ impl PushInbox {
     }
 
     fn expected(&self) -> MutexGuard<'_, HashMap<String, (SecretString, Arc<Notify>)>> {
-        self.0.expected.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for PushInbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushInbox").field("base", &self.0.base.as_str()).finish_non_exhaustive()
+        lock(&self.0.expected)
     }
 }
 
 impl Expected {
-    pub(super) fn url(&self) -> &Url {
-        &self.url
-    }
-
-    pub(super) fn token(&self) -> &SecretString {
-        &self.token
-    }
-
     /// Ends with the next push, at once where one came since the last.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
@@ -120,8 +107,8 @@ mod tests {
     fn pushes_need_their_token() {
         let inbox = inbox();
         let expected = inbox.expect().unwrap();
-        let id = expected.url().path().strip_prefix("/a2a-push/").unwrap().to_owned();
-        let token = expected.token().expose_secret().to_owned();
+        let id = expected.url.path().strip_prefix("/a2a-push/").unwrap().to_owned();
+        let token = expected.token.expose_secret().to_owned();
         for (id, token) in [(&*id, None), (&*id, Some("other")), (&*id, Some("")), ("other", Some(&*token))] {
             assert!(!inbox.deliver(id, token));
         }

@@ -1,5 +1,6 @@
 //! From a URL to an agent's card.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,13 +75,8 @@ fn places(url: &Url) -> Vec<Url> {
         base = parent;
     }
     found.push(at("", OLD_CARD));
-    let mut seen = Vec::new();
-    found.retain(|place| {
-        !seen.contains(place) && {
-            seen.push(place.clone());
-            true
-        }
-    });
+    let mut seen = HashSet::new();
+    found.retain(|place| seen.insert(place.clone()));
     // The root's is the likeliest of those that are left.
     while found.len() > PLACES_MAX {
         found.remove(PLACES_MAX - 3);

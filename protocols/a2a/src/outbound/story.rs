@@ -149,7 +149,7 @@ impl Story {
     /// [`PeerError::TooLarge`].
     pub(super) fn hear_history(&mut self, task: &Task) -> Result<(), PeerError> {
         let added = self.interim.add_history(task.history.as_deref().unwrap_or_default(), &task.status);
-        self.weigh_bytes(added)
+        self.weigh(added)
     }
 
     /// Whether the task is completed with neither artifacts nor a message in its last status.
@@ -190,7 +190,7 @@ impl Story {
         if self.task.is_empty() {
             task.clone_into(&mut self.task);
         }
-        if let Some(context) = non_empty(context) {
+        if !context.is_empty() {
             context.clone_into(&mut self.context);
         }
     }
@@ -216,7 +216,7 @@ impl Story {
         }
         if let (TaskState::Working, Some(message)) = (status.state, &status.message) {
             let added = self.interim.add(message);
-            self.weigh_bytes(added)?;
+            self.weigh(added)?;
         }
         self.status = Some(key);
         self.said.clone_from(&status.message);
@@ -226,7 +226,7 @@ impl Story {
     }
 
     fn artifact(&mut self, artifact: Artifact, append: bool, last: bool) -> Result<News, PeerError> {
-        self.weigh(&artifact.parts)?;
+        self.weigh(bytes_of(&artifact.parts))?;
         let there = self.artifacts.iter_mut().find(|there| there.artifact_id == artifact.artifact_id);
         match there {
             Some(there) if append => there.parts.extend(artifact.parts.iter().cloned()),
@@ -253,11 +253,7 @@ impl Story {
         }
     }
 
-    fn weigh(&mut self, parts: &[Part]) -> Result<(), PeerError> {
-        self.weigh_bytes(bytes_of(parts))
-    }
-
-    fn weigh_bytes(&mut self, bytes: usize) -> Result<(), PeerError> {
+    fn weigh(&mut self, bytes: usize) -> Result<(), PeerError> {
         self.bytes += bytes;
         if self.bytes > ARTIFACT_BYTES_MAX { Err(PeerError::TooLarge) } else { Ok(()) }
     }
@@ -281,10 +277,6 @@ pub(super) fn text_of(message: &Message) -> String {
 
 fn number(metadata: &Option<RawObject>) -> Option<u64> {
     metadata.as_ref()?.read(EVENT)
-}
-
-fn non_empty(text: &str) -> Option<&str> {
-    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]

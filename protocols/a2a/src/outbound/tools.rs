@@ -40,19 +40,9 @@ pub(super) struct Skill {
     id: Option<String>,
     takes_schema: bool,
     takes_data: bool,
-    answers_text: bool,
-    is_wrapped: bool,
-}
-
-impl Skill {
-    /// Whether its value is a text, whatever that looks like.
-    pub(super) fn answers_text(&self) -> bool {
-        self.answers_text
-    }
-
-    pub(super) fn is_wrapped(&self) -> bool {
-        self.is_wrapped
-    }
+    /// Its value is a text, whatever that looks like.
+    pub(super) answers_text: bool,
+    pub(super) is_wrapped: bool,
 }
 
 /// The skills of a card as tools are listed, with all that the card says of them; none for an agent without skills.
@@ -365,7 +355,7 @@ mod tests {
         let add = said(&card, "add", json!({ "text": "a" })).unwrap();
         assert_eq!(add.parts[0].as_data().unwrap().get(), r#"{"text":"a"}"#, "its own schema");
         assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
-        assert!(Book::of(&card).get("add").unwrap().answers_text());
+        assert!(Book::of(&card).get("add").unwrap().answers_text);
         assert!(said(&card, "any", json!({ "x": 1 })).unwrap().parts[0].as_data().is_some());
         assert_eq!(said(&card, "say", json!({ "words": "hello" })).unwrap().parts[0].as_text(), Some("hello"));
         assert_eq!(

@@ -1,8 +1,8 @@
-use callboard_message::{RawMembers, TaskState};
+use callboard_message::{RawObject, TaskState};
 use serde_json::value::RawValue;
 
 use crate::Dialect;
-use crate::v03::{settle_message, settle_parts, settle_task, state_name, write_message, write_part};
+use crate::v03::{self, state_name, write_message, write_part};
 use crate::wire::*;
 
 const DIALECT: Dialect = Dialect::V01;
@@ -126,19 +126,18 @@ fn index_of(id: &str, seen: &mut Vec<String>) -> usize {
 }
 
 pub(crate) fn read_task(raw: &RawValue) -> Result<Task, ReadError> {
-    let mut task = Task::from_raw(raw)?;
-    settle(&mut task);
+    let mut task = v03::read_task(DIALECT, raw)?;
+    name_parts(&mut task);
     Ok(task)
 }
 
-fn settle(task: &mut Task) {
-    settle_task(DIALECT, task);
+/// Gives ids to artifacts and messages, which have none of their own.
+fn name_parts(task: &mut Task) {
     for (index, artifact) in task.artifacts.iter_mut().flatten().enumerate() {
         if artifact.artifact_id.is_empty() {
             artifact.artifact_id = index.to_string();
         }
     }
-    // Messages have no ids of their own.
     let (id, history) = (&task.id, task.history.iter_mut().flatten());
     for (n, message) in history.chain(task.status.message.iter_mut()).enumerate() {
         if message.message_id.is_empty() {
@@ -148,24 +147,19 @@ fn settle(task: &mut Task) {
 }
 
 pub(crate) fn read_event(raw: &RawValue) -> Result<StreamResponse, ReadError> {
-    let mut event = StreamResponse::from_raw(raw)?;
+    let mut event = v03::read_event(DIALECT, raw)?;
     match &mut event {
-        StreamResponse::Task(task) => settle(task),
-        StreamResponse::Message(message) => settle_message(DIALECT, message),
-        StreamResponse::StatusUpdate(update) => {
-            update.status.message.iter_mut().for_each(|message| settle_message(DIALECT, message));
-        }
+        StreamResponse::Task(task) => name_parts(task),
         StreamResponse::ArtifactUpdate(update) => {
-            settle_parts(DIALECT, &mut update.artifact.parts);
             if update.artifact.artifact_id.is_empty() {
                 update.artifact.artifact_id = "0".to_owned();
             }
             // There the artifact says which piece it is.
-            let inner: Option<&RawValue> = RawMembers::parse(raw).ok().and_then(|all| all.read("artifact"));
-            let inner = inner.and_then(|raw| RawMembers::parse(raw).ok()).unwrap_or_default();
+            let inner = RawObject::parse(raw).ok().and_then(|all| all.object("artifact")).unwrap_or_default();
             update.append |= inner.read("append").unwrap_or(false);
             update.last_chunk |= inner.read("lastChunk").unwrap_or(false);
         }
+        StreamResponse::Message(_) | StreamResponse::StatusUpdate(_) => {}
     }
     Ok(event)
 }

@@ -2,7 +2,7 @@ use callboard_message::RawObject;
 use serde_json::value::RawValue;
 
 use crate::Dialect;
-use crate::wire::{Message, ObjectWriter, Part, PartContent, Role, Wire, Writer};
+use crate::wire::{Message, Part, PartContent, Role, Wire, Writer};
 
 /// In a part's metadata: its data was no object, and stands under `value`.
 const WRAPPED: &str = "callboard/wrapped";
@@ -114,11 +114,6 @@ pub(crate) fn settle_message(dialect: Dialect, message: &mut Message) {
 
 pub(crate) fn write_message(dialect: Dialect, message: &Message, out: &mut Writer<'_>) {
     let mut object = out.object();
-    write_message_in(dialect, message, &mut object);
-    object.end();
-}
-
-pub(crate) fn write_message_in(dialect: Dialect, message: &Message, object: &mut ObjectWriter<'_>) {
     if dialect == Dialect::V03 {
         object.text("kind", "message");
     }
@@ -142,4 +137,5 @@ pub(crate) fn write_message_in(dialect: Dialect, message: &Message, object: &mut
     if dialect == Dialect::V03 {
         object.default("referenceTaskIds", &message.reference_task_ids);
     }
+    object.end();
 }

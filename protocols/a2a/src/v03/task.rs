@@ -127,7 +127,7 @@ fn settle_status(dialect: Dialect, status: &mut TaskStatus) {
     status.message.iter_mut().for_each(|message| settle_message(dialect, message));
 }
 
-pub(crate) fn settle_task(dialect: Dialect, task: &mut Task) {
+fn settle_task(dialect: Dialect, task: &mut Task) {
     settle_status(dialect, &mut task.status);
     task.artifacts.iter_mut().flatten().for_each(|artifact| settle_parts(dialect, &mut artifact.parts));
     task.history.iter_mut().flatten().for_each(|message| settle_message(dialect, message));

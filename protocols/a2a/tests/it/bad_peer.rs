@@ -40,11 +40,7 @@ async fn nonsense_is_told() {
         ("text/event-stream", "", "broke"),
         ("text/event-stream", ": only a comment\n\n", "broke"),
     ] {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, quick());
-        let asked = remote.asking(SAY, hello());
-        let card = peer.card("1.0", "/a2a", true);
-        peer.show(&card).await;
+        let (mut peer, remote, asked) = Played::asked(quick(), true).await;
         peer.expect("SendStreamingMessage").await.write(200, "", kind, body).await;
         let failure = joined(asked).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::Unavailable, "{body}");
@@ -59,11 +55,7 @@ async fn endless_answers_are_left() {
     let limits = Limits { body_bytes_max: 4_096, ..Limits::default() };
     let options = || RemoteOptions { limits, ..quick() };
     let begin = async || {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, options());
-        let asked = remote.asking(SAY, hello());
-        let card = peer.card("1.0", "/a2a", true);
-        peer.show(&card).await;
+        let (mut peer, remote, asked) = Played::asked(options(), true).await;
         let hit = peer.expect("SendStreamingMessage").await;
         (peer, remote, asked, hit)
     };
@@ -103,11 +95,7 @@ async fn endless_answers_are_left() {
 /// Goal: events of other tasks are nothing to the call; a stream may begin with a status. Method: a stream with both.
 #[tokio::test]
 async fn other_tasks_are_skipped() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
-    let asked = remote.asking(SAY, hello());
-    let card = peer.card("1.0", "/a2a", true);
-    peer.show(&card).await;
+    let (mut peer, remote, asked) = Played::asked(quick(), true).await;
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
     said.say(status("mine", "TASK_STATE_WORKING", "at it")).await;
     said.say(piece("theirs", "a", "not mine", false)).await;
@@ -130,11 +118,7 @@ async fn broken_streams_are_taken_up() {
         inner["metadata"] = json!({ "callboard/event": number });
         event
     };
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
-    let asked = remote.asking(SAY, hello());
-    let card = peer.card("1.0", "/a2a", true);
-    peer.show(&card).await;
+    let (mut peer, remote, asked) = Played::asked(quick(), true).await;
     let say = async |hit: Hit, events: Vec<(u64, Value)>| {
         let mut said = hit.stream().await;
         for (number, event) in events {
@@ -177,11 +161,7 @@ async fn broken_streams_are_taken_up() {
 /// under way is looked at until it ends. Method: both.
 #[tokio::test]
 async fn tasks_without_a_stream_are_looked_at() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
-    let asked = remote.asking(SAY, hello());
-    let card = peer.card("1.0", "/a2a", true);
-    peer.show(&card).await;
+    let (mut peer, remote, asked) = Played::asked(quick(), true).await;
     peer.expect("SendStreamingMessage").await.error(-32601, "no such method").await;
     peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
     // A proxy that hiccups is no end.
@@ -201,11 +181,7 @@ async fn tasks_without_a_stream_are_looked_at() {
 #[tokio::test]
 async fn slashes_are_tried() {
     for status in [404, 405, 307, 308] {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, quick());
-        let asked = remote.asking(SAY, hello());
-        let card = peer.card("1.0", "/a2a", false);
-        peer.show(&card).await;
+        let (mut peer, remote, asked) = Played::asked(quick(), false).await;
         let hit = peer.get("/a2a").await;
         hit.write(status, "Location: http://127.0.0.1:9/elsewhere\r\n", "text/plain", "").await;
         peer.get("/a2a/").await.result(task("t", "TASK_STATE_COMPLETED")).await;
@@ -303,11 +279,8 @@ async fn questions_are_bounded() {
 /// connection open.
 #[tokio::test]
 async fn silence_ends() {
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, RemoteOptions { call_timeout: Duration::from_millis(300), ..quick() });
-    let asked = remote.asking(SAY, hello());
-    let card = peer.card("1.0", "/a2a", true);
-    peer.show(&card).await;
+    let (mut peer, remote, asked) =
+        Played::asked(RemoteOptions { call_timeout: Duration::from_millis(300), ..quick() }, true).await;
     let mut said = peer.expect("SendStreamingMessage").await.stream().await;
     said.say(task("t", "TASK_STATE_WORKING")).await;
     assert_eq!(joined(asked).await.unwrap_err().kind, FailureKind::TimedOut);

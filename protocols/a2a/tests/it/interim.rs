@@ -135,11 +135,7 @@ async fn answers_in_the_history_are_kept() {
         assert_eq!(text_of(&joined(asked).await.unwrap()), ["THE ANSWER"], "{name}");
         remote.stop().await;
     }
-    let mut peer = Played::start().await;
-    let remote = Remote::at(&peer.url, quick());
-    let asked = remote.asking(SAY, hello());
-    let card = peer.card("1.0", "/a2a", false);
-    peer.show(&card).await;
+    let (mut peer, remote, asked) = Played::asked(quick(), false).await;
     peer.expect("SendMessage").await.result(task("t", "TASK_STATE_WORKING")).await;
     let mut working = task("t", "TASK_STATE_WORKING")["task"].take();
     working["status"]["message"] = message(Version::V10, "seen");
@@ -161,11 +157,7 @@ async fn answers_are_not_doubled() {
         (vec![piece("t", "a", "made", false), event(Version::V10, "t", None)], json!(["made"])),
         (vec![status("t", "TASK_STATE_COMPLETED", "bye")], json!(["bye"])),
     ] {
-        let mut peer = Played::start().await;
-        let remote = Remote::at(&peer.url, quick());
-        let asked = remote.asking(SAY, hello());
-        let card = peer.card("1.0", "/a2a", true);
-        peer.show(&card).await;
+        let (mut peer, remote, asked) = Played::asked(quick(), true).await;
         let mut said = peer.expect("SendStreamingMessage").await.stream().await;
         said.say(event(Version::V10, "t", Some("at it"))).await;
         for event in end {

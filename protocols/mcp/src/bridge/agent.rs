@@ -1,6 +1,5 @@
 //! The bridge as an agent.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Failure, Named, RawObject};
@@ -89,14 +88,5 @@ impl ConcurrentHandler<Named> for Bridge {
             let work = |message| async { hub.perform(Errand::read(message)?, &cx).await };
             exchange(message, &cx, &hub.name, deadline, work).await
         }
-    }
-}
-
-impl fmt::Debug for Bridge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bridge")
-            .field("name", &self.name)
-            .field("endpoint", &self.server.endpoint.to_string())
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! How a bridge behaves, and what bounds it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,16 +90,5 @@ impl Default for BridgeOptions {
             tools: ToolOptions::default(),
             audit: None,
         }
-    }
-}
-
-impl fmt::Debug for BridgeOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BridgeOptions")
-            .field("client", &self.client)
-            .field("start", &self.start)
-            .field("calls_max", &self.calls_max)
-            .field("connections_max", &self.connections_max)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! The client as an agent.
 
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::{Failure, Named};
@@ -97,10 +96,4 @@ async fn answer(upstream: &Upstream, message: Named, cx: &Cx) -> Result<Box<RawV
             plain_value(&result, || upstream.is_wrapped(&tool)).await?
         }
     })
-}
-
-impl fmt::Debug for McpClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpClient").field("endpoint", &self.server.endpoint.to_string()).finish_non_exhaustive()
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use callboard_message::{Failure, Log, Progress, RawObject};
-use callboard_rpc::{Id, Nulls, RpcError, encode_response};
+use callboard_rpc::Id;
 use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
@@ -18,7 +18,6 @@ use super::ear::{Ear, Reply};
 use super::link::{Flight, Heard, Link, LinkError, Outgoing, Unplaced};
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
-use crate::wire::failure;
 
 /// Sends a request of the call `cx` and waits for its response; whoever called is told and asked meanwhile.
 pub(super) async fn converse(
@@ -160,8 +159,7 @@ impl<'a> Talk<'a> {
                 Ok(question) => questions::ask_in(cx, question).await,
                 Err(why) => Err(why),
             };
-            let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
-            send(link, encode_response(Some(&id), outcome.as_deref(), Nulls::Omit)).await;
+            send(link, questions::response(&id, answer)).await;
         };
         // Aborted, the server wants no answer any more.
         self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| Some(answered))));

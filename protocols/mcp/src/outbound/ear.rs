@@ -18,7 +18,7 @@ use super::options::{QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN};
 use super::questions;
 use super::roots::{Roots, RootsAsked};
 use super::tool_book::ToolBook;
-use crate::wire::{code as mcp, failure, meta};
+use crate::wire::{code as mcp, meta};
 
 /// What a message from the server calls for.
 pub(super) enum Reply {
@@ -161,8 +161,7 @@ impl Ear {
                 Err(why) => Err(why),
             };
             drop(place);
-            let outcome: Result<Box<RawValue>, RpcError> = answer.map_err(failure::to_rpc);
-            Some(Answer { body: encode_response(Some(&id), outcome.as_deref(), Nulls::Omit), _roots: roots })
+            Some(Answer { body: questions::response(&id, answer), _roots: roots })
         }))
     }
 

@@ -60,7 +60,7 @@ pub const AUTH_REFUSALS_MAX: u32 = 8;
 pub const CHILD_END_GRACE: Duration = Duration::from_secs(2);
 
 /// Where an MCP server is.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Endpoint {
     /// Streamable HTTP; a server of 2024-11-05 at the same URL is found too.
     Http(Url),
@@ -138,16 +138,6 @@ impl ChildCommand {
             set: Vec::new(),
             directory: None,
         }
-    }
-}
-
-impl fmt::Debug for ChildCommand {
-    // Arguments and variables may be secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildCommand")
-            .field("program", &self.program)
-            .field("arguments", &self.arguments.len())
-            .finish_non_exhaustive()
     }
 }
 
@@ -263,17 +253,6 @@ impl ClientOptions {
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
-    }
-}
-
-impl fmt::Debug for ClientOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions")
-            .field("era", &self.era)
-            .field("revision", &self.revision)
-            .field("listen", &self.listen)
-            .field("call_timeout", &self.call_timeout)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,12 @@
 //! A server's questions as questions of the call that caused them.
 
 use callboard_message::{Answer, Elicitation, Failure, FailureKind, Question, Sample};
+use callboard_rpc::{Id, Nulls, encode_response};
 use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use serde_json::value::RawValue;
 
 use super::dialect::Asked;
+use crate::wire::failure;
 
 /// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.
 ///
@@ -24,6 +26,12 @@ pub(super) async fn ask(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValu
         true => Ok(manner.word(body).to_raw()),
         false => Err(Failure::invalid("the answer doesn't fit the question")),
     }
+}
+
+/// The message that answers request `id`.
+pub(super) fn response(id: &Id, answer: Result<Box<RawValue>, Failure>) -> Vec<u8> {
+    let outcome = answer.map_err(failure::to_rpc);
+    encode_response(Some(id), outcome.as_deref(), Nulls::Omit)
 }
 
 /// Asks whoever made the call `cx`.

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::time::Duration;
 
 use callboard_rpc::Egress;
@@ -18,6 +19,12 @@ pub trait Consent: Send + Sync {
     /// # Errors
     /// [`AuthError::Consent`] where nobody can be asked.
     fn authorize<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Redirected, AuthError>>;
+}
+
+impl fmt::Debug for dyn Consent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Consent")
+    }
 }
 
 /// What the browser brought back: the parameters of an authorization response. Nothing in it is checked yet.

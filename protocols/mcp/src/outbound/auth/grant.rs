@@ -1,6 +1,5 @@
 //! Getting a token where there is none.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use super::token::{Ask, Because, Token};
 use super::{AuthError, Document};
 
 /// On what grounds we are given tokens.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub enum Grant {
     /// Somebody consents: the authorization code grant with PKCE.
     Consent {
@@ -169,14 +168,4 @@ fn with_offline_access(ask: &Ask<'_>) -> Result<Scopes, AuthError> {
         _ => {}
     }
     Ok(scopes)
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Consent { identity, .. } => f.debug_tuple("Consent").field(identity).finish(),
-            Self::Client(known) => f.debug_tuple("Client").field(known).finish(),
-            Self::Assertion { client, .. } => f.debug_tuple("Assertion").field(client).finish(),
-        }
-    }
 }

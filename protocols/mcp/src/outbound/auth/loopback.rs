@@ -1,7 +1,6 @@
 //! A person's consent: they open the URL that they are shown, and their browser comes back to a port of this machine
 //! (RFC 8252, section 7.3).
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -68,12 +67,6 @@ impl Consent for LoopbackConsent {
                 }
             }
         })
-    }
-}
-
-impl fmt::Debug for LoopbackConsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopbackConsent").field("redirect_uri", &self.redirect_uri).finish_non_exhaustive()
     }
 }
 

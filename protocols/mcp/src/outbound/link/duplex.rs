@@ -50,15 +50,18 @@ impl Duplex {
     }
 
     pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
-        let mut unanswered =
-            Unanswered { outbox: &self.outbox, number: outgoing.cancellable.then_some(outgoing.number) };
         self.send(outgoing.body.clone()).await?;
-        let answered = (&mut flight.response).await;
-        unanswered.number = None;
-        match answered {
+        match (&mut flight.response).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| LinkError::Rpc { error, status: None }),
             Ok(Err(why)) => Err(why),
             Err(_) => Err(closed()),
+        }
+    }
+
+    /// Tells the server that nobody waits for request `number` any more.
+    pub(super) fn cancel(&self, number: u64) {
+        if self.outbox.try_send(cancelled(number)).is_err() {
+            callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
         }
     }
 
@@ -75,22 +78,6 @@ impl Duplex {
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
-    }
-}
-
-/// Tells the server that nobody waits any more, where the response hasn't come when it is dropped.
-struct Unanswered<'a> {
-    outbox: &'a mpsc::Sender<Vec<u8>>,
-    number: Option<u64>,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number
-            && self.outbox.try_send(cancelled(number)).is_err()
-        {
-            callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
-        }
     }
 }
 

@@ -71,22 +71,18 @@ impl Http {
         &self.options.limits
     }
 
-    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
-        let is_legacy = matches!(outgoing.head, Head::Legacy);
-        // A modern server takes the end of the connection for it.
-        let mut unanswered =
-            Unanswered { http: self, number: (is_legacy && outgoing.cancellable).then_some(outgoing.number) };
-        let answered = self.answered(outgoing, flight, is_legacy).await;
-        unanswered.number = None;
-        answered
+    /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
+    pub(super) fn cancel(&self, number: u64) {
+        let http = self.clone();
+        in_background(&self.ear, async move {
+            if let Err(error) = http.send(cancelled(number)).await {
+                callboard_message::log::debug!(%error, "the server isn't told of a cancelled call");
+            }
+        });
     }
 
-    async fn answered(
-        &self,
-        outgoing: &Outgoing,
-        flight: &Flight,
-        is_legacy: bool,
-    ) -> Result<Box<RawValue>, LinkError> {
+    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &Flight) -> Result<Box<RawValue>, LinkError> {
+        let is_legacy = matches!(outgoing.head, Head::Legacy);
         let response = self.post(outgoing.body.clone(), &outgoing.head, &outgoing.method).await?;
         let status = response.status();
         if is_legacy && status == StatusCode::NOT_FOUND && self.session.get().is_some() {
@@ -301,25 +297,6 @@ impl Http {
             // A server may not want to be told (405), or be gone.
             let _ = http.authorized(Method::DELETE, http.headers(), Bytes::new()).await;
         });
-    }
-}
-
-/// Tells a legacy server that nobody waits any more, where the response hasn't come when it is dropped.
-struct Unanswered<'a> {
-    http: &'a Http,
-    number: Option<u64>,
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let http = self.http.clone();
-            in_background(&self.http.ear, async move {
-                if let Err(error) = http.send(cancelled(number)).await {
-                    callboard_message::log::debug!(%error, "the server isn't told of a cancelled call");
-                }
-            });
-        }
     }
 }
 

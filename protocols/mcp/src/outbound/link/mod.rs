@@ -155,10 +155,15 @@ pub(super) enum Link {
 impl Link {
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
     pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
-        match self {
+        // Over HTTP, a modern server takes the end of the connection for it.
+        let tells = outgoing.cancellable && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
+        let mut unanswered = Unanswered { link: self, number: tells.then_some(outgoing.number) };
+        let answered = match self {
             Self::Http(http) => http.exchange(outgoing, flight).await,
             Self::Duplex(duplex) => duplex.exchange(outgoing, flight).await,
-        }
+        };
+        unanswered.number = None;
+        answered
     }
 
     /// Sends what has no response: a notification, or a response of ours. Legacy only, but for cancellation.
@@ -189,6 +194,22 @@ impl Link {
         match self {
             Self::Http(http) => Some(http),
             Self::Duplex(_) => None,
+        }
+    }
+}
+
+/// Tells the server that nobody waits any more, where the response hasn't come when it is dropped.
+struct Unanswered<'a> {
+    link: &'a Link,
+    number: Option<u64>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        match (self.number, self.link) {
+            (None, _) => {}
+            (Some(number), Link::Http(http)) => http.cancel(number),
+            (Some(number), Link::Duplex(duplex)) => duplex.cancel(number),
         }
     }
 }
