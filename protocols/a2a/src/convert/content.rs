@@ -109,10 +109,7 @@ fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Made> {
         (None, Some(text)) => PartContent::Text(text),
         _ => return None,
     };
-    let media_type = match resource.get("mimeType") {
-        None => String::new(),
-        Some(_) => resource.text("mimeType").filter(|media_type| !media_type.is_empty())?,
-    };
+    let media_type = media_type_of(&resource)?;
     for known in ["blob", "text", "mimeType"] {
         resource.remove(known);
     }
@@ -130,14 +127,19 @@ fn resource_block(rest: &mut RawObject, is_part: bool) -> Option<Made> {
 fn link_block(rest: &mut RawObject) -> Option<Made> {
     let url = rest.text("uri")?;
     let filename = rest.text("name").filter(|name| !name.is_empty())?;
-    let media_type = match rest.get("mimeType") {
-        None => String::new(),
-        Some(_) => rest.text("mimeType").filter(|media_type| !media_type.is_empty())?,
-    };
+    let media_type = media_type_of(rest)?;
     for known in ["type", "uri", "name", "mimeType"] {
         rest.remove(known);
     }
     Some(Made { filename, media_type, ..Made::of(PartContent::Url(url)) })
+}
+
+/// The media type that a block says, empty where it says none; `None` where it says no type.
+fn media_type_of(block: &RawObject) -> Option<String> {
+    match block.has("mimeType") {
+        false => Some(String::new()),
+        true => block.text("mimeType").filter(|media_type| !media_type.is_empty()),
+    }
 }
 
 /// A block of a kind without a part, or that lacks what its kind has.
@@ -168,9 +170,7 @@ pub(crate) fn block_of(part: &Part) -> Content {
         PartContent::Url(url) => {
             let name = if filename.is_empty() { url } else { filename };
             let mut block = RawObject::new().with("type", "resource_link").with("uri", url).with("name", name);
-            if !media_type.is_empty() {
-                block.set("mimeType", media_type);
-            }
+            set_media_type(&mut block, media_type);
             (joined(block, rest), !filename.is_empty(), true)
         }
         PartContent::Data(data) => {
@@ -238,9 +238,7 @@ fn take_rest(metadata: &mut Option<RawObject>, content: &PartContent, media_type
 
 fn text_or_resource(mut rest: RawObject, text: &str, filename: &str, media_type: &str) -> (RawObject, bool, bool) {
     if let Some(mut resource) = rest.object("resource").filter(|_| rest.has("type")) {
-        if !media_type.is_empty() {
-            resource.set("mimeType", media_type);
-        }
+        set_media_type(&mut resource, media_type);
         resource.set("text", text);
         rest.set("resource", resource);
         return (rest, filename.is_empty(), true);
@@ -255,9 +253,7 @@ fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &st
     let kind = rest.text("type");
     if kind.as_deref() == Some("resource") {
         let mut resource = rest.object("resource").unwrap_or_default();
-        if !media_type.is_empty() {
-            resource.set("mimeType", media_type);
-        }
+        set_media_type(&mut resource, media_type);
         rest.set("resource", resource.with("blob", encoded));
         return (rest, filename.is_empty(), true);
     }
@@ -267,9 +263,7 @@ fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &st
     }
     // MCP wants an address; a part has none.
     let mut resource = RawObject::new().with("uri", format!("attachment:{}", escaped(filename)));
-    if !media_type.is_empty() {
-        resource.set("mimeType", media_type);
-    }
+    set_media_type(&mut resource, media_type);
     let block = RawObject::new().with("type", "resource").with("resource", resource.with("blob", encoded));
     (joined(block, rest), filename.is_empty(), true)
 }
@@ -278,6 +272,12 @@ fn bytes_block(mut rest: RawObject, raw: &Bytes, filename: &str, media_type: &st
 fn is_unknown(block: &RawObject) -> bool {
     let again = part_of(&Content(block.clone()));
     again.media_type == BLOCK_TYPE && matches!(again.content, PartContent::Data(_))
+}
+
+fn set_media_type(block: &mut RawObject, media_type: &str) {
+    if !media_type.is_empty() {
+        block.set("mimeType", media_type);
+    }
 }
 
 fn media_kind(media_type: &str) -> Option<&'static str> {

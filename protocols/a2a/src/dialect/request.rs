@@ -92,7 +92,7 @@ impl Dialect {
     ) -> Result<TaskPushNotificationConfig, A2aError> {
         let mut config: TaskPushNotificationConfig = match self {
             Self::V10 => read(params)?,
-            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push(self, params)?,
+            _ => v03::read_push(self, params)?,
         };
         match task {
             Some(task) if config.task_id.is_empty() => config.task_id = task.to_owned(),
@@ -115,7 +115,7 @@ impl Dialect {
     pub fn read_push_get(self, params: Option<&RawValue>) -> Result<GetTaskPushNotificationConfigRequest, A2aError> {
         let request: GetTaskPushNotificationConfigRequest = match self {
             Self::V10 => read(params)?,
-            Self::V03 | Self::V03Rest | Self::V01 => v03::read_push_id(params)?,
+            _ => v03::read_push_id(params)?,
         };
         check_id("taskId", &request.task_id)?;
         check_id("id", &request.id)?;
@@ -130,7 +130,7 @@ impl Dialect {
     pub fn read_push_list(self, params: Option<&RawValue>) -> Result<ListTaskPushNotificationConfigsRequest, A2aError> {
         let request: ListTaskPushNotificationConfigsRequest = match self {
             Self::V10 => read(params)?,
-            Self::V03 | Self::V03Rest | Self::V01 => {
+            _ => {
                 let GetTaskPushNotificationConfigRequest { tenant, task_id, .. } = v03::read_push_id(params)?;
                 ListTaskPushNotificationConfigsRequest { tenant, task_id, ..Default::default() }
             }

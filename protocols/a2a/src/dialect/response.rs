@@ -32,7 +32,7 @@ impl Dialect {
     pub fn write_task_list(self, list: &ListTasksResponse) -> Box<RawValue> {
         match self {
             Self::V10 => list.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_task_list(self, list),
+            _ => v03::write_task_list(self, list),
         }
     }
 
@@ -45,7 +45,7 @@ impl Dialect {
     pub fn write_push_config(self, config: &TaskPushNotificationConfig) -> Box<RawValue> {
         match self {
             Self::V10 => config.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push(self, config),
+            _ => v03::write_push(self, config),
         }
     }
 
@@ -53,7 +53,7 @@ impl Dialect {
     pub fn write_push_configs(self, configs: &ListTaskPushNotificationConfigsResponse) -> Box<RawValue> {
         match self {
             Self::V10 => configs.to_raw(),
-            Self::V03 | Self::V03Rest | Self::V01 => v03::write_push_list(self, configs),
+            _ => v03::write_push_list(self, configs),
         }
     }
 
@@ -84,7 +84,7 @@ impl Dialect {
         let details = error.all_details();
         let data = match self {
             Self::V10 => (!details.is_empty()).then(|| to_raw_value(&details).unwrap_or_default()),
-            Self::V03 | Self::V03Rest | Self::V01 => details.first().map(RawObject::to_raw),
+            _ => details.first().map(RawObject::to_raw),
         };
         RpcError { code: self.code(error.kind), message: error.message.clone(), data }
     }
@@ -151,7 +151,7 @@ impl Dialect {
     pub fn read_task_list(self, result: &RawValue) -> Result<ListTasksResponse, A2aError> {
         match self {
             Self::V10 => answer(ListTasksResponse::from_raw(result)),
-            Self::V03 | Self::V03Rest | Self::V01 => answer(v03::read_task_list(self, result)),
+            _ => answer(v03::read_task_list(self, result)),
         }
     }
 

@@ -22,7 +22,7 @@ use super::options::RemoteError;
 use crate::wire::{AgentCard, OAuthFlows, SecurityScheme};
 
 /// Largest answer of a token endpoint, in bytes.
-pub const TOKEN_BYTES_MAX: usize = 64 * 1024;
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// How long before its end a token is replaced.
 const TOKEN_MARGIN: Duration = Duration::from_secs(30);
 /// How long a token is used whose server doesn't say.

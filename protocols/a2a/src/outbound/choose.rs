@@ -2,7 +2,7 @@
 
 use url::{Host, Url};
 
-use super::options::{Binding, RemoteOptions, Version};
+use super::options::{Binding, RemoteOptions, Version, is_plain};
 use crate::dialect::Dialect;
 use crate::wire::{AgentCard, AgentInterface};
 
@@ -54,8 +54,7 @@ fn candidate(interface: &AgentInterface, base: &Url, options: &RemoteOptions) ->
         // 0.1 has JSON-RPC only.
         && (version, binding) != (Version::V01, Binding::HttpJson);
     let url = interface_url(interface, base)?;
-    let is_plain = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
-    if !is_spoken || !is_plain {
+    if !is_spoken || !is_plain(&url) {
         return None;
     }
     let is_trusted = std::iter::once(base).chain(&options.trusted_origins).any(|known| is_same_place(known, &url));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rand::Rng;
+use callboard_runtime::Backoff;
 use tokio::time::{sleep, timeout};
 
 use super::conversation::Talk;
@@ -55,7 +55,7 @@ impl Talk<'_> {
                 return self.watch().await;
             }
             if tries > 0 {
-                sleep(jittered(doubled(RESUME_PAUSE, tries - 1))).await;
+                sleep(pause(RESUME_PAUSE, tries - 1)).await;
             }
             tries += 1;
             match self.peer.subscribe(&self.story.task, place.as_deref()).await {
@@ -97,21 +97,20 @@ impl Talk<'_> {
         };
         let heard = self.peer.get(request).await.and_then(|task| self.story.hear_history(&task));
         if let Err(error) = heard {
-            tracing::debug!(%error, "the history of a remote agent's task can't be had");
+            callboard_message::log::debug!(%error, "the history of a remote agent's task can't be had");
         }
     }
 
     /// Looks at the task again and again, until there is nothing to wait for.
     pub(super) async fn watch(&mut self) -> Result<(), PeerError> {
-        let ((first, longest), mut in_vain) = (self.peer.options().poll, 0);
         let pushed = self.have_pushed().await;
-        let mut looks = 0;
+        let (mut looks, mut in_vain) = (0, 0);
         while !self.story.is_settled() {
             if self.story.task.is_empty() {
                 return Err(PeerError::Protocol("the agent's task has no id".into()));
             }
             if looks > 0 {
-                let pause = jittered(doubled((first, longest), looks - 1));
+                let pause = pause(self.peer.options().poll, looks - 1);
                 match &pushed {
                     Some(pushed) => drop(timeout(pause, pushed.arrived()).await),
                     None => sleep(pause).await,
@@ -149,14 +148,9 @@ impl Talk<'_> {
     }
 }
 
-/// The first pause, doubled `times` times, within the longest.
-fn doubled((first, longest): (Duration, Duration), times: u32) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(times)).min(longest)
-}
-
-/// Half of it, and a random part of the other half.
-fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(rand::rng().random_range(0.5..=1.0))
+/// The first pause, doubled `times` times, within the longest; half of it random.
+fn pause((first, max): (Duration, Duration), times: u32) -> Duration {
+    Backoff { first, max, jitter: 0.5 }.pause(times)
 }
 
 #[cfg(test)]
@@ -167,7 +161,8 @@ mod tests {
     #[test]
     fn pauses_double() {
         let pauses = (Duration::from_millis(100), Duration::from_secs(5));
-        assert_eq!([0, 1, 5, 6, 100].map(|n| doubled(pauses, n).as_millis()), [100, 200, 3_200, 5_000, 5_000]);
-        assert!((0..100).all(|_| (2..=4).contains(&jittered(Duration::from_secs(4)).as_secs())));
+        for (times, most) in [(0, 100), (1, 200), (5, 3_200), (6, 5_000), (100, 5_000)] {
+            assert!((0..100).all(|_| (most / 2..=most).contains(&pause(pauses, times).as_millis())), "{times}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use callboard_message::RawObject;
-use callboard_rpc::http1::{EventStream, Response};
+use callboard_rpc::http1::Response;
 use callboard_rpc::{Id, Incoming, Limits, check, decode, encode_request};
 use reqwest::Method;
 use serde_json::value::RawValue;
@@ -86,9 +86,4 @@ pub(super) fn read_event(data: &[u8], id: &Id, limits: &Limits) -> Result<Box<Ra
         true => read(data, id, limits),
         false => Ok(raw.to_owned()),
     }
-}
-
-/// An event stream over a response.
-pub(super) fn events(response: Response, limits: &Limits) -> EventStream {
-    EventStream::new(response, limits.body_bytes_max, Default::default())
 }

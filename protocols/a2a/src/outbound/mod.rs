@@ -37,20 +37,18 @@ mod unfinished;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use agent::RemoteA2a;
-pub use auth::{Auth, TOKEN_BYTES_MAX};
+pub use auth::Auth;
 pub use conversation::Stopped;
 pub use error::{AgentError, PeerError};
 pub use options::{
-    ASIDE_TIMEOUT, Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CANCEL_TIMEOUT, CARD_AGE, CARD_BYTES_MAX,
-    CONNECT_TIMEOUT_DEFAULT, CardTrust, EVENTS_MAX, HISTORY_MESSAGES_MAX, PASSED_OVER, POLL_DEFAULT, RESUME_PAUSE,
-    RESUMES_MAX, ROUNDS_MAX, RemoteError, RemoteOptions, Version,
+    Binding, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, CARD_BYTES_MAX, CardTrust, EVENTS_MAX, HISTORY_MESSAGES_MAX,
+    ROUNDS_MAX, RemoteError, RemoteOptions, Version,
 };
 pub use peer::Peer;
-pub use push::{PUSHES_EXPECTED_MAX, PushInbox};
+pub use push::PushInbox;
 pub use resolve::FoundCard;
-pub use story::ARTIFACT_BYTES_MAX;
 pub use stream::Events;
-pub use tools::{SKILLS_MAX, skill_tools};
+pub use tools::skill_tools;
 
 /// Locks; what a panic left behind is still whole, for nothing here panics in between.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,7 +16,7 @@ use super::choose::{Candidate, candidates};
 use super::connection::{Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::options::{
-    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, plain_url,
+    ASIDE_TIMEOUT, Binding, CANCEL_TIMEOUT, CARD_AGE, PASSED_OVER, RemoteError, RemoteOptions, Version, is_plain,
 };
 use super::resolve::{FoundCard, Kept, believe, find};
 use super::stream::{Events, unreadable};
@@ -63,7 +63,9 @@ impl Peer {
     /// # Errors
     /// See [`RemoteError`].
     pub fn new(url: Url, options: RemoteOptions) -> Result<Self, RemoteError> {
-        plain_url(&url)?;
+        if !is_plain(&url) {
+            return Err(RemoteError::Url);
+        }
         if options.bindings.is_empty() || options.versions.is_empty() {
             return Err(RemoteError::NothingSpoken);
         }

@@ -14,7 +14,7 @@ use url::Url;
 use super::lock;
 
 /// Most calls that wait for a push at once; more look at their tasks only.
-pub const PUSHES_EXPECTED_MAX: usize = 4_096;
+const PUSHES_EXPECTED_MAX: usize = 4_096;
 
 /// Where remote agents may push. A push says nothing but that it is time to look at a task; its clones are one.
 #[derive(Clone)]

@@ -1,6 +1,6 @@
 //! What an agent says on a stream.
 
-use callboard_rpc::http1::{EventStream, Response};
+use callboard_rpc::http1::{EventStream, Place, Response};
 use callboard_rpc::{Id, Limits};
 use serde_json::value::RawValue;
 
@@ -44,7 +44,7 @@ impl Events {
         };
         let dialect = connection.to.dialect();
         let source = match response.status().is_success() && response.is_event_stream() {
-            true => Source::Stream(Box::new(jsonrpc::events(response, limits))),
+            true => Source::Stream(Box::new(EventStream::new(response, limits.body_bytes_max, Place::default()))),
             false => Source::Whole(Some(Self::whole(response, id.as_ref(), limits).await?)),
         };
         Ok(Self { source, dialect, id, limits: *limits })

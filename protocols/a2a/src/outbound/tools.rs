@@ -12,7 +12,7 @@ use crate::card::{SCHEMAS_EXTENSION, TAG_DESTRUCTIVE};
 use crate::wire::{AgentCard, AgentSkill, Message, Part, Role, Wire};
 
 /// Most skills of a card that become tools.
-pub const SKILLS_MAX: usize = 1_024;
+const SKILLS_MAX: usize = 1_024;
 /// Longest name of a tool, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The tool of an agent without skills.

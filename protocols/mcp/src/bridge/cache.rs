@@ -22,9 +22,9 @@ pub const CACHE_ENTRIES_MAX_DEFAULT: usize = 4_096;
 /// Most bytes of results of one server that are kept, by default.
 pub const CACHE_BYTES_MAX_DEFAULT: usize = 16 << 20;
 /// Most bytes of a result that is kept.
-pub const CACHE_ENTRY_BYTES_MAX: usize = 1 << 20;
+const CACHE_ENTRY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of arguments whose result is kept.
-pub const CACHE_ARGUMENTS_BYTES_MAX: usize = 64 << 10;
+const CACHE_ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 /// The longest that a result is kept, whoever says so.
 const CACHE_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Deepest arguments whose result is kept.

@@ -19,11 +19,15 @@ const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(10);
 pub(super) fn start(hub: &Arc<Hub>) -> Vec<AbortOnDropHandle<()>> {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Vec::new() };
     let mut keepers = vec![runtime.spawn(sweep(hub.clone()))];
-    match (hub.options.start, hub.options.ping_every) {
-        (Start::Boot, _) => keepers.push(runtime.spawn(keep_up(hub.clone()))),
-        (Start::Demand, Some(every)) => keepers.push(runtime.spawn(feel_pulse(hub.clone(), every))),
-        (Start::Demand, None) => {}
-    }
+    let kept = hub.clone();
+    keepers.push(match hub.options.start {
+        Start::Boot => runtime.spawn(keep_up(kept)),
+        Start::Demand => runtime.spawn(async move {
+            loop {
+                until_silent(&kept).await;
+            }
+        }),
+    });
     keepers.into_iter().map(AbortOnDropHandle::new).collect()
 }
 
@@ -97,13 +101,6 @@ async fn until_silent(hub: &Hub) {
         if !is_alive(hub).await {
             return;
         }
-    }
-}
-
-async fn feel_pulse(hub: Arc<Hub>, every: Duration) {
-    loop {
-        sleep(every).await;
-        is_alive(&hub).await;
     }
 }
 

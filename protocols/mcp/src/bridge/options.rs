@@ -9,23 +9,23 @@ use super::tools::ToolOptions;
 use crate::outbound::ClientOptions;
 
 /// Calls that one server may have under way, by default.
-pub const CALLS_MAX_DEFAULT: u32 = 64;
+const CALLS_MAX_DEFAULT: u32 = 64;
 /// The same, at most: past it they wait in the agent's mailbox.
 pub const BRIDGE_CALLS_MAX: u32 = 4_096;
 /// How long a call waits for a place, by default, before it is refused.
-pub const CALLS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
+const CALLS_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// Connections of one bridge beside the one that hears of changes, by default.
 pub const CONNECTIONS_MAX_DEFAULT: usize = 64;
 /// The same of a server that is at an address, in a topology: as many as its clients may well have sessions.
 pub const CONNECTIONS_MAX_AT_ADDRESS_DEFAULT: usize = 1_024;
 /// How long a connection that nobody uses is kept, by default.
-pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 /// Failures in a row after which a server is left alone for a while, by default.
-pub const FAILURES_MAX_DEFAULT: u32 = 3;
+const FAILURES_MAX_DEFAULT: u32 = 3;
 /// The first such while, and the pause before the first restart, by default; each is twice the one before.
-pub const BACKOFF_FIRST_DEFAULT: Duration = Duration::from_millis(500);
+const BACKOFF_FIRST_DEFAULT: Duration = Duration::from_millis(500);
 /// The longest, by default.
-pub const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
+const BACKOFF_MAX_DEFAULT: Duration = Duration::from_secs(60);
 /// A connection that lived so long was a good one: pauses begin at the first again.
 pub const STABLE_AFTER: Duration = Duration::from_secs(60);
 /// How long a bridge waits for a server to say what it is, before it says what it knew last.

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_message::{Answer, Failure, FailureKind, Progress, Question};
-use callboard_runtime::Caller;
+use callboard_runtime::{Backoff, Caller};
 use futures::future::BoxFuture;
-use rand::Rng;
 
 use crate::outbound::LinkError;
 
@@ -16,7 +15,7 @@ pub const RETRIES_MAX_DEFAULT: u32 = 2;
 /// The pause before a call is sent again, by default; it doubles from one time to the next, and half of it is random.
 pub const RETRY_PAUSE_DEFAULT: Duration = Duration::from_millis(200);
 /// The longest pause before a call is sent again.
-pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Most calls of one server that wait to be sent again, or have been: a server that fails under its load isn't given more.
 pub const RETRIES_AT_ONCE_MAX: usize = 16;
 
@@ -45,8 +44,7 @@ impl Passing for LinkError {
 
 /// The pause before retry number `retry`, from 0.
 pub(super) fn pause(first: Duration, retry: u32) -> Duration {
-    let doubled = first.saturating_mul(2_u32.saturating_pow(retry)).min(RETRY_PAUSE_MAX);
-    doubled.mul_f64(rand::rng().random_range(0.5..=1.0))
+    Backoff { first, max: RETRY_PAUSE_MAX, jitter: 0.5 }.pause(retry)
 }
 
 /// Sees what a call's caller is asked and told, in all its attempts.

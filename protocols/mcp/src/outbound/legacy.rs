@@ -1,11 +1,12 @@
 //! The legacy era: a handshake first (2024-11-05 to 2025-11-25).
 
 use callboard_message::RawObject;
+use callboard_rpc::encode_notification;
 
 use super::ear::Ear;
 use super::link::{Link, LinkError};
 use super::options::ClientOptions;
-use super::session::{legacy_request, notification, quietly};
+use super::session::{legacy_request, quietly};
 use crate::wire::{Era, Revision};
 
 /// Shakes hands. Gives the revision that the server chose, and what it says of itself.
@@ -28,6 +29,6 @@ pub(super) async fn initialize(
     if let Some(http) = link.http() {
         http.speak(revision);
     }
-    link.send(notification("notifications/initialized")).await?;
+    link.send(encode_notification("notifications/initialized", None)).await?;
     Ok((revision, about))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::RawObject;
+use callboard_runtime::Backoff;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -15,10 +16,8 @@ use super::options::ClientOptions;
 use super::session::Session;
 use crate::wire::Era;
 
-/// The first pause before a listener that lost its stream listens again; doubled from time to time.
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Pauses before a listener that lost its stream listens again.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30), jitter: 0.0 };
 /// A stream that lived so long was a good one: counting begins again.
 const GOOD: Duration = Duration::from_secs(60);
 /// How long the first call waits for the GET stream to be answered. Some servers ask there what belongs to a call, and what is
@@ -98,15 +97,11 @@ async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>,
                 return;
             }
             Err(_) => {
-                sleep(pause(failures)).await;
+                sleep(PAUSES.pause(failures)).await;
                 failures += 1;
             }
         }
     }
-}
-
-fn pause(failures: u32) -> Duration {
-    PAUSE_MIN.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(PAUSE_MAX)
 }
 
 /// Keeps a subscription open.
@@ -135,7 +130,7 @@ async fn subscribe(
             }
             _ => {}
         }
-        sleep(pause(failures)).await;
+        sleep(PAUSES.pause(failures)).await;
         failures += 1;
     }
 }

@@ -21,15 +21,15 @@ use crate::wire::{Era, Revision};
 /// How long a connection may take, and a child its start, by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// How long a handshake may take, by default: a child may have to be loaded first.
-pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// How long a server may leave `server/discover` unanswered before it is taken for one of the legacy era, by default.
-pub const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// How long a call may take that has no deadline of its own, questions included, by default.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(300);
 /// Most calls that one client has in flight; others wait in its mailbox.
 pub const CALLS_IN_FLIGHT_MAX: u32 = 64;
 /// Most rounds of questions (`input_required`) of one call, by default.
-pub const ROUNDS_MAX_DEFAULT: u32 = 16;
+const ROUNDS_MAX_DEFAULT: u32 = 16;
 /// Most questions of one call that are open at once; more are refused.
 pub const QUESTIONS_AT_ONCE_MAX: usize = 16;
 /// How long a server of the legacy era may take after its handshake to ask for the roots of a client that has declared

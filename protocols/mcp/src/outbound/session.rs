@@ -89,7 +89,7 @@ impl Session {
         if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
             return;
         }
-        if let Err(error) = self.link.send(notification("notifications/roots/list_changed")).await {
+        if let Err(error) = self.link.send(encode_notification("notifications/roots/list_changed", None)).await {
             callboard_message::log::debug!(%error, "the server isn't told that the roots have changed");
         }
     }
@@ -154,11 +154,6 @@ pub(super) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -
     let bytes = params.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
     let bytes = bytes + added.as_ref().map_or(0, |meta| meta.len() + 16);
     encode_request_with(&id_of(number), method, bytes, |out| params.write_with(put.as_slice(), out))
-}
-
-/// A notification without params.
-pub(super) fn notification(method: &str) -> Vec<u8> {
-    encode_notification(method, None)
 }
 
 /// What a request adds to the `_meta` of its params: names, and values in JSON.

@@ -9,7 +9,7 @@ use super::scopes::Scopes;
 use super::{AuthError, Document};
 
 /// How many authorization servers of a resource are looked at.
-pub const AUTHORIZATION_SERVERS_MAX: usize = 8;
+const AUTHORIZATION_SERVERS_MAX: usize = 8;
 
 /// The scope that asks for refresh tokens.
 pub(super) const OFFLINE_ACCESS: &str = "offline_access";

@@ -18,7 +18,7 @@ use super::consent::{Consent, Redirected};
 /// How large the head of a browser's request may be.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// How long a browser may take to send it.
-pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many browsers are listened to at once.
 pub const CONNECTIONS_MAX: usize = 16;
 

@@ -24,7 +24,7 @@ use super::{AuthError, fallback};
 use crate::outbound::lock;
 
 /// How often one request is sent again because the upstream refused it.
-pub const REFUSALS_MAX: u32 = 3;
+const REFUSALS_MAX: u32 = 3;
 
 /// How an [`OAuth`] client behaves.
 #[derive(Debug, Clone)]

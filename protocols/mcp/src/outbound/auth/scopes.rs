@@ -1,7 +1,7 @@
 use super::AuthError;
 
 /// How many scopes are asked for at most.
-pub const SCOPES_MAX: usize = 64;
+const SCOPES_MAX: usize = 64;
 
 /// A set of scopes (RFC 6749, section 3.3), in the order in which they came.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -18,11 +18,7 @@ use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
 const STDERR_LINE_BYTES_MAX: usize = 4_096;
 
 /// Starts `command`. It ends with the link, with whatever it started itself.
-pub(in crate::outbound) fn start(
-    command: &ChildCommand,
-    options: &ClientOptions,
-    ear: Arc<Ear>,
-) -> Result<Link, LinkError> {
+pub(crate) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Link, LinkError> {
     let inherited = command.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut start = Command::new(&command.program);
     start

@@ -14,7 +14,7 @@ use crate::outbound::ear::{Ear, Reply};
 pub(super) const OUTBOX_MAX: usize = 64;
 
 /// A channel that a task of its own reads and writes. Dropped, the task ends in order.
-pub(in crate::outbound) struct Duplex {
+pub(crate) struct Duplex {
     outbox: mpsc::Sender<Vec<u8>>,
     closed: CancellationToken,
     _stop: DropGuard,

@@ -20,7 +20,7 @@ type Events = mpsc::Sender<Box<Heard>>;
 
 /// Which of our requests are under way, and where what belongs to them goes.
 #[derive(Default)]
-pub(in crate::outbound) struct Flights {
+pub(crate) struct Flights {
     last: AtomicU64,
     /// Responses that belong to none of them: late ones, foreign ones.
     unknown: AtomicU64,
@@ -42,8 +42,8 @@ struct Slot {
 }
 
 /// One request under way. Dropped, it is forgotten.
-pub(in crate::outbound) struct Flight {
-    pub(in crate::outbound) number: u64,
+pub(crate) struct Flight {
+    pub(crate) number: u64,
     flights: Arc<Flights>,
     pub(super) events: Events,
     pub(super) response: oneshot::Receiver<Result<Outcome, LinkError>>,
@@ -51,7 +51,7 @@ pub(in crate::outbound) struct Flight {
 
 /// Why a message couldn't be given to the one call that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::outbound) enum Unplaced {
+pub(crate) enum Unplaced {
     /// No call is under way.
     NoCall,
     /// Several are: it could be anyone's.
@@ -62,7 +62,7 @@ pub(in crate::outbound) enum Unplaced {
 
 impl Flights {
     /// Opens one, and its events. `is_call`: an agent waits for it, who may be asked.
-    pub(in crate::outbound) fn open(self: &Arc<Self>, is_call: bool) -> (Flight, mpsc::Receiver<Box<Heard>>) {
+    pub(crate) fn open(self: &Arc<Self>, is_call: bool) -> (Flight, mpsc::Receiver<Box<Heard>>) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let (response, answered) = oneshot::channel();
@@ -79,7 +79,7 @@ impl Flights {
     }
 
     /// Ends request `number` with `outcome`, or counts a response that nobody waits for.
-    pub(in crate::outbound) fn answer(&self, number: Option<u64>, outcome: Result<Outcome, LinkError>) {
+    pub(crate) fn answer(&self, number: Option<u64>, outcome: Result<Outcome, LinkError>) {
         let slot = number.and_then(|number| lock(&self.open).by_number.remove(&number));
         match slot {
             // Whoever gave up in this moment needs it no more.
@@ -89,18 +89,18 @@ impl Flights {
     }
 
     /// Counts a response that belongs to none of our requests.
-    pub(in crate::outbound) fn count_unknown(&self) {
+    pub(crate) fn count_unknown(&self) {
         let unknown = self.unknown.fetch_add(1, Relaxed) + 1;
         callboard_message::log::debug!(unknown, "a response that no request waits for is dropped");
     }
 
     /// How many responses belonged to none of our requests.
-    pub(in crate::outbound) fn unknown(&self) -> u64 {
+    pub(crate) fn unknown(&self) -> u64 {
         self.unknown.load(Relaxed)
     }
 
     /// Ends every request, and those to come.
-    pub(in crate::outbound) fn close(&self, why: &LinkError) {
+    pub(crate) fn close(&self, why: &LinkError) {
         let slots = {
             let mut open = lock(&self.open);
             open.closed.get_or_insert_with(|| why.clone());
@@ -112,7 +112,7 @@ impl Flights {
     }
 
     /// Ends the only request under way; nothing where there are several.
-    pub(in crate::outbound) fn fail_only(&self, why: LinkError) {
+    pub(crate) fn fail_only(&self, why: LinkError) {
         let slot = {
             let mut open = lock(&self.open);
             let number = open.by_number.keys().next().copied().filter(|_| open.by_number.len() == 1);
@@ -124,7 +124,7 @@ impl Flights {
     }
 
     /// Gives a message to request `number`; left out where that isn't under way or has too much to read.
-    pub(in crate::outbound) fn give(&self, number: u64, heard: Heard) {
+    pub(crate) fn give(&self, number: u64, heard: Heard) {
         let events = lock(&self.open).by_number.get(&number).map(|slot| slot.events.clone());
         if let Some(events) = events {
             let _ = events.try_send(Box::new(heard));
@@ -132,7 +132,7 @@ impl Flights {
     }
 
     /// Gives a message to every call.
-    pub(in crate::outbound) fn give_all(&self, heard: &Heard) {
+    pub(crate) fn give_all(&self, heard: &Heard) {
         let open = lock(&self.open);
         for slot in open.by_number.values().filter(|slot| slot.is_call) {
             let _ = slot.events.try_send(Box::new(heard.clone()));
@@ -140,7 +140,7 @@ impl Flights {
     }
 
     /// Gives a message to the one call that is under way, or begins in `wait`.
-    pub(in crate::outbound) async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
+    pub(crate) async fn give_next_call(&self, heard: &Heard, wait: Duration) -> Result<(), Unplaced> {
         let placed = timeout(wait, async {
             loop {
                 let mut called = pin!(self.called.notified());
@@ -155,7 +155,7 @@ impl Flights {
     }
 
     /// Gives a message to the one call that is under way.
-    pub(in crate::outbound) fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
+    pub(crate) fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
         let open = lock(&self.open);
         let mut calls = open.by_number.values().filter(|slot| slot.is_call);
         match (calls.next(), calls.next()) {

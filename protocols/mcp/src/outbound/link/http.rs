@@ -30,7 +30,7 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One MCP endpoint, and the session with it where there is one.
 #[derive(Clone)]
-pub(in crate::outbound) struct Http {
+pub(crate) struct Http {
     clients: Clients,
     url: Url,
     /// `None` where the URL can't stand in an HTTP request.
@@ -44,7 +44,7 @@ pub(in crate::outbound) struct Http {
 }
 
 impl Http {
-    pub(in crate::outbound) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
+    pub(crate) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
         let target = Target::new(&url);
         Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
@@ -63,7 +63,7 @@ impl Http {
     }
 
     /// From here on requests say which revision they speak.
-    pub(in crate::outbound) fn speak(&self, revision: Revision) {
+    pub(crate) fn speak(&self, revision: Revision) {
         let _ = self.revision.set(revision);
     }
 
@@ -181,7 +181,7 @@ impl Http {
 
     /// Follows the stream of what belongs to no request, to its end; returns the pause after which it may be opened again,
     /// `None` where the server has none. `place`: where an earlier one broke off.
-    pub(in crate::outbound) async fn follow_get(
+    pub(crate) async fn follow_get(
         self: &Arc<Self>,
         ear: &Ear,
         place: &mut Option<Place>,
@@ -288,7 +288,7 @@ impl Http {
     }
 
     /// Ends the session (legacy): the server needn't keep it any longer.
-    pub(in crate::outbound) fn end_session(&self) {
+    pub(crate) fn end_session(&self) {
         if self.session.get().is_none() {
             return;
         }

@@ -10,7 +10,7 @@ use super::{Link, LinkError, Said, number_of, read};
 use crate::outbound::ear::Ear;
 
 /// Opens the event stream, whose first event says where to post.
-pub(in crate::outbound) async fn open(http: Http, ear: Arc<Ear>) -> Result<Link, LinkError> {
+pub(crate) async fn open(http: Http, ear: Arc<Ear>) -> Result<Link, LinkError> {
     let limits = http.options().limits;
     let Some(response) = http.listen(None).await? else {
         return Err(LinkError::Status(405));

@@ -26,7 +26,7 @@ type Refusal = Box<Response<Option<Vec<u8>>>>;
 type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 /// Opens the WebSocket at `url`.
-pub(in crate::outbound) async fn open(url: &Url, options: &ClientOptions, ear: Arc<Ear>) -> Result<Link, LinkError> {
+pub(crate) async fn open(url: &Url, options: &ClientOptions, ear: Arc<Ear>) -> Result<Link, LinkError> {
     let connecting = timeout(options.connect_timeout, connect(url, options));
     let socket = connecting.await.map_err(|_| LinkError::TimedOut(options.connect_timeout))??;
     let (link, engine, outbox) =
