@@ -6,8 +6,7 @@ use std::time::Duration;
 use callboard_message::{Failure, FailureKind, Named};
 use callboard_rpc::http1::{BodyError, Clients, Connector, NetError, Target};
 use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
-use callboard_runtime::outward::{admit, bounded, judge_reply};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, outward};
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::value::RawValue;
@@ -87,18 +86,19 @@ impl BareMcpClient {
         let latest = Instant::now() + self.options.call_timeout;
         let deadline = cx.deadline().map_or(latest, |deadline| deadline.min(latest));
         let server = cx.me().name().unwrap_or(self.url.as_str());
-        admit(&named, &cx, server).await?;
-        let mut meta = CallMetaParams {
-            patience: Some(deadline.saturating_duration_since(Instant::now())),
-            ..CallMetaParams::default()
+        let work = async |named: Named| {
+            let mut meta = CallMetaParams {
+                patience: Some(deadline.saturating_duration_since(Instant::now())),
+                ..CallMetaParams::default()
+            };
+            if let Some(call) = cx.call() {
+                meta.purpose.clone_from(&call.principal.purpose);
+                (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
+            }
+            let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
+            self.exchange(&params::write(&call)).await
         };
-        if let Some(call) = cx.call() {
-            meta.purpose.clone_from(&call.principal.purpose);
-            (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
-        }
-        let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
-        let reply = bounded(&cx, deadline, self.exchange(&params::write(&call))).await;
-        judge_reply(reply.map_err(error_map::coded), &call.tool, &cx, server).await
+        outward::exchange(named, &cx, server, || deadline, work).await.map_err(error_map::coded)
     }
 
     async fn exchange(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {
