@@ -5,7 +5,7 @@ use callboard_runtime::Note;
 use super::config::{Kept, key, parts_of, space};
 
 /// As 0.1 keeps a configuration.
-const KEPT: &str = r#"{"config":{"taskId":"t","id":"c","url":"https://a.example/hook","token":"secret","authentication":{"scheme":"Bearer","credentials":"of it"}},"version":"1.0","delivered":3,"givenUp":false,"node":"n"}"#;
+const KEPT: &str = r#"{"config":{"id":"c","taskId":"t","url":"https://a.example/hook","token":"secret","authentication":{"scheme":"Bearer","credentials":"of it"}},"version":"1.0","delivered":3,"givenUp":false,"node":"n"}"#;
 
 /// Goal: receivers that an earlier version kept are posted to by every later one. Method: a note of that version, there and
 /// back; where it is.
