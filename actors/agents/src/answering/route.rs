@@ -185,8 +185,9 @@ impl From<Unanswered> for Failure {
     }
 }
 
-/// Whether nobody else may be asked after `who` failed: a guard's refusal and the call's end stay so, and so does any
-/// failure of the client that its person may have caused. Only a client that can't answer makes room for others.
+/// Whether nobody else may be asked after `who` failed. A guard's refusal and the call's end are final, and so is any
+/// failure that a person may have caused. A client is final unless it can't answer. A server may stand before a person of
+/// its own, so its rejection is final; a model's rejection is its provider's, and the next one is asked.
 fn is_final(who: &Candidate, failure: &Failure) -> bool {
     let can_not = matches!(
         failure.kind,
@@ -194,7 +195,10 @@ fn is_final(who: &Candidate, failure: &Failure) -> bool {
     );
     match who {
         Candidate::Client => !can_not,
-        _ => matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled),
+        Candidate::Server(..) => {
+            matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled | FailureKind::Rejected)
+        }
+        Candidate::Model(..) => matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled),
     }
 }
 

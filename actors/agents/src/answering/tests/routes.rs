@@ -128,7 +128,8 @@ fn askers_are_never_asked() {
 /// limits, of which the least leaves nobody.
 #[test]
 fn nesting_ends() {
-    for (depth_max, expected) in [(3, Ok("server:b")), (2, Ok("server:c")), (1, Err(FailureKind::Rejected))] {
+    for (depth_max, expected) in [(3, Ok("server:b")), (2, Err(FailureKind::Rejected)), (1, Err(FailureKind::Rejected))]
+    {
         let toml = format!(
             r#"
             sampling.server_strategies = {{ a = "external_server", b = "external_server" }}
@@ -330,4 +331,33 @@ fn a_clients_refusal_is_final() {
             });
         }
     }
+}
+
+/// Goal: a server's rejection, which a person behind it may have caused, ends the exchange, as a guard's refusal and the
+/// call's end do; after any other failure of a server, and after a model's rejection, the next one is asked. Method: a
+/// server that fails with each kind before two models; then a model that rejects before another.
+#[test]
+fn a_servers_refusal_is_final() {
+    use FailureKind::*;
+    let asked = |strategy: &str, server: Does, first_model: Does| {
+        let toml = format!("sampling.default_strategy = \"{strategy}\"\n{CAST}");
+        paused(async |system| {
+            let models = [speaker(system, "m1", first_model), speaker(system, "m2", Does::Answers)];
+            speaker(system, "other", server);
+            let answerers = Answerers::new(system.clone(), options(&toml)).unwrap();
+            let answer = ask(&answerers, "asker", &Client::that(Does::Answers).call()).await;
+            let heard: usize = models.iter().map(|model| model.heard.lock().unwrap().len()).sum();
+            system.shutdown(Duration::ZERO).await;
+            (answer.map(|answer| by(&answer)).map_err(|failure| failure.kind), heard)
+        })
+    };
+    for kind in [Rejected, Blocked, Cancelled] {
+        assert_eq!(asked("external_server", Does::Fails(kind), Does::Answers), (Err(kind), 0), "{kind}");
+    }
+    for kind in [InvalidInput, NotFound, Denied, Internal, NobodyToAsk, Unavailable, TimedOut, Overloaded] {
+        let answered = (Ok("model:m1".to_owned()), 1);
+        assert_eq!(asked("external_server", Does::Fails(kind), Does::Answers), answered, "{kind}");
+    }
+    let answered = (Ok("model:m2".to_owned()), 2);
+    assert_eq!(asked("magictunnel_handled", Does::Answers, Does::Fails(Rejected)), answered);
 }
