@@ -38,10 +38,9 @@ pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, T
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The key that a person is asked under.
 pub const HUMAN_INPUT_KEY: &str = "human_input";
-/// Longest account of a tool's parameters for whoever confirms its use, in characters. Of a program all words are shown.
+/// Longest account of a tool's parameters for whoever confirms its use, in characters. Of a program all words and all of its
+/// input are shown.
 const PARAMS_SHOWN_CHARS_MAX: usize = 600;
-/// Characters of a program's input that whoever confirms it is shown.
-const INPUT_SHOWN_CHARS_MAX: usize = 600;
 /// Member of the form that a person answers in.
 const ANSWER: &str = "answer";
 
@@ -118,14 +117,13 @@ impl Toolbox {
         }
     }
 
-    /// What a use of a tool comes to, for whoever confirms it: of a program exactly what is run, word by word.
+    /// What a use of a tool comes to, for whoever confirms it: of a program exactly what is run, word by word, and
+    /// its whole input, of at most [`COMMAND_INPUT_BYTES_MAX`] bytes.
     pub(crate) fn account(&self, name: &str, params: &RawObject) -> String {
         match self.read(name, params) {
             Ok(Use::ExecuteCommand { words, input }) => {
-                let more = input.map(|input| {
-                    let begins = cut_chars(&input, INPUT_SHOWN_CHARS_MAX);
-                    format!(", with {} bytes on its standard input: {}", input.len(), visible(&begins))
-                });
+                let more = input
+                    .map(|input| format!(", with {} bytes on its standard input: {}", input.len(), visible(&input)));
                 format!("Use {name}: run {}{}", visible(&words), more.unwrap_or_default())
             }
             _ => format!("Use {name} with {}", cut_chars(params.to_raw().get(), PARAMS_SHOWN_CHARS_MAX)),

@@ -6,7 +6,7 @@ use callboard_runtime::{OnRestart, TaskFilter};
 use serde_json::json;
 
 use super::kit::{decided, nobody, said, says, with_programs};
-use crate::tools::COMMAND_BYTES_MAX;
+use crate::tools::{COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX};
 
 /// Goal: a program runs when its operator said yes, whoever decides otherwise, and is a task of which a restart makes no
 /// second run. Method: the pipeline, a line, a tool; yes, no, nobody, a peer.
@@ -101,6 +101,26 @@ fn all_words_are_shown() {
         let heard = kit.hear_of(Principal::local_operator(), call, &says("")).await;
         let (_, words) = &heard.questions[0];
         assert!(words.contains(r"a\u{202e}b\u{200b}\u{a0}c\u{9b}"), "{words}");
+    });
+}
+
+/// Goal: who confirms a command is shown all of its input, and nothing that hides. Method: an input as long as may be, by the
+/// tool's name and as planned, with its end and characters that take no room.
+#[test]
+fn all_of_the_input_is_shown() {
+    with_programs(async |kit| {
+        let end = "\u{200b}the-end";
+        let input = "x".repeat(COMMAND_INPUT_BYTES_MAX - end.len()) + end;
+        let params = json!({ "command": ["echo", "hi"], "stdin": input });
+        let call = CallTool::new("execute_command", params.clone());
+        let by_name = kit.hear_of(Principal::local_operator(), call, &says("")).await;
+        kit.decide("decide_tool", [decided(json!({ "tool_name": "execute_command", "params": params }))]);
+        let planned = kit.say("run it", &says("")).await;
+        let shown = format!("{}{}", "x".repeat(COMMAND_INPUT_BYTES_MAX - end.len()), r"\u{200b}the-end");
+        for heard in [by_name, planned] {
+            let (_, words) = &heard.questions[0];
+            assert!(words.contains(&shown), "{} characters", words.len());
+        }
     });
 }
 
