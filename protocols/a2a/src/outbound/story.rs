@@ -148,7 +148,7 @@ impl Story {
     /// # Errors
     /// [`PeerError::TooLarge`].
     pub(super) fn hear_history(&mut self, task: &Task) -> Result<(), PeerError> {
-        let added = self.interim.add_history(task.history.as_deref().unwrap_or_default(), &task.status);
+        let added = self.interim.add_history(task.history.as_deref().unwrap_or_default(), &task.status)?;
         self.weigh(added)
     }
 
@@ -215,7 +215,7 @@ impl Story {
             return Ok(None);
         }
         if let (TaskState::Working, Some(message)) = (status.state, &status.message) {
-            let added = self.interim.add(message);
+            let added = self.interim.add(message)?;
             self.weigh(added)?;
         }
         self.status = Some(key);
@@ -259,12 +259,16 @@ impl Story {
     }
 }
 
-/// What parts hold, in bytes.
+/// What parts hold, with what the sender put beside it, in bytes.
 pub(super) fn bytes_of(parts: &[Part]) -> usize {
-    let bytes = |part: &Part| match &part.content {
-        PartContent::Text(text) | PartContent::Url(text) => text.len(),
-        PartContent::Raw(bytes) => bytes.len(),
-        PartContent::Data(data) => data.get().len(),
+    let bytes = |part: &Part| {
+        let content = match &part.content {
+            PartContent::Text(text) | PartContent::Url(text) => text.len(),
+            PartContent::Raw(bytes) => bytes.len(),
+            PartContent::Data(data) => data.get().len(),
+        };
+        let beside = part.metadata.as_ref().map_or(0, |metadata| metadata.to_raw().get().len());
+        content + beside + part.filename.len() + part.media_type.len()
     };
     parts.iter().map(bytes).sum()
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::outbound::interim::INTERIM_MESSAGES_MAX;
+use crate::outbound::options::HISTORY_MESSAGES_MAX;
 use crate::wire::{Role, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 
 fn numbered(number: u64) -> Option<RawObject> {
@@ -197,10 +199,75 @@ fn interim_messages_are_the_last_resort() {
     }
 }
 
-/// Goal: what is said while working is bounded. Method: the limit of bytes, and one more.
+fn says(id: &str, text: &str) -> Message {
+    Message { message_id: id.into(), role: Role::Agent, parts: vec![Part::text(text)], ..Message::default() }
+}
+
+/// Goal: what is said while working is bounded in bytes, ids and parts included. Method: one message at the limit, and one
+/// more byte in its text, its id and beside its part; then a message behind one at the limit.
 #[test]
-fn interim_messages_are_bounded() {
+fn interim_messages_are_bounded_in_bytes() {
+    let fixed = size_of::<Message>() + size_of::<Part>();
+    let hear = |message: &Message| {
+        let mut story = Story::default();
+        let status = TaskStatus { message: Some(message.clone()), ..TaskStatus::new(TaskState::Working) };
+        let heard = story.adopt(&Task::new("t", "c", status)).map(drop);
+        heard.and_then(|()| {
+            story.adopt(&Task { history: Some(vec![says("z", "z")]), ..task(0, TaskState::Working, &[]) })
+        })
+    };
+    let last = fixed + "z".len() + 2 * "z".len();
+    let message = |text: usize, id: &str| says(id, &"x".repeat(ARTIFACT_BYTES_MAX - last - fixed - text));
+    assert!(hear(&message(2, "i")).is_ok());
+    assert!(matches!(hear(&message(1, "i")), Err(PeerError::TooLarge)));
+    assert!(matches!(hear(&message(2, "ii")), Err(PeerError::TooLarge)));
+    let mut named = message(2, "i");
+    named.parts[0].filename = "f".into();
+    assert!(matches!(hear(&named), Err(PeerError::TooLarge)));
+}
+
+/// Goal: nothing unweighed of an interim message is kept. Method: one with everything beside its parts.
+#[test]
+fn interim_messages_are_kept_bare() {
+    let full = Message {
+        context_id: "c".into(),
+        task_id: "t".into(),
+        metadata: Some(RawObject::of("m", "x")),
+        extensions: vec!["urn:e".into()],
+        reference_task_ids: vec!["r".into()],
+        ..says("1", "one")
+    };
+    let twice = Message { message_id: "2".into(), parts: vec![Part::text("two")], ..full.clone() };
     let mut story = Story::default();
-    assert!(story.hear(&status(0, TaskState::Working, &"x".repeat(ARTIFACT_BYTES_MAX)), false).is_ok());
-    assert!(matches!(story.hear(&status(0, TaskState::Working, "y"), false), Err(PeerError::TooLarge)));
+    let status = TaskStatus { message: Some(full), ..TaskStatus::new(TaskState::Working) };
+    story.adopt(&Task::new("t", "c", status)).unwrap();
+    story.adopt(&Task { history: Some(vec![twice]), ..task(0, TaskState::Completed, &[]) }).unwrap();
+    assert_eq!(story.interim_answer(), [says("2", "two"), says("1", "one")]);
+}
+
+/// Goal: of a history no more counts than was asked for. Method: one message more than that.
+#[test]
+fn histories_are_bounded() {
+    let asked_for = usize::try_from(HISTORY_MESSAGES_MAX).unwrap();
+    let history: Vec<Message> = (0..=asked_for).map(|nth| says(&nth.to_string(), "x")).collect();
+    let mut story = Story::default();
+    story.adopt(&Task { history: Some(history), ..task(0, TaskState::Completed, &[]) }).unwrap();
+    let kept = story.interim_answer();
+    assert_eq!((kept.len(), &*kept[0].message_id), (asked_for, "1"));
+}
+
+/// Goal: interim messages are bounded in number. Method: the limit in as many histories as that takes, and one more.
+#[test]
+fn interim_messages_are_bounded_in_number() {
+    let mut story = Story::default();
+    let ids: Vec<String> = (0..=INTERIM_MESSAGES_MAX).map(|nth| nth.to_string()).collect();
+    let (within, beyond) = ids.split_at(INTERIM_MESSAGES_MAX);
+    let mut look = |ids: &[String]| {
+        let history = Some(ids.iter().map(|id| says(id, "x")).collect());
+        story.adopt(&Task { history, ..task(0, TaskState::Working, &[]) }).map(drop)
+    };
+    for ids in within.chunks(usize::try_from(HISTORY_MESSAGES_MAX).unwrap()) {
+        look(ids).unwrap();
+    }
+    assert!(matches!(look(beyond), Err(PeerError::TooLarge)));
 }
