@@ -91,6 +91,14 @@ pub(super) fn is_same_place(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin() || is_here(one) && is_here(other) && place(one) == place(other)
 }
 
+/// Whether `url` is at `address` or below it, with the same query where `address` has one.
+pub(super) fn is_at_or_below(url: &Url, address: &Url) -> bool {
+    let below = url.path().trim_end_matches('/').strip_prefix(address.path().trim_end_matches('/'));
+    is_same_place(url, address)
+        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && (address.query().is_none() || url.query() == address.query())
+}
+
 /// A version by its name; what says none is of before there were any.
 fn version(name: &str) -> Option<Version> {
     let mut parts = name.trim().trim_start_matches(['v', 'V']).split('.');

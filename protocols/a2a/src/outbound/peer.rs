@@ -12,7 +12,7 @@ use url::Url;
 
 use super::asks::{Ask, Streamed, is_essential};
 use super::auth::Badge;
-use super::choose::{Candidate, candidates};
+use super::choose::{Candidate, candidates, is_at_or_below};
 use super::connection::{Beside, Connection, Door, within};
 use super::error::PeerError;
 use super::options::{
@@ -231,14 +231,16 @@ impl Peer {
     }
 
     async fn learn(&self, kept: Kept) -> Known {
-        let Inner { options, door, badge, .. } = &*self.inner;
+        let Inner { url, options, door, badge, .. } = &*self.inner;
         let card = kept.found.card.clone();
         let connect = |to| {
             let (door, badge, card) = (door.clone(), badge.clone(), card.clone());
             Connection { to, door, badge, card, slash: AtomicBool::new(false) }
         };
-        let interfaces: Arc<[Connection]> =
-            candidates(&card, &kept.found.url, options).into_iter().map(connect).collect();
+        // Other interfaces of a card above the address are other agents'.
+        let is_ours = |to: &Candidate| !kept.is_above || is_at_or_below(&to.url, url);
+        let spoken = candidates(&card, &kept.found.url, options).into_iter().filter(is_ours);
+        let interfaces: Arc<[Connection]> = spoken.map(connect).collect();
         let is_offered = card.capabilities.extended_agent_card == Some(true) && badge.shows();
         let mut extended = None;
         if is_offered {
@@ -361,5 +363,23 @@ mod tests {
         server.put_card(OWN, "down, again", "/agents/down");
         is_due().await;
         assert_eq!(peer.card().await.unwrap().name, "down, again");
+    }
+
+    /// Goal: of a card above an address only the interfaces there are spoken to; of an agent's own card all are. Method: a card
+    /// of several interfaces at both places.
+    #[tokio::test]
+    async fn interfaces_of_others_are_not_spoken_to() {
+        let interfaces =
+            ["/agents/up", "/agents/downtown", "/agents/down", "/", "/agents/down/a2a", "https://b.example/"];
+        for (place, expected) in [(ROOT, vec!["/agents/down", "/agents/down/a2a"]), (OWN, interfaces.to_vec())] {
+            let server = CardServer::start().await;
+            server.put_card_with(place, "down", &interfaces);
+            let peer = Peer::new(server.agent(), RemoteOptions::default()).unwrap();
+            let known = peer.known().await.unwrap();
+            let spoken: Vec<Url> = known.interfaces.iter().map(|is| is.to.url.clone()).collect();
+            let base: Url = server.url.parse().unwrap();
+            let expected: Vec<Url> = expected.iter().map(|url| base.join(url).unwrap()).collect();
+            assert_eq!(spoken, expected, "{place}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::auth::{Auth, Badge};
-use super::choose::{INTERFACES_MAX, interface_url, is_same_place};
+use super::choose::{INTERFACES_MAX, interface_url, is_at_or_below};
 use super::connection::{Door, is_json, within};
 use super::error::PeerError;
 use super::options::{ASIDE_TIMEOUT, CARD_AGE, CARD_BYTES_MAX, CardTrust, RemoteOptions};
@@ -50,6 +50,8 @@ pub struct FoundCard {
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) found: FoundCard,
+    /// It was found above the agent's address, where it may have interfaces of other agents too.
+    pub(super) is_above: bool,
     etag: Option<HeaderValue>,
     pub(super) until: Instant,
 }
@@ -100,7 +102,7 @@ pub(super) async fn find(
         let card = AgentCard { supported_interfaces: vec![interface.clone()], capabilities, ..AgentCard::default() };
         let card = Arc::new(card);
         let found = FoundCard { as_signed: card.clone(), card, signed_by: None, url: url.clone() };
-        return Ok(Kept { found, etag: None, until: Instant::now() + CARD_AGE.1 });
+        return Ok(Kept { found, is_above: false, etag: None, until: Instant::now() + CARD_AGE.1 });
     }
     let all = places(url);
     let found_at = before.map(|kept| &kept.found.url);
@@ -111,8 +113,11 @@ pub(super) async fn find(
     for (nth, place) in looked_at {
         let before = before.filter(|kept| kept.found.url == *place);
         let Some(kept) = within(ASIDE_TIMEOUT, look(place, before, door, badge, options)).await? else { continue };
-        let is_own = nth < OWN_PLACES;
-        return if is_own || is_card_of(&kept.found, url) { Ok(kept) } else { Err(other_agent(&kept.found, url)) };
+        let is_above = nth >= OWN_PLACES;
+        return match is_above && !is_card_of(&kept.found, url) {
+            true => Err(other_agent(&kept.found, url)),
+            false => Ok(Kept { is_above, ..kept }),
+        };
     }
     Err(found_at.map_or(PeerError::NoCard, |known| PeerError::CardStatus { status: 404, url: shown(known) }))
 }
@@ -125,13 +130,8 @@ fn is_beside(one: &Url, other: &Url) -> bool {
 
 /// Whether a card that was found above `address` is that of the agent at `address`: one of its interfaces is there or below.
 fn is_card_of(found: &FoundCard, address: &Url) -> bool {
-    let base = address.path().trim_end_matches('/');
-    let is_there = |url: Url| {
-        let below = url.path().trim_end_matches('/').strip_prefix(base);
-        is_same_place(&url, address) && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
     let interfaces = found.card.supported_interfaces.iter().take(INTERFACES_MAX);
-    interfaces.filter_map(|interface| interface_url(interface, &found.url)).any(is_there)
+    interfaces.filter_map(|interface| interface_url(interface, &found.url)).any(|url| is_at_or_below(&url, address))
 }
 
 fn other_agent(found: &FoundCard, address: &Url) -> PeerError {
@@ -185,7 +185,7 @@ async fn look(
     let etag = response.headers().get(ETAG).cloned();
     let raw = body(response).await?;
     let found = believed(&raw, place, options).await?;
-    Ok(Some(Kept { found, etag, until }))
+    Ok(Some(Kept { found, is_above: false, etag, until }))
 }
 
 /// What a card says, if it is to be believed.

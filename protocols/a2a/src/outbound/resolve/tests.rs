@@ -51,8 +51,14 @@ impl CardServer {
 
     /// A card of `name`, with one interface.
     pub fn put_card(&self, path: &str, name: &str, interface: &str) {
-        let interface = json!({ "url": interface, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
-        self.put(path, 200, json!({ "name": name, "supportedInterfaces": [interface] }).to_string());
+        self.put_card_with(path, name, &[interface]);
+    }
+
+    /// A card of `name`, with several interfaces.
+    pub fn put_card_with(&self, path: &str, name: &str, interfaces: &[&str]) {
+        let interface = |url: &&str| json!({ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0" });
+        let interfaces: Vec<_> = interfaces.iter().map(interface).collect();
+        self.put(path, 200, json!({ "name": name, "supportedInterfaces": interfaces }).to_string());
     }
 
     /// The paths that were asked for since the last time.
@@ -135,6 +141,25 @@ async fn cards_above_are_of_the_same_agent() {
                     assert!(told.contains(part), "{part}: {told}");
                 }
             }
+        }
+    }
+}
+
+/// Goal: a query of an address tells its agent from others at the same path. Method: root cards with an interface of the same
+/// query, another and none.
+#[tokio::test]
+async fn queries_tell_agents_apart() {
+    let server = CardServer::start().await;
+    let address: Url = format!("{}?agent=down", server.agent()).parse().unwrap();
+    let options = RemoteOptions { trust: CardTrust::Any, ..RemoteOptions::default() };
+    let (door, badge) = (Door::new(&options).unwrap(), Badge::new(&options.auth, &options.headers).unwrap());
+    for (interface, is_it) in
+        [("/agents/down?agent=down", true), ("/agents/down?agent=up", false), ("/agents/down", false)]
+    {
+        server.put_card(ROOT, "root", interface);
+        match find(&address, None, &door, &badge, &options).await {
+            Ok(kept) => assert!(is_it && kept.is_above, "{interface}"),
+            Err(error) => assert!(!is_it && matches!(error, PeerError::OtherAgent { .. }), "{interface}: {error}"),
         }
     }
 }
