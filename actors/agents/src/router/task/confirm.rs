@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::TOOL_COMMAND;
 use crate::decide::limits::cut_chars;
-use crate::decide::{Action, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, World};
+use crate::decide::{Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, World};
 use crate::orchestrator::task::Asked;
 
 /// The first line of the question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
 /// The key of the question, and the member of its answer.
 pub(crate) const CONFIRM: &str = "confirm";
-/// How risky it is to ask an agent one of whose skills says that it destroys.
+/// How risky it is to ask an agent one of whose skills says that it destroys, or one that never said what it does.
 const RISK_DESTRUCTIVE: f32 = 0.8;
 /// The tag that says so; a tool's own hints say the same.
 pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
@@ -93,8 +93,34 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
         // What isn't there does nothing.
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
-            let skills = world.agent(agent).map(|agent| &*agent.skills).unwrap_or_default();
-            if skills.iter().any(is_destructive) { RISK_DESTRUCTIVE } else { 0.0 }
+            let may_destroy =
+                |agent: &AgentView| agent.skills.iter().any(is_destructive) || !agent.is_up && agent.skills.is_empty();
+            if world.agent(agent).is_some_and(may_destroy) { RISK_DESTRUCTIVE } else { 0.0 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: an agent that never said what it does is as risky as one that destroys. Method: an agent up and down, with no
+    /// skill, a harmless one and one that destroys; one that isn't there.
+    #[test]
+    fn agents_never_described_are_risky() {
+        let tagged = |tag: &str| vec![SkillView { id: "s".into(), tags: vec![tag.into()], ..SkillView::default() }];
+        for (is_up, skills, expected) in [
+            (false, vec![], RISK_DESTRUCTIVE),
+            (true, vec![], 0.0),
+            (false, tagged("tame"), 0.0),
+            (true, tagged(TAG_DESTRUCTIVE), RISK_DESTRUCTIVE),
+        ] {
+            let told = format!("{is_up} {skills:?}");
+            let agents = vec![AgentView { id: "a".into(), is_up, skills, ..AgentView::default() }];
+            let world = World { agents, ..World::default() };
+            let risk = |agent: &str| risk_of(&Action::Remote { agent: agent.into(), text: "t".into() }, &world);
+            assert!((risk("a") - expected).abs() < f32::EPSILON, "{told}");
+            assert!(risk("b").abs() < f32::EPSILON, "{told}");
         }
     }
 }
