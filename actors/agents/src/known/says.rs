@@ -13,6 +13,8 @@ pub const NAME_CHARS_MAX: usize = 128;
 pub const SKILLS_KEPT_MAX: usize = 64;
 /// Most tags, and most examples, of one skill.
 const WORDS_MAX: usize = 16;
+/// Id of the entry for skills that may destroy something and have ids that can't be shown.
+const UNSHOWN: &str = "unshown";
 /// Longest example, in characters.
 const EXAMPLE_CHARS_MAX: usize = 200;
 
@@ -27,7 +29,7 @@ pub(super) fn description(text: &str) -> String {
 }
 
 /// Skills. An id is exact, so one that can't be shown as it is isn't kept. That something may be destroyed is kept where other
-/// tags and skills are left out.
+/// tags and skills are left out: of skills that aren't kept, as one skill [`UNSHOWN`] in their stead.
 pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
     let fits = |skill: &SkillView| !skill.id.is_empty() && one_line(&skill.id, NAME_CHARS_MAX) == skill.id;
     let some = |words: Vec<String>, chars_max: usize| -> Vec<String> {
@@ -52,7 +54,11 @@ pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
         }
         shown
     };
-    let mut all: Vec<SkillView> = all.into_iter().filter(fits).collect();
+    let (mut all, unfit): (Vec<SkillView>, Vec<SkillView>) = all.into_iter().partition(fits);
+    if unfit.iter().any(is_destructive) {
+        let tags = vec![TAG_DESTRUCTIVE.to_owned()];
+        all.push(SkillView { id: UNSHOWN.to_owned(), name: UNSHOWN.to_owned(), tags, ..SkillView::default() });
+    }
     if all.len() > SKILLS_KEPT_MAX {
         all.sort_by_key(|skill| !is_destructive(skill));
     }
@@ -101,5 +107,20 @@ mod tests {
         let kept = skills(all);
         assert_eq!((kept.len(), kept[0].tags.len()), (SKILLS_KEPT_MAX, WORDS_MAX));
         assert!(kept[0].id == "wipe" && is_destructive(&kept[0]));
+    }
+
+    /// Goal: that something may be destroyed is known of skills whose ids can't be shown. Method: one alone, one behind as many
+    /// harmless skills as are kept, and one that destroys nothing.
+    #[test]
+    fn what_destroys_unshown_is_known() {
+        let skill = |id: &str, tag: &str| SkillView { id: id.into(), tags: vec![tag.into()], ..SkillView::default() };
+        let wipe = || skill("wi\u{200b}pe", TAG_DESTRUCTIVE);
+        let kept = skills(vec![wipe(), wipe()]);
+        assert!(matches!(&kept[..], [only] if only.id == UNSHOWN && is_destructive(only)), "{kept:?}");
+        let mut all: Vec<_> = (0..SKILLS_KEPT_MAX).map(|nth| skill(&format!("s{nth}"), "tame")).collect();
+        all.push(wipe());
+        let kept = skills(all);
+        assert_eq!((kept.len(), kept.iter().filter(|skill| is_destructive(skill)).count()), (SKILLS_KEPT_MAX, 1));
+        assert!(skills(vec![skill("lo\u{200b}ok", "tame")]).is_empty());
     }
 }

@@ -65,7 +65,8 @@ impl Book {
                 "skills with ids that look like others are left out"
             );
         }
-        for skill in honest.into_iter().take(SKILLS_MAX) {
+        let (kept, beyond) = honest.split_at(honest.len().min(SKILLS_MAX));
+        for skill in kept {
             let own = schemas.object(&skill.id).unwrap_or_default();
             let tool = unique(&skill.id, &skills);
             tools.push(with_traits(described(&tool, skill, &own), skill, card));
@@ -80,12 +81,19 @@ impl Book {
                 is_wrapped: output[WRAPPED] == true,
             });
         }
-        if card.skills.is_empty() {
+        // An agent of which no skill can be named is spoken to like one that has none.
+        if skills.is_empty() {
             let (id, takes_data) = (None, true);
             let agent = AgentSkill { description: card.description.clone(), ..AgentSkill::default() };
             tools.push(described(MESSAGE, &agent, &RawObject::new()));
             let (takes_schema, answers_text, is_wrapped) = (false, false, false);
             skills.push(Skill { tool: MESSAGE.into(), id, takes_schema, takes_data, answers_text, is_wrapped });
+        }
+        // What the agent may do without naming it, it may do whichever tool is used.
+        if disguised.iter().chain(beyond).any(|skill| is_destructive(skill))
+            && let Some(first) = tools.first_mut()
+        {
+            mark_destructive(first);
         }
         Self { skills, page: RawObject::new().with("tools", tools) }
     }
@@ -215,10 +223,24 @@ fn with_traits(mut tool: RawObject, skill: &AgentSkill, card: &AgentCard) -> Raw
     if !security.is_empty() {
         tool.set("securityRequirements", security);
     }
-    if skill.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE)) {
-        tool.set("annotations", json!({ "readOnlyHint": false, "destructiveHint": true }));
+    if is_destructive(skill) {
+        mark_destructive(&mut tool);
     }
     tool
+}
+
+fn is_destructive(skill: &AgentSkill) -> bool {
+    skill.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+}
+
+/// Says of a tool that it may destroy something, by its tags and by the hints of MCP.
+fn mark_destructive(tool: &mut RawObject) {
+    let mut tags: Vec<String> = tool.read("tags").unwrap_or_default();
+    if !tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE)) {
+        tags.push(TAG_DESTRUCTIVE.to_owned());
+        tool.set("tags", tags);
+    }
+    tool.set("annotations", json!({ "readOnlyHint": false, "destructiveHint": true }));
 }
 
 fn own_or<'a>(own: &'a Vec<String>, otherwise: &'a Vec<String>) -> &'a Vec<String> {
@@ -250,117 +272,4 @@ fn plain_schema() -> Box<RawValue> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{AgentCapabilities, AgentExtension, PartContent};
-
-    fn skill(id: &str) -> AgentSkill {
-        AgentSkill { id: id.into(), name: "Name".into(), description: "Does".into(), ..AgentSkill::default() }
-    }
-
-    fn raw(value: Value) -> Box<RawValue> {
-        to_raw_value(&value).unwrap()
-    }
-
-    fn said(card: &AgentCard, tool: &str, arguments: Value) -> Result<Message, Failure> {
-        let book = Book::of(card);
-        let meta = RawObject::new().with("a2a", json!({ "contextId": "c" }));
-        book.opening(book.get(tool).unwrap(), &raw(arguments), &meta).map(|opening| opening.message)
-    }
-
-    /// Goal: every skill is a tool with a name of its own that clients take. Method: ids that aren't, and the same twice.
-    #[test]
-    fn skills_have_names() {
-        let ids = ["plain", "with space/é", "with space/é", "callboard.x", ""];
-        let book = Book::of(&AgentCard { skills: ids.map(skill).to_vec(), ..AgentCard::default() });
-        let names: Vec<&str> = book.skills.iter().map(|skill| &*skill.tool).collect();
-        assert_eq!(names, ["plain", "with_space__", "with_space__-2", "callboard_x", "message"]);
-        let tools: Vec<RawObject> = book.page.read("tools").unwrap();
-        assert_eq!(tools[0].text("title").unwrap(), "Name");
-        assert!(tools[0].object("inputSchema").unwrap().has("anyOf"));
-        let long = Book::of(&AgentCard { skills: vec![skill(&"x".repeat(500)); 2], ..AgentCard::default() });
-        assert!(long.skills.iter().all(|skill| skill.tool.len() <= NAME_BYTES_MAX));
-        let disguised = AgentCard { skills: ["add", "\u{430}dd"].map(skill).to_vec(), ..AgentCard::default() };
-        assert_eq!(Book::of(&disguised).skills.len(), 1, "one that looks like the other");
-        let many = AgentCard { skills: vec![skill("x"); SKILLS_MAX + 1], ..AgentCard::default() };
-        assert_eq!(Book::of(&many).skills.len(), SKILLS_MAX);
-    }
-
-    /// Goal: a tool says all that its skill does. Method: a skill that has everything, then one for which the card speaks.
-    #[test]
-    fn skills_keep_their_traits() {
-        let needs =
-            |name: &str| crate::wire::SecurityRequirement { schemes: [(name.to_owned(), Default::default())].into() };
-        let words = |word: &str| vec![word.to_owned()];
-        let wipe = AgentSkill {
-            tags: vec!["disk".into(), "Destructive".into()],
-            examples: words("wipe it"),
-            input_modes: words("text/plain"),
-            output_modes: words("image/png"),
-            security_requirements: vec![needs("own")],
-            ..skill("wipe")
-        };
-        let card = AgentCard {
-            skills: vec![wipe, skill("look")],
-            default_input_modes: words("text/csv"),
-            default_output_modes: words("text/html"),
-            security_requirements: vec![needs("all")],
-            ..AgentCard::default()
-        };
-        let [wipe, look] = &skill_tools(&card)[..] else { panic!("two skills") };
-        let list = |tool: &RawObject, member: &str| tool.read::<Value>(member).unwrap_or_default();
-        assert_eq!(list(wipe, "tags"), json!(["disk", "Destructive"]));
-        assert_eq!(list(wipe, "examples"), json!(["wipe it"]));
-        assert_eq!(
-            (list(wipe, "inputModes"), list(wipe, "outputModes")),
-            (json!(["text/plain"]), json!(["image/png"]))
-        );
-        let both = json!([{ "schemes": { "all": {} } }, { "schemes": { "own": {} } }]);
-        assert_eq!(list(wipe, "securityRequirements"), both);
-        assert_eq!(list(wipe, "annotations"), json!({ "readOnlyHint": false, "destructiveHint": true }));
-        assert_eq!((list(look, "inputModes"), list(look, "outputModes")), (json!(["text/csv"]), json!(["text/html"])));
-        assert_eq!(list(look, "securityRequirements"), json!([{ "schemes": { "all": {} } }]));
-        assert!(["tags", "examples", "annotations"].iter().all(|member| !look.has(member)));
-        assert!(skill_tools(&AgentCard::default()).is_empty());
-    }
-
-    /// Goal: an agent without skills can be spoken to. Method: its one tool, each kind of argument, and none.
-    #[test]
-    fn plain_arguments_are_parts() {
-        let card = AgentCard::default();
-        let files =
-            json!([{ "name": "a.txt", "mimeType": "text/plain", "bytes": "aGk=" }, { "uri": "https://x.example/b" }]);
-        let message = said(&card, "message", json!({ "text": "hi", "data": { "n": 1 }, "files": files })).unwrap();
-        assert_eq!(message.parts.len(), 4);
-        assert!(matches!(&message.parts[2].content, PartContent::Raw(bytes) if &bytes[..] == b"hi"));
-        assert_eq!((message.parts[2].filename.as_str(), message.parts[2].media_type.as_str()), ("a.txt", "text/plain"));
-        assert!(matches!(&message.parts[3].content, PartContent::Url(url) if url == "https://x.example/b"));
-        assert_eq!((message.context_id.as_str(), message.metadata), ("c", None));
-        assert!(said(&card, "message", json!({ "contextId": "d" })).is_err());
-        assert!(said(&card, "message", json!({ "text": "a", "files": [{ "name": "x" }] })).is_err());
-    }
-
-    /// Goal: typed arguments go as a value, and as words to who takes no values; the skill is named. Method: a skill with a
-    /// schema, one without, one that takes text only.
-    #[test]
-    fn typed_arguments_are_values() {
-        let params =
-            RawObject::new().with("add", json!({ "input": { "type": "object" }, "output": { "type": "string" } }));
-        let schemas =
-            AgentExtension { uri: SCHEMAS_EXTENSION.into(), params: Some(params), ..AgentExtension::default() };
-        let capabilities = AgentCapabilities { extensions: vec![schemas], ..AgentCapabilities::default() };
-        let text_only = AgentSkill { input_modes: vec!["text/plain".into()], ..skill("say") };
-        let card =
-            AgentCard { capabilities, skills: vec![skill("add"), skill("any"), text_only], ..AgentCard::default() };
-        let add = said(&card, "add", json!({ "text": "a" })).unwrap();
-        assert_eq!(add.parts[0].as_data().unwrap().get(), r#"{"text":"a"}"#, "its own schema");
-        assert_eq!(add.metadata.unwrap().text("skill").unwrap(), "add");
-        assert!(Book::of(&card).get("add").unwrap().answers_text);
-        assert!(said(&card, "any", json!({ "x": 1 })).unwrap().parts[0].as_data().is_some());
-        assert_eq!(said(&card, "say", json!({ "words": "hello" })).unwrap().parts[0].as_text(), Some("hello"));
-        assert_eq!(
-            said(&card, "say", json!({ "a": "b", "c": 1 })).unwrap().parts[0].as_text(),
-            Some(r#"{"a":"b","c":1}"#)
-        );
-    }
-}
+mod tests;
