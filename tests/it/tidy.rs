@@ -202,7 +202,7 @@ fn unnamed_messages(files: &[File]) -> Vec<String> {
             if !derives.is_some_and(|list| list.split(", ").any(|name| name == "Message")) {
                 continue;
             }
-            let mut attributes = lines.by_ref().take_while(|line| line.starts_with("#["));
+            let mut attributes = lines.by_ref().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
             if !attributes.any(|line| line.starts_with("#[message(name = \"")) {
                 unnamed.push(format!("{} has a message without `#[message(name = \"…\")]`", file.path));
             }

@@ -113,13 +113,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Tells a damaged or read-only file from everything else that SQLite may say.
     /// Whether it is an error of SQLite.
     pub(crate) fn is_of_sqlite(&self) -> bool {
         matches!(self, Self::Database { source, .. } if sqlite_code(source).is_some())
     }
 
-    /// Says where it happened, and what a refusal of SQLite says of its file.
+    /// Says where it happened. A damaged or read-only file of SQLite is told from all else.
     pub(crate) fn at(self, at: &Where) -> Self {
         match (self, at) {
             (Self::Database { source, .. }, Where::Sqlite(path)) => {

@@ -57,8 +57,13 @@ impl Measures {
     pub(crate) fn refused(&self, error: &JournalError) {
         let mut counted = self.0.lock();
         counted.now.last_error = Some(error.to_string());
-        if counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+        let is_due = counted.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_due {
             counted.told = Some(Instant::now());
+        }
+        // A subscriber may be slow, or read the measures.
+        drop(counted);
+        if is_due {
             callboard_message::log::error!(%error, "the store refuses writes");
         }
     }

@@ -147,7 +147,10 @@ impl Place for PostgresPlace {
 
     async fn reopen(&self) -> Result<Db, JournalError> {
         let mut db = connect(&self.options).await.map_err(|e| journal_error(&e))?;
-        durable(&mut db).await.map_err(|e| JournalError::Unavailable(e.to_string()))?;
+        durable(&mut db).await.map_err(|error| match error {
+            StoreError::Database { source, .. } => journal_error(&source),
+            error => JournalError::Unavailable(error.to_string()),
+        })?;
         if self.is_visitor() {
             return Ok(db);
         }

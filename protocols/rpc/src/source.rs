@@ -34,7 +34,7 @@ pub enum AllowListError {
 
 /// Headers by which proxies, load balancers and content delivery networks say that they passed a request on (RFC 7239, RFC
 /// 9110 section 7.6.3, RFC 8586, and what products add by themselves), in lower case. Beside them, all `x-forwarded…`.
-const FORWARDING_HEADERS: [&str; 20] = [
+const FORWARDING_HEADERS: [&str; 24] = [
     "cdn-loop",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -49,11 +49,15 @@ const FORWARDING_HEADERS: [&str; 20] = [
     "proxy-client-ip",
     "true-client-ip",
     "via",
+    "x-appengine-user-ip",
     "x-azure-clientip",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-envoy-external-address",
     "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-proxyuser-ip",
     "x-real-ip",
 ];
 

@@ -164,8 +164,7 @@ fn encoded(body: &impl Serialize) -> Result<String, sqlx::Error> {
     serde_json::to_string(body).map_err(|_| unreadable("a task's JSON"))
 }
 
-// serde's own words may quote what it read.
-/// A row that this program didn't write.
+/// A row that this program didn't write. Serde's own words may quote the row, so they aren't part of it.
 pub(super) fn unreadable(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{what} can't be read").into())
 }

@@ -314,6 +314,12 @@ async fn forwarded_requests() {
             }
         }
     }
+    // nginx forwards by HTTP/1.0 unless it is told otherwise, and adds no header.
+    let (head, body) = hello.split_once('|').unwrap();
+    for (server, status) in [(&operator, 403), (&anonymous, 403), (&proxied, 200)] {
+        let request = format!("POST /mcp HTTP/1.0\r\n{head}Host: localhost\r\n\r\n{body}");
+        assert_eq!(server.client("", "").send(&request).await.status, status);
+    }
     for server in [operator, anonymous, proxied] {
         server.stop().await;
     }

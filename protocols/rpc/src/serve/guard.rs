@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
-use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName};
+use actix_web::http::{StatusCode, Version};
 use actix_web::web::Payload;
 use bytes::BytesMut;
 use callboard_message::Principal;
@@ -74,7 +74,9 @@ pub fn principal_showing(
         peer: request.peer_addr().map(|a| a.ip()),
         local: Some(request.app_config().local_addr().ip()),
         authorization,
-        is_forwarded: request.headers().keys().any(|name| is_forwarding_header(name.as_str())),
+        // Clients of ours speak HTTP/1.1 or later; nginx forwards by HTTP/1.0 unless it is told otherwise, and adds no header.
+        is_forwarded: request.version() < Version::HTTP_11
+            || request.headers().keys().any(|name| is_forwarding_header(name.as_str())),
     };
     access.principal(&credential).map_err(unproven)
 }
