@@ -10,6 +10,9 @@ use super::code as mcp;
 /// Most characters of a server's sentence that stand in a failure's; `data.rpc.message` has all of it.
 const MESSAGE_CHARS_MAX: usize = 500;
 
+/// Words, in lower case, of a client's -32600 that mean that it can't answer the question.
+const NOT_SUPPORTED: &str = "not supported";
+
 /// Member of a failure's data: the error of a server, as it came.
 const RPC: &str = "rpc";
 /// Member of a failure's data: the error by which a client answered a question, as it came.
@@ -26,8 +29,9 @@ pub(crate) fn of_rpc(error: &RpcError) -> Failure {
 /// refusal of a person, or of a policy in their stead: SDKs send -1, 0 and -32603 for what a handler throws.
 pub(crate) fn of_answer(error: &RpcError) -> Failure {
     let kind = match error.code {
-        // -32600 is "Sampling not supported" of the Python SDK.
-        code::METHOD_NOT_FOUND | code::INVALID_REQUEST => FailureKind::NobodyToAsk,
+        code::METHOD_NOT_FOUND => FailureKind::NobodyToAsk,
+        // The Python SDK says so with "Sampling not supported", and gives the code to other errors too.
+        code::INVALID_REQUEST if error.message.to_ascii_lowercase().contains(NOT_SUPPORTED) => FailureKind::NobodyToAsk,
         mcp::MISSING_CLIENT_CAPABILITY
         | mcp::NOBODY_TO_ASK
         | mcp::OVERLOADED
@@ -157,27 +161,31 @@ mod tests {
     /// be asked. Method: codes that SDKs send, with data, there and back.
     #[test]
     fn answers_of_clients() {
-        for (error_code, kind) in [
-            (-1, FailureKind::Rejected),
-            (0, FailureKind::Rejected),
-            (-32603, FailureKind::Rejected),
-            (-32602, FailureKind::Rejected),
-            (-2, FailureKind::Rejected),
-            (-6, FailureKind::Rejected),
-            (-32601, FailureKind::NobodyToAsk),
-            (-32600, FailureKind::NobodyToAsk),
-            (-32021, FailureKind::NobodyToAsk),
-            (-7, FailureKind::NobodyToAsk),
-            (-3, FailureKind::Overloaded),
-            (-4, FailureKind::Unavailable),
-            (-5, FailureKind::TimedOut),
-            (-8, FailureKind::Cancelled),
+        let refused = "User rejected sampling request";
+        for (error_code, message, kind) in [
+            (-1, refused, FailureKind::Rejected),
+            (0, refused, FailureKind::Rejected),
+            (-32603, refused, FailureKind::Rejected),
+            (-32602, refused, FailureKind::Rejected),
+            (-2, refused, FailureKind::Rejected),
+            (-6, refused, FailureKind::Rejected),
+            (-32601, refused, FailureKind::NobodyToAsk),
+            (-32600, "Sampling not supported", FailureKind::NobodyToAsk),
+            (-32600, "Elicitation NOT SUPPORTED", FailureKind::NobodyToAsk),
+            (-32600, refused, FailureKind::Rejected),
+            (-32601, "Sampling not supported", FailureKind::NobodyToAsk),
+            (-32603, "Sampling not supported", FailureKind::Rejected),
+            (-32021, refused, FailureKind::NobodyToAsk),
+            (-7, refused, FailureKind::NobodyToAsk),
+            (-3, refused, FailureKind::Overloaded),
+            (-4, refused, FailureKind::Unavailable),
+            (-5, refused, FailureKind::TimedOut),
+            (-8, refused, FailureKind::Cancelled),
         ] {
             let data = RawValue::from_string(r#"{"by":"person"}"#.into()).unwrap();
-            let error =
-                RpcError { code: error_code, message: "User rejected sampling request".into(), data: Some(data) };
+            let error = RpcError { code: error_code, message: message.into(), data: Some(data) };
             let failure = of_answer(&error);
-            assert_eq!(failure.kind, kind, "{error_code}");
+            assert_eq!(failure.kind, kind, "{error_code} {message}");
             // To whoever called, it is no error of the method that they called.
             assert!(sent_by_peer(&failure).is_none());
             let sent = to_rpc(failure);
