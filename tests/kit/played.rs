@@ -96,10 +96,13 @@ impl Hit {
         let mut lines = head.lines();
         let mut first = lines.next()?.split(' ').map(str::to_owned);
         let (method, target) = (first.next()?, first.next()?);
-        let headers: HashMap<String, String> = lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-            .collect();
+        let mut headers: HashMap<String, String> = HashMap::new();
+        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+            let values = headers.entry(name.to_ascii_lowercase()).or_default();
+            // One that is there twice counts as a list (RFC 9110, section 5.3).
+            values.push_str(if values.is_empty() { "" } else { ", " });
+            values.push_str(value.trim());
+        }
         let length: usize = headers.get("content-length").map_or(0, |l| l.parse().unwrap());
         while bytes.len() < end + length {
             if stream.read_buf(&mut bytes).await.ok()? == 0 {

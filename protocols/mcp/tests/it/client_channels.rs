@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
 use callboard_mcp::outbound::{ChildCommand, ClientOptions, Endpoint, Era, McpClient};
 use callboard_message::{Answer, ElicitAnswer, Failure, FailureKind, Log, Progress, Question};
 use callboard_runtime::testkit::{Probe, eventually};
 use callboard_runtime::{CallEvent, CallMeta, Caller, Changed, System};
 use futures::future::BoxFuture;
 use futures::{SinkExt, StreamExt};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
@@ -257,7 +259,21 @@ async fn long_lines_are_dropped() {
     client.stop().await;
 }
 
-/// Goal: MCP goes over a WebSocket of its subprotocol. Method: a server that echoes what it was sent, and closes.
+/// An authorizer that knows one token.
+struct OneToken;
+
+impl Authorizer for OneToken {
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<SecretString>, AuthError>> {
+        Box::pin(async { Ok(Some("Bearer token".to_owned().into())) })
+    }
+
+    fn challenged<'a>(&'a self, _: Challenge<'a>) -> BoxFuture<'a, Result<bool, AuthError>> {
+        Box::pin(async { Ok(false) })
+    }
+}
+
+/// Goal: MCP goes over a WebSocket of its subprotocol; a token goes in place of a configured header. Method: a server that
+/// echoes what it was sent, and closes.
 #[tokio::test]
 async fn websockets_speak() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -268,6 +284,8 @@ async fn websockets_speak() {
         let accept = |request: &Request, mut response: Response| {
             assert_eq!(request.headers()["sec-websocket-protocol"], "mcp");
             assert_eq!(request.headers()["x-extra"], "e");
+            let authorization: Vec<_> = request.headers().get_all("authorization").iter().collect();
+            assert_eq!(authorization, ["Bearer token"]);
             response.headers_mut().insert("sec-websocket-protocol", "mcp".parse().unwrap());
             Ok(response)
         };
@@ -287,7 +305,9 @@ async fn websockets_speak() {
         }
         let _ = socket.close(None).await;
     });
-    let options = only(Era::Legacy).header("X-Extra", &"e".to_owned().into()).unwrap();
+    let options = ClientOptions { authorizer: Some(Arc::new(OneToken)), ..only(Era::Legacy) };
+    let options = options.header("X-Extra", &"e".to_owned().into()).unwrap();
+    let options = options.header("Authorization", &"Bearer fixed".to_owned().into()).unwrap();
     let client = Client::at(&url, options);
     let result = joined(client.ask(CALL, tool("t", json!({ "x": 1 })))).await.unwrap();
     assert_eq!(result["sent"], tool("t", json!({ "x": 1 })));

@@ -334,7 +334,7 @@ async fn changes_are_told() {
 }
 
 /// Goal: a refused request is sent again with what the authorizer got meanwhile, and not for ever. Method: an authorizer
-/// that counts; a server that refuses twice, then always.
+/// that counts, in place of the header that was configured; a server that refuses twice, then always.
 #[tokio::test]
 async fn refusals_go_to_the_authorizer() {
     use callboard_mcp::outbound::auth::{AuthError, Authorizer, Challenge};
@@ -355,6 +355,7 @@ async fn refusals_go_to_the_authorizer() {
     }
     let mut peer = Played::start().await;
     let options = ClientOptions { authorizer: Some(Arc::new(Counting(AtomicU32::new(0)))), ..only(Era::Modern) };
+    let options = options.header("Authorization", &"Bearer fixed".to_owned().into()).unwrap();
     let client = Client::at(&peer.url, options);
     let asked = client.ask("callboard.describe", json!({}));
     let told = "WWW-Authenticate: Bearer error=\"x\"\r\n";

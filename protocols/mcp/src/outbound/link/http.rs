@@ -262,7 +262,9 @@ impl Http {
     async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
         let send = |authorization: Option<HeaderValue>| {
             let mut headers = headers.clone();
-            headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+            if let Some(value) = authorization {
+                headers.insert(AUTHORIZATION, value);
+            }
             self.send_to_server(method.clone(), headers, body.clone())
         };
         authorized(&self.options, send, |response| Some((response.status(), response.headers()))).await

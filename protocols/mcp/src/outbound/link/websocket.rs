@@ -55,7 +55,9 @@ async fn ask(
         headers.append(name, value.clone());
     }
     headers.insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
-    headers.extend(authorization.map(|value| (AUTHORIZATION, value)));
+    if let Some(value) = authorization {
+        headers.insert(AUTHORIZATION, value);
+    }
     // The last argument: small messages aren't held back (TCP_NODELAY).
     match connect_async_with_config(request, Some(config), true).await {
         Ok((socket, _)) => Ok(Ok(socket)),
