@@ -96,9 +96,14 @@ impl BareMcpClient {
                 (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
             }
             let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
-            self.exchange(&params::write(&call)).await
+            self.exchange(&params::write(&call)).await.map_err(error_map::coded)
         };
-        outward::exchange(named, &cx, server, || deadline, work).await.map_err(error_map::coded)
+        let replied = outward::exchange(named, &cx, server, || deadline, work).await;
+        replied.map_err(|failure| match failure.kind {
+            FailureKind::TimedOut | FailureKind::Cancelled => error_map::coded(failure),
+            // A refusal of the policy has no code of the dialect.
+            _ => failure,
+        })
     }
 
     async fn exchange(&self, params: &RawValue) -> Result<Box<RawValue>, Failure> {

@@ -138,6 +138,8 @@ async fn policies_judge_both_ways() {
         if inbound { &server.system } else { client.agent.system() }.policy().push(NoRecords);
         let failure = client.ask("get_patient", json!({"patient_id": "CARD-001"}), None).await.unwrap_err();
         assert_eq!((failure.kind, failure.message.as_str()), (FailureKind::Blocked, wanted));
+        // A refusal on this side came over no wire, and so has no code.
+        assert_eq!(failure.data, inbound.then(|| json!({ "code": -32000 })));
         assert!(client.ask("whoami", json!({}), None).await.is_ok());
         client.stop().await;
         server.stop().await;
