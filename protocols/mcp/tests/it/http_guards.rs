@@ -73,6 +73,7 @@ async fn content_and_accept() {
         ("", 406, json),
         ("Accept: text/html\r\n", 406, json),
         ("Accept: */*\r\nContent-Type: text/plain\r\n", 415, json),
+        ("Accept: text/html\r\nContent-Type: text/plain\r\n", 415, json),
         ("Accept: */*\r\nContent-Type: application/json; charset=latin1\r\n", 415, json),
         ("Accept: */*\r\nContent-Encoding: gzip\r\n", 415, json),
     ] {

@@ -45,12 +45,13 @@ async fn answer(
 ) -> Result<HttpResponse, Refused> {
     let principal = admit::principal(request, server)?;
     let headers = request.headers();
+    // Says first what is wrong with the content.
+    let body = admit::body(request, payload, server).await?;
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE);
     }
     let limits = &server.options.inbound.limits;
-    let body = admit::body(request, payload, server).await?;
     let version = Version::of(headers);
     let exchange = Exchange { request, server, accepts, busy };
     // A session means nothing to the modern era.
