@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::dialect::Dialect;
-use super::ear::{Ear, Reply};
+use super::ear::{Answer, Ear, Reply};
 use super::link::{Flight, Heard, Link, LinkError, Outgoing, Unplaced};
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
 use super::questions;
@@ -54,8 +54,8 @@ struct Talk<'a> {
     heard: mpsc::Receiver<Box<Heard>>,
     /// Questions without an answer yet, for the server to take back.
     open: Vec<Question>,
-    /// Each ends with the question that it answers. A few at most, and most requests have none.
-    answers: Vec<BoxFuture<'a, Option<Id>>>,
+    /// Answers that are made or sent. A few at most, and most requests have none.
+    answers: Vec<BoxFuture<'a, Step>>,
     /// Whether it came to its end, rather than being given up.
     ended: bool,
 }
@@ -66,6 +66,13 @@ struct Question {
     method: String,
     params: Option<Box<RawValue>>,
     abort: AbortHandle,
+}
+
+/// A step of an answer that is done.
+enum Step {
+    /// A question has its answer, or `None` where the server wants none any more.
+    Answered(Id, Option<Answer>),
+    Sent,
 }
 
 /// What the first of them comes to that is done; never of none.
@@ -96,7 +103,7 @@ impl<'a> Talk<'a> {
                 biased;
                 // A server that asks without taking answers waits with what it says next.
                 Some(event) = self.heard.recv(), if self.answers.len() < ANSWERS_AT_ONCE_MAX => self.take(*event),
-                answered = next(&mut self.answers) => self.answered(answered),
+                step = next(&mut self.answers) => self.done(step),
                 result = &mut end => {
                     self.ended = true;
                     return result;
@@ -141,9 +148,9 @@ impl<'a> Talk<'a> {
     }
 
     fn asked(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) {
-        let (link, cx) = (self.link, self.cx);
+        let cx = self.cx;
         if let Some(answer) = self.ear.answer(&id, &method) {
-            self.answers.push(Box::pin(send(link, answer).map(|()| None)));
+            self.send(Answer::new(answer, None));
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
@@ -152,17 +159,22 @@ impl<'a> Talk<'a> {
         };
         let (abort, registration) = AbortHandle::new_pair();
         let (key, answered) = (id.clone(), id.clone());
-        let roots = self.ear.roots.asked(&method);
+        let mut roots = self.ear.roots.asked(&method);
+        // Without a request, this is the wait of a call that is still to be sent.
+        let is_awaited = self.outgoing.is_none();
         let answering = async move {
-            let _roots = roots;
             let answer = match question {
                 Ok(question) => questions::ask_in(cx, question).await,
                 Err(why) => Err(why),
             };
-            send(link, questions::response(&id, answer)).await;
+            if let Some(roots) = &mut roots {
+                roots.set_given(is_awaited && answer.is_ok());
+            }
+            Answer::new(questions::response(&id, answer), roots)
         };
         // Aborted, the server wants no answer any more.
-        self.answers.push(Box::pin(Abortable::new(answering, registration).map(|_| Some(answered))));
+        let answering = Abortable::new(answering, registration);
+        self.answers.push(Box::pin(answering.map(|answer| Step::Answered(answered, answer.ok()))));
         self.open.retain(|open| open.id != key);
         self.open.push(Question { id: key, method, params, abort });
     }
@@ -179,10 +191,18 @@ impl<'a> Talk<'a> {
         self.ear.dialect.client(request.as_ref(), self.cx.call().map(|call| &**call))
     }
 
-    fn answered(&mut self, question: Option<Id>) {
-        if let Some(id) = question {
+    fn done(&mut self, step: Step) {
+        if let Step::Answered(id, answer) = step {
             self.open.retain(|open| open.id != id);
+            answer.into_iter().for_each(|answer| self.send(answer));
         }
+    }
+
+    /// Sends an answer, also where the call ends before the server has taken it: nobody is asked twice.
+    fn send(&mut self, answer: Answer) {
+        let link = self.link.clone();
+        let sending = tokio::spawn(async move { answer.send(&link).await });
+        self.answers.push(Box::pin(sending.map(|_| Step::Sent)));
     }
 }
 
@@ -218,11 +238,5 @@ impl Drop for Talk<'_> {
             let link = self.link.clone();
             runtime.spawn(async move { reply.send(&link).await });
         }
-    }
-}
-
-async fn send(link: &Link, answer: Vec<u8>) {
-    if let Err(error) = link.send(answer).await {
-        callboard_message::log::warn!(%error, "the server doesn't get the answer to its question");
     }
 }

@@ -35,22 +35,35 @@ impl Reply {
         // Kept until it is sent.
         let answer = match self {
             Self::None => return,
-            Self::Now(body) => Answer { body, _roots: None },
+            Self::Now(body) => Answer::new(body, None),
             Self::Later(answering) => match answering.await {
                 Some(answer) => answer,
                 None => return,
             },
         };
-        if let Err(error) = link.send(answer.body).await {
-            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
-        }
+        answer.send(link).await;
     }
 }
 
 /// An answer to a question of the server's, to be kept until it is sent.
 pub(super) struct Answer {
     pub(super) body: Vec<u8>,
-    _roots: Option<RootsAsked>,
+    roots: Option<RootsAsked>,
+}
+
+impl Answer {
+    pub(super) fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
+        Self { body, roots }
+    }
+
+    pub(super) async fn send(mut self, link: &Link) {
+        if let Err(error) = link.send(self.body).await {
+            if let Some(roots) = &mut self.roots {
+                roots.set_given(false);
+            }
+            callboard_message::log::warn!(%error, "the server doesn't get the answer to its request");
+        }
+    }
 }
 
 /// Listens for one connection.
@@ -150,7 +163,7 @@ impl Ear {
                     }
                     why => why,
                 };
-                Some(Answer { body: refusal(&id, unplaced), _roots: None })
+                Some(Answer::new(refusal(&id, unplaced), None))
             }));
         };
         let roots = self.roots.asked(&method);
@@ -161,7 +174,7 @@ impl Ear {
                 Err(why) => Err(why),
             };
             drop(place);
-            Some(Answer { body: questions::response(&id, answer), _roots: roots })
+            Some(Answer::new(questions::response(&id, answer), roots))
         }))
     }
 

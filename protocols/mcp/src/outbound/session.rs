@@ -57,7 +57,7 @@ impl Session {
     /// wants them.
     pub(super) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
         if self.options.offers.roots() && cx.abilities().roots() {
-            Box::pin(self.settle_roots(cx)).await;
+            Box::pin(self.settle_roots(cx)).await?;
         }
         let flight = self.ear.flights.open(true);
         let outgoing = legacy_request(flight.0.number, method, params, Some(cx));
@@ -65,23 +65,37 @@ impl Session {
     }
 
     /// Gives the server time to ask for roots before the first call, which it would else do without them. Where calls of
-    /// several clients may follow one another, it is made to ask again before each, if it asked the first time.
-    async fn settle_roots(&self, cx: &Cx) {
+    /// several clients may follow one another, it is made to ask again before each, once it has asked.
+    ///
+    /// # Errors
+    /// `SessionLost` where the server may still have the roots of another client: only a new connection has none.
+    async fn settle_roots(&self, cx: &Cx) -> Result<(), LinkError> {
         let roots = &self.ear.roots;
         let mut settled = roots.settled.lock().await;
-        let deadline = match *settled {
-            None => roots.connected() + ROOTS_ASKED_WITHIN,
-            Some(asks) if !asks || self.options.only_caller.is_some() => return,
-            Some(_) if !self.options.offers.roots_list_changed() => return,
-            Some(_) => {
-                roots.forget();
-                self.tell_roots_changed().await;
-                Instant::now() + ROOTS_ASKED_WITHIN
-            }
-        };
+        let has_one_client = self.options.only_caller.is_some() || !self.options.offers.roots_list_changed();
+        // A server may ask only after the wait of the first call.
+        let may_have_others = !has_one_client && (*settled == Some(true) || roots.was_asked());
+        if settled.is_some() && !may_have_others {
+            return Ok(());
+        }
+        let mut deadline = roots.connected() + ROOTS_ASKED_WITHIN;
+        if may_have_others {
+            // Stays so, also if this call is cancelled.
+            *settled = Some(true);
+            roots.forget();
+            self.tell_roots_changed().await;
+            deadline = Instant::now() + ROOTS_ASKED_WITHIN;
+        }
         let (_flight, heard) = self.ear.flights.open(true);
         attend(&self.link, &self.ear, cx, heard, roots.given(deadline)).await;
-        *settled = Some(roots.was_asked());
+        if may_have_others && !roots.are_given() {
+            callboard_message::log::warn!(
+                "the server didn't take the roots of the next client: its connection is left"
+            );
+            return Err(LinkError::SessionLost);
+        }
+        *settled = Some(may_have_others || roots.was_asked());
+        Ok(())
     }
 
     /// Tells the server that the roots have changed, where it was promised to hear of that.

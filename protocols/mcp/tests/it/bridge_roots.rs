@@ -128,6 +128,54 @@ async fn roots_are_there_before_the_first_call() {
     site.end().await;
 }
 
+/// What servers begin with that ask for roots only once, and tell which they have.
+const ONCE: &str = r#"
+    initialize; root=none
+    question() { printf '{"jsonrpc":"2.0","id":"r","method":"roots/list"}\n'; }
+"#;
+/// The same, where one asks at the start.
+const AT_START: &str = r#"
+    question
+    while hear; do case "$line" in
+        *'"id":"r"'*) root=$(part uri);;
+        *tools/list*) tools;;
+        *tools/call*) text "$id" "$root";;
+    esac; done
+"#;
+/// The same, where one asks in its first call, which didn't wait for that.
+const IN_CALL: &str = r#"
+    while hear; do case "$line" in
+        *'"id":"r"'*) root=$(part uri); text "$call" "$root";;
+        *tools/list*) tools;;
+        *tools/call*) call=$id; case "$root" in none) question;; *) text "$id" "$root";; esac;;
+    esac; done
+"#;
+
+/// Goal: a server that doesn't ask for the roots of the next client never does its call with those of another. Method:
+/// servers that ignore changes of roots, and two clients without a session in turn.
+#[tokio::test]
+async fn roots_of_another_client_are_never_used() {
+    for server in [AT_START, IN_CALL] {
+        let site = Site::new();
+        let bridge = site.bridge(child(&format!("{ONCE}{server}")), of(Era::Legacy));
+        let (one, other) = (Lender::new("/a"), Lender::new("/b"));
+        for (lender, own, foreign) in [(&one, "/a", "/b"), (&other, "/b", "/a"), (&one, "/a", "/b")] {
+            // A server that is late has none yet.
+            soon(async {
+                loop {
+                    let root = read(&bridge, lender.call(), "").await;
+                    assert_ne!(root, foreign, "{server}");
+                    if root == own {
+                        break;
+                    }
+                }
+            })
+            .await;
+        }
+        site.end().await;
+    }
+}
+
 /// Goal: questions that outlive their call, or belong to none, are answered by the client whose session it is. Method: a
 /// server that asks in the moment that its call ends, where the client answers nothing in the call, and right after it.
 #[tokio::test]

@@ -169,6 +169,36 @@ async fn questions_go_to_their_own_call() {
     client.stop().await;
 }
 
+/// Goal: a question is answered once, also where its call ends before the server has taken the answer. Method: a server that
+/// lets the answer wait, ends the call, and is called again.
+#[tokio::test]
+async fn questions_are_answered_once() {
+    let (mut peer, client) = connected(Some("s")).await;
+    let mut call = client.call(CALL, tool("t", json!({})));
+    let asking = async {
+        let mut events = peer.expect("tools/call").await.stream().await;
+        events.ask(json!("q"), "elicitation/create", json!({ "message": "m", "requestedSchema": {} })).await;
+        events
+    };
+    let (event, events) = tokio::join!(soon(call.next()), asking);
+    let Some(CallEvent::Question(pending)) = event else { panic!("no question") };
+    pending.answer(Answer::Elicit(ElicitAnswer::accept(json!({ "said": "once" }))));
+    // The call goes on as long as somebody waits for it.
+    let answer = tokio::select! {
+        answer = peer.hit() => answer,
+        _ = call.next() => panic!("nothing more is told"),
+    };
+    assert_eq!((&answer.body["id"], &answer.body["result"]["content"]["said"]), (&json!("q"), &json!("once")));
+    events.result(json!({ "content": [] })).await;
+    soon(call.reply()).await.unwrap().unwrap();
+    let next = client.ask(CALL, tool("next", json!({})));
+    peer.expect("tools/call").await.result(json!({ "content": [] })).await;
+    joined(next).await.unwrap();
+    assert!(peer.is_quiet());
+    answer.empty(202).await;
+    client.stop().await;
+}
+
 /// Goal: the server learns that nobody can be asked, that it may not ask so, and that we live. Method: a question without
 /// a caller, a method that no client has, a ping.
 #[tokio::test]
