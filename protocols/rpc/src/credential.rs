@@ -107,9 +107,14 @@ pub struct Credential<'a> {
     pub local: Option<IpAddr>,
     /// The value of `Authorization`. A request that has two is to be refused.
     pub authorization: Option<&'a [u8]>,
-    /// Whether a header of the request shows that a proxy passed it on: see [`is_forwarding_header`](crate::is_forwarding_header).
+    /// Whether a proxy passed the request on, by its headers (see [`is_forwarding_header`](crate::is_forwarding_header)) or its
+    /// HTTP version: servers by HTTP count requests older than HTTP/1.1.
     pub is_forwarded: bool,
 }
+
+/// Answer to a request that a proxy passed on to a listener without keys.
+pub(crate) const FORWARDED: &str = "a proxy passed this request on, and this listener only takes callers of its own machine \
+                                    without a key: configure `keys` for it, or connect to it directly";
 
 /// A credential that doesn't count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -128,10 +133,7 @@ pub enum CredentialError {
     #[error("the key or token is not valid")]
     Wrong,
     /// Configure keys, or connect directly: the connection is the proxy's and says nothing about who sends the request.
-    #[error(
-        "a proxy passed this request on, and this listener only takes callers of its own machine without a key: configure \
-         `keys` for it, or connect to it directly"
-    )]
+    #[error("{}", FORWARDED)]
     Forwarded,
     /// Try again later: this end can't verify anything now.
     #[error("credentials can't be verified now")]

@@ -11,6 +11,7 @@ use callboard_message::Principal;
 use futures::StreamExt;
 use tokio::time::timeout;
 
+use crate::credential::FORWARDED;
 use crate::{Access, AllowedHosts, AllowedOrigins, Credential, CredentialError, is_forwarding_header};
 
 /// A request that never became a call.
@@ -86,10 +87,7 @@ fn unproven(error: CredentialError) -> Refused {
         CredentialError::Unverifiable => "no credentials are configured here: send the request without `Authorization`",
         CredentialError::Missing => "a key is needed: send `Authorization: Bearer KEY`",
         CredentialError::Malformed => "`Authorization` must be `Bearer` and one token",
-        CredentialError::Forwarded => {
-            "a proxy passed this request on, and this listener only takes callers of its own machine without a key: configure \
-             `keys` for it, or connect to it directly"
-        }
+        CredentialError::Forwarded => FORWARDED,
         CredentialError::Unavailable => "credentials can't be verified now",
         _ => "the key or token is not valid",
     };
