@@ -15,7 +15,7 @@ use callboard::agents::decide::{
 };
 use callboard::agents::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use callboard::agents::memory::Memory;
-use callboard::agents::orchestrator::task::{
+use callboard::agents::task::{
     CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };
 use callboard::agents::tools::{ToolDeps, Toolbox};

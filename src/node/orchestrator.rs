@@ -13,7 +13,7 @@ use callboard_agents::decide::{Decider, Deciders, PersonDecider, Point, Who};
 use callboard_agents::guardrail::Guardrail;
 use callboard_agents::known::{KnownAgents, KnownOptions};
 use callboard_agents::memory::Memory;
-use callboard_agents::orchestrator::task::{
+use callboard_agents::task::{
     CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };
 use callboard_agents::tools::{CommandOptions, ToolDeps, Toolbox};

@@ -1,4 +1,12 @@
-//! The cast: orchestrator, planner, router, verifier, guardrail, clinic, the agents of HMCP
+//! The cast.
+//!
+//! - Clinic pipeline, which stores nothing: [`orchestrator`], [`planner`], [`plan`], [`router`], [`guardrail`], [`verifier`],
+//!   [`clinic`].
+//! - General orchestrator, whose plans are stored tasks: [`task`], with [`decide`], [`tools`], [`known`] and [`memory`].
+//!
+//! Both order the steps of a plan with one function, `plan::in_order`, and share nothing else.
+//!
+//! - Agents for others: [`model`], [`answering`], [`bundle`], [`mailroom`], [`hmcp`].
 
 pub mod answering;
 pub mod bundle;
@@ -18,6 +26,7 @@ pub mod planner;
 #[cfg(test)]
 mod recording;
 pub mod router;
+pub mod task;
 mod text;
 pub mod tools;
 pub mod verifier;

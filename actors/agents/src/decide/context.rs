@@ -5,6 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Tag of a skill that may destroy something; the hints of an MCP tool say the same.
+pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
+
 /// Something that was said before: the newest turn is the last.
 #[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[debug("Turn({:?}, {} bytes)", by, text.len())]
@@ -102,6 +105,13 @@ pub struct SkillView {
     pub security: Vec<String>,
 }
 
+impl SkillView {
+    /// Whether it is tagged [`TAG_DESTRUCTIVE`].
+    pub(crate) fn is_destructive(&self) -> bool {
+        self.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
+    }
+}
+
 /// Another agent, as deciders see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -179,4 +189,12 @@ impl fmt::Debug for Action {
             Self::Remote { agent, .. } => write!(f, "Remote({agent})"),
         }
     }
+}
+
+/// The only required member of a schema, if it is a string.
+pub(crate) fn text_member(schema: &Value) -> Option<String> {
+    let required = schema.get("required")?.as_array()?;
+    let [only] = &**required else { return None };
+    let name = only.as_str()?;
+    (schema.get("properties")?.get(name)?.get("type")? == "string").then(|| name.to_owned())
 }

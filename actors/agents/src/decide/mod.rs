@@ -22,6 +22,7 @@ mod tests;
 mod withheld;
 
 pub use context::{Action, AgentView, Risk, SkillView, ToolView, Turn, World};
+pub(crate) use context::{TAG_DESTRUCTIVE, text_member};
 pub use decided::{Cost, Decided};
 pub use deciders::{Asked, Decider, Deciders, Settled, Who};
 pub use decision::Decision;

@@ -11,7 +11,6 @@ use super::place::place;
 use super::says::{description, name, skills};
 use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
 use crate::decide::AgentView;
-use crate::router::task::is_destructive;
 
 /// Notes of one look at the store.
 const PAGE: usize = 200;
@@ -136,7 +135,7 @@ pub(super) async fn keep(notes: &dyn Notes, known: &Known) -> Result<(), Failure
             break raw;
         }
         // Those that may destroy something go last.
-        let tame = known.skills.iter().rposition(|skill| !is_destructive(skill));
+        let tame = known.skills.iter().rposition(|skill| !skill.is_destructive());
         known.skills.remove(tame.unwrap_or(known.skills.len() - 1));
     };
     match notes.put(DIRECTORY_SPACE, &known.id, body, None).await {

@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use super::says::{description, name, now_ms, skills};
 use super::{Health, KnownAgents, Learned};
-use crate::decide::SkillView;
-use crate::router::task::{TAG_DESTRUCTIVE, is_destructive, text_member};
+use crate::decide::{SkillView, TAG_DESTRUCTIVE, text_member};
 
 /// How long what an agent said holds.
 const DESCRIBED_FOR: Duration = Duration::from_secs(60);
@@ -124,7 +123,7 @@ fn destroys(more: &RawObject, schema: &Value) -> bool {
 }
 
 fn tagged(mut skill: SkillView) -> SkillView {
-    if !is_destructive(&skill) {
+    if !skill.is_destructive() {
         skill.tags.push(TAG_DESTRUCTIVE.to_owned());
     }
     skill

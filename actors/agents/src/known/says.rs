@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::decide::SkillView;
+use crate::decide::TAG_DESTRUCTIVE;
 use crate::decide::limits::{DESCRIPTION_CHARS_MAX, cut_chars};
-use crate::router::task::{TAG_DESTRUCTIVE, is_destructive};
 use crate::text::plain;
 
 /// Longest name of an agent or skill, in characters.
@@ -37,7 +37,7 @@ pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
         some.take(WORDS_MAX).collect()
     };
     let shown = |skill: SkillView| {
-        let destroys = is_destructive(&skill);
+        let destroys = skill.is_destructive();
         let mut shown = SkillView {
             name: name(&skill.name),
             description: description(&skill.description),
@@ -48,19 +48,19 @@ pub(super) fn skills(all: Vec<SkillView>) -> Vec<SkillView> {
             security: some(skill.security, NAME_CHARS_MAX),
             id: skill.id,
         };
-        if destroys && !is_destructive(&shown) {
+        if destroys && !shown.is_destructive() {
             shown.tags.pop();
             shown.tags.push(TAG_DESTRUCTIVE.to_owned());
         }
         shown
     };
     let (mut all, unfit): (Vec<SkillView>, Vec<SkillView>) = all.into_iter().partition(fits);
-    if unfit.iter().any(is_destructive) {
+    if unfit.iter().any(SkillView::is_destructive) {
         let tags = vec![TAG_DESTRUCTIVE.to_owned()];
         all.push(SkillView { id: UNSHOWN.to_owned(), name: UNSHOWN.to_owned(), tags, ..SkillView::default() });
     }
     if all.len() > SKILLS_KEPT_MAX {
-        all.sort_by_key(|skill| !is_destructive(skill));
+        all.sort_by_key(|skill| !skill.is_destructive());
     }
     all.into_iter().take(SKILLS_KEPT_MAX).map(shown).collect()
 }
@@ -106,7 +106,7 @@ mod tests {
         all.push(SkillView { id: "wipe".into(), tags, ..SkillView::default() });
         let kept = skills(all);
         assert_eq!((kept.len(), kept[0].tags.len()), (SKILLS_KEPT_MAX, WORDS_MAX));
-        assert!(kept[0].id == "wipe" && is_destructive(&kept[0]));
+        assert!(kept[0].id == "wipe" && kept[0].is_destructive());
     }
 
     /// Goal: that something may be destroyed is known of skills whose ids can't be shown. Method: one alone, one behind as many
@@ -116,11 +116,11 @@ mod tests {
         let skill = |id: &str, tag: &str| SkillView { id: id.into(), tags: vec![tag.into()], ..SkillView::default() };
         let wipe = || skill("wi\u{200b}pe", TAG_DESTRUCTIVE);
         let kept = skills(vec![wipe(), wipe()]);
-        assert!(matches!(&kept[..], [only] if only.id == UNSHOWN && is_destructive(only)), "{kept:?}");
+        assert!(matches!(&kept[..], [only] if only.id == UNSHOWN && only.is_destructive()), "{kept:?}");
         let mut all: Vec<_> = (0..SKILLS_KEPT_MAX).map(|nth| skill(&format!("s{nth}"), "tame")).collect();
         all.push(wipe());
         let kept = skills(all);
-        assert_eq!((kept.len(), kept.iter().filter(|skill| is_destructive(skill)).count()), (SKILLS_KEPT_MAX, 1));
+        assert_eq!((kept.len(), kept.iter().filter(|skill| skill.is_destructive()).count()), (SKILLS_KEPT_MAX, 1));
         assert!(skills(vec![skill("lo\u{200b}ok", "tame")]).is_empty());
     }
 }

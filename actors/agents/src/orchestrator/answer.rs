@@ -1,19 +1,22 @@
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
+use callboard_runtime::{AgentRef, CallMeta};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::verified::Verified;
 use crate::plan::{RAW_RESPONSE, Step};
-use crate::router::StepOutcome;
-use crate::verifier::Verdict;
+use crate::router::{StepOutcome, unheard};
+use crate::verifier::{Identities, Verdict, Verify};
 
 /// How long a verifier's note may be, in characters; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
 
 /// What the user gets. As JSON it is one object.
 ///
-/// Its fields are private so that one with data can only be made from what the verifier passed.
+/// Its fields are private to this file: only [`verify`] makes one with data, of a draft that the verifier passed.
 #[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     status: Status,
@@ -55,26 +58,6 @@ pub struct TimesMs {
 }
 
 impl Answer {
-    /// What the verifier passed.
-    pub(super) fn verified(verified: Verified) -> Self {
-        let (draft, verdict) = verified.into_parts();
-        let shown = |mut step: Step| {
-            // What a planner couldn't use may be anything; the reason says enough.
-            if step.action == RAW_RESPONSE {
-                step.parameters.remove("text");
-            }
-            step
-        };
-        Self {
-            status: draft.status,
-            text: draft.text,
-            plan: draft.plan.into_iter().map(shown).collect(),
-            steps: draft.steps,
-            verdict: Some(verdict),
-            times_ms: TimesMs::default(),
-        }
-    }
-
     /// The verifier's note and nothing else.
     pub(super) fn blocked(mut verdict: Verdict) -> Self {
         verdict.note = verdict.note.chars().filter(|c| !c.is_control()).take(NOTE_CHARS_MAX).collect();
@@ -127,6 +110,57 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rule = self.verdict.as_ref().map(|v| (v.safe, v.rule));
         write!(f, "Answer({:?}, {} steps, verdict {rule:?}, {:?})", self.status, self.steps.len(), self.times_ms)
+    }
+}
+
+/// An answer before it is verified. Only [`verify`] turns it into an [`Answer`].
+pub(super) struct Draft {
+    pub status: Status,
+    pub plan: Vec<Step>,
+    pub steps: Vec<StepOutcome>,
+    pub text: String,
+}
+
+/// Why a draft isn't shown.
+pub(super) enum Withheld {
+    /// The verifier says that it isn't safe.
+    Unsafe(Verdict),
+    /// The verifier is away, late, or contradicts itself.
+    Unchecked,
+}
+
+/// Has the verifier read every value and the text of a draft, and makes the answer of a draft that is safe.
+pub(super) async fn verify(
+    draft: Draft,
+    verifier: &AgentRef,
+    call: &CallMeta,
+    within: Duration,
+    identities: Identities,
+) -> Result<Answer, Withheld> {
+    let records: Vec<Value> = draft.steps.iter().filter_map(|s| s.result.clone()).collect();
+    let results = serde_json::to_value(&draft.steps).map_err(|_| Withheld::Unchecked)?;
+    let message = Verify { records, results, text: draft.text.clone(), identities };
+    let call_on = Some(Arc::new(unheard(call)));
+    match verifier.ask(message).within_call(call_on).within(within).await {
+        Ok(verdict) if verdict.safe && verdict.rule.is_none() => {
+            let Draft { status, mut plan, steps, text } = draft;
+            // What a planner couldn't use may be anything; the reason says enough.
+            for step in plan.iter_mut().filter(|step| step.action == RAW_RESPONSE) {
+                step.parameters.remove("text");
+            }
+            Ok(Answer { status, text, plan, steps, verdict: Some(verdict), times_ms: TimesMs::default() })
+        }
+        Ok(verdict) if !verdict.safe => Err(Withheld::Unsafe(verdict)),
+        Ok(_) => {
+            callboard_message::log::error!(call = %call.id, "verifier named a broken rule and called the answer safe: withheld");
+            Err(Withheld::Unchecked)
+        }
+        // Whoever asked has gone: that's no fault of anybody's here.
+        Err(_) if call.cancel.is_cancelled() => Err(Withheld::Unchecked),
+        Err(why) => {
+            callboard_message::log::error!(call = %call.id, kind = %why.kind(), "verifier could not check an answer: withheld");
+            Err(Withheld::Unchecked)
+        }
     }
 }
 

@@ -6,11 +6,8 @@
 mod answer;
 mod pipeline;
 mod render;
-mod stages;
-pub mod task;
 #[cfg(test)]
 mod tests;
-mod verified;
 
 use std::future::Future;
 use std::sync::Arc;

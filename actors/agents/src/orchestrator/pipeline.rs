@@ -1,17 +1,18 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use callboard_message::Failure;
-use callboard_runtime::{CallMeta, Cx};
+use callboard_message::{Failure, Progress, Question};
+use callboard_runtime::{CallMeta, Caller, Cx};
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::answer::{Answer, Status, TimesMs};
-use super::stages::Stages;
-use super::verified::{Draft, Withheld, verify};
+use super::answer::{Answer, Draft, Status, TimesMs, Withheld, verify};
 use super::{OrchestratorConfig, render};
 use crate::guardrail::Origin;
 use crate::plan::{CheckedPlan, Plan, Step};
 use crate::planner::MakePlan;
 use crate::router::{BLOCKED, Dispatch, Dispatched, Screened, StepOutcome, onward, screen, unheard};
+use crate::text::fold;
 
 const NO_PLANNER: &str = "The question could not be planned: the planner is away. Ask again later.";
 const NO_ROUTER: &str = "The clinics could not be asked: the router is away or late. Ask again later.";
@@ -138,9 +139,9 @@ impl<'a> Pipeline<'a> {
         let verified = verify(draft, &self.config.verifier, &self.call, self.config.verify_within, identities).await;
         self.times.verifying = ms_since(began);
         match verified {
-            Ok(verified) => {
+            Ok(answer) => {
                 self.stages.tell("verdict: safe".into());
-                Answer::verified(verified)
+                answer
             }
             Err(Withheld::Unsafe(verdict)) => {
                 let rule = verdict.rule.map_or_else(String::new, |r| format!(" ({r:?})"));
@@ -169,4 +170,47 @@ fn answers(outcomes: &[StepOutcome], steps: &[Step]) -> bool {
 
 fn ms_since(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The caller as the router sees it: reports of all stages are counted as one row, as the outer caller needs them.
+struct Stages {
+    caller: Option<Arc<dyn Caller>>,
+    told: AtomicU32,
+}
+
+impl Stages {
+    pub fn new(caller: Option<Arc<dyn Caller>>) -> Self {
+        Self { caller, told: AtomicU32::new(0) }
+    }
+
+    /// Tells how far it has come. Only ids, names of tools, times and the user's own words.
+    pub fn tell(&self, message: String) {
+        self.progress(Progress { message: Some(message), ..Progress::default() });
+    }
+
+    pub fn tell_plan(&self, plan: &CheckedPlan, query: &str) {
+        let squeezed = |text: &str| fold(text).chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+        let asked = squeezed(query);
+        for step in plan.steps() {
+            let mut line = format!("plan step {}: {} {}", step.step_id, step.clinic, step.action);
+            for text in step.parameters.values().filter_map(|v| v.as_str()) {
+                // A model's words would reach the user unverified; the user's own may be repeated.
+                let shown = if asked.contains(&squeezed(text)) { format!(" \"{text}\"") } else { " …".to_owned() };
+                line.push_str(&shown);
+            }
+            self.tell(line);
+        }
+    }
+}
+
+impl Caller for Stages {
+    fn progress(&self, progress: Progress) {
+        let Some(caller) = &self.caller else { return };
+        let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
+        caller.progress(Progress { done, total: None, message: progress.message });
+    }
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Result<callboard_message::Answer, Failure>> {
+        Box::pin(async { Err(Failure::nobody_to_ask("nobody is asked while clinics are")) })
+    }
 }

@@ -1,11 +1,10 @@
-use super::lexicon::{Known, is_specialty, known};
-use super::names::{Means, Names};
-use super::refusal::Refusal;
-use super::words::{Token, Word, tokenize};
-use crate::plan::Registry;
+use std::collections::HashMap;
+
+use super::vocabulary::{Known, Token, Word, is_specialty, known, singular, tokenize};
+use crate::plan::{ClinicEntry, Registry};
 
 /// How many words a condition to search for may have.
-pub(super) const TOPIC_WORDS_MAX: usize = 8;
+const TOPIC_WORDS_MAX: usize = 8;
 
 /// What stands between two joins: the parts of a clause, some of which may come from its neighbours.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -242,6 +241,245 @@ pub(super) fn add_all<T: Clone + PartialEq>(to: &mut Vec<T>, from: &[T]) {
     for item in from {
         if !to.contains(item) {
             to.push(item.clone());
+        }
+    }
+}
+
+/// The registry's words, found by their first word.
+#[derive(Debug)]
+pub(super) struct Names {
+    phrases: HashMap<String, Vec<Phrase>>,
+}
+
+#[derive(Debug)]
+struct Phrase {
+    /// Singular forms.
+    words: Vec<String>,
+    means: Means,
+}
+
+/// What a phrase of the registry stands for. Clinics are places in the registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Means {
+    /// A clinic by its id or specialty.
+    Clinic(Vec<usize>),
+    /// A clinic by another word, which may also be part of a condition: `skin` in `skin rash`.
+    Synonym(Vec<usize>),
+    /// A condition that these clinics see.
+    Condition(Vec<usize>),
+}
+
+impl Means {
+    fn clinics(&mut self) -> &mut Vec<usize> {
+        match self {
+            Self::Clinic(at) | Self::Synonym(at) | Self::Condition(at) => at,
+        }
+    }
+}
+
+impl Names {
+    pub fn new(registry: &Registry) -> Self {
+        let mut names = Self { phrases: HashMap::new() };
+        for (at, clinic) in registry.clinics().iter().enumerate() {
+            for text in proper_names(clinic) {
+                names.add(&text, Means::Clinic(vec![at]));
+            }
+            for text in &clinic.synonyms {
+                names.add(text, Means::Synonym(vec![at]));
+            }
+            for text in &clinic.conditions {
+                names.add(text, Means::Condition(vec![at]));
+            }
+        }
+        for phrases in names.phrases.values_mut() {
+            phrases.sort_by_key(|p| std::cmp::Reverse(p.words.len()));
+        }
+        names
+    }
+
+    fn add(&mut self, text: &str, mut means: Means) {
+        let words: Vec<String> = tokenize(text)
+            .into_iter()
+            .filter_map(|t| match t {
+                Token::Word(w) => Some(singular(&w.folded).to_owned()),
+                _ => None,
+            })
+            .collect();
+        let Some(first) = words.first().cloned() else { return };
+        let phrases = self.phrases.entry(first).or_default();
+        match phrases.iter_mut().find(|p| p.words == words && same_kind(&p.means, &means)) {
+            Some(phrase) => {
+                let at = means.clinics()[0];
+                if !phrase.means.clinics().contains(&at) {
+                    phrase.means.clinics().push(at);
+                }
+            }
+            // A word that is a specialty for one clinic stays one where another lists it as a synonym: first kind wins.
+            None => phrases.push(Phrase { words, means }),
+        }
+    }
+
+    /// The longest phrase that `tokens` begins with, and how many words it has.
+    fn longest(&self, tokens: &[Token]) -> Option<(usize, Means)> {
+        let word = |at: usize| match tokens.get(at) {
+            Some(Token::Word(w)) => Some(w),
+            _ => None,
+        };
+        let fits = |p: &&Phrase| p.words.iter().enumerate().all(|(at, p)| word(at).is_some_and(|w| w.is(p)));
+        let found = self.phrases.get(singular(&word(0)?.folded))?.iter().find(fits)?;
+        Some((found.words.len(), found.means.clone()))
+    }
+
+    /// A one-word name of the registry that `word` was probably meant as: one slip in a clinic's name, or another
+    /// ending of a long condition (`hypertensive`, `hipertensos`).
+    fn nearly(&self, word: &Word) -> Option<Means> {
+        if word.folded.chars().count() < SLIP_LETTERS_MIN.min(STEM_LETTERS_MIN) {
+            return None;
+        }
+        let one_word = || self.phrases.values().flatten().filter(|p| p.words.len() == 1);
+        let near = |p: &&Phrase| match &p.means {
+            Means::Clinic(_) => one_slip(singular(&word.folded), &p.words[0]),
+            Means::Condition(_) => same_stem(&word.folded, &p.words[0]),
+            Means::Synonym(_) => false,
+        };
+        // Two candidates of different meaning are no hint.
+        let mut found = one_word().filter(near).map(|p| p.means.clone());
+        let first = found.next()?;
+        found.all(|m| m == first).then_some(first)
+    }
+}
+
+fn same_kind(a: &Means, b: &Means) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
+/// A clinic's id, its specialty, and for an `-ology` the words that come with it in both languages.
+fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
+    let spaced = clinic.id.replace(['_', '-', '.'], " ");
+    let mut names = vec![spaced.replace("clinic ", "clínica "), spaced, clinic.id.clone(), clinic.specialty.clone()];
+    if let Some(stem) = clinic.specialty.to_lowercase().strip_suffix("logy") {
+        let endings = ["logia", "logist", "logista", "logic", "logical", "logico", "logica"];
+        names.extend(endings.iter().map(|e| format!("{stem}{e}")));
+    }
+    names
+}
+
+/// How many letters a name must have before a slip in it is forgiven.
+const SLIP_LETTERS_MIN: usize = 8;
+/// How many letters two words must begin with alike to count as forms of one.
+const STEM_LETTERS_MIN: usize = 8;
+/// How much longer one form may be, in letters.
+const STEM_ENDING_LETTERS_MAX: usize = 5;
+
+/// Whether two long words differ by one letter that is wrong, missing, too much, or swapped with its neighbour.
+fn one_slip(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().min(b.len()) < SLIP_LETTERS_MIN || a.len().abs_diff(b.len()) > 1 {
+        return false;
+    }
+    let front = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let back = a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count();
+    let (left_a, left_b) = (a.len().saturating_sub(front + back), b.len().saturating_sub(front + back));
+    left_a.max(left_b) <= 1 || (left_a == 2 && left_b == 2 && a[front] == b[front + 1] && a[front + 1] == b[front])
+}
+
+fn same_stem(a: &str, b: &str) -> bool {
+    let (a_letters, b_letters) = (a.chars().count(), b.chars().count());
+    let stem = a.chars().zip(b.chars()).take_while(|(x, y)| x == y).count();
+    stem >= STEM_LETTERS_MIN && a_letters.max(b_letters) - stem <= STEM_ENDING_LETTERS_MAX
+}
+
+/// Why a query is not planned, as the sentence that the user reads. Each says what to ask instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("There is nothing to ask. Try: list all cardiology patients.")]
+    Empty,
+    #[error(
+        "I did not understand what to ask of which clinic. Name a specialty ({specialties}), a condition or \
+         a patient id."
+    )]
+    NotUnderstood { specialties: String },
+    #[error(
+        "I can list patients, show one by id, check one's medications, or search for a condition. Say which you want."
+    )]
+    SayWhat,
+    #[error("No clinic here treats {specialty}. Registered are: {specialties}.")]
+    NoSuchSpecialty { specialty: String, specialties: String },
+    #[error("No clinic here is called {clinic}. Registered are: {clinics}.")]
+    NoSuchClinic { clinic: String, clinics: String },
+    #[error("No clinic here has patient ids like {id}. Known are: {prefixes}.")]
+    NoSuchPrefix { id: String, prefixes: String },
+    #[error(
+        "{id} is a patient of {owner}, not of the clinic that you named. Ask one clinic at a time about its \
+         own patients."
+    )]
+    WrongClinic { id: String, owner: String },
+    #[error("That needs a patient id, such as {example}. List the clinic's patients to find it.")]
+    NeedsId { example: String },
+    #[error("Patients are found by id or condition, never by name. List the clinic's patients to find the id.")]
+    ByName,
+    #[error("I can't leave anything out (\"{word}\"). Say what you want to see instead.")]
+    Negation { word: String },
+    #[error("The clinics can only be read (\"{word}\" is not possible). Ask to list, show, check or search.")]
+    Change { word: String },
+    #[error("That is a physician's judgement (\"{word}\"). I can show what the clinics have recorded.")]
+    Advice { word: String },
+    #[error("Clinics are never compared or joined (\"{word}\"). Ask each of them by itself.")]
+    Compare { word: String },
+    #[error(
+        "The clinics can't select by age, date, number or order (\"{word}\"). List patients or search for a condition."
+    )]
+    Filter { word: String },
+    #[error("\"{start} …\" is too long for a condition. Search for one to {words_max} words.")]
+    LongTopic { start: String, words_max: usize },
+    #[error("That is {steps} steps, more than {steps_max}. Ask for less at once.")]
+    TooManySteps { steps: usize, steps_max: usize },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::samples::three_clinics;
+
+    fn longest(text: &str) -> Option<(usize, Means)> {
+        Names::new(&three_clinics()).longest(&tokenize(text))
+    }
+
+    /// Goal: the longest phrase wins and says what it is; a condition of two clinics names both. Method: rows.
+    #[test]
+    fn phrases() {
+        for (text, expect) in [
+            ("cardiology patients", Some((1, Means::Clinic(vec![0])))),
+            ("dermatologista", Some((1, Means::Clinic(vec![1])))),
+            ("clinic_c", Some((1, Means::Clinic(vec![2])))),
+            ("clinic c now", Some((2, Means::Clinic(vec![2])))),
+            ("skin cancer", Some((2, Means::Condition(vec![1])))),
+            ("skin rash", Some((1, Means::Synonym(vec![1])))),
+            ("hearts", Some((1, Means::Synonym(vec![0])))),
+            ("Psoriase", Some((1, Means::Condition(vec![1])))),
+            ("eczemas", Some((1, Means::Condition(vec![1, 2])))),
+            ("neurosis", None),
+            (", skin", None),
+        ] {
+            assert_eq!(longest(text), expect, "{text}");
+        }
+    }
+
+    /// Goal: slips in clinics' names and other endings of long conditions are understood, short words never.
+    /// Method: rows.
+    #[test]
+    fn near_misses() {
+        let names = Names::new(&three_clinics());
+        let nearly = |text: &str| match tokenize(text).first() {
+            Some(Token::Word(w)) => names.nearly(w),
+            _ => None,
+        };
+        assert_eq!(nearly("cardiolgy"), Some(Means::Clinic(vec![0])));
+        assert_eq!(nearly("dermatolgoy"), Some(Means::Clinic(vec![1])));
+        assert_eq!(nearly("hypertensive"), Some(Means::Condition(vec![0])));
+        assert_eq!(nearly("hipertensos"), Some(Means::Condition(vec![0])));
+        for none in ["urology", "psoriatic", "hypertrophic", "heard", "skim", "acme", "oncology"] {
+            assert_eq!(nearly(none), None, "{none}");
         }
     }
 }

@@ -4,13 +4,9 @@
 //! that all runs with no key and no network; any agent that answers the same message can stand in its place.
 
 mod fragment;
-mod lexicon;
-mod names;
-mod refusal;
-mod rules;
 #[cfg(test)]
 mod tests;
-mod words;
+mod vocabulary;
 
 use std::sync::Arc;
 
@@ -19,9 +15,11 @@ use callboard_message::Failure;
 use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 
-use crate::plan::{Plan, Registry};
-use rules::Rules;
+use crate::plan::{Catalogue, Plan, Registry, STEPS_MAX, Step};
+
+use fragment::{Fragment, Names, Refusal, Topic, add_all, fragments};
 
 /// How long a query may be, in characters.
 pub const QUERY_CHARS_MAX: usize = 2_000;
@@ -80,5 +78,242 @@ impl SyncHandler<MakePlan> for Planner {
             "planned"
         );
         Ok(plan)
+    }
+}
+
+/// The rules with the words of one registry.
+#[derive(Debug)]
+struct Rules {
+    registry: Arc<Registry>,
+    catalogue: Catalogue,
+    names: Names,
+}
+
+/// One tool call before it has a number. A clinic is its place in the registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ask {
+    List { at: usize },
+    Get { at: usize, id: String },
+    Medications { at: usize, id: String },
+    Query { at: usize, text: String },
+}
+
+impl Rules {
+    pub fn new(registry: Arc<Registry>) -> Self {
+        let names = Names::new(&registry);
+        Self { registry, catalogue: Catalogue::default(), names }
+    }
+
+    /// The plan for a query, or the `raw_response` plan that says what to ask instead.
+    pub fn plan(&self, query: &str) -> Plan {
+        let plan = match self.asks(query) {
+            Ok(asks) => Plan { steps: (1..).zip(asks).map(|(step_id, ask)| self.step(step_id, ask)).collect() },
+            Err(refusal) => return Plan::raw_response(query, refusal.to_string()),
+        };
+        // A condition's text is the user's: it can be too long, or hold another clinic's id in a spelling unknown here.
+        match plan.clone().check(&self.registry, &self.catalogue) {
+            Ok(_) => plan,
+            Err(e) => Plan::raw_response(query, format!("Ask differently: {e}.")),
+        }
+    }
+
+    /// One clause that can't be planned refuses them all: to leave a part out silently would answer another question.
+    fn asks(&self, query: &str) -> Result<Vec<Ask>, Refusal> {
+        let clauses = share(fragments(query, &self.registry, &self.names)?);
+        if clauses.is_empty() {
+            return Err(Refusal::Empty);
+        }
+        let mut asks = Vec::new();
+        for clause in &clauses {
+            add_all(&mut asks, &self.resolve(clause)?);
+        }
+        match asks.len() {
+            steps if steps > STEPS_MAX => Err(Refusal::TooManySteps { steps, steps_max: STEPS_MAX }),
+            _ => Ok(asks),
+        }
+    }
+
+    fn resolve(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
+        if !clause.ids.is_empty() {
+            return self.about_patients(clause);
+        }
+        let needs_id = || Refusal::NeedsId { example: self.example_id(clause.clinics.first()) };
+        match &clause.topic {
+            // Medicines and records are one patient's: with a condition beside them, patients are looked for.
+            Some(_) if clause.medication && !clause.patients && !clause.taking => Err(needs_id()),
+            Some(topic)
+                if clause.record && !clause.patients && clause.clinics.is_empty() && topic.seen_at.is_empty() =>
+            {
+                Err(needs_id())
+            }
+            Some(topic) => self.search(clause, topic),
+            None if clause.medication => Err(needs_id()),
+            None => self.list(clause),
+        }
+    }
+
+    fn about_patients(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
+        let mut asks = Vec::new();
+        for (at, id) in &clause.ids {
+            if !clause.clinics.is_empty() && !clause.clinics.contains(at) {
+                let owner = &self.registry.clinics()[*at];
+                return Err(Refusal::WrongClinic {
+                    id: id.clone(),
+                    owner: format!("{} ({})", owner.id, owner.specialty),
+                });
+            }
+            let medications = clause.medication || clause.taking;
+            if clause.record || !medications {
+                asks.push(Ask::Get { at: *at, id: id.clone() });
+            }
+            if medications {
+                asks.push(Ask::Medications { at: *at, id: id.clone() });
+            }
+        }
+        Ok(asks)
+    }
+
+    /// At the clinics that are named, else at those that list the condition, else at all if patients are meant.
+    fn search(&self, clause: &Fragment, topic: &Topic) -> Result<Vec<Ask>, Refusal> {
+        let at: Vec<usize> = if !clause.clinics.is_empty() {
+            clause.clinics.clone()
+        } else if !topic.seen_at.is_empty() {
+            topic.seen_at.clone()
+        } else if clause.patients || clause.taking {
+            self.everywhere()
+        } else {
+            return Err(Refusal::NotUnderstood { specialties: self.registry.specialties() });
+        };
+        Ok(at.into_iter().map(|at| Ask::Query { at, text: topic.text.clone() }).collect())
+    }
+
+    fn list(&self, clause: &Fragment) -> Result<Vec<Ask>, Refusal> {
+        let asked = clause.verb || clause.all;
+        if !clause.clinics.is_empty() && (asked || clause.patients || clause.record) {
+            return Ok(clause.clinics.iter().map(|at| Ask::List { at: *at }).collect());
+        }
+        if clause.patients && asked {
+            return Ok(self.everywhere().into_iter().map(|at| Ask::List { at }).collect());
+        }
+        if clause.record {
+            return Err(Refusal::NeedsId { example: self.example_id(None) });
+        }
+        Err(Refusal::SayWhat)
+    }
+
+    fn everywhere(&self) -> Vec<usize> {
+        (0..self.registry.clinics().len()).collect()
+    }
+
+    fn example_id(&self, at: Option<&usize>) -> String {
+        let clinics = self.registry.clinics();
+        let named = at.and_then(|at| clinics.get(*at));
+        let prefix = named.into_iter().chain(clinics).map(|c| &c.id_prefix).find(|p| !p.is_empty());
+        prefix.map_or_else(|| "one from a list".to_owned(), |p| format!("{p}-001"))
+    }
+
+    fn step(&self, step_id: u32, ask: Ask) -> Step {
+        let (at, action, parameter) = match ask {
+            Ask::List { at } => (at, "list_patients", None),
+            Ask::Get { at, id } => (at, "get_patient", Some(("patient_id", id))),
+            Ask::Medications { at, id } => (at, "check_medications", Some(("patient_id", id))),
+            Ask::Query { at, text } => (at, "query", Some(("query", text))),
+        };
+        let mut parameters = Map::new();
+        if let Some((name, value)) = parameter {
+            parameters.insert(name.to_owned(), value.into());
+        }
+        let clinic = self.registry.clinics()[at].id.clone();
+        Step { step_id, clinic, action: action.to_owned(), parameters, depends_on: Vec::new() }
+    }
+}
+
+/// Makes clauses of fragments: what one leaves unsaid, its neighbours have said.
+fn share(mut fragments: Vec<Fragment>) -> Vec<Fragment> {
+    let mut clauses: Vec<Fragment> = Vec::new();
+    for at in 0..fragments.len() {
+        let mut fragment = fragments[at].clone();
+        let next = fragments.get_mut(at + 1).filter(|n| n.sentence == fragment.sentence);
+        if next.is_some_and(|next| lend_forward(&mut fragment, next)) {
+            continue;
+        }
+        if let Some(before) = clauses.last() {
+            take_back(&mut fragment, before);
+        }
+        clauses.push(fragment);
+    }
+    clauses
+}
+
+/// Gives what `fragment` says to the next one, or takes what that one says; true if nothing else is left in it.
+fn lend_forward(fragment: &mut Fragment, next: &mut Fragment) -> bool {
+    // "cardiology and dermatology patients"; "in dermatology, list patients"
+    let wants_clinics = match next.verb {
+        true => next.clinics.is_empty() && next.ids.is_empty() && !fragment.verb,
+        false => (next.patients || next.topic.is_some()) && next.ids.is_empty(),
+    };
+    if fragment.only_clinics() && wants_clinics && (next.patients || next.topic.is_some()) {
+        let mut clinics = fragment.clinics.clone();
+        add_all(&mut clinics, &next.clinics);
+        next.clinics = clinics;
+        next.verb |= fragment.verb;
+        next.all |= fragment.all;
+        return true;
+    }
+    // "patients with both psoriasis and eczema": one search for the two, for clinics look for all words
+    let only_topic = !next.verb && !next.noun() && next.clinics.is_empty() && next.ids.is_empty();
+    if let (true, true, Some(topic), Some(more)) = (fragment.both, only_topic, &mut fragment.topic, &next.topic) {
+        topic.text = format!("{} {}", topic.text, more.text);
+        add_all(&mut topic.seen_at, &more.seen_at);
+        *next = fragment.clone();
+        return true;
+    }
+    // "for CARD-001, check medications"
+    let bare_ids = !fragment.ids.is_empty() && !fragment.verb && !fragment.noun();
+    if bare_ids && next.verb && next.ids.is_empty() && (next.record || next.medication) {
+        next.ids = fragment.ids.clone();
+        return true;
+    }
+    // "the record and the medications of CARD-001"
+    if (fragment.record || fragment.medication) && fragment.ids.is_empty() && !fragment.pronoun && !next.verb {
+        fragment.ids = next.ids.clone();
+    }
+    // "vitiligo and eczema patients of dermatology"
+    let unplaced = fragment.clinics.is_empty() && fragment.topic.as_ref().is_some_and(|t| t.seen_at.is_empty());
+    if unplaced && !fragment.patients && !next.verb {
+        fragment.clinics = next.clinics.clone();
+        fragment.patients |= next.patients;
+    }
+    false
+}
+
+/// Takes what `fragment` leaves unsaid from the clause before it.
+fn take_back(fragment: &mut Fragment, before: &Fragment) {
+    // "CARD-001 and their medications"
+    let points_back =
+        fragment.pronoun || (fragment.clinics.is_empty() && fragment.topic.is_none() && !fragment.patients);
+    if fragment.ids.is_empty() && (fragment.medication || fragment.record) && points_back {
+        fragment.ids = before.ids.clone();
+        return;
+    }
+    let says_only_what = !fragment.verb && !fragment.noun();
+    if !fragment.ids.is_empty() {
+        // "the medications of CARD-001 and CARD-002"
+        if says_only_what {
+            (fragment.record, fragment.medication, fragment.taking) = (before.record, before.medication, before.taking);
+        }
+    } else if fragment.topic.is_some() {
+        // "dermatology patients with psoriasis and eczema"; "… and who take methotrexate"; but not
+        // "list cardiology patients and check psoriasis"
+        let registered = fragment.topic.as_ref().is_some_and(|t| !t.seen_at.is_empty());
+        let goes_on = !registered || (!fragment.verb && before.topic.is_some());
+        if fragment.clinics.is_empty() && !fragment.patients && goes_on {
+            fragment.clinics = before.clinics.clone();
+            fragment.patients = before.patients;
+        }
+    } else if fragment.only_clinics() && says_only_what {
+        // "list patients with psoriasis in dermatology and in cardiology"
+        fragment.topic = before.topic.clone();
+        fragment.patients = before.patients || before.verb;
     }
 }

@@ -11,7 +11,7 @@ fn in_short(plan: &Plan) -> String {
     if let Some(reason) = plan.refusal() {
         return format!("refused: {reason}");
     }
-    let step = |s: &crate::plan::Step| {
+    let step = |s: &Step| {
         let clinic = s.clinic.trim_start_matches("clinic_");
         match s.parameters.values().next().and_then(|v| v.as_str()) {
             Some(text) => format!("{clinic}:{}({text})", s.action),

@@ -2,32 +2,30 @@
 //!
 //! It alone knows where the clinics are: under their ids in the directory.
 
-mod graph;
-mod outcome;
-mod screen;
-mod step;
-pub mod task;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use callboard_macros::Message;
-use callboard_message::Failure;
+use callboard_message::{Failure, FailureKind, Progress};
 use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
 
-use crate::plan::{Catalogue, Plan, Registry};
-
-pub use outcome::{CODE_BLOCKED, CODE_INVALID_PARAMS, CODE_UNAVAILABLE, StepError, StepOutcome};
-pub use step::ANSWER_BYTES_MAX;
-use step::Dispatching;
-
-pub(crate) use screen::{BLOCKED, Screened, screen};
+use crate::guardrail::{Origin, Screen};
+use crate::plan::{Catalogue, CheckedPlan, Plan, Registry, Step};
+use crate::text::plain;
 
 /// How long one clinic may take for one step, by default.
 pub const STEP_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
@@ -37,6 +35,19 @@ pub const SCREEN_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
 pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
 /// How many plans one router takes to the clinics at once.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
+/// A clinic can't be reached or couldn't answer (technical blueprint, section 2.2).
+pub const CODE_UNAVAILABLE: i32 = -32000;
+/// A clinic didn't accept the parameters.
+pub const CODE_INVALID_PARAMS: i32 = -32602;
+/// The guardrail stopped a clinic's answer.
+pub const CODE_BLOCKED: i32 = -1;
+
+/// How long a clinic's own words in an error may be, in characters; the rest is cut.
+const MESSAGE_CHARS_MAX: usize = 200;
+/// How long a clinic's answer may be, in bytes.
+pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// What is said in place of a text that the guardrail stopped, or could not screen.
+pub(crate) const BLOCKED: &str = "Request blocked by guardrails";
 
 /// Takes a plan's steps to their clinics. A plan that names anything unregistered is refused as a whole.
 #[derive(Message, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,7 +129,7 @@ impl ConcurrentHandler<Dispatch> for Router {
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
             let call = onward(&cx)?;
             let dispatching = Dispatching { config: &config, cx: &cx, call, told: AtomicU32::new(0), tells };
-            let steps = graph::run(checked, config.steps_at_once, |step| dispatching.run(step)).await;
+            let steps = run(checked, config.steps_at_once, |step| dispatching.run(step)).await;
             Ok(Dispatched { steps })
         }
     }
@@ -138,4 +149,271 @@ pub(crate) fn onward(cx: &Cx) -> Result<CallMeta, Failure> {
 /// past guardrail and verifier.
 pub(crate) fn unheard(call: &CallMeta) -> CallMeta {
     CallMeta { caller: None, ..call.clone() }
+}
+
+/// How one step ended: with a result, or with an error.
+#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepOutcome {
+    /// The step's number.
+    pub step_id: u32,
+    /// Who was asked.
+    pub clinic: String,
+    /// Which tool.
+    pub action: String,
+    /// What the clinic answered. Patient data: never logged, never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Why there is no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<StepError>,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+}
+
+/// Why a step has no result.
+#[derive(derive_more::Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[debug("StepError({})", code)]
+pub struct StepError {
+    /// As in JSON-RPC: [`CODE_UNAVAILABLE`], [`CODE_INVALID_PARAMS`], [`CODE_BLOCKED`], or what the clinic's peer said.
+    pub code: i32,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl StepOutcome {
+    fn succeeded(step: &Step, result: Value, ms: u64) -> Self {
+        Self { result: Some(result), error: None, ..Self::of(step, ms) }
+    }
+
+    fn failed(step: &Step, error: StepError, ms: u64) -> Self {
+        Self { result: None, error: Some(error), ..Self::of(step, ms) }
+    }
+
+    fn of(step: &Step, ms: u64) -> Self {
+        let (clinic, action) = (step.clinic.clone(), step.action.clone());
+        Self { step_id: step.step_id, clinic, action, result: None, error: None, ms }
+    }
+}
+
+impl StepError {
+    fn unavailable(message: impl Into<String>) -> Self {
+        Self { code: CODE_UNAVAILABLE, message: message.into() }
+    }
+
+    /// A clinic's failure. Its own words are kept only where they tell what to change, and are still to be screened.
+    fn of_clinic(clinic: &str, failure: &Failure) -> Self {
+        let told = failure.data.as_ref().and_then(|d| d.get("code")).and_then(Value::as_i64);
+        let told = told.and_then(|code| i32::try_from(code).ok());
+        let words = || printable(&failure.message);
+        let (code, message) = match failure.kind {
+            FailureKind::InvalidInput | FailureKind::NotFound => {
+                (CODE_INVALID_PARAMS, format!("{clinic}: {}", words()))
+            }
+            FailureKind::Denied | FailureKind::Rejected => (CODE_UNAVAILABLE, format!("{clinic} refused: {}", words())),
+            FailureKind::Blocked => (CODE_BLOCKED, format!("{clinic} blocked the request")),
+            FailureKind::TimedOut => (CODE_UNAVAILABLE, format!("{clinic} did not answer in time")),
+            FailureKind::Overloaded => (CODE_UNAVAILABLE, format!("{clinic} is overloaded: ask again later")),
+            FailureKind::Cancelled => (CODE_UNAVAILABLE, format!("the request to {clinic} was cancelled")),
+            FailureKind::Unavailable => (CODE_UNAVAILABLE, format!("{clinic} can't be reached")),
+            _ => (CODE_UNAVAILABLE, format!("{clinic} failed to answer")),
+        };
+        Self { code: told.unwrap_or(code), message }
+    }
+}
+
+fn printable(words: &str) -> String {
+    plain(words).chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
+}
+
+impl fmt::Debug for StepOutcome {
+    // The result is patient data and an error may quote it: neither is printed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = match &self.error {
+            Some(error) => format!("error {}", error.code),
+            None => "result".to_owned(),
+        };
+        write!(f, "StepOutcome({} {} {}: {end}, {} ms)", self.step_id, self.clinic, self.action, self.ms)
+    }
+}
+
+/// One plan on its way to the clinics.
+struct Dispatching<'a> {
+    pub config: &'a RouterConfig,
+    pub cx: &'a Cx,
+    pub call: CallMeta,
+    /// Progress reports so far.
+    pub told: AtomicU32,
+    /// Progress reports in all: two a step.
+    pub tells: u32,
+}
+
+impl Dispatching<'_> {
+    /// Takes one step to its clinic and the answer through the guardrail. It always ends with an outcome.
+    pub async fn run(&self, step: Step) -> StepOutcome {
+        let began = Instant::now();
+        let name = format!("step {} {} {}", step.step_id, step.clinic, step.action);
+        self.tell(format!("{name} started"));
+        let answer = self.ask(&step).await;
+        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (call, id, clinic, action) = (self.call.id, step.step_id, &step.clinic, &step.action);
+        // Ids, codes and times only: what a clinic answered is never logged.
+        match answer {
+            Ok(result) => {
+                callboard_message::log::info!(by: clinic, %call, step = id, clinic, action, ms, "step done");
+                self.tell(format!("{name} done in {ms} ms"));
+                StepOutcome::succeeded(&step, result, ms)
+            }
+            Err(error) => {
+                callboard_message::log::warn!(by: clinic, %call, step = id, clinic, action, ms, code = error.code, "step failed");
+                self.tell(format!("{name} failed in {ms} ms ({})", error.code));
+                StepOutcome::failed(&step, error, ms)
+            }
+        }
+    }
+
+    async fn ask(&self, step: &Step) -> Result<Value, StepError> {
+        let answer = self.ask_clinic(step).await.and_then(|raw| read(&raw));
+        let (text, outcome) = match answer {
+            Ok(value) => (texts(&value), Ok(value)),
+            Err(failure) => {
+                let error = StepError::of_clinic(&step.clinic, &failure);
+                (error.message.clone(), Err(error))
+            }
+        };
+        let (guardrail, within) = (&self.config.guardrail, self.config.screen_within);
+        match screen(guardrail, &self.call, within, text, Origin::ToolResult).await {
+            Screened::Passed => outcome,
+            Screened::Stopped => Err(StepError { code: CODE_BLOCKED, message: BLOCKED.into() }),
+        }
+    }
+
+    async fn ask_clinic(&self, step: &Step) -> Result<Box<RawValue>, Failure> {
+        let clinic = self.cx.system().directory().get(&step.clinic);
+        let clinic = clinic.ok_or_else(|| Failure::unavailable("no agent of that name"))?;
+        let parameters = to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
+        let within = self.config.step_within;
+        let call = Arc::new(unheard(&self.call).until(Instant::now() + within));
+        // The limit is kept here as well: dropping the ask cancels the clinic's handler, heed it its deadline or not.
+        tokio::time::timeout(within, clinic.ask_named(step.action.as_str(), parameters, Some(call)))
+            .await
+            .unwrap_or_else(|_| Err(Failure::timed_out("no answer in time")))
+    }
+
+    fn tell(&self, message: String) {
+        let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
+        self.cx.progress(Progress { done, total: Some(f64::from(self.tells)), message: Some(message) });
+    }
+}
+
+fn read(raw: &RawValue) -> Result<Value, Failure> {
+    let bytes = raw.get().len();
+    if bytes > ANSWER_BYTES_MAX {
+        return Err(Failure::internal(format!("an answer of {bytes} bytes, more than {ANSWER_BYTES_MAX}")));
+    }
+    // serde's message can quote the answer: it is left out.
+    match serde_json::from_str(raw.get()) {
+        Ok(Value::Null) => Err(Failure::internal("an answer without a result")),
+        Ok(value) => Ok(value),
+        Err(_) => Err(Failure::internal("an answer that can't be read")),
+    }
+}
+
+/// Runs steps as soon as those they depend on have succeeded, at most `at_once` together; outcomes in the plan's order.
+///
+/// A step whose dependency failed isn't run: its outcome says so.
+async fn run<F>(plan: CheckedPlan, at_once: usize, mut start: impl FnMut(Step) -> F) -> Vec<StepOutcome>
+where
+    F: Future<Output = StepOutcome>,
+{
+    let order: Vec<u32> = plan.steps().iter().map(|s| s.step_id).collect();
+    let mut waiting = plan.into_steps();
+    let mut outcomes: HashMap<u32, StepOutcome> = HashMap::new();
+    let mut running = FuturesUnordered::new();
+    loop {
+        waiting = settle(waiting, &mut outcomes);
+        while running.len() < at_once.max(1)
+            && let Some(at) = waiting.iter().position(|s| is_ready(s, &outcomes))
+        {
+            running.push(start(waiting.remove(at)));
+        }
+        match running.next().await {
+            Some(outcome) => drop(outcomes.insert(outcome.step_id, outcome)),
+            // A checked plan has no circle: what is still waiting here can't be.
+            None => break,
+        }
+    }
+    order.iter().filter_map(|id| outcomes.remove(id)).collect()
+}
+
+fn is_ready(step: &Step, outcomes: &HashMap<u32, StepOutcome>) -> bool {
+    step.depends_on.iter().all(|on| outcomes.contains_key(on))
+}
+
+/// Gives steps that can't succeed any more their outcome; returns the others.
+fn settle(waiting: Vec<Step>, outcomes: &mut HashMap<u32, StepOutcome>) -> Vec<Step> {
+    let mut left = Vec::with_capacity(waiting.len());
+    let before = waiting.len();
+    for step in waiting {
+        let failed = step.depends_on.iter().find(|on| outcomes.get(on).is_some_and(|o| o.error.is_some()));
+        match failed {
+            Some(on) => {
+                let error = StepError::unavailable(format!("step {on}, which it depends on, failed"));
+                outcomes.insert(step.step_id, StepOutcome::failed(&step, error, 0));
+            }
+            None => left.push(step),
+        }
+    }
+    // One that was just settled may be what another waited for.
+    if left.len() < before { settle(left, outcomes) } else { left }
+}
+
+/// Whether a text may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Screened {
+    Passed,
+    /// By a rule, or because the guardrail is late or away: what can't be screened doesn't pass.
+    Stopped,
+}
+
+/// Asks the guardrail about a text.
+pub(crate) async fn screen(
+    guardrail: &AgentRef,
+    call: &CallMeta,
+    within: Duration,
+    text: String,
+    origin: Origin,
+) -> Screened {
+    let call_on = Some(Arc::new(unheard(call)));
+    match guardrail.ask(Screen { text, origin }).within_call(call_on).within(within).await {
+        Ok(screening) if !screening.blocked => Screened::Passed,
+        Ok(screening) => {
+            callboard_message::log::info!(rules = ?screening.rules, "guardrail stopped a text");
+            Screened::Stopped
+        }
+        // Whoever asked has gone: that's no fault of anybody's here.
+        Err(_) if call.cancel.is_cancelled() => Screened::Stopped,
+        Err(why) => {
+            callboard_message::log::error!(%why, "guardrail could not screen a text: stopped");
+            Screened::Stopped
+        }
+    }
+}
+
+/// Every text in a value, keys too, one a line: an instruction that is split over fields is whole again.
+fn texts(value: &Value) -> String {
+    let mut lines = Vec::new();
+    collect(value, &mut lines);
+    lines.join("\n")
+}
+
+fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
+    match value {
+        Value::String(text) => lines.push(text),
+        Value::Array(items) => items.iter().for_each(|v| collect(v, lines)),
+        Value::Object(fields) => fields.iter().for_each(|(key, v)| {
+            lines.push(key);
+            collect(v, lines);
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }

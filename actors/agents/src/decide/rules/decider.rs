@@ -8,7 +8,7 @@ use crate::decide::{
     DecideTool, Decided, FollowUp, MakeSteps, Recovery, Route, Split, StepPlan, Synthesis, Synthesize, ToolChoice,
     WriteAnswer,
 };
-use crate::orchestrator::task::RISK_MAX_DEFAULT;
+use crate::task::RISK_MAX_DEFAULT;
 
 /// Decides every point by rules; the answer itself (DP4) is the one thing that it never has.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ use crate::memory::Memory;
 use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
 
 /// The orchestrator's id.
-pub(super) const ID: &str = "orchestrator";
+const ID: &str = "orchestrator";
 
 /// Answers by message: what is left of each list, then its last again.
 type Script = Arc<Mutex<HashMap<String, VecDeque<Value>>>>;
@@ -108,7 +108,7 @@ pub(super) enum Act {
 }
 
 /// An agent that converses by a script.
-pub(super) struct Peer {
+struct Peer {
     script: VecDeque<Act>,
     said: Arc<Mutex<Vec<Converse>>>,
 }
@@ -173,7 +173,7 @@ pub(super) struct Kit {
 }
 
 /// How a person answers: by the end of the question's key.
-pub(super) type Person<'a> = &'a dyn Fn(&str, &str) -> Option<ElicitAnswer>;
+type Person<'a> = &'a dyn Fn(&str, &str) -> Option<ElicitAnswer>;
 
 /// What came of something that was said.
 pub(super) struct Heard {

@@ -1,24 +1,98 @@
-//! NP5: what may do harm, is not sure or is dear is confirmed by a person first.
+//! Does what was decided: a tool of ours is used, another agent asked, and errors are recovered from (NP3).
 
-use callboard_message::{Elicitation, Failure};
-use callboard_runtime::Cx;
+mod attempt;
+mod recover;
+
+use callboard_message::json::quote;
+use callboard_message::{Elicitation, Failure, FailureKind, ToolResult};
+use callboard_runtime::{AgentRef, Cx};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::TOOL_COMMAND;
-use crate::decide::limits::cut_chars;
-use crate::decide::{Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, World};
-use crate::orchestrator::task::Asked;
+use crate::decide::limits::{ERROR_CHARS_MAX, cut_bytes, cut_chars};
+use crate::decide::{
+    Action, AgentView, Confirm, ConfirmWhy, DecideConfirm, Deciders, Risk, RunId, SkillView, Turn, World,
+};
+use crate::guardrail::{Guard, Origin};
+use crate::task::{Asked, TaskOptions};
+use crate::text::plain;
 
+/// The tool that runs programs: it is never repeated by itself, and always confirmed.
+pub(crate) const TOOL_COMMAND: &str = "execute_command";
+/// How often one step is tried, in all.
+pub const TRIES_MAX: u32 = 4;
+/// How often another does it than who failed.
+pub const REROUTES_MAX: u32 = 2;
+/// How often a person is asked what to do about an error.
+pub const ASKS_MAX: u32 = 1;
 /// The first line of the question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
 /// The key of the question, and the member of its answer.
 pub(crate) const CONFIRM: &str = "confirm";
 /// How risky it is to ask an agent one of whose skills says that it destroys, or one that never said what it does.
 const RISK_DESTRUCTIVE: f32 = 0.8;
-/// The tag that says so; a tool's own hints say the same.
-pub(crate) const TAG_DESTRUCTIVE: &str = "destructive";
 /// Longest account of what is planned, in characters: a person reads it.
 const SHOWN_CHARS_MAX: usize = 1_000;
+/// What stands for an error that the guardrail stopped.
+const STOPPED: &str = "the error isn't shown: the guardrail stopped it";
+
+/// One thing to do, and what it takes to do it.
+pub(crate) struct Errand<'a> {
+    /// Whose it is.
+    pub options: &'a TaskOptions,
+    /// The call that it belongs to.
+    pub cx: &'a Cx,
+    /// What it asked before, if it is done once more.
+    pub asked: &'a Asked,
+    /// The run that it belongs to.
+    pub run: &'a RunId,
+    /// Names it among what the run does.
+    pub step: &'a str,
+    /// What the run is for.
+    pub goal: &'a str,
+    /// What is to be done, in words.
+    pub text: &'a str,
+    /// The conversation that the run belongs to; empty where it is in none.
+    pub context: &'a str,
+    /// What was said in it before.
+    pub history: &'a [Turn],
+    /// Who could do it.
+    pub world: &'a World,
+    /// Whether errors are recovered from.
+    pub recovers: bool,
+}
+
+/// It is done.
+pub(crate) struct Done {
+    /// By whom: a tool's name or an agent's id.
+    pub by: String,
+    pub result: ToolResult,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
+/// What a result says, as others get to see it.
+pub(crate) fn text_of(result: &ToolResult, bytes_max: usize) -> String {
+    let texts = result.texts();
+    let text = match result.structured_content() {
+        Some(value) if texts.is_empty() => value.to_string(),
+        _ => texts,
+    };
+    match text.len() > bytes_max {
+        true => format!("{}…", cut_bytes(&text, bytes_max.saturating_sub('…'.len_utf8()))),
+        false => text,
+    }
+}
+
+impl Errand<'_> {
+    /// Does it. What fails is tried again, by others or otherwise, as far as there is any use in it.
+    ///
+    /// # Errors
+    /// What the last of them failed with, or why it was given up.
+    pub(crate) async fn run(&self, action: Action) -> Result<Done, Failure> {
+        recover::Trying::new(self, action).run().await
+    }
+}
 
 /// Something that may have to be confirmed.
 pub(crate) struct Doubt<'a> {
@@ -81,11 +155,6 @@ fn question(doubt: &Doubt<'_>) -> Elicitation {
     Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key)
 }
 
-/// Whether a skill says that it may destroy something.
-pub(crate) fn is_destructive(skill: &SkillView) -> bool {
-    skill.tags.iter().any(|tag| tag.eq_ignore_ascii_case(TAG_DESTRUCTIVE))
-}
-
 /// How risky an action is, 0 to 1.
 pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
     match action {
@@ -93,16 +162,44 @@ pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
         // What isn't there does nothing.
         Action::Local { tool, .. } => world.tool(tool).map_or(0.0, |tool| tool.risk.score()),
         Action::Remote { agent, .. } => {
-            let may_destroy =
-                |agent: &AgentView| agent.skills.iter().any(is_destructive) || !agent.is_up && agent.skills.is_empty();
+            let may_destroy = |agent: &AgentView| {
+                agent.skills.iter().any(SkillView::is_destructive) || !agent.is_up && agent.skills.is_empty()
+            };
             if world.agent(agent).is_some_and(may_destroy) { RISK_DESTRUCTIVE } else { 0.0 }
         }
     }
 }
 
+/// Lets a text pass.
+///
+/// # Errors
+/// [`FailureKind::Blocked`], without the text.
+pub(crate) async fn passes(guard: Option<&AgentRef>, text: &str, origin: Origin) -> Result<(), Failure> {
+    let Some(guard) = guard else { return Ok(()) };
+    let body = RawValue::from_string(quote(text)).or_else(|_| to_raw_value(text)).unwrap_or_default();
+    Guard::new(guard.clone()).pass(&body, origin).await
+}
+
+/// An error as a decider may see it: one line, [`ERROR_CHARS_MAX`] characters.
+pub(crate) async fn screened(guard: Option<&AgentRef>, failure: &Failure) -> String {
+    let text = plain(&failure.message).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = cut_chars(&text, ERROR_CHARS_MAX).to_owned();
+    match passes(guard, &text, Origin::ToolResult).await {
+        Ok(()) if !text.is_empty() => text,
+        Ok(()) => failure.kind.to_string(),
+        Err(_) => STOPPED.to_owned(),
+    }
+}
+
+/// Whether that failure is the guardrail's.
+pub(super) fn is_blocked(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Blocked
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::TAG_DESTRUCTIVE;
 
     /// Goal: an agent that never said what it does is as risky as one that destroys. Method: an agent up and down, with no
     /// skill, a harmless one and one that destroys; one that isn't there.

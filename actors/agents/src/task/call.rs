@@ -8,19 +8,17 @@ use callboard_runtime::{Cx, TaskOwner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Shared;
 use super::follow::follow;
-use super::notes::RunNotes;
-use super::once::{Asked, Kept, asked_once};
 use super::plan::{Plan, is_command, only, root_id};
-use super::said::{Said, bounded};
+use super::question_dedup::{Asked, Kept, RunNotes, asked_once};
+use super::request::{Said, bounded};
 use super::state::{Event, Standing, State, end_of};
-use super::world::world;
+use super::{Shared, world};
 use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
-use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World};
+use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World, text_member};
 use crate::guardrail::Origin;
-use crate::router::task::{Doubt, Errand, confirm, passes, text_member, text_of};
+use crate::task::execution::{Doubt, Errand, confirm, passes, text_of};
 
 /// The name of the one thing that a call does itself, among what its run does.
 const STEP: &str = "act";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::kit::{Act, Kit, decided, nobody, says, with};
-use crate::router::task::TRIES_MAX;
+use crate::task::execution::TRIES_MAX;
 
 fn away() -> Act {
     Act::Fail(Failure::unavailable("connection refused"))

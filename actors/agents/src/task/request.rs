@@ -1,7 +1,10 @@
-//! What somebody says to the orchestrator, read.
+//! Requests as they come in, and the conversations that they belong to.
+
+use std::sync::Arc;
 
 use callboard_message::surface::Converse;
 use callboard_message::{Content, Failure, RawObject, Speaker};
+use quick_cache::sync::Cache;
 
 use crate::decide::Turn;
 use crate::decide::limits::{HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, TURN_BYTES_MAX, cut_bytes};
@@ -10,6 +13,8 @@ use crate::decide::limits::{HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, TURN_BYTES_MAX
 const TOOL_PREFIX: &str = ":tool";
 /// Members of a message's metadata that name a skill.
 const SKILL_NAMES: [&str; 2] = ["skill", "skillId"];
+/// Conversations that are remembered: those used last.
+pub const CONVERSATIONS_MAX: usize = 1_024;
 
 /// What somebody says.
 pub(super) struct Said {
@@ -125,6 +130,38 @@ pub(super) fn bounded(mut turns: Vec<Turn>) -> Vec<Turn> {
     turns
 }
 
+/// By whose it is, and its name.
+pub(super) struct Conversations(Cache<(String, String), Arc<Vec<Turn>>>);
+
+impl Default for Conversations {
+    fn default() -> Self {
+        Self(Cache::new(CONVERSATIONS_MAX))
+    }
+}
+
+impl Conversations {
+    pub fn history(&self, owner: &str, context: &str) -> Vec<Turn> {
+        if context.is_empty() {
+            return Vec::new();
+        }
+        self.0.get(&key(owner, context)).map(|turns| turns.to_vec()).unwrap_or_default()
+    }
+
+    pub fn add(&self, owner: &str, context: &str, turns: impl IntoIterator<Item = Turn>) {
+        if context.is_empty() {
+            return;
+        }
+        // Two exchanges of one conversation at once: one of them may be missed, neither is half there.
+        let mut all = self.history(owner, context);
+        all.extend(turns);
+        self.0.insert(key(owner, context), Arc::new(bounded(all)));
+    }
+}
+
+fn key(owner: &str, context: &str) -> (String, String) {
+    (owner.to_owned(), context.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,5 +208,20 @@ mod tests {
         assert_eq!((cut.len(), &*cut[0].text), (HISTORY_TURNS_MAX, "1"));
         let cut = bounded(vec![Turn::user("é".repeat(TURN_BYTES_MAX / 2) + "x")]);
         assert_eq!(cut[0].text.len(), TURN_BYTES_MAX);
+    }
+
+    /// Goal: each has conversations of their own, and there are no more than the limit. Method: one name, two owners; one
+    /// conversation too many.
+    #[test]
+    fn bounded_and_apart() {
+        let all = Conversations::default();
+        all.add("ann", "c", [Turn::user("hers")]);
+        all.add("ann", "", [Turn::user("nowhere")]);
+        assert_eq!(all.history("ann", "c").len(), 1);
+        assert!(all.history("bob", "c").is_empty() && all.history("ann", "").is_empty());
+        for nth in 0..=CONVERSATIONS_MAX {
+            all.add("bob", &nth.to_string(), [Turn::user("his")]);
+        }
+        assert!(all.0.len() <= CONVERSATIONS_MAX);
     }
 }

@@ -4,7 +4,7 @@ use callboard_message::{Answer, FailureKind};
 use callboard_runtime::CallEvent;
 use serde_json::json;
 
-use super::super::notes::RUN_NOTE_BYTES_MAX;
+use super::super::question_dedup::RUN_NOTE_BYTES_MAX;
 use super::kit::{Act, Kit, decided, nobody, said, says, steps, with};
 
 /// Goal: steps that were under way go on when the runner is back, those that are done aren't done again, and nothing is

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Shared;
 use super::bell::Hearing;
 use super::call::Life;
-use super::once::no_answer;
 use super::plan::root_id;
+use super::question_dedup::no_answer;
 use super::state::{Event, State};
 use crate::decide::RunId;
 use crate::decide::limits::STEPS_MAX;
@@ -46,7 +46,7 @@ struct Part {
     pause: Duration,
 }
 
-pub(super) struct Following<'a> {
+struct Following<'a> {
     shared: &'a Shared,
     cx: &'a Cx,
     run: &'a RunId,

@@ -8,19 +8,19 @@ use rand::Rng;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::perform::Trouble;
-use super::remote::text_member;
+use super::attempt::Trouble;
 use super::{ASKS_MAX, Done, Doubt, Errand, REROUTES_MAX, TOOL_COMMAND, TRIES_MAX, confirm, risk_of, screened};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, cut_chars};
 use crate::decide::{
-    Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of, told_instead,
+    Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of, text_member,
+    told_instead,
 };
 use crate::tools::may_run;
 
 /// Before the first repetition; twice as long before each further one.
-pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// And never longer, before chance has its half.
-pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(8);
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// What a person answers who wants no more of it.
 const SKIP: &str = "skip";
 /// The member of their answer.

@@ -1,6 +1,6 @@
 use crate::frozen_tests::shape::shape;
-use crate::orchestrator::task::call::Routed;
-use crate::orchestrator::task::messages::{RunPlan, RunStep, StepDone};
+use crate::task::call::Routed;
+use crate::task::plan::{RunPlan, RunStep, StepDone};
 
 /// Goal: a run that an earlier version began is finished by every later one. Method: the members and variants of what a run
 /// keeps in its tasks and notes.
