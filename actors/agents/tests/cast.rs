@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use callboard_agents::clinic::{Clinic, ClinicConfig};
 use callboard_agents::guardrail::Guardrail;
 use callboard_agents::orchestrator::{Answer, AskClinics, Orchestrator, OrchestratorConfig, Status};
@@ -13,9 +14,12 @@ use callboard_agents::plan::Registry;
 use callboard_agents::planner::Planner;
 use callboard_agents::router::{Router, RouterConfig};
 use callboard_agents::verifier::Verifier;
-use callboard_message::Principal;
+use callboard_message::{DataClass, Principal, RawObject};
 use callboard_runtime::testkit::real;
-use callboard_runtime::{AgentRef, System, TaskFilter};
+use callboard_runtime::{
+    AgentRef, Audit, AuditEntry, BodyMark, Journal, JournalError, Note, NoteError, Notes, Record, Store, System,
+    TaskFilter,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -69,6 +73,79 @@ impl Write for Logged {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+/// Journal, notes and audit that also keep, as text, whatever was given to any of them.
+#[derive(Clone)]
+struct Written {
+    text: Arc<Mutex<String>>,
+    store: Store,
+}
+
+impl Written {
+    /// The system's store from now on.
+    fn into_store_of(system: &System) -> Self {
+        let this = Self { text: Arc::default(), store: Store::in_memory() };
+        let (journal, notes, audit) = (Arc::new(this.clone()), Arc::new(this.clone()), Arc::new(this.clone()));
+        system.keep_in(Store { journal, notes, audit, ..this.store.clone() }).unwrap();
+        this
+    }
+
+    fn write(&self, what: impl std::fmt::Display) {
+        self.text.lock().unwrap().push_str(&format!("{what}\n"));
+    }
+}
+
+#[async_trait]
+impl Journal for Written {
+    async fn append(&self, record: Record) -> Result<u64, JournalError> {
+        self.append_all(vec![record]).await.map(|numbers| numbers[0])
+    }
+
+    async fn append_all(&self, records: Vec<Record>) -> Result<Vec<u64>, JournalError> {
+        self.write(serde_json::to_string(&records).unwrap());
+        self.store.journal.append_all(records).await
+    }
+
+    async fn read(&self, stream: &str, after: u64, records_max: usize) -> Result<Vec<(u64, Record)>, JournalError> {
+        self.store.journal.read(stream, after, records_max).await
+    }
+}
+
+#[async_trait]
+impl Notes for Written {
+    async fn get(&self, space: &str, key: &str) -> Result<Option<Note>, JournalError> {
+        self.store.notes.get(space, key).await
+    }
+
+    async fn put(&self, space: &str, key: &str, body: RawObject, expected: Option<u64>) -> Result<u64, NoteError> {
+        self.write(format_args!("{space} {key} {}", body.to_raw()));
+        self.store.notes.put(space, key, body, expected).await
+    }
+
+    async fn remove(&self, space: &str, key: &str) -> Result<bool, JournalError> {
+        self.store.notes.remove(space, key).await
+    }
+
+    async fn list(&self, space: &str, after: Option<&str>, notes_max: usize) -> Result<Vec<Note>, JournalError> {
+        self.store.notes.list(space, after, notes_max).await
+    }
+
+    async fn clear(&self, space: &str) -> Result<u64, JournalError> {
+        self.store.notes.clear(space).await
+    }
+}
+
+#[async_trait]
+impl Audit for Written {
+    async fn append(&self, entries: Vec<AuditEntry>) -> Result<u64, JournalError> {
+        self.write(format_args!("{entries:?}"));
+        self.store.audit.append(entries).await
+    }
+
+    fn mark(&self, class: DataClass, body: &[u8]) -> BodyMark {
+        self.store.audit.mark(class, body)
     }
 }
 
@@ -162,8 +239,9 @@ fn neurology_is_one_entry_more() {
 }
 
 /// Goal: identities are shown for a stated purpose only, and then nothing of them, nor of the question, is logged or
-/// written to a file, and nothing is kept in the store (C-33, C-34). Method: log everything, answer, then search the
-/// log, the store and the folder.
+/// written to a file, and nothing is kept in the store: no task, no mail, no note, no record, no word in the audit
+/// (C-33, C-34). Method: log everything, write down what the store is given, answer, then search the log, the store and
+/// the folder; last, the store is given a word in each of its parts, so that the search would have found one.
 #[test]
 fn nothing_that_a_clinic_answered_stays() {
     let logged = Logged::default();
@@ -175,6 +253,7 @@ fn nothing_that_a_clinic_answered_stays() {
     tracing_subscriber::util::SubscriberInitExt::init(subscriber);
     real(async |system| {
         let data = tempfile::tempdir().unwrap();
+        let written = Written::into_store_of(system);
         let orchestrator = cast(system, "host.toml", data.path()).await;
         let words = private_words("cardiology", "CARD-001");
         let query = "get CARD-001 and list dermatology patients with quasipsoriasis";
@@ -190,6 +269,18 @@ fn nothing_that_a_clinic_answered_stays() {
         let (tasks, _) = store.tasks.list(TaskFilter::default(), 0, 1).await.unwrap();
         assert!(tasks.is_empty(), "the question is kept as a task");
         assert_eq!(store.mail.last_event().await.unwrap(), 0, "something was sent");
+        system.audit().record(AuditEntry::new("probe").with("word", "audit-word")).await.unwrap();
+        let kept = written.text.lock().unwrap().clone();
+        for word in words.iter().map(String::as_str).chain(["quasipsoriasis", "CARD-001"]) {
+            assert!(!kept.contains(word), "the store was given {word}: {kept}");
+        }
+        store.notes.put("probe", "key", RawObject::of("word", "note-word"), None).await.unwrap();
+        let body = Value::from("journal-word");
+        store.journal.append(Record { stream: "probe".into(), key: None, body }).await.unwrap();
+        let kept = written.text.lock().unwrap().clone();
+        for word in ["audit-word", "note-word", "journal-word"] {
+            assert!(kept.contains(word), "{word} isn't in {kept}");
+        }
         system.shutdown(Duration::from_secs(5)).await;
 
         let log = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();

@@ -6,15 +6,13 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::{Failure, FailureKind, Progress};
-use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Handlers};
+use callboard_runtime::{Agent, AgentRef, CallMeta, ConcurrentHandler, Cx, Directory, Handlers};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use schemars::JsonSchema;
@@ -128,7 +126,8 @@ impl ConcurrentHandler<Dispatch> for Router {
             // Two reports a step; a plan has few.
             let tells = u32::try_from(2 * checked.steps().len()).unwrap_or(u32::MAX);
             let call = onward(&cx)?;
-            let dispatching = Dispatching { config: &config, cx: &cx, call, told: AtomicU32::new(0), tells };
+            let directory = cx.system().directory();
+            let dispatching = Dispatching { config: &config, directory, call, told: AtomicU32::new(0), tells };
             let steps = run(checked, config.steps_at_once, |step| dispatching.run(step)).await;
             Ok(Dispatched { steps })
         }
@@ -152,7 +151,12 @@ pub(crate) fn unheard(call: &CallMeta) -> CallMeta {
 }
 
 /// How one step ended: with a result, or with an error.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// The result is patient data and an error may quote it: neither is printed.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug(
+    "StepOutcome({step_id} {clinic} {action}: {}, {ms} ms)",
+    error.as_ref().map_or("result".to_owned(), |error| format!("error {}", error.code))
+)]
 pub struct StepOutcome {
     /// The step's number.
     pub step_id: u32,
@@ -225,31 +229,21 @@ fn printable(words: &str) -> String {
     plain(words).chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
 }
 
-impl fmt::Debug for StepOutcome {
-    // The result is patient data and an error may quote it: neither is printed.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = match &self.error {
-            Some(error) => format!("error {}", error.code),
-            None => "result".to_owned(),
-        };
-        write!(f, "StepOutcome({} {} {}: {end}, {} ms)", self.step_id, self.clinic, self.action, self.ms)
-    }
-}
-
-/// One plan on its way to the clinics.
+/// One plan on its way to the clinics. It holds neither the system nor its surroundings: from here no store can be reached.
 struct Dispatching<'a> {
-    pub config: &'a RouterConfig,
-    pub cx: &'a Cx,
-    pub call: CallMeta,
+    config: &'a RouterConfig,
+    /// Finds the clinics.
+    directory: &'a Directory,
+    call: CallMeta,
     /// Progress reports so far.
-    pub told: AtomicU32,
+    told: AtomicU32,
     /// Progress reports in all: two a step.
-    pub tells: u32,
+    tells: u32,
 }
 
 impl Dispatching<'_> {
     /// Takes one step to its clinic and the answer through the guardrail. It always ends with an outcome.
-    pub async fn run(&self, step: Step) -> StepOutcome {
+    async fn run(&self, step: Step) -> StepOutcome {
         let began = Instant::now();
         let name = format!("step {} {} {}", step.step_id, step.clinic, step.action);
         self.tell(format!("{name} started"));
@@ -288,7 +282,7 @@ impl Dispatching<'_> {
     }
 
     async fn ask_clinic(&self, step: &Step) -> Result<Box<RawValue>, Failure> {
-        let clinic = self.cx.system().directory().get(&step.clinic);
+        let clinic = self.directory.get(&step.clinic);
         let clinic = clinic.ok_or_else(|| Failure::unavailable("no agent of that name"))?;
         let parameters = to_raw_value(&step.parameters).map_err(|e| Failure::internal(e.to_string()))?;
         let within = self.config.step_within;
@@ -301,7 +295,9 @@ impl Dispatching<'_> {
 
     fn tell(&self, message: String) {
         let done = f64::from(self.told.fetch_add(1, Ordering::Relaxed) + 1);
-        self.cx.progress(Progress { done, total: Some(f64::from(self.tells)), message: Some(message) });
+        if let Some(caller) = &self.call.caller {
+            caller.progress(Progress { done, total: Some(f64::from(self.tells)), message: Some(message) });
+        }
     }
 }
 
