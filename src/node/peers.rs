@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use callboard_a2a::card::Jwks;
 use callboard_a2a::outbound::{CardTrust, Peer, RemoteA2a, RemoteOptions, skill_tools};
 use callboard_a2a::wire::AgentCard;
-use callboard_agents::known::{Connect, NamedBy, Seen, skill_of_tool};
+use callboard_agents::peer_registry::{Connect, NamedBy, Seen, skill_of_tool};
 use callboard_message::{Failure, FailureKind};
 use callboard_rpc::{Egress, Network};
 use callboard_runtime::{AgentRef, System};

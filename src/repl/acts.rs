@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use callboard_agents::memory::Outgoing;
+use callboard_agents::memory::{Outgoing, now_ms};
 use callboard_message::surface::{CallTool, Converse};
 use callboard_message::{CallId, Content, DataClass, Failure, FailureKind, TaskState, ToolResult};
 use callboard_runtime::{Task, TaskError};
 
 use super::answer::text_of_result;
 use super::command::{Params, Whom};
-use super::remote::{self, now_ms, sent};
+use super::remote::{self, sent};
 use super::shell::{Shell, capital};
 use super::{Setup, json, views};
 use crate::node::Listening;

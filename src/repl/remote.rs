@@ -1,9 +1,7 @@
 //! The agent that the REPL is connected to.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use callboard_a2a::outbound::{RemoteA2a, RemoteOptions};
-use callboard_agents::known::KnownAgents;
+use callboard_agents::peer_registry::KnownAgents;
 use callboard_message::{CallId, FAILURE, Failure, RawObject, TaskState, ToolResult};
 use callboard_rpc::Egress;
 use callboard_runtime::{AgentRef, System};
@@ -112,12 +110,6 @@ pub(super) fn sent(reply: &Result<ToolResult, Failure>) -> Result<Sent, String> 
         }
     };
     Ok(Sent { task: place.text("taskId"), state: place.read("state").unwrap_or(otherwise) })
-}
-
-/// Now, in milliseconds since 1970.
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use actix_web::dev::ServerHandle;
 use callboard::a2a::card::SigningKey;
 use callboard::a2a::inbound::{A2aOptions, A2aServer, NamedAgents};
 use callboard::a2a::outbound::{Peer, RemoteOptions};
-use callboard::agents::known::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
+use callboard::agents::peer_registry::{EXCHANGE_AGENTS_MAX, Health, KnownAgents, Learned};
 use callboard::config::Topology;
 use callboard::message::surface::{CallTool, ListTools};
 use callboard::message::{RawObject, ToolResult};
@@ -294,5 +294,5 @@ async fn hearsay_is_guarded() {
 /// Goal: the agents' crate, which knows no store, keeps its directory where the store looks for it. Method: both names.
 #[test]
 fn the_directory_has_one_space() {
-    assert_eq!(callboard::agents::known::DIRECTORY_SPACE, callboard::store::DIRECTORY_SPACE);
+    assert_eq!(callboard::agents::peer_registry::DIRECTORY_SPACE, callboard::store::DIRECTORY_SPACE);
 }

@@ -2,7 +2,7 @@
 //!
 //! - Clinic pipeline, which stores nothing: [`orchestrator`], [`planner`], [`plan`], [`router`], [`guardrail`], [`verifier`],
 //!   [`clinic`].
-//! - General orchestrator, whose plans are stored tasks: [`task`], with [`decide`], [`tools`], [`known`] and [`memory`].
+//! - General orchestrator, whose plans are stored tasks: [`task`], with [`decide`], [`tools`], [`peer_registry`] and [`memory`].
 //!
 //! Both order the steps of a plan with one function, `plan::in_order`, and share nothing else.
 //!
@@ -16,11 +16,11 @@ pub mod decide;
 mod frozen_tests;
 pub mod guardrail;
 pub mod hmcp;
-pub mod known;
 pub mod mailroom;
 pub mod memory;
 pub mod model;
 pub mod orchestrator;
+pub mod peer_registry;
 pub mod plan;
 pub mod planner;
 #[cfg(test)]

@@ -1,38 +1,49 @@
 //! The caller as a server sees it that may ask only what it was granted.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use callboard_message::{Abilities, Answer, ElicitAction, ElicitAnswer, Failure, Question, RawObject};
-use callboard_runtime::{AuditEntry, CallMeta, Caller, JournalError};
-use futures::future::BoxFuture;
+use callboard_message::surface::CreateMessage;
+use callboard_message::{
+    Abilities, Answer, Artifact, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind, Progress, Question,
+    RawObject, Sample, SampleAnswer,
+};
+use callboard_runtime::{AgentRef, AuditEntry, CallMeta, Caller, JournalError};
+use futures::future::{BoxFuture, Either, select};
+use serde_json::json;
+use tokio::time::timeout;
 
-use super::Core;
-use super::chain::Chain;
-use super::ledger::Account;
+use super::ledger::{Account, Spent};
 use super::options::{Answerer, ServerGrants, Strategy};
-use super::route::answers;
+use super::{ANSWERED, Chain, Core};
 
 /// How long a question that isn't let pass waits for its refusal.
 pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
+/// Most characters of what a server asks that a person is shown.
+const SHOWN_CHARS_MAX: usize = 500;
+/// Member of a sample's `_meta`: the server that asks. What the server says of itself there doesn't count.
+const SOURCE: &str = "source_external_server";
+/// Member of a sample's `_meta`: it came from a server.
+const FROM_SERVER: &str = "bidirectional_request";
 
 /// Whom one server gets to ask in one call.
 pub(super) struct Asker {
-    pub(super) core: Arc<Core>,
+    core: Arc<Core>,
     /// The server that asks.
-    pub(super) source: Arc<str>,
-    pub(super) call: CallMeta,
+    pub source: Arc<str>,
+    pub call: CallMeta,
     /// Whose call it is.
-    pub(super) client: Option<Arc<dyn Caller>>,
+    pub client: Option<Arc<dyn Caller>>,
     /// Who waits for an answer that this server is to help with.
-    pub(super) chain: Chain,
+    pub chain: Chain,
     /// What its questions cost; `None` where it was granted nothing.
     account: OnceLock<Option<Account>>,
 }
 
 impl Asker {
-    pub(super) fn new(core: Arc<Core>, source: &str, call: &CallMeta) -> Self {
+    pub fn new(core: Arc<Core>, source: &str, call: &CallMeta) -> Self {
         let chain = core.chains.of(call.id);
         Self {
             core,
@@ -52,18 +63,18 @@ impl Asker {
     ///
     /// # Errors
     /// `Denied` where it was granted nothing.
-    pub(super) fn account(&self) -> Result<&Account, Failure> {
+    pub fn account(&self) -> Result<&Account, Failure> {
         // Most calls ask nothing: theirs is never opened.
         let open = || Some(self.core.ledgers.get(&*self.source)?.account(self.call.id, self.call.budget));
         self.account.get_or_init(open).as_ref().ok_or_else(|| denied("ask anything"))
     }
 
     /// How its samples are answered.
-    pub(super) fn strategy(&self) -> Strategy {
+    pub fn strategy(&self) -> Strategy {
         self.core.options.sampling.strategy(&self.source)
     }
 
-    pub(super) fn needs_approval(&self) -> bool {
+    fn needs_approval(&self) -> bool {
         self.grants().is_none_or(|grants| grants.approval)
     }
 
@@ -174,7 +185,7 @@ impl Caller for Asker {
 
 impl Asker {
     /// An entry of the audit. It never says what was asked.
-    pub(super) fn entry(&self, asked: &'static str, by: &str, outcome: impl Into<Cow<'static, str>>) -> AuditEntry {
+    pub fn entry(&self, asked: &'static str, by: &str, outcome: impl Into<Cow<'static, str>>) -> AuditEntry {
         let strategy = match asked {
             "sample" => self.strategy(),
             "elicitation" => self.core.options.elicitation.strategy(&self.source),
@@ -213,4 +224,361 @@ fn denied(what: &str) -> Failure {
 
 pub(super) fn nobody() -> Failure {
     Failure::nobody_to_ask("nobody to ask")
+}
+
+impl Asker {
+    /// Asks the person at the client whether a model may answer.
+    ///
+    /// # Errors
+    /// `Rejected` where they said no; `NobodyToAsk` where there is nobody who could say.
+    async fn approve(&self, sample: &Sample) -> Result<(), Failure> {
+        let client = self.client.as_ref().ok_or_else(nobody)?;
+        if !client.abilities().elicitation_form() {
+            return Err(Failure::nobody_to_ask("nobody is there to let a model answer"));
+        }
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "allow": { "type": "boolean", "title": "Let a model answer", "default": false }
+            },
+            "required": ["allow"]
+        });
+        let message = format!("Server \"{}\" asks a model: \u{201c}{}\u{201d}", self.source, shown(sample));
+        match client.ask(Question::Elicit(Elicitation::form(message, schema))).await? {
+            Answer::Elicit(answer)
+                if answer.action() == ElicitAction::Accept
+                    && answer.content().is_some_and(|content| content["allow"] == true) =>
+            {
+                Ok(())
+            }
+            _ => Err(Failure::rejected("the person at the client doesn't let a model answer")),
+        }
+    }
+}
+
+/// The last turn of the conversation, on one line.
+fn shown(sample: &Sample) -> String {
+    let last = sample.texts().pop().map(|(_, text)| text).unwrap_or_default();
+    let line: String = last.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS_MAX + 1).collect();
+    match line.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line,
+    }
+}
+
+/// One who may answer.
+#[derive(Clone)]
+enum Candidate {
+    Client,
+    Model(String, AgentRef),
+    Server(String, AgentRef),
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client => f.write_str("client"),
+            Self::Model(name, _) => write!(f, "model:{name}"),
+            Self::Server(name, _) => write!(f, "server:{name}"),
+        }
+    }
+}
+
+impl Asker {
+    /// Asks one for the answer. A model or server is asked within the caps, and in a call of its own that knows who waits.
+    ///
+    /// # Errors
+    /// Its own; `Overloaded` over a cap.
+    async fn ask_one(&self, candidate: &Candidate, sample: &Sample) -> Result<SampleAnswer, Failure> {
+        let answer = match candidate {
+            Candidate::Client => self.ask_client(sample).await?,
+            Candidate::Model(_, agent) | Candidate::Server(_, agent) => self.ask_agent(agent, sample).await?,
+        };
+        match answer.0.has("content") {
+            true => Ok(answer),
+            false => Err(Failure::invalid("the answer has no content")),
+        }
+    }
+
+    async fn ask_client(&self, sample: &Sample) -> Result<SampleAnswer, Failure> {
+        let client = self.client.as_ref().ok_or_else(nobody)?;
+        let question = Question::Sample(sample.clone());
+        if !client.abilities().can_answer(&question) {
+            return Err(Failure::nobody_to_ask("the client has no model to ask"));
+        }
+        match client.ask(question).await? {
+            Answer::Sample(answer) => Ok(answer),
+            _ => Err(Failure::invalid("the answer doesn't fit the question")),
+        }
+    }
+
+    async fn ask_agent(&self, agent: &AgentRef, sample: &Sample) -> Result<SampleAnswer, Failure> {
+        let charge = self.account()?.reserve(sample.0.read("maxTokens").unwrap_or_default())?;
+        let question = CreateMessage(sample.0.clone().with("maxTokens", charge.tokens()));
+        let link = self.core.chains.link(&self.chain, &self.source);
+        let hops = self.call.hops.checked_add(1).filter(|hops| *hops <= self.call.hops_max);
+        let Some(hops) = hops else {
+            charge.settle(&Spent::default());
+            return Err(Failure::rejected("the call passed through too many agents"));
+        };
+        let cancel = self.call.cancel.child_token();
+        let call = CallMeta {
+            id: link.call,
+            hops,
+            trace: self.call.trace.child(),
+            cancel: cancel.clone(),
+            budget: charge.budget(),
+            // What is asked in this call is no other call's of the session.
+            session: None,
+            caller: self.client.clone().map(|client| Arc::new(Unheard(client)) as Arc<dyn Caller>),
+            ..self.call.clone()
+        };
+        let _cancelled_with_this = cancel.drop_guard();
+        let answer = match agent.ask(question).within_call(Some(Arc::new(call))).await {
+            Ok(answer) => answer,
+            Err(unsent) => Err(unsent.into()),
+        };
+        match &answer {
+            Ok(answer) => {
+                if let Some(used) = Spent::told(&answer.0) {
+                    charge.settle(&used);
+                }
+            }
+            Err(_) => charge.settle(&Spent::default()),
+        }
+        answer
+    }
+}
+
+/// The client, as those see it who answer a question for it: asked, but not told how far *they* have come.
+struct Unheard(Arc<dyn Caller>);
+
+impl Caller for Unheard {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.0)
+    }
+
+    fn progress(&self, _: Progress) {}
+
+    fn artifact(&self, _: Artifact) {}
+}
+
+/// `_meta` of the answer with a member more.
+fn with_meta(mut answer: SampleAnswer, name: &str, value: RawObject) -> SampleAnswer {
+    let meta = answer.0.object("_meta").unwrap_or_default();
+    answer.0.set("_meta", meta.with(name, value));
+    answer
+}
+
+/// Who answered, and what.
+type Answered = (Candidate, SampleAnswer);
+
+impl Asker {
+    /// Has a sample answered by the strategy of the server that asks.
+    ///
+    /// # Errors
+    /// The failure of the one who was asked; where several were, one that tells why none of them answered.
+    pub async fn sample(&self, mut sample: Sample) -> Result<SampleAnswer, Failure> {
+        let strategy = self.strategy();
+        let tokens = self.account()?.answer_tokens(sample.0.read("maxTokens"));
+        sample.0.set("maxTokens", tokens);
+        let meta = sample.0.object("_meta").unwrap_or_default();
+        sample.0.set("_meta", meta.with(SOURCE, &*self.source).with(FROM_SERVER, true));
+        let (candidates, names_model) = self.candidates(strategy, &sample).await;
+        let (who, answer) = match strategy {
+            Strategy::Parallel => self.at_once(candidates, &sample).await?,
+            Strategy::Hybrid => {
+                let models_first = names_model || !self.client_can(&sample);
+                let (mut first, mut then): (Vec<_>, Vec<_>) =
+                    candidates.into_iter().partition(|who| matches!(who, Candidate::Client) != models_first);
+                first.append(&mut then);
+                self.in_turn(first, &sample).await?
+            }
+            _ => self.in_turn(candidates, &sample).await?,
+        };
+        let by = who.to_string();
+        let used = Spent::told(&answer.0).unwrap_or_default();
+        let entry = self.entry("sample", &by, "answered");
+        let entry = entry.with("tokens_in", used.tokens_in).with("tokens_out", used.tokens_out);
+        self.core.system.audit().placed(entry).await;
+        Ok(with_meta(answer, ANSWERED, RawObject::of("by", by).with("strategy", strategy)))
+    }
+
+    fn client_can(&self, sample: &Sample) -> bool {
+        let question = Question::Sample(sample.clone());
+        self.client.as_ref().is_some_and(|client| client.abilities().can_answer(&question))
+    }
+
+    /// Asks one after another until one answers, or ends it for all.
+    async fn in_turn(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
+        let limit = Duration::from_secs(self.core.options.sampling.answer_timeout_s.into());
+        let mut approved = !self.needs_approval();
+        let mut failures = Vec::new();
+        let mut left = candidates.len();
+        for who in candidates {
+            left -= 1;
+            if !approved && !matches!(who, Candidate::Client) {
+                match self.approve(sample).await {
+                    Ok(()) => approved = true,
+                    Err(failure) if is_final(&Candidate::Client, &failure) => return Err(Unanswered::Final(failure)),
+                    Err(failure) => {
+                        failures.push((who, failure));
+                        continue;
+                    }
+                }
+            }
+            let asking = self.ask_one(&who, sample);
+            let answer = match left {
+                0 => asking.await,
+                _ => timeout(limit, asking).await.unwrap_or_else(|_| Err(late())),
+            };
+            match answer {
+                Ok(answer) => return Ok((who, answer)),
+                Err(failure) if is_final(&who, &failure) => return Err(Unanswered::Final(failure)),
+                Err(failure) => failures.push((who, failure)),
+            }
+        }
+        Err(Unanswered::Failed(together(failures)))
+    }
+
+    /// Asks the client and the others at once. The first good answer counts; the rest is given up.
+    async fn at_once(&self, candidates: Vec<Candidate>, sample: &Sample) -> Result<Answered, Unanswered> {
+        let (client, others): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|who| matches!(who, Candidate::Client));
+        if client.is_empty() || others.is_empty() {
+            return self.in_turn(client.into_iter().chain(others).collect(), sample).await;
+        }
+        let client = std::pin::pin!(self.in_turn(client, sample));
+        let others = std::pin::pin!(self.in_turn(others, sample));
+        let (first, second) = match select(client, others).await {
+            Either::Left((first, rest)) => (first, Either::Left(rest)),
+            Either::Right((first, rest)) => (first, Either::Right(rest)),
+        };
+        match first {
+            Ok(answered) => Ok(answered),
+            Err(Unanswered::Final(failure)) => Err(Unanswered::Final(failure)),
+            // The other one's failure is told, unless it had nothing to say.
+            Err(Unanswered::Failed(failure)) => match second.await {
+                Err(Unanswered::Failed(other)) if other.kind == FailureKind::NobodyToAsk => {
+                    Err(Unanswered::Failed(failure))
+                }
+                other => other,
+            },
+        }
+    }
+
+    /// Who may answer, first to last; and whether the question names a model of ours.
+    async fn candidates(&self, strategy: Strategy, sample: &Sample) -> (Vec<Candidate>, bool) {
+        let mut candidates = Vec::new();
+        let mut names_model = false;
+        for step in self.core.options.steps(strategy) {
+            match step {
+                Answerer::Client => candidates.push(Candidate::Client),
+                Answerer::Servers => {
+                    candidates.extend(self.servers().into_iter().map(|(name, agent)| Candidate::Server(name, agent)));
+                }
+                Answerer::Server(name) => {
+                    candidates.extend(self.server(&name).map(|agent| Candidate::Server(name, agent)));
+                }
+                Answerer::Models | Answerer::Model(_) => {
+                    let named: Vec<&str> = match &step {
+                        Answerer::Model(name) => vec![name],
+                        _ => self.core.options.models.iter().map(String::as_str).collect(),
+                    };
+                    let (models, names_one) = self.core.models(&named, sample).await;
+                    names_model |= names_one;
+                    candidates.extend(models.into_iter().map(|model| Candidate::Model(model.name, model.agent)));
+                }
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        candidates.retain(|who| seen.insert(who.to_string()));
+        (candidates, names_model)
+    }
+
+    /// The servers that may answer, by name.
+    pub fn servers(&self) -> Vec<(String, AgentRef)> {
+        let granted = self.core.options.servers.iter().filter(|(_, grants)| grants.answers_sampling);
+        let mut servers: Vec<_> = granted.filter_map(|(name, _)| Some((name.clone(), self.server(name)?))).collect();
+        servers.sort_by(|(a, _), (b, _)| a.cmp(b));
+        servers
+    }
+
+    /// The server of this name, if it may answer: never the one that asks, nor one that waits for an answer itself, by
+    /// whatever names.
+    pub fn server(&self, name: &str) -> Option<AgentRef> {
+        let directory = self.core.system.directory();
+        let agent = directory.get(name)?;
+        let waits = |waiting: &str| waiting == name || directory.get(waiting).is_some_and(|other| other == agent);
+        let is_waiting = waits(&self.source) || self.chain.iter().any(|waiting| waits(waiting));
+        (!is_waiting && answers(&agent)).then_some(agent)
+    }
+}
+
+/// Whether the agent can go on with a conversation. Of one that stands for something outside, the grant says so.
+pub(super) fn answers(agent: &AgentRef) -> bool {
+    agent.is_outside() || agent.recipient::<CreateMessage>().is_some()
+}
+
+/// Outcome of asking without an answer.
+enum Unanswered {
+    /// Nobody else may be asked.
+    Final(Failure),
+    /// Whoever was asked could not answer.
+    Failed(Failure),
+}
+
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Final(failure) | Unanswered::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether nobody else may be asked after `who` failed. A guard's refusal and the call's end are final, and so is any
+/// failure that a person may have caused. A client is final unless it can't answer. A server may stand before a person of
+/// its own, so its rejection is final; a model's rejection is its provider's, and the next one is asked.
+fn is_final(who: &Candidate, failure: &Failure) -> bool {
+    let can_not = matches!(
+        failure.kind,
+        FailureKind::NobodyToAsk | FailureKind::Unavailable | FailureKind::TimedOut | FailureKind::Overloaded
+    );
+    match who {
+        Candidate::Client => !can_not,
+        Candidate::Server(..) => {
+            matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled | FailureKind::Rejected)
+        }
+        Candidate::Model(..) => matches!(failure.kind, FailureKind::Blocked | FailureKind::Cancelled),
+    }
+}
+
+/// One failure for all that were asked. It names them without their words, which are no business of the asker's.
+fn together(mut failures: Vec<(Candidate, Failure)>) -> Failure {
+    let Some((_, last)) = failures.last() else { return nobody() };
+    let kind = last.kind;
+    if failures.len() == 1 {
+        return failures.remove(0).1;
+    }
+    let told: Vec<String> = failures.iter().map(|(who, failure)| format!("{who}: {}", failure.kind)).collect();
+    Failure::new(kind, format!("nobody answered ({})", told.join(", ")))
+}
+
+fn late() -> Failure {
+    Failure::timed_out("no answer in time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a person sees a bounded line. Method: a text of the limit, of one character more, with line ends.
+    #[test]
+    fn what_is_shown_is_bounded() {
+        let of = |text: &str| shown(&Sample::prompt(text, 1));
+        assert_eq!(of("a\nb"), "a b");
+        assert_eq!(of(&"é".repeat(SHOWN_CHARS_MAX)), "é".repeat(SHOWN_CHARS_MAX));
+        assert_eq!(of(&"é".repeat(SHOWN_CHARS_MAX + 1)), format!("{}…", "é".repeat(SHOWN_CHARS_MAX)));
+        assert_eq!(shown(&Sample::default()), "");
+    }
 }

@@ -1,14 +1,15 @@
 //! What a server's questions have cost, and what they may still cost.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use callboard_message::{Budget, CallId, Failure, RawObject};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::USAGE;
 use super::options::Caps;
-use super::{USAGE, lock};
 
 /// What is counted for a minute.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -43,14 +44,14 @@ struct Entry {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     questions: u32,
-    pub(super) tokens_in: u64,
-    pub(super) tokens_out: u64,
+    pub tokens_in: u64,
+    pub tokens_out: u64,
     micro_usd: u64,
 }
 
 impl Spent {
     /// What an answer says that it cost. `None` where it doesn't say.
-    pub(super) fn told(answer: &RawObject) -> Option<Self> {
+    pub fn told(answer: &RawObject) -> Option<Self> {
         let usage = answer.object("_meta")?.object(USAGE)?;
         let count = |name| usage.read::<u64>(name).unwrap_or_default();
         Some(Self {
@@ -80,13 +81,13 @@ impl Spent {
 }
 
 impl Ledger {
-    pub(super) fn new(caps: Caps) -> Arc<Self> {
+    pub fn new(caps: Caps) -> Arc<Self> {
         Arc::new(Self { caps, book: Mutex::default() })
     }
 
     /// What the server's questions in `call` cost; the same for all who ask in that call at a time.
-    pub(super) fn account(self: &Arc<Self>, call: CallId, budget: Budget) -> Account {
-        let mut book = lock(&self.book);
+    pub fn account(self: &Arc<Self>, call: CallId, budget: Budget) -> Account {
+        let mut book = self.book.lock();
         let open = book.calls.get(&call).and_then(Weak::upgrade);
         let spent = open.unwrap_or_else(|| {
             // Each time that the calls have doubled, so that looking through them stays cheap.
@@ -114,11 +115,11 @@ impl Account {
     ///
     /// # Errors
     /// `Overloaded` where there were too many.
-    pub(super) fn admit(&self) -> Result<(), Failure> {
+    pub fn admit(&self) -> Result<(), Failure> {
         let caps = &self.ledger.caps;
-        let mut book = lock(&self.ledger.book);
+        let mut book = self.ledger.book.lock();
         book.forget_old();
-        let mut spent = lock(&self.spent);
+        let mut spent = self.spent.lock();
         if spent.questions >= caps.requests_per_call_max {
             return Err(over(format!("more than {} questions in one call", caps.requests_per_call_max)));
         }
@@ -132,7 +133,7 @@ impl Account {
     }
 
     /// How many tokens an answer may have that is to have `asked`.
-    pub(super) fn answer_tokens(&self, asked: Option<u64>) -> u64 {
+    pub fn answer_tokens(&self, asked: Option<u64>) -> u64 {
         let caps = &self.ledger.caps;
         asked.unwrap_or(caps.tokens_per_answer_default.into()).min(caps.tokens_per_answer_max.into())
     }
@@ -141,11 +142,11 @@ impl Account {
     ///
     /// # Errors
     /// `Overloaded` where nothing is left.
-    pub(super) fn reserve(&self, wanted: u64) -> Result<Charge, Failure> {
+    pub fn reserve(&self, wanted: u64) -> Result<Charge, Failure> {
         let caps = &self.ledger.caps;
-        let mut book = lock(&self.ledger.book);
+        let mut book = self.ledger.book.lock();
         book.forget_old();
-        let mut spent = lock(&self.spent);
+        let mut spent = self.spent.lock();
         let minute = book.spent();
         let of_call = caps.tokens_per_call_max.min(self.budget.tokens.unwrap_or(u64::MAX));
         let left = of_call.saturating_sub(spent.tokens());
@@ -187,19 +188,19 @@ pub(super) struct Charge {
 
 impl Charge {
     /// All that whoever answers may use up, what is read included.
-    pub(super) fn budget(&self) -> Budget {
+    pub fn budget(&self) -> Budget {
         self.budget
     }
 
     /// How many tokens the answer may have.
-    pub(super) fn tokens(&self) -> u64 {
+    pub fn tokens(&self) -> u64 {
         self.aside.tokens_out
     }
 
     /// What was really used up takes the place of what was set aside.
-    pub(super) fn settle(self, used: &Spent) {
-        let mut book = lock(&self.account.ledger.book);
-        let mut spent = lock(&self.account.spent);
+    pub fn settle(self, used: &Spent) {
+        let mut book = self.account.ledger.book.lock();
+        let mut spent = self.account.spent.lock();
         spent.take(&self.aside);
         spent.add(used);
         if let Some(entry) = book.minute.iter_mut().rev().find(|entry| entry.number == self.number) {

@@ -5,25 +5,24 @@
 //! question never goes to a server that waits for an answer in the same call, and only a person answers an elicitation.
 //! `docs/questions.md` tells the whole of it.
 
-mod approval;
 mod asker;
-mod candidate;
-mod chain;
-mod choice;
 mod ledger;
 mod options;
-mod route;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use callboard_runtime::{Answering, CallMeta, Caller, System};
+use callboard_message::surface::{About, Describe};
+use callboard_message::{CallId, Message, RawObject, Sample};
+use callboard_runtime::{AgentRef, Answering, CallMeta, Caller, System};
+use parking_lot::Mutex;
+use tokio::time::timeout;
 
 use asker::Asker;
-use chain::Chains;
-use choice::Facts;
 use ledger::Ledger;
 
 pub use asker::REFUSAL_PAUSE;
@@ -38,6 +37,8 @@ pub use options::{
 pub const ANSWERED: &str = "callboard/answered";
 /// Member of an answer's `_meta`: `{"inputTokens": …, "outputTokens": …}`, and `microUsd` where the cost is known.
 pub const USAGE: &str = "callboard/usage";
+/// How long a model has to say what it is, before it is taken for one of which only the name is known.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers what servers ask in mid-call, or has it answered.
 ///
@@ -82,7 +83,163 @@ impl Answering for Answerers {
     }
 }
 
-/// Locks; nothing here panics in between, so what a panic left behind is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// For each call that was made to answer a question: who asked, and who asked before that, outermost first.
+///
+/// Such a call has an id of its own, which goes along to every agent that it reaches. So whoever asks in the course of it
+/// is found here, through whatever agents and callers there are in between.
+#[derive(Default)]
+struct Chains(Mutex<HashMap<CallId, Chain>>);
+
+type Chain = Arc<[Arc<str>]>;
+
+impl Chains {
+    /// Who waits behind the call.
+    fn of(&self, call: CallId) -> Chain {
+        self.0.lock().get(&call).cloned().unwrap_or_default()
+    }
+
+    /// A call that answers a question of `asker`'s, who has `chain` behind it. It is known while the link is kept.
+    fn link(self: &Arc<Self>, chain: &Chain, asker: &Arc<str>) -> Link {
+        let call = CallId::fresh();
+        let longer = chain.iter().chain([asker]).cloned().collect();
+        self.0.lock().insert(call, longer);
+        Link { chains: self.clone(), call }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+/// A call that answers a question. Dropped, it is forgotten.
+struct Link {
+    chains: Arc<Chains>,
+    call: CallId,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.chains.0.lock().remove(&self.call);
+    }
+}
+
+/// One of our models.
+#[derive(Clone)]
+struct Model {
+    name: String,
+    agent: AgentRef,
+}
+
+/// What a model says of itself.
+#[derive(Debug, Default, PartialEq)]
+struct Facts {
+    /// By which hints find it, in lower case.
+    names: Vec<String>,
+    scores: Scores,
+}
+
+/// How it compares to others, each from 0 to 1.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Scores {
+    cost: f64,
+    speed: f64,
+    intelligence: f64,
+}
+
+impl Core {
+    /// The models there are, of those named, the one that fits the question best first; and whether it names one.
+    async fn models(&self, named: &[&str], sample: &Sample) -> (Vec<Model>, bool) {
+        let found = named.iter().filter_map(|name| {
+            let agent = self.system.directory().get(name)?;
+            Some(Model { name: (*name).to_owned(), agent })
+        });
+        let models: Vec<Model> = found.collect();
+        let Some(wanted) = sample.0.object("modelPreferences").map(|preferences| Wanted::of(&preferences)) else {
+            return (models, false);
+        };
+        let mut known = Vec::with_capacity(models.len());
+        for model in models {
+            known.push((self.facts(&model).await, model));
+        }
+        let names_one = known.iter().any(|(facts, _)| wanted.hint(facts).is_some());
+        known.sort_by(|(a, _), (b, _)| wanted.compare(a, b));
+        (known.into_iter().map(|(_, model)| model).collect(), names_one)
+    }
+
+    /// What the model says of itself. It is asked once.
+    async fn facts(&self, model: &Model) -> Arc<Facts> {
+        if let Some(facts) = self.facts.lock().get(&model.name) {
+            return facts.clone();
+        }
+        let describes = model.agent.is_outside() || model.agent.specs().iter().any(|spec| spec.name == Describe::NAME);
+        let about = match describes {
+            true => timeout(DESCRIBE_TIMEOUT, model.agent.ask(Describe::default())).await,
+            false => Ok(Ok(Ok(About::default()))),
+        };
+        match about {
+            Ok(Ok(Ok(about))) => {
+                let facts = Arc::new(Facts::of(&model.name, &about.0));
+                self.facts.lock().insert(model.name.clone(), facts.clone());
+                facts
+            }
+            // It may say more the next time.
+            _ => Arc::new(Facts::of(&model.name, &RawObject::new())),
+        }
+    }
+}
+
+impl Facts {
+    /// From a model's name in the directory and its `callboard.describe`: `serverInfo.name` and `.title`, and of `model`
+    /// `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
+    fn of(name: &str, about: &RawObject) -> Self {
+        let info = about.object("serverInfo").unwrap_or_default();
+        let model = about.object("model").unwrap_or_default();
+        let mut names = vec![name.to_lowercase()];
+        names.extend(["name", "title"].iter().filter_map(|member| info.text(member)).map(|n| n.to_lowercase()));
+        let more: Vec<String> = model.read("names").unwrap_or_default();
+        names.extend(more.iter().map(|name| name.to_lowercase()));
+        let scores = model.object("scores").unwrap_or_default();
+        let score = |name| scores.read::<f64>(name).unwrap_or_default();
+        let scores = Scores { cost: score("cost"), speed: score("speed"), intelligence: score("intelligence") };
+        Self { names, scores }
+    }
+}
+
+/// What a question wants of its model (MCP `ModelPreferences`).
+struct Wanted {
+    /// In lower case, the most wanted first.
+    hints: Vec<String>,
+    weights: Scores,
+}
+
+impl Wanted {
+    fn of(preferences: &RawObject) -> Self {
+        let hints: Vec<RawObject> = preferences.read("hints").unwrap_or_default();
+        let weight = |name| preferences.read::<f64>(name).unwrap_or_default();
+        Self {
+            hints: hints.iter().filter_map(|hint| hint.text("name")).map(|hint| hint.to_lowercase()).collect(),
+            weights: Scores {
+                cost: weight("costPriority"),
+                speed: weight("speedPriority"),
+                intelligence: weight("intelligencePriority"),
+            },
+        }
+    }
+
+    /// The first hint that is a part of one of the model's names.
+    fn hint(&self, facts: &Facts) -> Option<usize> {
+        let fits = |hint: &String| !hint.is_empty() && facts.names.iter().any(|name| name.contains(hint));
+        self.hints.iter().position(fits)
+    }
+
+    /// The earlier hint goes first, then the higher score; else the order stays.
+    fn compare(&self, a: &Facts, b: &Facts) -> Ordering {
+        let rank = |facts| self.hint(facts).unwrap_or(usize::MAX);
+        let score = |facts: &Facts| {
+            let (has, wants) = (facts.scores, self.weights);
+            has.cost * wants.cost + has.speed * wants.speed + has.intelligence * wants.intelligence
+        };
+        rank(a).cmp(&rank(b)).then_with(|| score(b).total_cmp(&score(a)))
+    }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use callboard_message::{RawObject, Speaker};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -146,6 +144,14 @@ impl World {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
+    /// Adds to the text that a tool takes, if it takes one.
+    pub(crate) fn append_text(&self, tool: &str, params: &mut RawObject, more: &str) {
+        if let Some(member) = self.tool(tool).and_then(|tool| text_member(&tool.params)) {
+            let before = params.text(&member).unwrap_or_default();
+            params.set(&member, format!("{before}{more}"));
+        }
+    }
+
     /// The agent of exactly that id.
     pub fn agent(&self, id: &str) -> Option<&AgentView> {
         self.agents.iter().find(|agent| agent.id == id)
@@ -153,10 +159,12 @@ impl World {
 }
 
 /// What is done for one step.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// What is said is anybody's.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
     /// One of our tools is used.
+    #[debug("Local({tool})")]
     Local {
         /// Its name.
         tool: String,
@@ -164,6 +172,7 @@ pub enum Action {
         params: RawObject,
     },
     /// Another agent is asked.
+    #[debug("Remote({agent})")]
     Remote {
         /// Its id.
         agent: String,
@@ -178,15 +187,6 @@ impl Action {
         match self {
             Self::Local { tool, .. } => tool,
             Self::Remote { agent, .. } => agent,
-        }
-    }
-}
-
-impl fmt::Debug for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local { tool, .. } => write!(f, "Local({tool})"),
-            Self::Remote { agent, .. } => write!(f, "Remote({agent})"),
         }
     }
 }

@@ -1,17 +1,20 @@
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use callboard_message::{DataClass, Failure, FailureKind, Progress};
-use callboard_runtime::{AgentRef, AuditEntry, Cx};
+use callboard_message::{Artifact, DataClass, Failure, FailureKind, Progress, hex};
+use callboard_runtime::{AgentRef, AuditEntry, BodyMark, CallMeta, Caller, Cx};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
-use super::decided::{Cost, Decided};
 use super::decision::Decision;
 use super::limits::{MODEL_WITHIN, RULES_WITHIN};
-use super::point::Point;
-use super::record::{DecisionRecord, FallbackWhy, RunId};
-use super::withheld;
+use super::messages::Outcome;
+use super::point::{Cost, Decided, Point};
+use crate::memory::now_ms;
 
 /// Who decides at a point.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -143,7 +146,7 @@ impl Deciders {
     /// counted and on record, as every decision is.
     pub async fn decide<D: Decision>(&self, cx: &Cx, run: &RunId, message: D) -> Settled<D::Outcome> {
         let seat = self.at(D::POINT);
-        let (begun, at) = (Instant::now(), SystemTime::now());
+        let (begun, at_ms) = (Instant::now(), now_ms());
         let body = D::wire().and_then(|wire| (wire.encode)(&message).ok());
         let inputs = cx.system().audit().mark(self.class, body.as_deref().map_or(&[], |body| body.get().as_bytes()));
         let asked = ask(seat, cx, message.clone()).await;
@@ -153,7 +156,7 @@ impl Deciders {
             None => judged.outcome,
             Some(_) => message.fallback(),
         };
-        let word = outcome.as_ref().map_or("none".into(), D::word);
+        let word = outcome.as_ref().map_or("none".into(), Outcome::word);
         let record = DecisionRecord {
             point: D::POINT,
             by: seat.by.clone(),
@@ -163,7 +166,7 @@ impl Deciders {
             ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             cost: judged.cost,
             fallback,
-            at_ms: at.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+            at_ms,
         };
         self.tell(cx, run, &record, judged.failure.as_ref());
         Settled { outcome, failure: judged.failure, record }
@@ -266,4 +269,124 @@ async fn ask<D: Decision>(seat: &Decider, cx: &Cx, message: D) -> Result<Decided
 fn per_mille(share: f32) -> u32 {
     // 0 to 1 by now.
     (share * 1_000.0).round() as u32
+}
+
+/// Names everything that is done for one request: the same request again, under the same key, has the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(Arc<str>);
+
+impl RunId {
+    /// That of what `owner` said under `key` in `context` to `agent`; a fresh one where the key is empty.
+    pub fn of(agent: &str, owner: &str, context: &str, key: &str) -> Self {
+        if key.is_empty() {
+            return Self::fresh();
+        }
+        let mut hash = Sha256::new();
+        for part in [agent, owner, context, key] {
+            // With its length before it, so that no two lists of parts are one text.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Self(format!("run-{}", hex(&hash.finalize()[..16])).into())
+    }
+
+    /// One that nothing else has.
+    pub fn fresh() -> Self {
+        Self(format!("run-{}", Uuid::now_v7().simple()).into())
+    }
+
+    /// As text: `run-` and 32 hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why the fallback held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FallbackWhy {
+    /// The decider said that it isn't clear.
+    Unclear,
+    /// It failed.
+    Failed(FailureKind),
+    /// It was late.
+    TimedOut,
+    /// It named what isn't there, or passed a limit.
+    Unknown,
+}
+
+impl fmt::Display for FallbackWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclear => f.write_str("unclear"),
+            Self::Failed(kind) => write!(f, "failed: {kind}"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Unknown => f.write_str("names what isn't there"),
+        }
+    }
+}
+
+/// That something was decided. It holds no text that anybody said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DecisionRecord {
+    /// Where.
+    pub point: Point,
+    /// By whom: `rules`, `model:ID`, `person`, `agent:ID`.
+    pub by: String,
+    /// What stands for what the decider saw.
+    pub inputs: BodyMark,
+    /// What, in a word or two; `none` where nothing was.
+    pub outcome: String,
+    /// How sure, 0 to 1.
+    pub confidence: f32,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
+    /// What it cost.
+    pub cost: Cost,
+    /// Why the fallback holds, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackWhy>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+impl fmt::Display for DecisionRecord {
+    /// As people see it in progress: `DP2: remote weather (0.82, rules)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({:.2}, {}", self.point.code(), self.outcome, self.confidence, self.by)?;
+        match &self.fallback {
+            Some(why) => write!(f, "; fallback, {why})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+/// The same surroundings, in which whoever called gets no artifacts: what they are parts of is judged before it is shown, and
+/// it holds them all.
+pub(crate) fn withheld(cx: &Cx) -> Cx {
+    with_caller(cx, |inner| Arc::new(Withheld(inner))).unwrap_or_else(|| cx.clone())
+}
+
+/// The same surroundings with another caller, who stands before the call's own; `None` where nobody called.
+pub(crate) fn with_caller(cx: &Cx, before: impl FnOnce(Arc<dyn Caller>) -> Arc<dyn Caller>) -> Option<Cx> {
+    let call = cx.call()?;
+    let caller = before(call.caller.clone()?);
+    Some(cx.within(Arc::new(CallMeta { caller: Some(caller), ..CallMeta::clone(call) })))
+}
+
+struct Withheld(Arc<dyn Caller>);
+
+impl Caller for Withheld {
+    fn behind(&self) -> Option<&dyn Caller> {
+        Some(&*self.0)
+    }
+
+    fn artifact(&self, _: Artifact) {}
 }

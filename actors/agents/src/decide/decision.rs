@@ -1,15 +1,11 @@
-use std::borrow::Cow;
-
 use callboard_message::{Failure, Message};
 
-use super::decided::Decided;
 use super::limits::{CONFIDENCE_FALLBACK, QUESTION_CHARS_MAX};
 use super::messages::{
-    DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit, DecideTool, MakeSteps,
-    Synthesize, WriteAnswer,
+    Clarity, Confirm, DecideClarity, DecideConfirm, DecideFollowUp, DecideRecovery, DecideRoute, DecideSplit,
+    DecideTool, FollowUp, MakeSteps, Outcome, Recovery, Route, Split, Synthesis, Synthesize, ToolChoice, WriteAnswer,
 };
-use super::outcomes::{Clarity, Confirm, FollowUp, Outcome, Recovery, Route, Split, Synthesis, ToolChoice};
-use super::point::Point;
+use super::point::{Decided, Point};
 use super::rules::run_time::synthesis;
 use super::steps::StepPlan;
 
@@ -22,16 +18,13 @@ pub trait Decision: Message<Reply = Result<Decided<Self::Outcome>, Failure>> + C
 
     /// What holds where nobody decides: the decider is unclear, fails, is late, or names what isn't there. `None` where nothing
     /// can.
-    fn fallback(&self) -> Option<Self::Outcome>;
+    fn fallback(&self) -> Option<Self::Outcome> {
+        None
+    }
 
     /// Whether the outcome names only what is there, and keeps its limits.
     fn fits(&self, _outcome: &Self::Outcome) -> bool {
         true
-    }
-
-    /// The outcome in a word or two: no user's text.
-    fn word(outcome: &Self::Outcome) -> Cow<'static, str> {
-        outcome.word()
     }
 }
 
@@ -74,10 +67,6 @@ impl Decision for DecideSplit {
 impl Decision for MakeSteps {
     const POINT: Point = Point::Plan;
     type Outcome = StepPlan;
-
-    fn fallback(&self) -> Option<StepPlan> {
-        None
-    }
 }
 
 impl Decision for DecideRoute {
@@ -113,10 +102,6 @@ impl Decision for DecideTool {
 impl Decision for WriteAnswer {
     const POINT: Point = Point::Answer;
     type Outcome = String;
-
-    fn fallback(&self) -> Option<String> {
-        None
-    }
 }
 
 impl Decision for DecideRecovery {

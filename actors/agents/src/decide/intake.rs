@@ -1,6 +1,5 @@
 //! From a request to where it goes: NP1 → NP2.A → NP2.B → DP2 → DP3, without doing any of it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use callboard_message::RawObject;
@@ -62,10 +61,12 @@ pub enum From {
 }
 
 /// Where a request goes.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// What is said is anybody's.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RoutingDecision {
     /// One of our tools does it.
+    #[debug("Local({tool_name})")]
     Local {
         /// Its name.
         tool_name: String,
@@ -73,21 +74,25 @@ pub enum RoutingDecision {
         params: RawObject,
     },
     /// Another agent does it.
+    #[debug("Remote({agent_id})")]
     Remote {
         /// Its id.
         agent_id: String,
     },
     /// Nobody does it.
+    #[debug("Reject")]
     Reject {
         /// Why, for whoever asked.
         reason: String,
     },
     /// Something is missing.
+    #[debug("NeedsClarification")]
     NeedsClarification {
         /// What whoever asked is asked.
         question: String,
     },
     /// It needs several steps.
+    #[debug("Decompose({subtasks:?})")]
     Decompose {
         /// Which, each with where it goes, and none before those that it needs.
         subtasks: Vec<PlannedStep>,
@@ -109,19 +114,6 @@ impl RoutingDecision {
     fn llm(text: &str) -> Self {
         let ToolChoice { tool_name, params } = ToolChoice::llm(text);
         Self::Local { tool_name, params }
-    }
-}
-
-// What is said is anybody's.
-impl fmt::Debug for RoutingDecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Local { tool_name, .. } => write!(f, "Local({tool_name})"),
-            Self::Remote { agent_id } => write!(f, "Remote({agent_id})"),
-            Self::Reject { .. } => f.write_str("Reject"),
-            Self::NeedsClarification { .. } => f.write_str("NeedsClarification"),
-            Self::Decompose { subtasks } => write!(f, "Decompose({subtasks:?})"),
-        }
     }
 }
 

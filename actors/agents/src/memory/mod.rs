@@ -178,9 +178,14 @@ fn read(note: Note) -> Option<(String, Outgoing)> {
     Some((note.key, serde_json::from_str(note.body.to_raw().get()).ok()?))
 }
 
+/// Now, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn is_too_old(at_ms: u64) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_millis(at_ms)) > MEMORY_AGE_MAX
+    Duration::from_millis(now_ms().saturating_sub(at_ms)) > MEMORY_AGE_MAX
 }
 
 /// What is kept of a text.

@@ -1,4 +1,3 @@
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,12 @@ const NOTE_CHARS_MAX: usize = 300;
 /// What the user gets. As JSON it is one object.
 ///
 /// Its fields are private to this file: only [`verify`] makes one with data, of a draft that the verifier passed.
-#[derive(Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// Text and steps are patient data.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug(
+    "Answer({status:?}, {} steps, verdict {:?}, {times_ms:?})",
+    steps.len(), verdict.as_ref().map(|v| (v.safe, v.rule))
+)]
 pub struct Answer {
     status: Status,
     text: String,
@@ -102,14 +106,6 @@ impl Answer {
     /// How long it took.
     pub fn times_ms(&self) -> TimesMs {
         self.times_ms
-    }
-}
-
-impl fmt::Debug for Answer {
-    // Text and steps are patient data.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rule = self.verdict.as_ref().map(|v| (v.safe, v.rule));
-        write!(f, "Answer({:?}, {} steps, verdict {rule:?}, {:?})", self.status, self.steps.len(), self.times_ms)
     }
 }
 

@@ -9,7 +9,6 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 

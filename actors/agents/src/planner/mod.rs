@@ -38,13 +38,16 @@ pub struct MakePlan {
 /// The agent that plans by rules.
 #[derive(Debug, Clone)]
 pub struct Planner {
-    rules: Arc<Rules>,
+    registry: Arc<Registry>,
+    catalogue: Catalogue,
+    names: Arc<Names>,
 }
 
 impl Planner {
     /// A planner for the clinics of `registry`.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { rules: Arc::new(Rules::new(registry)) }
+        let names = Arc::new(Names::new(&registry));
+        Self { registry, catalogue: Catalogue::default(), names }
     }
 
     /// The plan for a query; the `raw_response` plan, with a sentence for the user, if no rule fits.
@@ -57,7 +60,7 @@ impl Planner {
                 format!("the question has {chars} characters, more than {QUERY_CHARS_MAX}: ask a shorter one");
             return Err(Failure::invalid(message));
         }
-        Ok(self.rules.plan(query))
+        Ok(self.plan_or_refusal(query))
     }
 }
 
@@ -81,14 +84,6 @@ impl SyncHandler<MakePlan> for Planner {
     }
 }
 
-/// The rules with the words of one registry.
-#[derive(Debug)]
-struct Rules {
-    registry: Arc<Registry>,
-    catalogue: Catalogue,
-    names: Names,
-}
-
 /// One tool call before it has a number. A clinic is its place in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ask {
@@ -98,14 +93,9 @@ enum Ask {
     Query { at: usize, text: String },
 }
 
-impl Rules {
-    pub fn new(registry: Arc<Registry>) -> Self {
-        let names = Names::new(&registry);
-        Self { registry, catalogue: Catalogue::default(), names }
-    }
-
+impl Planner {
     /// The plan for a query, or the `raw_response` plan that says what to ask instead.
-    pub fn plan(&self, query: &str) -> Plan {
+    fn plan_or_refusal(&self, query: &str) -> Plan {
         let plan = match self.asks(query) {
             Ok(asks) => Plan { steps: (1..).zip(asks).map(|(step_id, ask)| self.step(step_id, ask)).collect() },
             Err(refusal) => return Plan::raw_response(query, refusal.to_string()),

@@ -1,9 +1,11 @@
 //! Who follows a run hears at once where its tasks are worked on in this process, and needn't look all the time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use callboard_runtime::TaskId;
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use crate::decide::RunId;
@@ -11,11 +13,9 @@ use crate::decide::RunId;
 /// Rings that wait for a follower; one that misses some looks at everything.
 const RINGS_WAITING_MAX: usize = 32;
 
-type Runs = Mutex<HashMap<RunId, broadcast::Sender<TaskId>>>;
-
 /// A bell for each run that is followed here.
 #[derive(Clone, Default)]
-pub(super) struct Bells(Arc<Runs>);
+pub(super) struct Bells(Arc<Mutex<HashMap<RunId, broadcast::Sender<TaskId>>>>);
 
 /// Rings for one task of a run.
 #[derive(Clone)]
@@ -33,18 +33,14 @@ pub(super) struct Hearing {
 }
 
 impl Bells {
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, broadcast::Sender<TaskId>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn ringer(&self, run: RunId, task: TaskId) -> Ringer {
         Ringer { bells: self.clone(), run, task }
     }
 
     pub fn hear(&self, run: RunId) -> Hearing {
-        let rung = match self.runs().entry(run.clone()) {
-            std::collections::hash_map::Entry::Occupied(bell) => bell.get().subscribe(),
-            std::collections::hash_map::Entry::Vacant(place) => {
+        let rung = match self.0.lock().entry(run.clone()) {
+            Entry::Occupied(bell) => bell.get().subscribe(),
+            Entry::Vacant(place) => {
                 let (bell, rung) = broadcast::channel(RINGS_WAITING_MAX);
                 place.insert(bell);
                 rung
@@ -55,14 +51,14 @@ impl Bells {
 
     /// How many runs are followed.
     pub fn len(&self) -> usize {
-        self.runs().len()
+        self.0.lock().len()
     }
 }
 
 impl Ringer {
     /// Something happens to the task now.
     pub fn ring(&self) {
-        if let Some(bell) = self.bells.runs().get(&self.run) {
+        if let Some(bell) = self.bells.0.lock().get(&self.run) {
             // Whoever followed may have just gone.
             let _ = bell.send(self.task.clone());
         }
@@ -94,7 +90,7 @@ impl Hearing {
 impl Drop for Hearing {
     fn drop(&mut self) {
         self.rung = None;
-        let mut runs = self.bells.runs();
+        let mut runs = self.bells.0.lock();
         if runs.get(&self.run).is_some_and(|bell| bell.receiver_count() == 0) {
             runs.remove(&self.run);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use callboard_message::surface::Converse;
-use callboard_message::{Elicitation, Failure, FailureKind, ToolResult};
+use callboard_message::{Failure, FailureKind, ToolResult};
 use callboard_runtime::{Cx, TaskOwner};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,12 +19,12 @@ use crate::decide::limits::CLARIFY_ROUNDS_MAX;
 use crate::decide::{Action, ConfirmWhy, DecisionRecord, RunId, Turn, World, text_member};
 use crate::guardrail::Origin;
 use crate::task::execution::{Doubt, Errand, confirm, passes, text_of};
+use crate::tools::{plain_field, text_answer, text_question};
 
 /// The name of the one thing that a call does itself, among what its run does.
 const STEP: &str = "act";
-/// The key of the question that clarifies, and the member of its answer.
+/// The key of the question that clarifies.
 const CLARIFY: &str = "clarify";
-const ANSWER: &str = "answer";
 /// The key of the question about what it may cost: what is done then may have to be confirmed for other reasons.
 const CONFIRM_COST: &str = "confirm-cost";
 /// The name of where a request goes, in a run's notes.
@@ -209,21 +209,14 @@ impl Call<'_> {
 
     /// NP1's question goes to whoever asked, in its own words and no others.
     async fn clarified(&mut self, round: u32, question: &str) -> Result<String, Failure> {
-        let schema = json!({
-            "type": "object",
-            "properties": { ANSWER: { "type": "string", "title": "Answer" } },
-            "required": [ANSWER],
-        });
         self.life.on(Event::Asked);
-        let form = Elicitation::form(question, schema).key(&clarify_key(round));
+        let form = text_question(question, &clarify_key(round), plain_field());
         let answer = self.cx.elicit(form).await.map_err(|failure| match failure.kind {
             FailureKind::NobodyToAsk => Failure { message: format!("nobody could be asked: {question}"), ..failure },
             _ => failure,
         })?;
         self.life.on(Event::Answered);
-        let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
-        let unsaid = || Failure::cancelled(format!("not answered: {question}"));
-        said.filter(|said| !said.is_empty()).ok_or_else(unsaid)
+        text_answer(&answer).ok_or_else(|| Failure::cancelled(format!("not answered: {question}")))
     }
 
     /// NP5 for what it may cost: what was decided so far, and about as much for each of `left` decisions.

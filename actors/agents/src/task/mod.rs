@@ -14,10 +14,8 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use callboard_message::surface::{About, CallTool, Converse, Describe, ListTools};
@@ -28,12 +26,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::decide::intake::IntakeOptions;
-use crate::decide::limits::{DESCRIPTION_CHARS_MAX, WORLD_AGENTS_MAX, WORLD_TOOLS_MAX, cut_chars};
-use crate::decide::{Action, AgentView, ConfirmWhy, Deciders, Risk, RunId, SkillView, ToolView, World};
+use crate::decide::limits::{WORLD_AGENTS_MAX, WORLD_TOOLS_MAX};
+use crate::decide::{Action, ConfirmWhy, Deciders, Risk, RunId, ToolView, World};
 use crate::guardrail::Origin;
-use crate::known::KnownAgents;
 use crate::memory::Memory;
-use crate::text::plain;
+use crate::peer_registry::KnownAgents;
 use crate::tools::{Toolbox, may_run};
 
 use bell::Bells;
@@ -287,36 +284,12 @@ fn listed_tool(view: &ToolView) -> RawObject {
         .with("examples", &view.examples)
 }
 
-/// The tools and agents of now.
+/// The tools and agents of now. What agents say of themselves was made fit when it was learned.
 pub(super) async fn world(options: &TaskOptions) -> Arc<World> {
     let mut tools = options.tools.list();
     tools.truncate(WORLD_TOOLS_MAX);
     let mut agents = options.known.view().await;
     agents.retain(|agent| agent.id != options.id);
     agents.truncate(WORLD_AGENTS_MAX);
-    agents.iter_mut().for_each(tidy);
     Arc::new(World { tools, agents })
-}
-
-/// What strangers say of themselves becomes a line each. Ids stay as they are: they are exact.
-fn tidy(agent: &mut AgentView) {
-    let AgentView { name, description, skills, .. } = agent;
-    for text in [name, description] {
-        *text = line(text);
-    }
-    for SkillView { name, description, tags, examples, input_modes, output_modes, security, .. } in skills {
-        let words = [tags, examples, input_modes, output_modes, security].into_iter().flatten();
-        for text in [name, description].into_iter().chain(words) {
-            *text = line(text);
-        }
-    }
-}
-
-fn line(text: &str) -> String {
-    let is_line = text.is_ascii() && !text.bytes().any(|b| b.is_ascii_control()) && text.len() <= DESCRIPTION_CHARS_MAX;
-    if is_line {
-        return text.to_owned();
-    }
-    let text = plain(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    cut_chars(&text, DESCRIPTION_CHARS_MAX).to_owned()
 }

@@ -18,7 +18,7 @@ use crate::decide::intake::{PlannedStep, RoutingDecision};
 use crate::decide::limits::{STEP_INPUT_BYTES_MAX, STEP_RESULT_BYTES_MAX, cut_bytes};
 use crate::decide::{
     Action, ConfirmWhy, Decision, DecisionRecord, RunId, StepDefinition, StepMetadata, StepReport, Synthesis,
-    Synthesize, World, text_member,
+    Synthesize, World,
 };
 use crate::guardrail::Origin;
 use crate::task::execution::{CONFIRM, Done, Doubt, Errand, TOOL_COMMAND, confirm, passes, text_of};
@@ -36,14 +36,14 @@ const FAILS: &str = "not done, not succe, not avail, could not, couldn't, cannot
 
 /// A plan that is to be kept.
 pub(super) struct Plan<'a> {
-    pub(super) run: &'a RunId,
-    pub(super) owner: &'a TaskOwner,
-    pub(super) principal: &'a Principal,
-    pub(super) goal: &'a str,
-    pub(super) context: &'a str,
-    pub(super) steps: Vec<PlannedStep>,
-    pub(super) records: Vec<DecisionRecord>,
-    pub(super) recovers: bool,
+    pub run: &'a RunId,
+    pub owner: &'a TaskOwner,
+    pub principal: &'a Principal,
+    pub goal: &'a str,
+    pub context: &'a str,
+    pub steps: Vec<PlannedStep>,
+    pub records: Vec<DecisionRecord>,
+    pub recovers: bool,
 }
 
 /// The only step of a plan.
@@ -73,7 +73,7 @@ pub(super) fn is_command(action: &RoutingDecision) -> bool {
 
 impl Plan<'_> {
     /// Keeps it, unless the run is there already: then that is the plan.
-    pub(super) async fn keep(self, options: &TaskOptions, tasks: &dyn Tasks) -> Result<(), Failure> {
+    pub async fn keep(self, options: &TaskOptions, tasks: &dyn Tasks) -> Result<(), Failure> {
         match tasks.begin_all(self.tasks(options)?).await {
             Ok(_) | Err(TaskError::KeyReused) => Ok(()),
             Err(error) => Err(error.into()),
@@ -213,10 +213,8 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
 fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) -> Result<Action, Failure> {
     match action {
         RoutingDecision::Local { tool_name, mut params } => {
-            let member = world.tool(&tool_name).and_then(|tool| text_member(&tool.params));
-            if let Some(member) = member.filter(|_| !results.is_empty()) {
-                let before = params.text(&member).unwrap_or_default();
-                params.set(&member, format!("{before}{results}"));
+            if !results.is_empty() {
+                world.append_text(&tool_name, &mut params, results);
             }
             Ok(Action::Local { tool: tool_name, params })
         }

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use callboard_message::{
     Answer, DataClass, ElicitAnswer, Elicitation, FAILURE, Failure, FailureKind, Progress, Question, RawObject, hex,
 };
 use callboard_runtime::{Caller, Cx, JournalError, NoteError, Notes, TaskId, TaskStep, Tasks};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -95,7 +95,7 @@ impl Once {
             _ => RawValue::NULL.to_owned(),
         };
         let mut key = format!("ask-{}", hex(&Sha256::digest(body.get())[..HASH_BYTES]));
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         let times = asked.entry(key.clone()).or_default();
         *times += 1;
         if *times > 1 {
@@ -241,7 +241,7 @@ impl RunNotes {
     /// Keeps something under a name as soon as somebody is asked.
     pub fn stage(&self, name: &str, value: &impl Serialize) {
         if self.keeps {
-            self.staged.lock().unwrap_or_else(PoisonError::into_inner).set(name, value);
+            self.staged.lock().set(name, value);
         }
     }
 
@@ -255,7 +255,7 @@ impl RunNotes {
         if self.question(key).await?.is_some_and(|there| there == *question) {
             return Ok(());
         }
-        let staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let staged = self.staged.lock().clone();
         let kept = self.change(|body| {
             for (name, value) in staged.iter() {
                 body.set(name, value);

@@ -18,15 +18,15 @@ pub const CONVERSATIONS_MAX: usize = 1_024;
 
 /// What somebody says.
 pub(super) struct Said {
-    pub(super) text: String,
+    pub text: String,
     /// The sender's name for it; empty where it gave none.
-    pub(super) key: String,
+    pub key: String,
     /// The conversation that it belongs to; empty where it is in none.
-    pub(super) context: String,
+    pub context: String,
     /// A tool that is asked for by its name, and its parameters.
-    pub(super) tool: Option<(String, RawObject)>,
+    pub tool: Option<(String, RawObject)>,
     /// What was said before, where the sender tells.
-    pub(super) history: Option<Vec<Turn>>,
+    pub history: Option<Vec<Turn>>,
 }
 
 impl Said {
@@ -34,7 +34,7 @@ impl Said {
     ///
     /// # Errors
     /// `InvalidInput`, `NotFound`: what to say instead.
-    pub(super) fn read(said: &Converse, takes: impl Fn(&str) -> Option<Option<String>>) -> Result<Self, Failure> {
+    pub fn read(said: &Converse, takes: impl Fn(&str) -> Option<Option<String>>) -> Result<Self, Failure> {
         let text = said.texts();
         let skill = said.0.text("skill").or_else(|| {
             let metadata = said.0.object("metadata")?;
@@ -57,7 +57,7 @@ impl Said {
     ///
     /// # Errors
     /// `InvalidInput`.
-    pub(super) fn request(text: String) -> Result<Self, Failure> {
+    pub fn request(text: String) -> Result<Self, Failure> {
         Self::read(&Converse::of([Content::text(text)]), |_| None)
     }
 }

@@ -1,38 +1,37 @@
 //! The tools that an orchestrator of the general kind has of its own.
 
-mod agents;
 mod command;
-mod params;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod tool;
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
-use callboard_message::{Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
+use callboard_message::time::rfc3339;
+use callboard_message::{ElicitAnswer, Elicitation, Failure, FailureKind, PrincipalKind, RawObject, ToolResult};
 use callboard_runtime::Cx;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use crate::decide::limits::{REQUEST_CHARS_MAX, cut_bytes, cut_chars};
 use crate::decide::{Asked, Deciders, Point, RunId, ToolView, Turn, WriteAnswer};
-use crate::known::KnownAgents;
 use crate::model::Refused;
+use crate::peer_registry::{Known, KnownAgents};
 use crate::text::is_invisible;
 
 use tool::Use;
 
-pub use agents::LIST_BYTES_MAX;
 pub(crate) use command::may_run;
 pub use command::{
     COMMAND_ARGUMENTS_MAX_DEFAULT, COMMAND_BYTES_MAX, COMMAND_INPUT_BYTES_MAX, COMMAND_OUTPUT_BYTES_MAX_DEFAULT,
     COMMAND_PATH, COMMAND_SCOPE, COMMAND_TIMEOUT_DEFAULT, CommandError, CommandOptions, Commands,
 };
-pub use params::TOOL_TEXT_BYTES_MAX;
 pub use summary::{SENTENCES_DEFAULT, SENTENCES_MAX};
 pub(crate) use tool::Tool;
-pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES};
+pub use tool::{EXECUTE_COMMAND, HUMAN_INPUT, LIST_AGENTS, LLM, REMEMBER_AGENT, TOOL_NAMES, TOOL_TEXT_BYTES_MAX};
 
 /// Longest text that a tool answers, in bytes; the rest is left out, and that is told.
 pub const TOOL_REPLY_BYTES_MAX: usize = 64 * 1024;
@@ -43,6 +42,10 @@ pub const HUMAN_INPUT_KEY: &str = "human_input";
 const PARAMS_SHOWN_CHARS_MAX: usize = 600;
 /// Member of the form that a person answers in.
 const ANSWER: &str = "answer";
+/// Longest list, in bytes; how many were left out is told.
+pub const LIST_BYTES_MAX: usize = 56 * 1024;
+/// What an empty directory says.
+const NOBODY: &str = "No agents found in the directory";
 
 /// What tools work with.
 #[derive(Debug, Clone)]
@@ -151,18 +154,18 @@ impl Toolbox {
         cx: &Cx,
     ) -> Result<ToolResult, Failure> {
         match self.read(name, &params)? {
-            Use::Echo { text } => Ok(told(&text)),
-            Use::Llm { text } => Ok(told(&self.written(text, history, run, cx).await?)),
-            Use::Summarize { text, sentences } => Ok(told(&self.summary(text, sentences, run, cx).await?)),
-            Use::ListAgents { format } => Ok(value(&agents::listed(&self.inner.known, format))),
+            Use::Echo { text } => Ok(as_text(&text)),
+            Use::Llm { text } => Ok(as_text(&self.written(text, history, run, cx).await?)),
+            Use::Summarize { text, sentences } => Ok(as_text(&self.summary(text, sentences, run, cx).await?)),
+            Use::ListAgents { format } => Ok(value(&listed(&self.inner.known, format))),
             Use::RememberAgent { url, id } => self.remember(&url, id.as_deref(), cx).await,
-            Use::HumanInput { question } => Ok(told(&answer_of_person(question, cx).await?)),
+            Use::HumanInput { question } => Ok(as_text(&answer_of_person(question, cx).await?)),
             Use::ExecuteCommand { words, input } => {
                 let commands = self.inner.commands.as_ref().ok_or_else(|| not_there(name))?;
                 let mut result = commands.run(commands.command(words, input)?, cx).await?;
                 let text = result.texts();
                 if text.len() > TOOL_REPLY_BYTES_MAX {
-                    result.0.set("content", told(&text).content());
+                    result.0.set("content", as_text(&text).content());
                 }
                 Ok(result)
             }
@@ -234,17 +237,27 @@ fn visible(value: &impl Serialize) -> String {
     out
 }
 
+/// A question whose answer is one text, `field`.
+pub(crate) fn text_question(question: impl Into<String>, key: &str, field: Value) -> Elicitation {
+    let schema = json!({ "type": "object", "properties": { ANSWER: field }, "required": [ANSWER] });
+    Elicitation::form(question, schema).key(key)
+}
+
+/// The text that answers a [`text_question`]; `None` where it is empty or missing.
+pub(crate) fn text_answer(answer: &ElicitAnswer) -> Option<String> {
+    let said = answer.content()?.get(ANSWER)?.as_str()?.trim().to_owned();
+    Some(said).filter(|said| !said.is_empty())
+}
+
+/// The field of a [`text_question`] that has no more to say.
+pub(crate) fn plain_field() -> Value {
+    json!({ "type": "string", "title": "Answer" })
+}
+
 /// What the person behind the call says.
 async fn answer_of_person(question: String, cx: &Cx) -> Result<String, Failure> {
-    let form = json!({
-        "type": "object",
-        "properties": { ANSWER: { "type": "string", "title": "Answer" } },
-        "required": [ANSWER],
-    });
-    let answer = cx.elicit(Elicitation::form(question, form).key(HUMAN_INPUT_KEY)).await?;
-    let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
-    let said = said.filter(|said| !said.is_empty());
-    said.ok_or_else(|| Failure::cancelled("the person gave no answer"))
+    let answer = cx.elicit(text_question(question, HUMAN_INPUT_KEY, plain_field())).await?;
+    text_answer(&answer).ok_or_else(|| Failure::cancelled("the person gave no answer"))
 }
 
 fn not_there(name: &str) -> Failure {
@@ -253,7 +266,7 @@ fn not_there(name: &str) -> Failure {
 }
 
 /// A text, cut where it is too long.
-fn told(text: &str) -> ToolResult {
+fn as_text(text: &str) -> ToolResult {
     if text.len() <= TOOL_REPLY_BYTES_MAX {
         return ToolResult::text(text);
     }
@@ -265,4 +278,87 @@ fn told(text: &str) -> ToolResult {
 /// A value, and the same as text for who reads that.
 fn value(value: &RawObject) -> ToolResult {
     ToolResult::text(value.to_raw().get()).structured(value)
+}
+
+/// How agents are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// Ids and names.
+    Default,
+    /// Ids.
+    Simple,
+    /// All that is known of them.
+    Detailed,
+    /// Who we are, and where those are that have an address.
+    Exchange,
+}
+
+impl Format {
+    const ALL: [(&'static str, Self); 4] = [
+        ("default", Self::Default),
+        ("simple", Self::Simple),
+        ("detailed", Self::Detailed),
+        ("exchange", Self::Exchange),
+    ];
+}
+
+/// Those that are known, by id.
+fn listed(known: &KnownAgents, format: Format) -> RawObject {
+    let all = known.list();
+    if format == Format::Exchange {
+        let mut itself = RawObject::of("id", known.id()).with("name", known.name());
+        if let Some(url) = known.url() {
+            itself.set("url", url);
+        }
+        // How to reach the others is ours to know.
+        let (agents, left_out) = some(all.iter().filter(|agent| !agent.url.is_empty()), format);
+        return told(RawObject::of("self", itself), agents, left_out);
+    }
+    let count = RawObject::of("count", all.len());
+    if all.is_empty() {
+        return count.with("message", NOBODY);
+    }
+    let (agents, left_out) = some(all.iter(), format);
+    told(count, agents, left_out)
+}
+
+fn told(begun: RawObject, agents: Vec<Box<RawValue>>, left_out: usize) -> RawObject {
+    let all = begun.with("agents", agents);
+    if left_out == 0 { all } else { all.with("left_out", left_out) }
+}
+
+/// As many as there is room for, and how many there isn't.
+fn some<'a>(agents: impl Iterator<Item = &'a Known>, format: Format) -> (Vec<Box<RawValue>>, usize) {
+    let (mut listed, mut bytes, mut left_out) = (Vec::new(), 0, 0);
+    for agent in agents {
+        let entry = entry(agent, format);
+        bytes += entry.get().len() + 1;
+        if bytes > LIST_BYTES_MAX {
+            left_out += 1;
+        } else {
+            listed.push(entry);
+        }
+    }
+    (listed, left_out)
+}
+
+fn entry(agent: &Known, format: Format) -> Box<RawValue> {
+    let named = || RawObject::of("id", &agent.id).with("name", &agent.name);
+    match format {
+        Format::Simple => to_raw_value(&agent.id).unwrap_or_default(),
+        Format::Default => named().to_raw(),
+        Format::Exchange => named().with("url", &agent.url).to_raw(),
+        Format::Detailed => {
+            let mut entry = named().with("state", agent.state).with("learned", agent.learned);
+            if !agent.url.is_empty() {
+                entry.set("url", &agent.url);
+            }
+            if let Some(at) = UNIX_EPOCH.checked_add(Duration::from_millis(agent.seen_ms)).filter(|_| agent.seen_ms > 0)
+            {
+                entry.set("seen", rfc3339(at));
+            }
+            let skills: Vec<_> = agent.skills.iter().map(|skill| &skill.id).collect();
+            entry.with("skills", skills).to_raw()
+        }
+    }
 }

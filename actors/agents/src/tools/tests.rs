@@ -12,7 +12,7 @@ use url::Url;
 
 use super::*;
 use crate::decide::{Cost, Decided, Decider, Risk};
-use crate::known::{Connect, DIRECTORY_SPACE, KNOWN_AGENTS_MAX, KnownOptions, NamedBy, Seen};
+use crate::peer_registry::{Connect, DIRECTORY_SPACE, KNOWN_AGENTS_MAX, KnownOptions, NamedBy, Seen};
 
 /// Nobody is anywhere but at one address.
 struct Nowhere;
@@ -208,7 +208,7 @@ fn echo_is_exact() {
         let long = "a".repeat(TOOL_TEXT_BYTES_MAX);
         assert_eq!(used(owner, "echo", json!({ "text": &long })).await.unwrap().texts(), long);
         assert!(used(owner, "echo", json!({ "text": format!("{long}a") })).await.is_err());
-        let cut = told(&"é".repeat(TOOL_REPLY_BYTES_MAX)).texts();
+        let cut = as_text(&"é".repeat(TOOL_REPLY_BYTES_MAX)).texts();
         assert!(cut.len() <= TOOL_REPLY_BYTES_MAX && cut.ends_with("é\n[the rest was left out]"));
     });
 }

@@ -3,4 +3,5 @@
 mod caps;
 mod grants;
 mod kit;
+mod models;
 mod routes;

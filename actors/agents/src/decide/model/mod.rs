@@ -1,8 +1,7 @@
 //! A language model that decides: prompts in files, an answer held to a JSON schema where the provider can, and read strictly
 //! wherever it comes from.
 
-mod budget;
-mod posed;
+mod points;
 mod prompt;
 mod read;
 #[cfg(test)]
@@ -22,18 +21,18 @@ use super::{
     MakeSteps, Point, Synthesize, WriteAnswer,
 };
 use crate::model::STREAM_KEY;
-pub use budget::PROMPT_TOKENS_MAX;
-pub use prompt::PROMPT_BYTES_MAX;
+pub use prompt::{PROMPT_BYTES_MAX, PROMPT_TOKENS_MAX};
 pub use read::DECISION_BYTES_MAX;
 
-use posed::{Posed, Shown};
-use prompt::Prompts;
-use read::{Said, TOOL, read};
+use prompt::{Fill, Material, Prompts};
+use read::{PromptSpec, Said, TOOL, read};
 
 /// Decisions of one kind that a decider has begun with.
 pub const MODEL_DECISIONS_MAX: u32 = 64;
 /// Longest answer to a request (DP4), in bytes.
 pub const WRITTEN_BYTES_MAX: usize = 64 * 1024;
+/// Maximum tokens of an answer to a request (DP4).
+const ANSWER_TOKENS_MAX: u32 = 4_096;
 /// Held to a schema, with as little chance in the answer as the model has.
 const HELD: u8 = 0;
 /// The same with the chance that it always has: some take no other.
@@ -79,14 +78,18 @@ impl ModelDecider {
 }
 
 impl Inner {
-    async fn decide<D: Posed>(&self, asked: &D, cx: &Cx) -> Result<Decided<D::Outcome>, Failure> {
-        let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
+    async fn decide<D: PromptSpec>(&self, asked: &D, cx: &Cx) -> Result<Decided<D::Outcome>, Failure> {
+        let Some(plain) = self.prompted(D::POINT, asked.material(), D::TOKENS_MAX)? else {
+            return Ok(Decided::unclear(TOO_LONG));
+        };
         let answer = self.ask(D::POINT, plain, Some(asked.schema()), cx).await?;
         Ok(read(asked, &Said::of(&answer)))
     }
 
     async fn write(&self, asked: &WriteAnswer, cx: &Cx) -> Result<Decided<String>, Failure> {
-        let Some(plain) = self.prompted(asked)? else { return Ok(Decided::unclear(TOO_LONG)) };
+        let Some(plain) = self.prompted(Point::Answer, answer_material(asked), ANSWER_TOKENS_MAX)? else {
+            return Ok(Decided::unclear(TOO_LONG));
+        };
         // Whoever asked may read it while it is written.
         let streamed = plain.with("_meta", RawObject::of(STREAM_KEY, true));
         let answer = self.ask(Point::Answer, streamed, None, cx).await?;
@@ -94,10 +97,10 @@ impl Inner {
     }
 
     /// What the model is asked, as a text; `None` where it doesn't fit.
-    fn prompted<D: Shown>(&self, asked: &D) -> Result<Option<RawObject>, Failure> {
-        let prompt = self.prompts.of(D::POINT).ok_or_else(|| Failure::internal("a point has no prompt"))?;
-        let Ok((system, turn)) = budget::fit(prompt, asked.material(), PROMPT_TOKENS_MAX) else { return Ok(None) };
-        Ok(Some(Sample::prompt(turn, D::TOKENS_MAX).system_prompt(system).0))
+    fn prompted(&self, point: Point, material: Material, tokens_max: u32) -> Result<Option<RawObject>, Failure> {
+        let prompt = self.prompts.of(point).ok_or_else(|| Failure::internal("a point has no prompt"))?;
+        let Ok((system, turn)) = prompt::fit(prompt, material, PROMPT_TOKENS_MAX) else { return Ok(None) };
+        Ok(Some(Sample::prompt(turn, tokens_max).system_prompt(system).0))
     }
 
     /// Asks the model, with a schema for its answer where it takes one.
@@ -166,6 +169,14 @@ fn written(said: &Said) -> Decided<String> {
     decided.at_cost(said.cost)
 }
 
+fn answer_material(asked: &WriteAnswer) -> Material {
+    Material {
+        history: asked.history.clone(),
+        fixed: vec![("system_prompt", Fill::Bare(asked.system_prompt.clone()))],
+        ..Material::said(&asked.request)
+    }
+}
+
 impl Agent for ModelDecider {
     fn handlers(on: &mut Handlers<Self>) {
         on.concurrent::<DecideFollowUp>(MODEL_DECISIONS_MAX)
@@ -186,7 +197,7 @@ impl Agent for ModelDecider {
     }
 }
 
-impl<D: Posed + Sync> ConcurrentHandler<D> for ModelDecider {
+impl<D: PromptSpec + Sync> ConcurrentHandler<D> for ModelDecider {
     fn handle(
         &mut self,
         message: D,

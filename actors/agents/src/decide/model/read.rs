@@ -3,11 +3,12 @@
 
 use callboard_message::{RawObject, SampleAnswer};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::posed::Posed;
+use super::prompt::Material;
 use crate::decide::limits::{CONFIDENCE_UNSAID, cut_chars};
-use crate::decide::{Cost, Decided};
+use crate::decide::{Cost, Decided, Decision};
 use crate::model::USAGE_KEY;
 
 /// Longest answer that is read, in bytes.
@@ -66,34 +67,37 @@ fn cost(answer: &SampleAnswer) -> Cost {
 }
 
 /// One answer that can be read.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Reading<T> {
-    pub outcome: T,
-    pub confidence: Option<f32>,
-    pub why: Option<String>,
+struct Reading<T> {
+    outcome: T,
+    confidence: Option<f32>,
+    why: Option<String>,
 }
 
 /// An answer, or why what looks like one is none.
-pub(super) type Read<T> = Result<Reading<T>, &'static str>;
+pub(super) type Read<T> = Result<T, &'static str>;
 
 impl<T> Reading<T> {
     /// From an object: its `confidence`, and why by the first of `reason`, `justification`.
-    pub fn of(outcome: T, object: &RawObject) -> Self {
+    fn of(outcome: T, object: &RawObject) -> Self {
         let why = ["reason", "justification"].iter().find_map(|name| object.text(name));
         Self { outcome, confidence: object.read("confidence").filter(|sure| (0.0..=1.0).contains(sure)), why }
     }
 
     /// From lines: what `CONFIDENCE`, `REASON` or `JUSTIFICATION` say.
-    pub fn from(outcome: T, lines: &[Line]) -> Self {
+    fn from(outcome: T, lines: &[Line], has_reason: bool) -> Self {
         let said = |key: &str| lines.iter().find_map(|line| line.value(key));
         let confidence = said("CONFIDENCE").and_then(|sure| sure.parse().ok());
-        let why = said("REASON").or_else(|| said("JUSTIFICATION")).map(|why| bare(why).to_owned());
-        Self { outcome, confidence: confidence.filter(|sure| (0.0..=1.0).contains(sure)), why }
+        let why = said("REASON").or_else(|| said("JUSTIFICATION")).filter(|_| has_reason);
+        Self {
+            outcome,
+            confidence: confidence.filter(|sure| (0.0..=1.0).contains(sure)),
+            why: why.map(|why| bare(why).to_owned()),
+        }
     }
 }
 
 /// What a model decided.
-pub(super) fn read<D: Posed>(asked: &D, said: &Said) -> Decided<D::Outcome> {
+pub(super) fn read<D: PromptSpec>(asked: &D, said: &Said) -> Decided<D::Outcome> {
     let decided = match answers(asked, said) {
         Err(why) => Decided::unclear(why),
         Ok(Reading { outcome, confidence, why }) => {
@@ -103,7 +107,7 @@ pub(super) fn read<D: Posed>(asked: &D, said: &Said) -> Decided<D::Outcome> {
     decided.at_cost(said.cost)
 }
 
-fn answers<D: Posed>(asked: &D, said: &Said) -> Read<D::Outcome> {
+fn answers<D: PromptSpec>(asked: &D, said: &Said) -> Read<Reading<D::Outcome>> {
     if let Some(why) = said.broken_off() {
         return Err(why);
     }
@@ -119,7 +123,7 @@ fn answers<D: Posed>(asked: &D, said: &Said) -> Read<D::Outcome> {
     }
     let found = match &*said.inputs {
         [] => in_text(asked, &said.text),
-        inputs => inputs.iter().map(|input| asked.object(input).unwrap_or(Err(LACKS))).collect(),
+        inputs => inputs.iter().map(|input| in_object(asked, input).unwrap_or(Err(LACKS))).collect(),
     };
     let mut found = found.into_iter();
     let first = found.next().unwrap_or(Err("the model's answer has no known form"))?;
@@ -134,8 +138,12 @@ fn answers<D: Posed>(asked: &D, said: &Said) -> Read<D::Outcome> {
 /// An object without what makes it an answer.
 const LACKS: &str = "the model's answer lacks what was asked for";
 
+fn in_object<D: PromptSpec>(asked: &D, object: &RawObject) -> Option<Read<Reading<D::Outcome>>> {
+    asked.object(object).map(|read| Ok(Reading::of(read?, object)))
+}
+
 /// Every answer in a text: JSON objects and lists, and words in what is left.
-fn in_text<D: Posed>(asked: &D, text: &str) -> Vec<Read<D::Outcome>> {
+fn in_text<D: PromptSpec>(asked: &D, text: &str) -> Vec<Read<Reading<D::Outcome>>> {
     let mut found = Vec::new();
     let mut rest = String::new();
     let mut from = 0;
@@ -145,9 +153,9 @@ fn in_text<D: Posed>(asked: &D, text: &str) -> Vec<Read<D::Outcome>> {
     }
     for (start, raw) in values {
         let answer = match raw.get().starts_with('[') {
-            true => asked.list(raw),
+            true => asked.list(raw).map(|read| Ok(Reading::of(read?, &RawObject::new()))),
             false => match RawObject::parse(raw) {
-                Ok(object) => asked.object(&object),
+                Ok(object) => in_object(asked, &object),
                 // A key that is there twice says two things.
                 Err(_) => Some(Err("the model's answer has a key twice")),
             },
@@ -161,7 +169,7 @@ fn in_text<D: Posed>(asked: &D, text: &str) -> Vec<Read<D::Outcome>> {
     }
     rest.push_str(text.get(from..).unwrap_or_default());
     let lines: Vec<Line> = rest.lines().map(Line::of).filter(|line| !line.0.is_empty()).collect();
-    found.extend(asked.lines(&lines));
+    found.extend(asked.lines(&lines).into_iter().map(|read| Ok(Reading::from(read?, &lines, D::HAS_REASON_LINE))));
     found
 }
 
@@ -250,4 +258,31 @@ pub(super) fn sentence(text: &str, chars_max: usize) -> String {
 /// What a line gives as JSON behind a word.
 pub(super) fn object_in<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text.trim()).ok()
+}
+
+/// What the prompt of a point may show, and how its answer is read.
+pub(super) trait PromptSpec: Decision {
+    /// Maximum tokens of the answer.
+    const TOKENS_MAX: u32;
+    /// Whether the line `REASON:` of an answer in words is the decision's reason.
+    const HAS_REASON_LINE: bool = true;
+
+    /// What the prompt may show.
+    fn material(&self) -> Material;
+
+    /// JSON Schema of the answer: an object.
+    fn schema(&self) -> Value;
+
+    /// The answer as an object; `None` where the object is something else.
+    fn object(&self, object: &RawObject) -> Option<Read<Self::Outcome>>;
+
+    /// The answer as a list; `None` where the list is something else.
+    fn list(&self, _list: &RawValue) -> Option<Read<Self::Outcome>> {
+        None
+    }
+
+    /// The answers as words.
+    fn lines(&self, _lines: &[Line]) -> Vec<Read<Self::Outcome>> {
+        Vec::new()
+    }
 }

@@ -1,7 +1,6 @@
 //! One try: the tool is used, or the agent asked.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use callboard_message::surface::{CallTool, Converse, ListTools, RESERVED_PREFIX};
 use callboard_message::{
@@ -16,8 +15,8 @@ use super::{Errand, is_blocked, passes, text_of};
 use crate::decide::limits::STEP_RESULT_BYTES_MAX;
 use crate::decide::{Action, DecideFollowUp, Deciders, FollowUp, RunId, Turn, text_member, with_caller, withheld};
 use crate::guardrail::Origin;
-use crate::known::Health;
-use crate::memory::Outgoing;
+use crate::memory::{Outgoing, now_ms};
+use crate::peer_registry::Health;
 
 /// Member of a result's `_meta`, and what a failure's data is: where the task stands at an A2A agent.
 const PLACE: &str = "a2a";
@@ -87,14 +86,13 @@ impl Errand<'_> {
     }
 
     async fn remember(&self, task: &str, to: &str, request: &str) {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let outgoing = Outgoing {
             task: task.to_owned(),
             to: to.to_owned(),
             request: request.to_owned(),
             answer: None,
             state: TaskState::Working,
-            at_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            at_ms: now_ms(),
         };
         // What went out is asked for by people; the work doesn't hang on it.
         if let Err(failure) = self.options.memory.remember(outgoing).await {

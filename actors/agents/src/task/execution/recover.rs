@@ -15,7 +15,7 @@ use crate::decide::{
     Action, ConfirmWhy, DecideRecovery, Decision, ErrorClass, Outcome, Recovery, Risk, class_of, text_member,
     told_instead,
 };
-use crate::tools::may_run;
+use crate::tools::{may_run, text_answer, text_question};
 
 /// Before the first repetition; twice as long before each further one.
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
@@ -23,8 +23,6 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// What a person answers who wants no more of it.
 const SKIP: &str = "skip";
-/// The member of their answer.
-const ANSWER: &str = "answer";
 /// Longest text of an action that a person is shown, in characters.
 const SHOWN_CHARS_MAX: usize = 600;
 
@@ -267,13 +265,8 @@ impl<'a> Trying<'a> {
             }
             Recovery::UseAlternative { which } => self.reroute(which),
             Recovery::AskHuman { message } => {
-                let schema = json!({
-                    "type": "object",
-                    "properties": { ANSWER: { "type": "string", "description": format!("What to do, or `{SKIP}`.") } },
-                    "required": [ANSWER],
-                });
-                let question = Elicitation::form(message, schema).key(&self.question_key());
-                return self.ask(question, failure).await;
+                let field = json!({ "type": "string", "description": format!("What to do, or `{SKIP}`.") });
+                return self.ask(text_question(message, &self.question_key(), field), failure).await;
             }
             Recovery::Abandon { reason } => return Next::Over(Failure { message: reason, ..failure }),
         }
@@ -314,18 +307,13 @@ impl<'a> Trying<'a> {
             Err(nobody) if nobody.kind == FailureKind::NobodyToAsk => return Next::Over(failure),
             Err(other) => return Next::Over(other),
         };
-        let said = answer.content().and_then(|content| Some(content.get(ANSWER)?.as_str()?.trim().to_owned()));
-        match (answer.action(), said) {
-            (ElicitAction::Accept, Some(said)) if !said.is_empty() && !said.eq_ignore_ascii_case(SKIP) => {
+        match (answer.action(), text_answer(&answer)) {
+            (ElicitAction::Accept, Some(said)) if !said.eq_ignore_ascii_case(SKIP) => {
                 self.text = format!("{}\n{said}", self.text);
                 match &mut self.action {
                     Action::Remote { text, .. } => text.clone_from(&self.text),
                     Action::Local { tool, params } => {
-                        let schema = self.errand.world.tool(tool).map(|tool| &tool.params);
-                        if let Some(member) = schema.and_then(text_member) {
-                            let before = params.text(&member).unwrap_or_default();
-                            params.set(&member, format!("{before}\n{said}"));
-                        }
+                        self.errand.world.append_text(tool, params, &format!("\n{said}"));
                     }
                 }
                 // What was said may have made another task of it.

@@ -23,8 +23,8 @@ use super::super::{TaskOptions, TaskOrchestrator};
 use crate::decide::intake::IntakeOptions;
 use crate::decide::{Decider, Deciders};
 use crate::guardrail::Guardrail;
-use crate::known::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use crate::memory::Memory;
+use crate::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use crate::tools::{CommandOptions, TOOL_NAMES, ToolDeps, Toolbox};
 
 /// The orchestrator's id.

@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use callboard_message::FailureKind;
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -128,7 +129,7 @@ async fn gone(mark: &str) {
         let mut lines = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
         lines.any(|line| line.contains(mark))
     };
-    tokio::time::timeout(Duration::from_secs(20), async {
+    timeout(Duration::from_secs(20), async {
         while lives() {
             tokio::task::yield_now().await;
         }
@@ -153,7 +154,7 @@ async fn children_of_children_die() {
     let script = script("86463.25", "wait");
     let words = ["sh", "-c", &script];
     let given_up = told(&commands, &words);
-    assert!(tokio::time::timeout(Duration::from_millis(300), given_up).await.is_err());
+    assert!(timeout(Duration::from_millis(300), given_up).await.is_err());
     gone("86463.25").await;
 }
 
@@ -166,5 +167,89 @@ fn peers_run_nothing() {
         assert_eq!(may_run(&peer).unwrap_err().kind, FailureKind::Denied);
         assert!(may_run(&Principal { scopes: vec!["execute_command".into()], ..peer.clone() }).is_ok());
         assert!(may_run(&Principal { scopes: vec!["execute".into()], ..peer }).is_err());
+    }
+}
+
+/// Goal: a line comes to the words that a shell would make of it. Method: rows of line and words.
+#[test]
+fn quoted_as_in_a_shell() {
+    for (line, expected) in [
+        ("touch 'x y'", vec!["touch", "x y"]),
+        ("touch \"x y\" z", vec!["touch", "x y", "z"]),
+        ("  ls\t-l  ", vec!["ls", "-l"]),
+        ("a'b c'\"d e\"f", vec!["ab cd ef"]),
+        ("a '' \"\"", vec!["a", "", ""]),
+        (r"touch x\ y \; \'", vec!["touch", "x y", ";", "'"]),
+        (r#"echo "a\"b\\c\d\$e""#, vec!["echo", r#"a"b\c\d$e"#]),
+        (r"echo '\n $(id) `id` ; * ~ #'", vec!["echo", r"\n $(id) `id` ; * ~ #"]),
+        ("echo 'a\nb'", vec!["echo", "a\nb"]),
+        ("git log --format=%h a#b a~1 x=1", vec!["git", "log", "--format=%h", "a#b", "a~1", "x=1"]),
+        ("find . -exec x {} +", vec!["find", ".", "-exec", "x", "{}", "+"]),
+        ("", vec![]),
+    ] {
+        assert_eq!(words_of(line).unwrap(), expected, "{line}");
+    }
+}
+
+/// Goal: what needs a shell is refused as a whole, and it is said why. Method: a line of each kind.
+#[test]
+fn needs_a_shell() {
+    for (line, named) in [
+        ("touch a; touch b", "`;`"),
+        ("cat a | wc", "`|`"),
+        ("a && b", "`&`"),
+        ("a || b", "`|`"),
+        ("sleep 1 &", "`&`"),
+        ("echo a > b", "`>`"),
+        ("wc < a", "`<`"),
+        ("echo `id`", "``"),
+        ("echo $(id)", "`$`"),
+        ("echo \"$HOME\"", "`$`"),
+        ("echo \"`id`\"", "``"),
+        ("ls *.rs", "`*`"),
+        ("ls a?", "`?`"),
+        ("ls [ab]", "`[`"),
+        ("ls {a,b}", "`{`"),
+        ("ls a{b,c}", "`{`"),
+        ("ls {}}", "`}`"),
+        ("(ls)", "`(`"),
+        ("ls ~", "`~`"),
+        ("ls # all", "`#`"),
+        ("ls a\nls b", "a line break"),
+        ("ls a\rls b", "a line break"),
+        ("ls \\\n-l", "a line break"),
+        ("ls \"a\\\nb\"", "a line break"),
+        ("ls a\u{2028}b", "U+2028"),
+        ("ls a\u{a0}b", "U+00A0"),
+        ("ls a\u{b}b", "U+000B"),
+        ("touch 'x y", "isn't closed"),
+        ("touch \"x y", "isn't closed"),
+        ("touch it's", "isn't closed"),
+        ("touch x\\", "at its end"),
+        ("touch “x y”", "`“`"),
+        ("A=b ls", "a variable"),
+    ] {
+        let failure = words_of(line).unwrap_err();
+        assert!(failure.message.contains(named) && failure.message.contains("no shell"), "{line}: {failure}");
+    }
+}
+
+proptest! {
+    /// Goal: whatever is quoted comes out as it went in. Method: random words, quoted singly and with `\`.
+    #[test]
+    fn quoting_and_back(words in proptest::collection::vec("[ -~\\n\u{e9}]{0,12}", 0..6)) {
+        let single = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
+        let double = |word: &String| {
+            let escaped: String = word.chars().flat_map(|c| {
+                let mark = matches!(c, '"' | '\\' | '$' | '`').then_some('\\');
+                mark.into_iter().chain([c])
+            }).collect();
+            format!("\"{escaped}\"")
+        };
+        // A variable in front is told apart from a program though it is quoted.
+        prop_assume!(!words.first().is_some_and(|word| is_assignment(word)));
+        for line in [words.iter().map(single).collect::<Vec<_>>(), words.iter().map(double).collect()] {
+            prop_assert_eq!(&words_of(&line.join(" ")).unwrap(), &words);
+        }
     }
 }

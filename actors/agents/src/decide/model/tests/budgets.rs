@@ -6,9 +6,9 @@ use super::kit::*;
 use crate::decide::limits::{
     HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, STEP_RESULT_BYTES_MAX, TURN_BYTES_MAX, WORLD_AGENTS_MAX,
 };
-use crate::decide::model::budget::{Material, PROMPT_TOKENS_MAX, TooLong, fit, without_middle};
-use crate::decide::model::posed::Shown;
 use crate::decide::model::prompt::Prompt;
+use crate::decide::model::prompt::{Material, PROMPT_TOKENS_MAX, TooLong, fit, without_middle};
+use crate::decide::model::read::PromptSpec;
 use crate::decide::*;
 
 const BYTES_A_TOKEN: usize = 4;

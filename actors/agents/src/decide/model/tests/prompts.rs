@@ -5,12 +5,13 @@ use std::fs;
 use super::kit::*;
 use crate::decide::Point;
 use crate::decide::model::PROMPT_BYTES_MAX;
-use crate::decide::model::budget::{PROMPT_TOKENS_MAX, fit};
-use crate::decide::model::posed::Shown;
+use crate::decide::model::answer_material;
+use crate::decide::model::prompt::{PROMPT_TOKENS_MAX, fit};
 use crate::decide::model::prompt::{Prompt, Prompts};
+use crate::decide::model::read::PromptSpec;
 use crate::decide::*;
 
-fn filled<D: Shown>(asked: &D, text: &str) -> (String, String) {
+fn filled<D: PromptSpec>(asked: &D, text: &str) -> (String, String) {
     fit(&Prompt::parse(D::POINT, text).unwrap(), asked.material(), PROMPT_TOKENS_MAX).unwrap()
 }
 
@@ -106,7 +107,8 @@ fn data_stays_data() {
 #[test]
 fn the_system_prompt() {
     let prompts = Prompts::open(None).unwrap();
-    let (system, turn) = fit(prompts.of(Point::Answer).unwrap(), answer().material(), PROMPT_TOKENS_MAX).unwrap();
+    let (system, turn) =
+        fit(prompts.of(Point::Answer).unwrap(), answer_material(&answer()), PROMPT_TOKENS_MAX).unwrap();
     assert!(system.starts_with("You are kind.\n\nAnswer the request"), "{system}");
     assert!(turn.contains("- user: Hello\n- assistant: What can I do?"), "{turn}");
 }

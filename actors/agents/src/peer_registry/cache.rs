@@ -7,8 +7,7 @@ use callboard_runtime::{AgentRef, NOTE_BYTES_MAX_DEFAULT, Note, NoteError, Notes
 use serde_json::value::to_raw_value;
 use tokio::time::Instant;
 
-use super::place::place;
-use super::says::{description, name, skills};
+use super::sanitize::{description, name, place, skills};
 use super::{DIRECTORY_SPACE, Health, KNOWN_AGENTS_MAX, Known, Learned};
 use crate::decide::AgentView;
 
@@ -23,17 +22,17 @@ pub(super) struct Book {
 
 /// One of them.
 pub(super) struct Entry {
-    pub(super) known: Known,
+    pub known: Known,
     /// What its address comes to.
     place: Option<String>,
     /// Once it was used.
-    pub(super) agent: Option<AgentRef>,
+    pub agent: Option<AgentRef>,
     /// When it was used, or connected to, last.
-    pub(super) used: Option<Instant>,
+    pub used: Option<Instant>,
     /// How often in a row it didn't answer.
-    pub(super) misses: u32,
+    pub misses: u32,
     /// When it was asked what it can do, of those declared.
-    pub(super) described: Option<Instant>,
+    pub described: Option<Instant>,
 }
 
 impl Entry {
@@ -42,7 +41,7 @@ impl Entry {
         Self { known, place, agent: None, used: None, misses: 0, described: None }
     }
 
-    pub(super) fn view(&self) -> AgentView {
+    pub fn view(&self) -> AgentView {
         let Known { id, name, description, skills, state, .. } = self.known.clone();
         AgentView { id, name, description, skills, is_up: state != Health::Down }
     }
@@ -53,7 +52,7 @@ impl Book {
     ///
     /// # Errors
     /// The store's.
-    pub(super) async fn read(notes: &dyn Notes) -> Result<Self, Failure> {
+    pub async fn read(notes: &dyn Notes) -> Result<Self, Failure> {
         let mut book = Self::default();
         let mut after: Option<String> = None;
         while book.entries.len() < KNOWN_AGENTS_MAX {
@@ -66,29 +65,29 @@ impl Book {
         Ok(book)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
 
-    pub(super) fn get(&self, id: &str) -> Option<&Entry> {
+    pub fn get(&self, id: &str) -> Option<&Entry> {
         self.entries.get(id)
     }
 
-    pub(super) fn get_mut(&mut self, id: &str) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Entry> {
         self.entries.get_mut(id)
     }
 
     /// The one at that place.
-    pub(super) fn at(&self, place: &str) -> Option<&Entry> {
+    pub fn at(&self, place: &str) -> Option<&Entry> {
         self.entries.values().find(|entry| entry.place.as_deref() == Some(place))
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.entries.len() >= KNOWN_AGENTS_MAX
     }
 
     /// Puts one in the place of what stood there; what it had open stays open.
-    pub(super) fn put(&mut self, known: Known) {
+    pub fn put(&mut self, known: Known) {
         match self.entries.get_mut(&known.id) {
             Some(entry) => *entry = Entry { agent: entry.agent.take(), used: entry.used, ..Entry::new(known) },
             None => drop(self.entries.insert(known.id.clone(), Entry::new(known))),
@@ -96,7 +95,7 @@ impl Book {
     }
 
     /// One of the topology. An agent that was learned under the same id gives way.
-    pub(super) fn declare(&mut self, id: &str, agent: AgentRef) {
+    pub fn declare(&mut self, id: &str, agent: AgentRef) {
         let known = Known {
             id: id.to_owned(),
             name: id.to_owned(),
@@ -112,12 +111,12 @@ impl Book {
     }
 
     /// Gives back the agents that were opened.
-    pub(super) fn close(&mut self) -> Vec<AgentRef> {
+    pub fn close(&mut self) -> Vec<AgentRef> {
         let learned = self.entries.values_mut().filter(|entry| entry.known.learned != Learned::Declared);
         learned.filter_map(|entry| entry.agent.take()).collect()
     }
 
-    pub(super) fn remove(&mut self, id: &str) -> Option<Entry> {
+    pub fn remove(&mut self, id: &str) -> Option<Entry> {
         self.entries.remove(id)
     }
 }

@@ -6,34 +6,31 @@
 //! that was said; whoever isn't on this machine never names a place on it. At most [`EXCHANGE_AGENTS_MAX`] are taken at once,
 //! and nobody's id is given to another.
 
-mod book;
-mod declared;
-mod health;
-mod learn;
-mod place;
-mod says;
+mod cache;
+mod discovery;
+mod sanitize;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use callboard_message::Failure;
 use callboard_runtime::{AgentRef, Notes, Patterns, System};
 use futures::future::{BoxFuture, join_all};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use url::Url;
 
 use crate::decide::{AgentView, SkillView};
 
-use book::{Book, Entry};
-use place::{is_here, place};
+use cache::{Book, Entry};
+use sanitize::{is_here, place};
 
-pub use declared::skill_of_tool;
-pub use health::{CHECK_EVERY, DOWN_AFTER_MISSES, USED_WITHIN};
-pub use learn::{CONNECT_WITHIN, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN};
-pub use place::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX};
-pub use says::{NAME_CHARS_MAX, SKILLS_KEPT_MAX};
+pub use discovery::{
+    CHECK_EVERY, CONNECT_WITHIN, DOWN_AFTER_MISSES, EXCHANGE_AGENTS_MAX, EXCHANGE_WITHIN, USED_WITHIN, skill_of_tool,
+};
+pub use sanitize::{ADDRESS_BYTES_MAX, AGENT_ID_BYTES_MAX, NAME_CHARS_MAX, SKILLS_KEPT_MAX};
 
 /// The space of notes that the directory is kept in.
 pub const DIRECTORY_SPACE: &str = "directory";
@@ -199,7 +196,7 @@ impl KnownAgents {
     pub fn listens(&self, url: Option<&str>, is_local: bool) {
         let read = |url: &str| Some((url.to_owned(), place(&Url::parse(url).ok()?)));
         let here = url.and_then(read).map(|(url, place)| Here { url, place, is_local });
-        *self.inner.here.lock().unwrap_or_else(PoisonError::into_inner) = here;
+        *self.inner.here.lock() = here;
     }
 
     /// An agent of the topology is one of them, under its id; what it can do is asked of it.
@@ -282,11 +279,11 @@ impl KnownAgents {
     }
 
     fn here(&self) -> Option<Here> {
-        self.inner.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.here.lock().clone()
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.book.lock()
     }
 
     /// Takes an agent that was just made into use, and into the system's directory unless its name is taken there.
