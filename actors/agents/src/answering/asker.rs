@@ -19,9 +19,9 @@ use super::ledger::{Account, Spent};
 use super::options::{Answerer, ServerGrants, Strategy};
 use super::{ANSWERED, Chain, Core};
 
-/// How long a question that isn't let pass waits for its refusal.
+/// Delay before a question that is over its limits, or isn't granted, is refused. The server waits that long. Fixed.
 pub const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
-/// Most characters of what a server asks that a person is shown.
+/// Maximum characters that a person sees of a question that they are to approve. A longer one is cut. Fixed.
 const SHOWN_CHARS_MAX: usize = 500;
 /// Member of a sample's `_meta`: the server that asks. What the server says of itself there doesn't count.
 const SOURCE: &str = "source_external_server";
@@ -487,7 +487,7 @@ impl Asker {
                     };
                     let (models, names_one) = self.core.models(&named, sample).await;
                     names_model |= names_one;
-                    candidates.extend(models.into_iter().map(|model| Candidate::Model(model.name, model.agent)));
+                    candidates.extend(models.into_iter().map(|(name, agent)| Candidate::Model(name, agent)));
                 }
             }
         }

@@ -37,7 +37,7 @@ pub use options::{
 pub const ANSWERED: &str = "callboard/answered";
 /// Member of an answer's `_meta`: `{"inputTokens": …, "outputTokens": …}`, and `microUsd` where the cost is known.
 pub const USAGE: &str = "callboard/usage";
-/// How long a model has to say what it is, before it is taken for one of which only the name is known.
+/// Time limit of a model for saying what it is. After it only its name is known. Fixed.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Answers what servers ask in mid-call, or has it answered.
@@ -124,13 +124,6 @@ impl Drop for Link {
     }
 }
 
-/// One of our models.
-#[derive(Clone)]
-struct Model {
-    name: String,
-    agent: AgentRef,
-}
-
 /// What a model says of itself.
 #[derive(Debug, Default, PartialEq)]
 struct Facts {
@@ -149,12 +142,9 @@ struct Scores {
 
 impl Core {
     /// The models there are, of those named, the one that fits the question best first; and whether it names one.
-    async fn models(&self, named: &[&str], sample: &Sample) -> (Vec<Model>, bool) {
-        let found = named.iter().filter_map(|name| {
-            let agent = self.system.directory().get(name)?;
-            Some(Model { name: (*name).to_owned(), agent })
-        });
-        let models: Vec<Model> = found.collect();
+    async fn models(&self, named: &[&str], sample: &Sample) -> (Vec<(String, AgentRef)>, bool) {
+        let directory = self.system.directory();
+        let models: Vec<_> = named.iter().filter_map(|name| Some(((*name).to_owned(), directory.get(name)?))).collect();
         let Some(wanted) = sample.0.object("modelPreferences").map(|preferences| Wanted::of(&preferences)) else {
             return (models, false);
         };
@@ -168,23 +158,23 @@ impl Core {
     }
 
     /// What the model says of itself. It is asked once.
-    async fn facts(&self, model: &Model) -> Arc<Facts> {
-        if let Some(facts) = self.facts.lock().get(&model.name) {
+    async fn facts(&self, (name, agent): &(String, AgentRef)) -> Arc<Facts> {
+        if let Some(facts) = self.facts.lock().get(name) {
             return facts.clone();
         }
-        let describes = model.agent.is_outside() || model.agent.specs().iter().any(|spec| spec.name == Describe::NAME);
+        let describes = agent.is_outside() || agent.specs().iter().any(|spec| spec.name == Describe::NAME);
         let about = match describes {
-            true => timeout(DESCRIBE_TIMEOUT, model.agent.ask(Describe::default())).await,
+            true => timeout(DESCRIBE_TIMEOUT, agent.ask(Describe::default())).await,
             false => Ok(Ok(Ok(About::default()))),
         };
         match about {
             Ok(Ok(Ok(about))) => {
-                let facts = Arc::new(Facts::of(&model.name, &about.0));
-                self.facts.lock().insert(model.name.clone(), facts.clone());
+                let facts = Arc::new(Facts::of(name, &about.0));
+                self.facts.lock().insert(name.clone(), facts.clone());
                 facts
             }
             // It may say more the next time.
-            _ => Arc::new(Facts::of(&model.name, &RawObject::new())),
+            _ => Arc::new(Facts::of(name, &RawObject::new())),
         }
     }
 }

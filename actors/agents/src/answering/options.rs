@@ -5,21 +5,29 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Most questions that one server may ask in one call, by default.
+/// Default maximum questions of one server in one call. Further ones are refused with `Overloaded`. Changed by
+/// [`Caps::requests_per_call_max`].
 pub const REQUESTS_PER_CALL_MAX_DEFAULT: u32 = 32;
-/// Most questions that one server may ask in a minute, by default.
+/// Default maximum questions of one server in any sixty seconds. Further ones are refused with `Overloaded`. Changed by
+/// [`Caps::requests_per_minute_max`].
 pub const REQUESTS_PER_MINUTE_MAX_DEFAULT: u32 = 120;
-/// Most tokens that a model may write in one answer, by default.
+/// Default maximum tokens that a model may write in one answer. A question that asks for more gets this many. Changed
+/// by [`Caps::tokens_per_answer_max`].
 pub const TOKENS_PER_ANSWER_MAX_DEFAULT: u32 = 8_192;
-/// How many tokens a model may write where the question doesn't say, by default.
+/// Default tokens that a model may write where the question doesn't say. The answer ends there. Changed by
+/// [`Caps::tokens_per_answer_default`].
 pub const TOKENS_PER_ANSWER_DEFAULT: u32 = 1_024;
-/// Most tokens, in and out, that one call may cost for one server's questions, by default.
+/// Default maximum tokens, in and out, that one server's questions may cost in one call. An answer gets what is left;
+/// then questions are refused with `Overloaded`. Changed by [`Caps::tokens_per_call_max`].
 pub const TOKENS_PER_CALL_MAX_DEFAULT: u64 = 100_000;
-/// Most tokens, in and out, that one server's questions may cost in a minute, by default.
+/// Default maximum tokens, in and out, that one server's questions may cost in any sixty seconds. An answer gets what
+/// is left; then questions are refused with `Overloaded`. Changed by [`Caps::tokens_per_minute_max`].
 pub const TOKENS_PER_MINUTE_MAX_DEFAULT: u64 = 200_000;
-/// How deep questions may nest (an answerer that asks, while it answers, is one deeper), by default.
+/// Default maximum depth of questions within questions: an answerer that asks while it answers is one deeper. A deeper
+/// question is refused with `Rejected`. Changed by [`Caps::depth_max`].
 pub const DEPTH_MAX_DEFAULT: u16 = 4;
-/// How long one answerer of a sample has, in seconds, while there is another to be asked after it, by default.
+/// Default time limit, in seconds, of one answerer of a sample while there is another. After it the next is asked.
+/// Changed by [`Routing::answer_timeout_s`].
 pub const SAMPLE_TIMEOUT_S_DEFAULT: u32 = 120;
 
 /// Who answers what servers ask in mid-call.

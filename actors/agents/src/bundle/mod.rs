@@ -33,33 +33,38 @@ use names::{Sieve, plain, shown};
 
 pub use member::MISSING;
 
-/// Most agents of one bundle.
+/// Maximum agents of one bundle. A bundle of more doesn't start. Fixed.
 pub const BUNDLE_MEMBERS_MAX: usize = 64;
-/// Most items on one page of a bundle's lists, unless one member's page has more.
+/// Maximum items on one page of a bundle's lists, unless one member's page has more. The rest comes by `nextCursor`.
+/// Fixed.
 pub const BUNDLE_PAGE_ITEMS_MAX: usize = 200;
-/// Most pages of one member's list that are shown.
+/// Maximum pages of one member's list that are shown. The list goes without the rest, and says so. Fixed.
 pub const BUNDLE_MEMBER_PAGES_MAX: usize = 1_000;
-/// Most requests of one kind that a bundle passes on at once; further ones wait in its mailbox.
+/// Maximum requests of one kind that a bundle passes on at once. Further ones wait in its mailbox. Fixed.
 pub const BUNDLE_CALLS_MAX: u32 = 256;
-/// How long a member's lists, and what it says of itself, are waited for, by default.
+/// Default time limit of a member for its lists and its description, at most three quarters of the time that the call
+/// has left. After it the bundle's list goes without, and says so. Changed by [`BundleOptions::list_timeout`].
 pub const BUNDLE_LIST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long they are waited for of a member that was too slow less than [`BUNDLE_SLOW_FOR`] ago.
+/// The same time limit of a member that was too slow less than [`BUNDLE_SLOW_FOR`] ago. After it the bundle's list goes
+/// without, and says so. Fixed.
 pub const BUNDLE_SLOW_WAIT: Duration = Duration::from_millis(250);
-/// How long a member counts as slow.
+/// Time for which a member counts as slow. After it the member has the whole time limit again. Fixed.
 pub const BUNDLE_SLOW_FOR: Duration = Duration::from_secs(30);
-/// The first pause before a bundle looks whether a missing member is there again; each is twice as long.
+/// First pause before a bundle looks whether a missing member is there again; each is twice as long. Fixed.
 pub const BUNDLE_PROBE_PAUSE_MIN: Duration = Duration::from_secs(5);
-/// The longest of those pauses.
+/// Longest of those pauses. All further ones are as long. Fixed.
 pub const BUNDLE_PROBE_PAUSE_MAX: Duration = Duration::from_secs(160);
-/// Where several members answer for one resource: how much later an earlier one's answer may come and still count.
+/// Time by which an earlier member's answer for a resource may come later than another's and still go before it. After
+/// it the other's counts. Fixed.
 pub const BUNDLE_READ_GRACE: Duration = Duration::from_millis(250);
-/// Most resources of which a bundle remembers whose they are, and most names that it had to cut.
+/// Maximum resources whose member is remembered, and maximum names that had to be cut. Those of least use are looked
+/// for again. Fixed.
 pub const BUNDLE_REMEMBERED_MAX: usize = 10_000;
-/// Longest URI of a resource whose member is remembered, in bytes.
+/// Maximum bytes of the URI of a resource whose member is remembered. With a longer one it isn't. Fixed.
 pub const BUNDLE_URI_BYTES_MAX: usize = 2_048;
-/// Longest name, in bytes, that is remembered when it had to be cut.
+/// Maximum bytes of a name that is remembered when it had to be cut. A longer one isn't. Fixed.
 pub const BUNDLE_NAME_BYTES_MAX: usize = 1_024;
-/// Most resources that are followed through one bundle.
+/// Maximum resources that are followed through one bundle. Further ones are refused with `Overloaded`. Fixed.
 pub const BUNDLE_SUBSCRIPTIONS_MAX: usize = 10_000;
 
 /// Several agents as one. Cheap to clone.

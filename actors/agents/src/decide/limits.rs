@@ -2,38 +2,38 @@
 
 use std::time::Duration;
 
-/// Longest request, in characters.
+/// Maximum characters of a request. A longer one is refused with `InvalidInput`. Fixed.
 pub const REQUEST_CHARS_MAX: usize = 16_000;
-/// Turns of the conversation that a decider sees: the newest.
+/// Maximum turns of the conversation that a decider sees. Beyond it, the oldest are left out. Fixed.
 pub const HISTORY_TURNS_MAX: usize = 20;
-/// Longest turn of them, in bytes: the rest is cut off.
+/// Maximum bytes of each of those turns. The rest of a longer one is cut. Fixed.
 pub const TURN_BYTES_MAX: usize = 4 * 1_024;
-/// Steps of one plan.
+/// Maximum steps of a plan. A plan with more is none: the request is done in one step. Fixed.
 pub const STEPS_MAX: usize = 5;
-/// Longest id of a step, in bytes.
+/// Maximum bytes of a step's id. A plan with a longer one is none: the request is done in one step. Fixed.
 pub const STEP_ID_BYTES_MAX: usize = 40;
-/// Longest message of a step, in bytes.
+/// Maximum bytes of a step's message. A plan with a longer one is none: the request is done in one step. Fixed.
 pub const STEP_INPUT_BYTES_MAX: usize = 4 * 1_024;
-/// Longest result of a step that others get to see, in bytes.
+/// Maximum bytes of a step's result, as other steps and the end see it. A longer one is cut. Fixed.
 pub const STEP_RESULT_BYTES_MAX: usize = 8 * 1_024;
-/// Longest question that clarifies, in characters.
+/// Maximum characters of a question that clarifies. With a longer one the request counts as clear. Fixed.
 pub const QUESTION_CHARS_MAX: usize = 240;
-/// Longest account of why something was decided, in characters.
+/// Maximum characters of the reason for a decision. A longer one is cut. Fixed.
 pub const WHY_CHARS_MAX: usize = 300;
-/// Longest error that a decider sees, in characters.
+/// Maximum characters of an error, as deciders see it. A longer one is cut. Fixed.
 pub const ERROR_CHARS_MAX: usize = 500;
-/// How often one request is clarified.
+/// Maximum questions that clarify one request. After them the request counts as clear. Fixed.
 pub const CLARIFY_ROUNDS_MAX: u32 = 2;
-/// Tools of one world.
+/// Maximum tools that a request is matched against. Further ones aren't seen. Fixed.
 pub const WORLD_TOOLS_MAX: usize = 64;
-/// Agents of one world.
+/// Maximum agents that a request is matched against. Further ones aren't seen. Fixed.
 pub const WORLD_AGENTS_MAX: usize = 256;
-/// Longest description of a tool, skill or agent in a world, in characters.
+/// Maximum characters of a description of a tool, skill or agent, as deciders see it. A longer one is cut. Fixed.
 pub const DESCRIPTION_CHARS_MAX: usize = 500;
 
-/// How long rules may take.
+/// Time limit of a decision by rules. After it the point's fallback holds. Fixed.
 pub const RULES_WITHIN: Duration = Duration::from_secs(1);
-/// How long a model, or an agent elsewhere, may take.
+/// Time limit of a decision by a model or an agent elsewhere. After it the point's fallback holds. Fixed.
 pub const MODEL_WITHIN: Duration = Duration::from_secs(30);
 /// How sure a decision counts as where whoever made it didn't say.
 pub const CONFIDENCE_UNSAID: f32 = 0.7;

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::decide::limits::STEPS_MAX;
 
-/// Decisions of one kind that wait for a person.
+/// Maximum decisions of one point that wait for a person at once. Further ones wait in the mailbox. Fixed.
 pub const PERSON_DECISIONS_MAX: u32 = 64;
-/// Tools or agents among which a person chooses at most.
+/// Maximum tools or agents in a person's form. Further ones aren't offered. Fixed.
 pub const CHOICES_MAX: usize = 64;
 
 /// Whoever called decides, by forms. Where there is nobody to ask, or they give none of the answers, it is unclear.

@@ -26,9 +26,9 @@ use pipeline::Pipeline;
 
 pub use answer::{Answer, Status, TimesMs};
 
-/// How long a stated purpose may be, in characters.
+/// Maximum characters of a stated purpose. A longer one is refused with `InvalidInput`. Fixed.
 pub const PURPOSE_CHARS_MAX: usize = 64;
-/// How many questions one orchestrator answers at once.
+/// Maximum questions that one orchestrator answers at once. Further ones wait in its mailbox. Fixed.
 pub const QUESTIONS_AT_ONCE_MAX: u32 = 64;
 /// Answers a question about the clinics' patients, or says why not. What is shown has passed the verifier.
 #[derive(derive_more::Debug, Message, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -437,6 +437,12 @@ impl KnownAgents {
         }
     }
 
+    /// Asks all whether they answer, one after the other.
+    pub async fn check_all(&self) {
+        let all: Vec<_> = self.list().into_iter().map(|known| known.id).collect();
+        self.check(all).await;
+    }
+
     async fn check_lately_used(&self) {
         let is_used = |since: Instant| since.elapsed() < USED_WITHIN;
         let used: Vec<_> = {
@@ -447,7 +453,7 @@ impl KnownAgents {
         self.check(used).await;
     }
 
-    pub(super) async fn check(&self, ids: Vec<String>) {
+    async fn check(&self, ids: Vec<String>) {
         for id in ids {
             // Those of the topology say what they can do when a request needs it.
             let Some(known) = self.get(&id).filter(|known| known.learned != Learned::Declared) else { continue };

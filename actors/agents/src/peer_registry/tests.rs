@@ -263,9 +263,9 @@ fn health_is_noticed() {
         known.connect("localhost:1").await.unwrap();
         let state = || known.get("one").unwrap().state;
         elsewhere.there.lock().clear();
-        known.check(all_ids(&known)).await;
+        known.check_all().await;
         assert_eq!(state(), Health::Up, "once is chance");
-        known.check(all_ids(&known)).await;
+        known.check_all().await;
         assert_eq!(state(), Health::Down);
         assert!(!known.view().await[0].is_up);
         elsewhere.put("http://localhost:1/", "One, renamed", None);
@@ -349,8 +349,4 @@ fn limits_hold() {
             assert!(opened.is_err(), "{no}");
         }
     });
-}
-
-fn all_ids(known: &KnownAgents) -> Vec<String> {
-    known.list().into_iter().map(|known| known.id).collect()
 }

@@ -16,21 +16,23 @@ pub(crate) use check::in_order;
 pub use check::{CheckedPlan, PlanError};
 pub use registry::{CLINICS_MAX, ClinicEntry, NAME_CHARS_MAX, Registry, RegistryError, WORDS_PER_CLINIC_MAX};
 
-/// How many steps a plan may have.
+/// Maximum steps of a plan. A plan with more becomes a refusal for the user. Fixed.
 pub const STEPS_MAX: usize = 16;
-/// How much of an unusable text a `raw_response` step keeps, in characters.
+/// Maximum characters of an unusable text that a `raw_response` step keeps. A longer one is cut. Fixed.
 pub const RAW_TEXT_CHARS_MAX: usize = 2_000;
 /// The action of the one step of a plan that could not be made. Nothing is dispatched for it.
 pub const RAW_RESPONSE: &str = "raw_response";
-/// How long the text of a plan may be, in bytes.
+/// Maximum bytes of the text of a plan. A longer one becomes a refusal for the user. Fixed.
 pub const PLAN_BYTES_MAX: usize = 64 * 1024;
 
 /// What the user reads when a model's plan could not be read.
 pub const UNREADABLE_PLAN: &str = "The plan could not be read, so no clinic was asked. \
      Ask again and name a specialty, a condition or a patient id.";
-/// How long a patient's id may be, in characters.
+/// Maximum characters of a patient's id. A plan with a longer one is refused. Changed by [`Parameter::chars_max`] in
+/// the [`Catalogue`].
 pub const PATIENT_ID_CHARS_MAX: usize = 64;
-/// How long the text of a `query` step may be, in characters.
+/// Maximum characters of the text of a `query` step. A plan with a longer one is refused. Changed by
+/// [`Parameter::chars_max`] in the [`Catalogue`].
 pub const QUERY_TEXT_CHARS_MAX: usize = 200;
 
 /// What to ask of whom to answer one query: a step graph.

@@ -4,11 +4,11 @@ use serde::Deserialize;
 
 use crate::text::{fold, plain};
 
-/// How many clinics one registry may hold.
+/// Maximum clinics of a registry. A file with more is refused. Fixed.
 pub const CLINICS_MAX: usize = 64;
-/// How many synonyms and conditions one clinic may have, together.
+/// Maximum synonyms and conditions of one clinic, together. A file with more is refused. Fixed.
 pub const WORDS_PER_CLINIC_MAX: usize = 1_024;
-/// How long an id, specialty, synonym or condition may be, in characters.
+/// Maximum characters of an id, specialty, synonym or condition. A file with a longer one is refused. Fixed.
 pub const NAME_CHARS_MAX: usize = 80;
 
 /// A clinic, as the host's file declares it (`[[clinic]]`). Adding a specialty is adding one of these.

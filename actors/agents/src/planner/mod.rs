@@ -21,7 +21,7 @@ use crate::plan::{Catalogue, Plan, Registry, STEPS_MAX, Step};
 
 use fragment::{Fragment, Names, Refusal, Topic, add_all, fragments};
 
-/// How long a query may be, in characters.
+/// Maximum characters of a question. A longer one is refused with `InvalidInput`; the command line exits with 2. Fixed.
 pub const QUERY_CHARS_MAX: usize = 2_000;
 
 /// Makes a step graph for a question about patients: which tool to call at which clinic. Nothing is called yet.

@@ -25,13 +25,14 @@ use crate::guardrail::{Origin, Screen};
 use crate::plan::{Catalogue, CheckedPlan, Plan, Registry, Step};
 use crate::text::plain;
 
-/// How long one clinic may take for one step, by default.
+/// Default time limit of one clinic for one step. After it the step fails. Changed by [`RouterConfig::step_within`].
 pub const STEP_WITHIN_DEFAULT: Duration = Duration::from_secs(10);
-/// How long the guardrail may take for one text, by default.
+/// Default time limit of the guardrail for one text. After it the text doesn't pass. Changed by
+/// [`RouterConfig::screen_within`].
 pub const SCREEN_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
-/// How many steps of one plan run at once, by default.
+/// Default maximum steps of one plan under way at once. Further ones wait. Changed by [`RouterConfig::steps_at_once`].
 pub const STEPS_AT_ONCE_DEFAULT: usize = 8;
-/// How many plans one router takes to the clinics at once.
+/// Maximum plans that one router takes to the clinics at once. Further ones wait in its mailbox. Fixed.
 pub const DISPATCHES_AT_ONCE_MAX: u32 = 64;
 /// A clinic can't be reached or couldn't answer (technical blueprint, section 2.2).
 pub const CODE_UNAVAILABLE: i32 = -32000;
@@ -42,7 +43,7 @@ pub const CODE_BLOCKED: i32 = -1;
 
 /// How long a clinic's own words in an error may be, in characters; the rest is cut.
 const MESSAGE_CHARS_MAX: usize = 200;
-/// How long a clinic's answer may be, in bytes.
+/// Maximum bytes of a clinic's answer to one step. With a longer one the step fails. Fixed.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// What is said in place of a text that the guardrail stopped, or could not screen.
 pub(crate) const BLOCKED: &str = "Request blocked by guardrails";

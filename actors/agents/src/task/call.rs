@@ -12,7 +12,7 @@ use super::follow::follow;
 use super::plan::{Plan, is_command, only, root_id};
 use super::question_dedup::{Asked, Kept, RunNotes, asked_once};
 use super::request::{Said, bounded};
-use super::state::{Event, Standing, State, end_of};
+use super::state::{Event, Standing, end_of};
 use super::{Shared, world};
 use crate::decide::intake::{From, Intake, IntakeOptions, PlannedStep, Request, RoutingDecision, route};
 use crate::decide::limits::CLARIFY_ROUNDS_MAX;
@@ -43,23 +43,6 @@ pub(super) struct Routed {
     clarified: Vec<Turn>,
 }
 
-/// Where a call stands.
-pub(super) struct Life(Standing);
-
-impl Life {
-    /// Something happens to it.
-    pub fn on(&mut self, event: Event) {
-        match self.0.next(event) {
-            Some(next) => self.0 = next,
-            None => callboard_message::log::warn!(standing = ?self.0, ?event, "that can't happen to a call"),
-        }
-    }
-
-    pub fn state(&self) -> State {
-        self.0.state
-    }
-}
-
 /// What somebody says in words, to its answer.
 pub(super) async fn converse(shared: &Shared, said: Converse, cx: &Cx) -> Result<ToolResult, Failure> {
     let takes = |name: &str| Some(text_member(&shared.options.tools.spec(name)?.params));
@@ -79,12 +62,12 @@ pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolR
         false => asked_once(cx, Kept::Notes(notes.clone())),
     };
     let (text, context) = (said.text.clone(), said.context.clone());
-    let life = Life(Standing::NEW);
+    let life = Standing::NEW;
     let mut call =
         Call { shared, cx: once, asked, said, owner, run, notes: notes.clone(), life, clarified: Vec::new() };
     let answer = call.through().await;
     call.life.on(answer.as_ref().map_or_else(end_of, |_| Event::Done));
-    shared.count(call.life.state());
+    shared.count(call.life.state);
     if !shared.options.ending.is_cancelled() {
         notes.forget().await;
     }
@@ -102,7 +85,7 @@ struct Call<'a> {
     owner: TaskOwner,
     run: RunId,
     notes: RunNotes,
-    life: Life,
+    life: Standing,
     /// What was asked and answered before it was clear what is wanted.
     clarified: Vec<Turn>,
 }

@@ -14,10 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
 use super::bell::Hearing;
-use super::call::Life;
 use super::plan::root_id;
 use super::question_dedup::no_answer;
-use super::state::{Event, State};
+use super::state::{Event, Standing, State};
 use crate::decide::RunId;
 use crate::decide::limits::STEPS_MAX;
 
@@ -51,7 +50,7 @@ struct Following<'a> {
     cx: &'a Cx,
     run: &'a RunId,
     owner: &'a TaskOwner,
-    life: &'a mut Life,
+    life: &'a mut Standing,
     tasks: Arc<dyn Tasks>,
     bell: Hearing,
     /// The root is the last.
@@ -73,7 +72,7 @@ pub(super) async fn follow(
     cx: &Cx,
     run: &RunId,
     owner: &TaskOwner,
-    life: &mut Life,
+    life: &mut Standing,
 ) -> Result<ToolResult, Failure> {
     let mut following = Following {
         shared,
@@ -226,14 +225,14 @@ impl Following<'_> {
             TaskStep::Start if is_root => {
                 // It begins when all parts have ended, whether that was read or not.
                 (0..at).for_each(|part| self.give_up_all(part));
-                if self.life.state() == State::Planned {
+                if self.life.state == State::Planned {
                     self.life.on(Event::StepsBegun);
                 }
-                if self.life.state() == State::Running {
+                if self.life.state == State::Running {
                     self.life.on(Event::StepsEnded);
                 }
             }
-            TaskStep::Start if self.life.state() == State::Planned => self.life.on(Event::StepsBegun),
+            TaskStep::Start if self.life.state == State::Planned => self.life.on(Event::StepsBegun),
             TaskStep::Said(message) => {
                 // That a part has ended is said of the root by the store, in words for operators.
                 let line = match &self.parts[at].step {

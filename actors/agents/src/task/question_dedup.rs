@@ -23,7 +23,8 @@ use crate::decide::{RunId, with_caller};
 const EVENTS_READ_MAX: usize = 100;
 /// Bytes of the hash that names a question without a name.
 const HASH_BYTES: usize = 6;
-/// Largest note of a run, in bytes.
+/// Maximum bytes of the stored note of a run: its questions, their answers and what was decided up to them. Over it, a
+/// question is asked without being stored and decided anew after a restart. Fixed.
 pub(super) const RUN_NOTE_BYTES_MAX: usize = 48 * 1_024;
 /// How often a note is written again that somebody else wrote meanwhile.
 const TRIES_MAX: usize = 5;

@@ -62,7 +62,7 @@ pub(super) enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Standing {
     pub state: State,
-    pub open: u32,
+    open: u32,
 }
 
 impl State {
@@ -76,8 +76,16 @@ impl Standing {
     /// A call that has just come in.
     pub const NEW: Self = Self { state: State::Received, open: 0 };
 
+    /// Takes an event; one that can't happen to the call is logged and changes nothing.
+    pub fn on(&mut self, event: Event) {
+        match self.next(event) {
+            Some(next) => *self = next,
+            None => callboard_message::log::warn!(standing = ?self, ?event, "that can't happen to a call"),
+        }
+    }
+
     /// What follows, where that can happen at all.
-    pub const fn next(self, event: Event) -> Option<Self> {
+    const fn next(self, event: Event) -> Option<Self> {
         use State::{
             Acting, Canceled, Clarifying, Completed, Confirming, Failed, Planned, Received, Rejected, Routed, Running,
             Synthesizing,

@@ -27,9 +27,9 @@ pub use read::DECISION_BYTES_MAX;
 use prompt::{Fill, Material, Prompts};
 use read::{PromptSpec, Said, TOOL, read};
 
-/// Decisions of one kind that a decider has begun with.
+/// Maximum decisions of one point that a model decider works on at once. Further ones wait in its mailbox. Fixed.
 pub const MODEL_DECISIONS_MAX: u32 = 64;
-/// Longest answer to a request (DP4), in bytes.
+/// Maximum bytes of a model's answer to a request (DP4). A longer one is unclear. Fixed.
 pub const WRITTEN_BYTES_MAX: usize = 64 * 1024;
 /// Maximum tokens of an answer to a request (DP4).
 const ANSWER_TOKENS_MAX: u32 = 4_096;

@@ -11,7 +11,7 @@ use crate::decide::limits::{CONFIDENCE_UNSAID, cut_chars};
 use crate::decide::{Cost, Decided, Decision};
 use crate::model::USAGE_KEY;
 
-/// Longest answer that is read, in bytes.
+/// Maximum bytes of a model's answer that decides. A longer one is unclear. Fixed.
 pub const DECISION_BYTES_MAX: usize = 16 * 1024;
 /// The tool by which a model gives its decision.
 pub(super) const TOOL: &str = "decide";
