@@ -16,7 +16,7 @@ use super::messages::Outcome;
 use super::point::{Cost, Decided, Point};
 use crate::memory::now_ms;
 
-/// Who decides at a point.
+/// Kind of decider at a point.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Who {
     /// Rules: no model, no key.
@@ -46,13 +46,13 @@ impl Who {
 pub struct Decider {
     /// As in records: `rules`, `model:ID`, `person`, `agent:ID`.
     pub by: String,
-    /// Who answers the messages.
+    /// Recipient of the messages.
     pub asked: Asked,
-    /// How long it may take; `None`: as long as the call.
+    /// Time limit; `None`: that of the call.
     pub within: Option<Duration>,
 }
 
-/// Who answers the messages of a [`Decider`].
+/// Recipient of the messages of a [`Decider`].
 #[derive(Debug, Clone)]
 pub enum Asked {
     /// This agent.
@@ -90,11 +90,11 @@ impl Decider {
     }
 }
 
-/// Who decides what: the one place that asks, times, checks and records.
+/// Deciders of all points: the one place that asks, times, checks and records.
 pub struct Deciders {
     /// The agent that they decide for, as in the audit.
     agent: String,
-    /// What requests may hold.
+    /// Class of the data in requests.
     class: DataClass,
     /// By [`Point::index`].
     seats: Vec<Decider>,
@@ -114,14 +114,14 @@ impl fmt::Debug for Deciders {
     }
 }
 
-/// What was decided in the end.
+/// Decision after the fallback.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled<T> {
     /// The decider's outcome, or the fallback. `None` only where there is none of both: then see `failure`.
     pub outcome: Option<T>,
     /// Why the decider didn't decide: it failed or was late.
     pub failure: Option<Failure>,
-    /// What is on record.
+    /// Record of it.
     pub record: DecisionRecord,
 }
 
@@ -137,7 +137,7 @@ impl Deciders {
         Self::new(agent, class, |_| decider.clone())
     }
 
-    /// Who decides at `point`.
+    /// Decider at `point`.
     pub fn at(&self, point: Point) -> &Decider {
         &self.seats[point.index()]
     }
@@ -172,7 +172,7 @@ impl Deciders {
         Settled { outcome, failure: judged.failure, record }
     }
 
-    /// How often was decided, and how often the fallback held, by point: for [`callboard_runtime::Agent::observe`].
+    /// Number of decisions and of fallbacks by point: for [`callboard_runtime::Agent::observe`].
     pub fn observe(&self) -> Value {
         let of = |point: Point| {
             let count = &self.counts[point.index()];
@@ -211,7 +211,7 @@ impl Deciders {
     }
 }
 
-/// What came of asking, judged.
+/// Answer of a decider, checked.
 struct Judged<T> {
     outcome: Option<T>,
     confidence: f32,
@@ -340,15 +340,15 @@ pub struct DecisionRecord {
     pub point: Point,
     /// By whom: `rules`, `model:ID`, `person`, `agent:ID`.
     pub by: String,
-    /// What stands for what the decider saw.
+    /// Mark of the decider's input.
     pub inputs: BodyMark,
-    /// What, in a word or two; `none` where nothing was.
+    /// Outcome in a word or two; `none` without one.
     pub outcome: String,
-    /// How sure, 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f32,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub ms: u64,
-    /// What it cost.
+    /// Cost.
     pub cost: Cost,
     /// Why the fallback holds, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,10 +13,10 @@ use super::steps::StepPlan;
 pub trait Decision: Message<Reply = Result<Decided<Self::Outcome>, Failure>> + Clone {
     /// The point that it is of.
     const POINT: Point;
-    /// What is decided.
+    /// Type of the decision.
     type Outcome: Outcome;
 
-    /// What holds where nobody decides: the decider is unclear, fails, is late, or names what isn't there. `None` where nothing
+    /// Outcome where nobody decides: the decider is unclear, fails, is late, or names what isn't there. `None` where nothing
     /// can.
     fn fallback(&self) -> Option<Self::Outcome> {
         None

@@ -13,7 +13,7 @@ use super::{
     RunId, Settled, Split, StepDefinition, ToolChoice, Turn, World, rules,
 };
 
-/// How requests are taken in.
+/// Options of the intake of requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntakeOptions {
     /// Whether unclear requests are asked about (NP1).
@@ -40,14 +40,14 @@ impl Default for IntakeOptions {
     }
 }
 
-/// What is asked for, and what was said before.
+/// Request with its history.
 #[derive(Clone, PartialEq)]
 pub struct Request {
     /// Of which run.
     pub run: RunId,
-    /// What is asked for; what was asked and answered since stands below.
+    /// Request; questions and answers since stand below it.
     pub text: String,
-    /// What was said before, the newest turn last.
+    /// History, the newest turn last.
     pub history: Vec<Turn>,
 }
 
@@ -122,7 +122,7 @@ impl RoutingDecision {
 pub struct Intake {
     /// Where it goes.
     pub decision: RoutingDecision,
-    /// What was decided on the way, in order.
+    /// Decisions on the way, in order.
     pub records: Vec<DecisionRecord>,
 }
 

@@ -1,4 +1,4 @@
-//! How much of what a decision may see, and how much it may say.
+//! Limits of what decisions see and say.
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ pub const DESCRIPTION_CHARS_MAX: usize = 500;
 pub const RULES_WITHIN: Duration = Duration::from_secs(1);
 /// Time limit of a decision by a model or an agent elsewhere. After it the point's fallback holds. Fixed.
 pub const MODEL_WITHIN: Duration = Duration::from_secs(30);
-/// How sure a decision counts as where whoever made it didn't say.
+/// Confidence of a decision whose decider gives none.
 pub const CONFIDENCE_UNSAID: f32 = 0.7;
-/// How sure an answer of a plan may be at most where nobody but the fallback put it together: below every sensible threshold.
+/// Maximum confidence of a plan's answer that only the fallback put together: below every sensible threshold.
 pub const CONFIDENCE_FALLBACK: f32 = 0.39;
 
 /// The first `chars_max` characters.

@@ -89,10 +89,10 @@ impl ConcurrentHandler<DecideConfirm> for PersonDecider {
 
 /// A decision that a person can be asked for.
 trait Formed: Decision {
-    /// What the person reads, and the schema of the answer.
+    /// Text for the person, and the schema of the answer.
     fn form(&self) -> (String, Value);
 
-    /// What the answer comes to; `None` where that isn't clear.
+    /// Outcome of the answer; `None` where that isn't clear.
     fn read(&self, content: &Value) -> Option<Self::Outcome>;
 }
 

@@ -10,7 +10,7 @@ use crate::plan::{RAW_RESPONSE, Step};
 use crate::router::{StepOutcome, unheard};
 use crate::verifier::{Identities, Verdict, Verify};
 
-/// How long a verifier's note may be, in characters; the rest is cut.
+/// Maximum characters of a verifier's note; the rest is cut.
 const NOTE_CHARS_MAX: usize = 300;
 
 /// What the user gets. As JSON it is one object.

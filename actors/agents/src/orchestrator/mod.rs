@@ -72,12 +72,12 @@ impl AskClinics {
     }
 }
 
-/// What an orchestrator needs to work: its colleagues, and how long each may take.
+/// Configuration of an orchestrator: the agents it asks, and their time limits.
 #[derive(Debug, Clone)]
 pub struct OrchestratorConfig {
-    /// Who may be asked.
+    /// Clinics that may be asked.
     pub registry: Arc<Registry>,
-    /// What may be asked.
+    /// Tools that may be asked for.
     pub catalogue: Catalogue,
     /// Answers `Screen`.
     pub guardrail: AgentRef,
@@ -89,13 +89,13 @@ pub struct OrchestratorConfig {
     pub verifier: AgentRef,
     /// For which purposes a trusted principal sees identities.
     pub purposes_allowed: Vec<String>,
-    /// How long the guardrail may take for the question.
+    /// Time limit of the guardrail for the question.
     pub screen_within: Duration,
-    /// How long the planner may take.
+    /// Time limit of the planner.
     pub plan_within: Duration,
-    /// How long the router may take for all steps.
+    /// Time limit of the router for all steps.
     pub route_within: Duration,
-    /// How long the verifier may take.
+    /// Time limit of the verifier.
     pub verify_within: Duration,
 }
 

@@ -21,7 +21,7 @@ const NOT_VERIFIED: &str = "The answer is withheld: the verifier could not check
 /// One question on its way to an answer.
 pub(super) struct Pipeline<'a> {
     config: &'a OrchestratorConfig,
-    /// What the stages get: the caller's call, with the stated purpose.
+    /// Call that goes to the stages: the caller's, with the stated purpose.
     call: CallMeta,
     stages: Arc<Stages>,
     times: TimesMs,

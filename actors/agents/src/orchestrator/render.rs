@@ -11,7 +11,7 @@ const FIRST_FIELDS: [&str; 8] =
     ["patient_id", "name", "condition", "dose", "frequency", "route", "medications", "notes"];
 /// Fields of an answer that only repeat what was asked: the heading has them.
 const ECHOES: [&str; 3] = ["query", "specialty", "patient_id"];
-/// How far one level is indented, in spaces.
+/// Spaces of one level of indentation.
 const INDENT: usize = 3;
 /// Most columns of a table; rows with more are told field by field. A clinic could make a cell a row and a key
 /// otherwise.

@@ -1,4 +1,4 @@
-//! What planner, router and orchestrator share: plans, the registry of clinics, the catalogue of tools.
+//! Plans, the registry of clinics and the catalogue of tools, shared by planner, router and orchestrator.
 
 mod check;
 mod registry;
@@ -25,7 +25,7 @@ pub const RAW_RESPONSE: &str = "raw_response";
 /// Maximum bytes of the text of a plan. A longer one becomes a refusal for the user. Fixed.
 pub const PLAN_BYTES_MAX: usize = 64 * 1024;
 
-/// What the user reads when a model's plan could not be read.
+/// Text for the user when a model's plan could not be read.
 pub const UNREADABLE_PLAN: &str = "The plan could not be read, so no clinic was asked. \
      Ask again and name a specialty, a condition or a patient id.";
 /// Maximum characters of a patient's id. A plan with a longer one is refused. Changed by [`Parameter::chars_max`] in
@@ -197,7 +197,7 @@ pub struct Tool {
 pub struct Parameter {
     /// Its key.
     pub name: &'static str,
-    /// How long its value may be, in characters.
+    /// Maximum characters of its value.
     pub chars_max: usize,
 }
 

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::vocabulary::{Known, Token, Word, is_specialty, known, singular, tokenize};
 use crate::plan::{ClinicEntry, Registry};
 
-/// How many words a condition to search for may have.
+/// Maximum words of a condition to search for.
 const TOPIC_WORDS_MAX: usize = 8;
 
 /// What stands between two joins: the parts of a clause, some of which may come from its neighbours.
@@ -23,7 +23,7 @@ pub(super) struct Fragment {
     pub ids: Vec<(usize, String)>,
     /// Clinics that are named, as places in the registry.
     pub clinics: Vec<usize>,
-    /// What to search for.
+    /// Text to search for.
     pub topic: Option<Topic>,
 }
 
@@ -258,7 +258,7 @@ struct Phrase {
     means: Means,
 }
 
-/// What a phrase of the registry stands for. Clinics are places in the registry.
+/// Meaning of a phrase of the registry. Clinics are places in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Means {
     /// A clinic by its id or specialty.
@@ -364,11 +364,11 @@ fn proper_names(clinic: &ClinicEntry) -> Vec<String> {
     names
 }
 
-/// How many letters a name must have before a slip in it is forgiven.
+/// Minimum letters of a name in which a slip is forgiven.
 const SLIP_LETTERS_MIN: usize = 8;
-/// How many letters two words must begin with alike to count as forms of one.
+/// Minimum letters with which two words both begin to count as forms of one.
 const STEM_LETTERS_MIN: usize = 8;
-/// How much longer one form may be, in letters.
+/// Maximum difference in length of two forms, in letters.
 const STEM_ENDING_LETTERS_MAX: usize = 5;
 
 /// Whether two long words differ by one letter that is wrong, missing, too much, or swapped with its neighbour.

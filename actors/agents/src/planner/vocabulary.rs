@@ -6,7 +6,7 @@ use Known::*;
 
 use crate::text::{Meanings, fold, is_one_of, meanings, plain};
 
-/// What a word of ours does in a query.
+/// Role of a known word in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     /// Asks for something.

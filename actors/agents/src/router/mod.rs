@@ -41,11 +41,11 @@ pub const CODE_INVALID_PARAMS: i32 = -32602;
 /// The guardrail stopped a clinic's answer.
 pub const CODE_BLOCKED: i32 = -1;
 
-/// How long a clinic's own words in an error may be, in characters; the rest is cut.
+/// Maximum characters of a clinic's own words in an error; the rest is cut.
 const MESSAGE_CHARS_MAX: usize = 200;
 /// Maximum bytes of a clinic's answer to one step. With a longer one the step fails. Fixed.
 pub const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// What is said in place of a text that the guardrail stopped, or could not screen.
+/// Text in place of one that the guardrail stopped, or could not screen.
 pub(crate) const BLOCKED: &str = "Request blocked by guardrails";
 
 /// Takes a plan's steps to their clinics. A plan that names anything unregistered is refused as a whole.
@@ -65,20 +65,20 @@ pub struct Dispatched {
     pub steps: Vec<StepOutcome>,
 }
 
-/// What a router needs to work.
+/// Configuration of a router.
 #[derive(Debug, Clone)]
 pub struct RouterConfig {
-    /// Who may be asked.
+    /// Clinics that may be asked.
     pub registry: Arc<Registry>,
-    /// What may be asked.
+    /// Tools that may be asked for.
     pub catalogue: Catalogue,
     /// Screens what the clinics answer.
     pub guardrail: AgentRef,
-    /// How long one clinic may take for one step.
+    /// Time limit of one clinic for one step.
     pub step_within: Duration,
-    /// How long the guardrail may take for one answer.
+    /// Time limit of the guardrail for one answer.
     pub screen_within: Duration,
-    /// How many steps of one plan run at once; at least 1.
+    /// Maximum steps of one plan under way at once; at least 1.
     pub steps_at_once: usize,
 }
 

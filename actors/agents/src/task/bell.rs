@@ -1,4 +1,4 @@
-//! Who follows a run hears at once where its tasks are worked on in this process, and needn't look all the time.
+//! Notifications from the workers of a run's tasks to its followers in this process, so that those needn't poll.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -49,7 +49,7 @@ impl Bells {
         Hearing { bells: self.clone(), run, rung: Some(rung) }
     }
 
-    /// How many runs are followed.
+    /// Number of runs that are followed.
     pub fn len(&self) -> usize {
         self.0.lock().len()
     }

@@ -34,22 +34,22 @@ const ROUTED: &str = "routed";
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Routed {
-    /// What is asked for, and below it what was clarified.
+    /// Request, and below it the clarifications.
     text: String,
     decision: RoutingDecision,
-    /// How it was decided; what was decided before a restart that came in between is left out.
+    /// Decisions on the way, without those before a restart.
     records: Vec<DecisionRecord>,
-    /// What was asked and answered on the way.
+    /// Questions and answers on the way.
     clarified: Vec<Turn>,
 }
 
-/// What somebody says in words, to its answer.
+/// Answers a message in words.
 pub(super) async fn converse(shared: &Shared, said: Converse, cx: &Cx) -> Result<ToolResult, Failure> {
     let takes = |name: &str| Some(text_member(&shared.options.tools.spec(name)?.params));
     answer(shared, Said::read(&said, takes)?, cx).await
 }
 
-/// What somebody says, to its answer.
+/// Answers a request.
 pub(super) async fn answer(shared: &Shared, said: Said, cx: &Cx) -> Result<ToolResult, Failure> {
     let _place = shared.place()?;
     let session = cx.call().and_then(|call| call.session.as_ref()).map(|session| session.id.to_string());
@@ -86,7 +86,7 @@ struct Call<'a> {
     run: RunId,
     notes: RunNotes,
     life: Standing,
-    /// What was asked and answered before it was clear what is wanted.
+    /// Questions and answers before the request was clear.
     clarified: Vec<Turn>,
 }
 

@@ -55,7 +55,7 @@ struct Following<'a> {
     bell: Hearing,
     /// The root is the last.
     parts: Vec<Part>,
-    /// How many parts there are, the root among them.
+    /// Number of parts, the root among them.
     parts_all: usize,
     asking: FuturesUnordered<Asking>,
     /// By part and key.

@@ -56,7 +56,7 @@ pub(crate) const REQUEST: &str = "request";
 pub const CONFIDENCE_MIN_DEFAULT: f32 = 0.4;
 /// An action riskier than this has to be confirmed.
 pub const RISK_MAX_DEFAULT: f32 = 0.5;
-/// How long a run's tasks are kept.
+/// Time for which a run's tasks are kept.
 pub const TASK_TTL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The agent that takes requests to their answers.
@@ -66,7 +66,7 @@ pub struct TaskOrchestrator {
     shared: Arc<Shared>,
 }
 
-/// What all its calls share.
+/// State that all calls share.
 struct Shared {
     options: TaskOptions,
     conversations: Conversations,
@@ -170,18 +170,18 @@ answers! {
     RunPlan => ToolResult: plan::run_plan;
 }
 
-/// What a [`TaskOrchestrator`] works with.
+/// Options of a [`TaskOrchestrator`].
 #[derive(Debug, Clone)]
 pub struct TaskOptions {
     /// Its id in the topology.
     pub id: String,
     /// Its name, as cards and people see it.
     pub name: String,
-    /// What it is, as cards and people see it.
+    /// Description, as cards and people see it.
     pub description: String,
-    /// Who decides.
+    /// Deciders of all points.
     pub deciders: Arc<Deciders>,
-    /// How requests are taken in.
+    /// Options of the intake of requests.
     pub intake: IntakeOptions,
     /// An answer less sure than this has to be confirmed, 0 to 1.
     pub confidence_min: f32,
@@ -193,15 +193,15 @@ pub struct TaskOptions {
     pub tools: Toolbox,
     /// The agents that it delegates to.
     pub known: KnownAgents,
-    /// What it delegated.
+    /// Record of its delegated requests.
     pub memory: Memory,
     /// Screens what comes in, answers `Screen`.
     pub guard: Option<AgentRef>,
     /// Said to the model that answers.
     pub system_prompt: String,
-    /// What requests may hold.
+    /// Class of the data in requests.
     pub class: DataClass,
-    /// How long a run's tasks are kept.
+    /// Time for which a run's tasks are kept.
     pub task_ttl: Duration,
     /// Fires when the node ends: what is cancelled then goes on after the next start.
     pub ending: CancellationToken,

@@ -30,7 +30,7 @@ const ONLY: &str = "step";
 const PARENT: &str = "parent_id";
 /// The name of what NP4 came to, in a run's notes.
 const SYNTHESIS: &str = "synthesis";
-/// What a sentence says in which something fails, folded.
+/// Phrases of a sentence in which something fails, folded.
 const FAILS: &str = "not done, not succe, not avail, could not, couldn't, cannot, can't, did not, didn't, unable, unavailable, \
     fail, error, missing, reject, refus, cancel, timed out, falh, nao foi possivel";
 
@@ -209,7 +209,7 @@ pub(super) async fn run_step(shared: &Shared, message: RunStep, cx: &Cx) -> Resu
     Ok(StepDone { by, text: text_of(&result, STEP_RESULT_BYTES_MAX), attempts })
 }
 
-/// What a step is to do, with what others came to before it.
+/// Action of a step, with the results of earlier steps.
 fn action_of(action: RoutingDecision, text: &str, results: &str, world: &World) -> Result<Action, Failure> {
     match action {
         RoutingDecision::Local { tool_name, mut params } => {
@@ -324,7 +324,7 @@ fn report(planned: &PlannedStep, task: Option<&Task>) -> StepReport {
     StepReport { id: step.id.clone(), goal: step.input_message.clone(), by, state, text, attempts }
 }
 
-/// What a run fails with of which no step completed.
+/// Failure of a run of which no step completed.
 fn nothing_done(ends: &[(StepReport, Option<Arc<Task>>)]) -> Failure {
     let all = |state| ends.iter().all(|(report, _)| report.state == state);
     let failed = ends.iter().find_map(|(_, task)| match task.as_ref()?.outcome.as_ref()? {

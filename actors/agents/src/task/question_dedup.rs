@@ -26,7 +26,7 @@ const HASH_BYTES: usize = 6;
 /// Maximum bytes of the stored note of a run: its questions, their answers and what was decided up to them. Over it, a
 /// question is asked without being stored and decided anew after a restart. Fixed.
 pub(super) const RUN_NOTE_BYTES_MAX: usize = 48 * 1_024;
-/// How often a note is written again that somebody else wrote meanwhile.
+/// Maximum attempts to write a note that others write at the same time.
 const TRIES_MAX: usize = 5;
 
 /// The member of a note that holds answers, by key.
@@ -34,7 +34,7 @@ const ANSWERS: &str = "answers";
 /// The member that holds questions, by key.
 const QUESTIONS: &str = "questions";
 
-/// Where questions and answers are found again.
+/// Storage of questions and answers.
 pub(super) enum Kept {
     /// Among the events of the task that asks.
     Task { tasks: Arc<dyn Tasks>, id: TaskId, ringer: Ringer },
@@ -79,7 +79,7 @@ pub(super) fn asked_once(cx: &Cx, kept: Kept) -> (Cx, Asked) {
 struct Once {
     inner: Arc<dyn Caller>,
     kept: Arc<Kept>,
-    /// How often each nameless question was asked by now.
+    /// Number of times that each nameless question was asked.
     asked: Mutex<HashMap<String, u32>>,
 }
 
@@ -224,7 +224,7 @@ impl RunNotes {
         self.any.store(true, Relaxed);
     }
 
-    /// What is kept under a name.
+    /// Value under a name.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
         if !self.keeps {
             return Ok(None);
@@ -246,7 +246,7 @@ impl RunNotes {
         }
     }
 
-    /// What was asked under a key.
+    /// Question under a key.
     pub async fn question(&self, key: &str) -> Result<Option<RawObject>, Failure> {
         Ok(self.get::<RawObject>(QUESTIONS).await?.and_then(|questions| questions.object(key)))
     }
@@ -271,7 +271,7 @@ impl RunNotes {
         Ok(())
     }
 
-    /// What was answered under a key.
+    /// Answer under a key.
     pub async fn answer(&self, key: &str) -> Result<Option<RawObject>, Failure> {
         Ok(self.get::<RawObject>(ANSWERS).await?.and_then(|answers| answers.object(key)))
     }

@@ -9,14 +9,14 @@ use quick_cache::sync::Cache;
 use crate::decide::Turn;
 use crate::decide::limits::{HISTORY_TURNS_MAX, REQUEST_CHARS_MAX, TURN_BYTES_MAX, cut_bytes};
 
-/// How a text begins that names a tool.
+/// Prefix of a text that names a tool.
 const TOOL_PREFIX: &str = ":tool";
 /// Members of a message's metadata that name a skill.
 const SKILL_NAMES: [&str; 2] = ["skill", "skillId"];
 /// Conversations that are remembered: those used last.
 pub const CONVERSATIONS_MAX: usize = 1_024;
 
-/// What somebody says.
+/// Request, read.
 pub(super) struct Said {
     pub text: String,
     /// The sender's name for it; empty where it gave none.
@@ -25,7 +25,7 @@ pub(super) struct Said {
     pub context: String,
     /// A tool that is asked for by its name, and its parameters.
     pub tool: Option<(String, RawObject)>,
-    /// What was said before, where the sender tells.
+    /// History, if the sender gives one.
     pub history: Option<Vec<Turn>>,
 }
 

@@ -1,8 +1,8 @@
-//! Where a call stands: the one place that says what follows what.
+//! State machine of a call.
 
 use callboard_message::{Failure, FailureKind};
 
-/// Where a call stands.
+/// State of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum State {
     /// It is there, and what becomes of it is being decided.
@@ -31,7 +31,7 @@ pub(super) enum State {
     Canceled,
 }
 
-/// What happens to a call.
+/// Event of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     /// It is known what becomes of it.
@@ -58,7 +58,7 @@ pub(super) enum Event {
     Cancelled,
 }
 
-/// Where a call stands, and how many of its questions are open.
+/// State of a call, and the number of its open questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Standing {
     pub state: State,
@@ -84,7 +84,7 @@ impl Standing {
         }
     }
 
-    /// What follows, where that can happen at all.
+    /// Next standing; `None` where the event can't happen.
     const fn next(self, event: Event) -> Option<Self> {
         use State::{
             Acting, Canceled, Clarifying, Completed, Confirming, Failed, Planned, Received, Rejected, Routed, Running,
@@ -117,7 +117,7 @@ impl Standing {
     }
 }
 
-/// What a failure of this kind is to a call.
+/// Event of a call that failed.
 pub(super) const fn end_of(failure: &Failure) -> Event {
     match failure.kind {
         FailureKind::Rejected => Event::Refused,

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// Most arguments of a command, by default.
 pub const COMMAND_ARGUMENTS_MAX_DEFAULT: usize = 64;
-/// How long a command may take, by default.
+/// Default time limit of a command.
 pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Most of a command's output that is kept, of standard output and of standard error each, in bytes, by default.
 pub const COMMAND_OUTPUT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
@@ -31,22 +31,22 @@ pub const COMMAND_OUTPUT_BYTES_MAX_DEFAULT: usize = 64 * 1024;
 pub const COMMAND_BYTES_MAX: usize = 16 * 1024;
 /// Most bytes of what a command is given on its standard input.
 pub const COMMAND_INPUT_BYTES_MAX: usize = 64 * 1024;
-/// Where programs without a path are looked for, and what they get as `PATH`.
+/// Directories in which programs without a path are looked for, and their `PATH`.
 pub const COMMAND_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The scope that a principal other than the operator needs.
 pub const COMMAND_SCOPE: &str = "execute_command";
-/// How long output is still read after a program's end: somebody else may hold the other end of it.
+/// Time for which output is still read after a program's end: another process may hold its other end.
 const DRAIN: Duration = Duration::from_millis(500);
-/// What a program gets as `LANG` where this process has none.
+/// `LANG` of a program where this process has none.
 const LANG_DEFAULT: &str = "C.UTF-8";
 const READ_BYTES: usize = 8 * 1024;
 
-/// What `execute_command` may do.
+/// Options of `execute_command`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOptions {
     /// The programs: a name, looked for once in [`COMMAND_PATH`], or an absolute path.
     pub allow: Vec<String>,
-    /// Where they work; `None`: nothing runs.
+    /// Working directory; `None`: nothing runs.
     pub directory: Option<PathBuf>,
     /// Most arguments.
     pub arguments_max: usize,

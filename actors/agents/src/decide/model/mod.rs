@@ -40,10 +40,10 @@ const HELD_LOOSELY: u8 = 1;
 /// In text.
 const PLAIN: u8 = 2;
 const TOO_LONG: &str = "the request is too long for a prompt";
-/// How sure an answer is that the model couldn't finish.
+/// Confidence of an answer that the model couldn't finish.
 const CONFIDENCE_CUT: f32 = 0.3;
 
-/// How a model is asked for decisions.
+/// Options of a model decider.
 #[derive(Debug, Clone, Default)]
 pub struct ModelDeciderOptions {
     /// A folder with prompts that stand in the place of ours, by file name.
@@ -96,7 +96,7 @@ impl Inner {
         Ok(written(&Said::of(&answer)))
     }
 
-    /// What the model is asked, as a text; `None` where it doesn't fit.
+    /// Request to the model, as a text; `None` where it doesn't fit.
     fn prompted(&self, point: Point, material: Material, tokens_max: u32) -> Result<Option<RawObject>, Failure> {
         let prompt = self.prompts.of(point).ok_or_else(|| Failure::internal("a point has no prompt"))?;
         let Ok((system, turn)) = prompt::fit(prompt, material, PROMPT_TOKENS_MAX) else { return Ok(None) };

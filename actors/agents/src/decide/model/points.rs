@@ -1,4 +1,4 @@
-//! What each point shows to a model, and how the answer is read.
+//! Prompts and answers of each point.
 
 use callboard_message::{RawObject, TaskState};
 use serde_json::value::RawValue;
@@ -19,7 +19,7 @@ const REASON_CHARS_MAX: usize = 500;
 const QUESTION_CHARS_READ: usize = 1_000;
 /// Ids that a schema lists.
 const IDS_LISTED_MAX: usize = 64;
-/// What whoever asked is told where the model rejects without a reason: it must not be done for want of one.
+/// Reason given where the model rejects without one: a request must not be done for want of a reason.
 const NO_REASON: &str = "This request was refused.";
 /// Longest question or reason of a recovery, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;

@@ -18,10 +18,10 @@ pub(super) const TOOL: &str = "decide";
 /// Beginnings of JSON that turn out to be none, before looking for more is given up.
 const BROKEN_MAX: usize = 64;
 
-/// What a model said.
+/// Answer of a model, before it is read.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    /// What it gave to the tool.
+    /// Inputs that it gave to the tool.
     pub inputs: Vec<RawObject>,
     /// Whether it used a tool that nobody offered.
     pub uses_others: bool,
@@ -96,7 +96,7 @@ impl<T> Reading<T> {
     }
 }
 
-/// What a model decided.
+/// Reads a model's decision.
 pub(super) fn read<D: PromptSpec>(asked: &D, said: &Said) -> Decided<D::Outcome> {
     let decided = match answers(asked, said) {
         Err(why) => Decided::unclear(why),
@@ -222,7 +222,7 @@ impl Line {
         &self.0
     }
 
-    /// What stands behind `key:`, in any case.
+    /// Text behind `key:`, in any case.
     pub fn value(&self, key: &str) -> Option<&str> {
         let (name, behind) = self.0.split_once(':')?;
         bare(name).eq_ignore_ascii_case(key).then_some(behind.trim())
@@ -255,19 +255,19 @@ pub(super) fn sentence(text: &str, chars_max: usize) -> String {
     cut_chars(&line, chars_max).to_owned()
 }
 
-/// What a line gives as JSON behind a word.
+/// JSON behind the word of a line.
 pub(super) fn object_in<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text.trim()).ok()
 }
 
-/// What the prompt of a point may show, and how its answer is read.
+/// Prompt of a point: the material it may show, and how its answer is read.
 pub(super) trait PromptSpec: Decision {
     /// Maximum tokens of the answer.
     const TOKENS_MAX: u32;
     /// Whether the line `REASON:` of an answer in words is the decision's reason.
     const HAS_REASON_LINE: bool = true;
 
-    /// What the prompt may show.
+    /// Material that the prompt may show.
     fn material(&self) -> Material;
 
     /// JSON Schema of the answer: an object.

@@ -65,8 +65,7 @@ impl Errand<'_> {
         };
         let task = format!("{key}@{id}");
         self.remember(&task, id, text).await;
-        let telling = Telling { agent: &agent, id, text, key: &key, context: self.context };
-        let answer = tell(self, telling).await;
+        let answer = self.tell(&agent, id, text, &key).await;
         let there = task_there(&answer);
         let ended = match answer {
             Ok(result) if result.is_error() => Err(Trouble::of(failure_of(result))),
@@ -83,6 +82,57 @@ impl Errand<'_> {
         };
         self.heard(&task, there, &ended).await;
         ended
+    }
+
+    /// Tells an agent something, and hears the answer. What it asks meanwhile goes to whoever called. The same key again is
+    /// the same task.
+    async fn tell(&self, agent: &AgentRef, id: &str, text: &str, key: &str) -> Result<ToolResult, Failure> {
+        let options = self.options;
+        let mut history = self.history.to_vec();
+        history.push(Turn::user(self.goal));
+        if text != self.goal {
+            history.push(Turn::assistant(format!("[to {id}] {text}")));
+        }
+        let judged = |inner| -> Arc<dyn Caller> {
+            let (deciders, run) = (options.deciders.clone(), self.run.clone());
+            Arc::new(JudgedAnswers { inner, cx: self.cx.clone(), deciders, run, history })
+        };
+        let cx = with_caller(self.cx, judged).unwrap_or_else(|| self.cx.clone());
+        // What the guardrail has yet to judge nobody sees.
+        let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
+        let specs = agent.specs();
+        let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
+        if converses || agent.is_outside() {
+            let said = self.converse(id, text, key);
+            match cx.ask(agent, said).await.map_err(Failure::from).and_then(|reply| reply) {
+                // It speaks a protocol that has only tools.
+                Err(failure) if failure.kind == FailureKind::NotFound && !converses => {}
+                other => return other,
+            }
+        }
+        if agent.is_outside() || specs.iter().any(|spec| spec.name == ListTools::NAME) {
+            let listed = cx.ask(agent, ListTools(RawObject::new())).await.map_err(Failure::from)??;
+            let tools: Vec<RawObject> = listed.read("tools").unwrap_or_default();
+            let named = |tool: &RawObject| Some((tool.text("name")?, tool.read("inputSchema").unwrap_or_default()));
+            let (name, arguments) = only(tools.iter().filter_map(named), id, text)?;
+            return cx.ask(agent, CallTool::new(&name, arguments)).await.map_err(Failure::from)?;
+        }
+        let messages = specs.iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
+        let named = messages.clone().map(|spec| (spec.name.clone(), spec.input_schema.clone()));
+        let (name, arguments) = only(named, id, text)?;
+        let reply = agent.ask_named(&*name, arguments.to_raw(), cx.next_hop()).await?;
+        let spec = messages.clone().find(|spec| spec.name == name);
+        Ok(result_of(spec, &reply))
+    }
+
+    fn converse(&self, id: &str, text: &str, key: &str) -> Converse {
+        let Converse(body) = Converse::of([Content::text(text)]);
+        let body = body.with("key", key).with("metadata", RawObject::of(ONCE, key));
+        Converse(match self.context {
+            "" => body,
+            // Ours says nothing to it, and is nobody's business there.
+            context => body.with("context", RunId::of(&self.options.id, id, context, "context").as_str()),
+        })
     }
 
     async fn remember(&self, task: &str, to: &str, request: &str) {
@@ -139,7 +189,7 @@ fn not_shown(mut result: ToolResult) -> ToolResult {
     result
 }
 
-/// How a task ends that fails so.
+/// Final state of a task with this failure.
 pub(crate) fn state_of(failure: &Failure) -> TaskState {
     match failure.kind {
         FailureKind::Rejected => TaskState::Rejected,
@@ -148,7 +198,7 @@ pub(crate) fn state_of(failure: &Failure) -> TaskState {
     }
 }
 
-/// What a result says went wrong: of callboards as it was there, of others by where their task stands.
+/// Failure of a result: a callboard's as it was there, others' by the state of their task.
 fn failure_of(result: ToolResult) -> Failure {
     let meta = result.0.object("_meta").unwrap_or_default();
     let ours = meta.object(FAILURE).and_then(|ours| ours.read("kind"));
@@ -163,65 +213,6 @@ fn failure_of(result: ToolResult) -> Failure {
     let reason = result.0.object("structuredContent").and_then(|told: RawObject| told.text("reason"));
     let message = reason.unwrap_or_else(|| result.texts());
     Failure::new(kind, if message.is_empty() { "it failed, and didn't say why".to_owned() } else { message })
-}
-
-/// Something that another agent is told.
-struct Telling<'a> {
-    pub agent: &'a AgentRef,
-    pub id: &'a str,
-    pub text: &'a str,
-    /// The same again is the same task.
-    pub key: &'a str,
-    /// Our conversation.
-    pub context: &'a str,
-}
-
-/// Tells it, and hears the answer. What it asks meanwhile goes to whoever called.
-async fn tell(errand: &Errand<'_>, telling: Telling<'_>) -> Result<ToolResult, Failure> {
-    let options = errand.options;
-    let Telling { agent, id, text, .. } = telling;
-    let mut history = errand.history.to_vec();
-    history.push(Turn::user(errand.goal));
-    if text != errand.goal {
-        history.push(Turn::assistant(format!("[to {id}] {text}")));
-    }
-    let follow_ups = FollowUps { deciders: options.deciders.clone(), run: errand.run.clone(), history };
-    let cx = with_follow_ups(errand.cx, follow_ups);
-    // What the guardrail has yet to judge nobody sees.
-    let cx = if options.guard.is_some() { withheld(&cx) } else { cx };
-    let specs = agent.specs();
-    let converses = specs.iter().any(|spec| spec.name == Converse::NAME);
-    if converses || agent.is_outside() {
-        let said = converse(&telling, &options.id);
-        match cx.ask(agent, said).await.map_err(Failure::from).and_then(|reply| reply) {
-            // It speaks a protocol that has only tools.
-            Err(failure) if failure.kind == FailureKind::NotFound && !converses => {}
-            other => return other,
-        }
-    }
-    if agent.is_outside() || specs.iter().any(|spec| spec.name == ListTools::NAME) {
-        let listed = cx.ask(agent, ListTools(RawObject::new())).await.map_err(Failure::from)??;
-        let tools: Vec<RawObject> = listed.read("tools").unwrap_or_default();
-        let named = |tool: &RawObject| Some((tool.text("name")?, tool.read("inputSchema").unwrap_or_default()));
-        let (name, arguments) = only(tools.iter().filter_map(named), id, text)?;
-        return cx.ask(agent, CallTool::new(&name, arguments)).await.map_err(Failure::from)?;
-    }
-    let messages = specs.iter().filter(|spec| !spec.name.starts_with(RESERVED_PREFIX));
-    let named = messages.clone().map(|spec| (spec.name.clone(), spec.input_schema.clone()));
-    let (name, arguments) = only(named, id, text)?;
-    let reply = agent.ask_named(&*name, arguments.to_raw(), cx.next_hop()).await?;
-    let spec = messages.clone().find(|spec| spec.name == name);
-    Ok(result_of(spec, &reply))
-}
-
-fn converse(telling: &Telling<'_>, us: &str) -> Converse {
-    let Converse(body) = Converse::of([Content::text(telling.text)]);
-    let body = body.with("key", telling.key).with("metadata", RawObject::of(ONCE, telling.key));
-    Converse(match telling.context {
-        "" => body,
-        // Ours says nothing to it, and is nobody's business there.
-        context => body.with("context", RunId::of(us, telling.id, context, "context").as_str()),
-    })
 }
 
 /// The only tool that takes one text, and nothing else for sure.
@@ -255,27 +246,18 @@ fn result_of(spec: Option<&MessageSpec>, reply: &serde_json::value::RawValue) ->
     }
 }
 
-/// What answers are looked at with.
-struct FollowUps {
-    pub deciders: Arc<Deciders>,
-    pub run: RunId,
-    /// What was said before, what is wanted, and what the agent was told.
-    pub history: Vec<Turn>,
-}
-
-/// The same surroundings, in which the answers to another agent's questions are looked at before it gets them.
-fn with_follow_ups(cx: &Cx, with: FollowUps) -> Cx {
-    with_caller(cx, |inner| Arc::new(Looking { inner, cx: cx.clone(), with })).unwrap_or_else(|| cx.clone())
-}
-
-struct Looking {
+/// Caller that has the answers to another agent's questions judged before the agent gets them.
+struct JudgedAnswers {
     inner: Arc<dyn Caller>,
     /// The call without this.
     cx: Cx,
-    with: FollowUps,
+    deciders: Arc<Deciders>,
+    run: RunId,
+    /// What was said before, what is wanted, and what the agent was told.
+    history: Vec<Turn>,
 }
 
-impl Looking {
+impl JudgedAnswers {
     async fn form(&self, elicitation: Elicitation) -> Result<Answer, Failure> {
         let answer = self.inner.ask(Question::Elicit(elicitation.clone())).await?;
         let Answer::Elicit(given) = &answer else { return Ok(answer) };
@@ -283,9 +265,9 @@ impl Looking {
         if given.action() != ElicitAction::Accept {
             return Ok(answer);
         }
-        let FollowUps { deciders, run, history } = &self.with;
-        let message = DecideFollowUp { history: history.clone(), reason: elicitation.message(), message: said(given) };
-        let question = match deciders.decide(&self.cx, run, message).await.outcome {
+        let history = self.history.clone();
+        let message = DecideFollowUp { history, reason: elicitation.message(), message: said(given) };
+        let question = match self.deciders.decide(&self.cx, &self.run, message).await.outcome {
             Some(FollowUp::HandleDirectly) => return Ok(answer),
             Some(FollowUp::NeedHumanInput { question }) => question,
             None => None,
@@ -316,7 +298,7 @@ fn said(answer: &ElicitAnswer) -> String {
     }
 }
 
-impl Caller for Looking {
+impl Caller for JudgedAnswers {
     fn behind(&self) -> Option<&dyn Caller> {
         Some(&*self.inner)
     }

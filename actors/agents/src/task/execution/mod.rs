@@ -19,44 +19,44 @@ use crate::text::plain;
 
 /// The tool that runs programs: it is never repeated by itself, and always confirmed.
 pub(crate) const TOOL_COMMAND: &str = "execute_command";
-/// How often one step is tried, in all.
+/// Maximum attempts of one step, in all.
 pub const TRIES_MAX: u32 = 4;
-/// How often another does it than who failed.
+/// Maximum reroutes of one step to another tool or agent.
 pub const REROUTES_MAX: u32 = 2;
-/// How often a person is asked what to do about an error.
+/// Maximum questions to a person about the errors of one step.
 pub const ASKS_MAX: u32 = 1;
 /// The first line of the question.
 pub(crate) const CONFIRM_FIRST_LINE: &str = "⚠️ Planned action needs your confirmation…";
 /// The key of the question, and the member of its answer.
 pub(crate) const CONFIRM: &str = "confirm";
-/// How risky it is to ask an agent one of whose skills says that it destroys, or one that never said what it does.
+/// Risk of asking an agent with a destructive skill, or one that never said what it does.
 const RISK_DESTRUCTIVE: f32 = 0.8;
 /// Longest account of what is planned, in characters: a person reads it.
 const SHOWN_CHARS_MAX: usize = 1_000;
-/// What stands for an error that the guardrail stopped.
+/// Text in place of an error that the guardrail stopped.
 const STOPPED: &str = "the error isn't shown: the guardrail stopped it";
 
 /// One thing to do, and what it takes to do it.
 pub(crate) struct Errand<'a> {
-    /// Whose it is.
+    /// Options of the orchestrator.
     pub options: &'a TaskOptions,
     /// The call that it belongs to.
     pub cx: &'a Cx,
-    /// What it asked before, if it is done once more.
+    /// Earlier questions, if it is done once more.
     pub asked: &'a Asked,
     /// The run that it belongs to.
     pub run: &'a RunId,
     /// Names it among what the run does.
     pub step: &'a str,
-    /// What the run is for.
+    /// Goal of the run.
     pub goal: &'a str,
-    /// What is to be done, in words.
+    /// Task in words.
     pub text: &'a str,
     /// The conversation that the run belongs to; empty where it is in none.
     pub context: &'a str,
-    /// What was said in it before.
+    /// History of that conversation.
     pub history: &'a [Turn],
-    /// Who could do it.
+    /// Tools and agents that could do it.
     pub world: &'a World,
     /// Whether errors are recovered from.
     pub recovers: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Done {
     pub attempts: u32,
 }
 
-/// What a result says, as others get to see it.
+/// Text of a result, as others get to see it.
 pub(crate) fn text_of(result: &ToolResult, bytes_max: usize) -> String {
     let texts = result.texts();
     let text = match result.structured_content() {
@@ -96,7 +96,7 @@ impl Errand<'_> {
 
 /// Something that may have to be confirmed.
 pub(crate) struct Doubt<'a> {
-    /// What is planned, in words.
+    /// Plan in words.
     pub what: String,
     /// The same, for a decider.
     pub action: Value,
@@ -105,7 +105,7 @@ pub(crate) struct Doubt<'a> {
     pub risk: f32,
     /// Whether a person has to be asked, whatever is decided.
     pub always: bool,
-    /// What the question is asked under.
+    /// Key of the question.
     pub key: &'a str,
 }
 
@@ -155,7 +155,7 @@ fn question(doubt: &Doubt<'_>) -> Elicitation {
     Elicitation::form(format!("{CONFIRM_FIRST_LINE}\n{shown}\n{because}"), schema).key(key)
 }
 
-/// How risky an action is, 0 to 1.
+/// Risk of an action, 0 to 1.
 pub(crate) fn risk_of(action: &Action, world: &World) -> f32 {
     match action {
         Action::Local { tool, .. } if tool == TOOL_COMMAND => Risk::Acts.score(),

@@ -21,7 +21,7 @@ use crate::tools::{may_run, text_answer, text_question};
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 /// And never longer, before chance has its half.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
-/// What a person answers who wants no more of it.
+/// Answer of a person who wants no more attempts.
 const SKIP: &str = "skip";
 /// Longest text of an action that a person is shown, in characters.
 const SHOWN_CHARS_MAX: usize = 600;
@@ -30,7 +30,7 @@ const SHOWN_CHARS_MAX: usize = 600;
 pub(super) struct Trying<'a> {
     errand: &'a Errand<'a>,
     action: Action,
-    /// What is to be done, with what a person said about it since.
+    /// Task in words, with a person's words about it since.
     text: String,
     attempts: u32,
     /// Failures in a row of this target.
@@ -43,13 +43,13 @@ pub(super) struct Trying<'a> {
     asks: u32,
     /// Every target so far.
     tried: Vec<String>,
-    /// How often something was confirmed.
+    /// Number of confirmations.
     confirmed: u32,
     /// The action is new: nobody has confirmed it.
     is_new: bool,
 }
 
-/// How it goes on after a failure.
+/// Continuation after a failure.
 enum Next {
     Again,
     Over(Failure),
