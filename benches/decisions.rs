@@ -13,8 +13,8 @@ use callboard::agents::decide::{
     Clarity, DecideClarity, DecideRoute, DecideSplit, DecideTool, Decided, Decider, Deciders, MakeSteps, Point, Route,
     RunId, Split, StepDefinition, StepMetadata, StepPlan, Synthesis, Synthesize, ToolChoice, World,
 };
-use callboard::agents::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use callboard::agents::memory::Memory;
+use callboard::agents::peer_registry::{Connect, KnownAgents, KnownOptions, NamedBy, Seen};
 use callboard::agents::task::{
     CALLS_AT_ONCE_MAX, CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };

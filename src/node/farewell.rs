@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use callboard_a2a::outbound::RemoteA2a;
-use callboard_agents::peer_registry::KnownAgents;
 use callboard_agents::mailroom::Mailroom;
+use callboard_agents::peer_registry::KnownAgents;
 use callboard_mcp::bridge::Bridge;
 use callboard_runtime::AgentRef;
 

@@ -11,8 +11,8 @@ use callboard_agents::decide::model::{ModelDecider, ModelDeciderOptions};
 use callboard_agents::decide::rules::RulesDecider;
 use callboard_agents::decide::{Decider, Deciders, PersonDecider, Point, Who};
 use callboard_agents::guardrail::Guardrail;
-use callboard_agents::peer_registry::{KnownAgents, KnownOptions};
 use callboard_agents::memory::Memory;
+use callboard_agents::peer_registry::{KnownAgents, KnownOptions};
 use callboard_agents::task::{
     CONFIDENCE_MIN_DEFAULT, RISK_MAX_DEFAULT, TASK_TTL_DEFAULT, TaskOptions, TaskOrchestrator,
 };

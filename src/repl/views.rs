@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use callboard_agents::peer_registry::{Health, Known};
 use callboard_agents::memory::Outgoing;
+use callboard_agents::peer_registry::{Health, Known};
 use callboard_message::TaskState;
 use callboard_message::time::rfc3339;
 use callboard_runtime::Task;
