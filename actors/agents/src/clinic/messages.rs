@@ -1,9 +1,10 @@
+use std::fmt;
+
 use callboard_macros::Message;
 use callboard_message::Failure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::record::{Medication, PatientView};
+use serde_json::Number;
 
 /// Longest patient id, in bytes.
 pub const PATIENT_ID_BYTES_MAX: usize = 64;
@@ -122,4 +123,181 @@ pub(super) fn check_query(query: &str) -> Result<(), Failure> {
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+/// A field of a patient's file, by its name in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// The clinic's own number for the patient, for example `CARD-001`.
+    PatientId,
+    /// What the patient is treated for.
+    Condition,
+    /// Full name.
+    Name,
+    /// Birth date.
+    BirthDate,
+    /// Which government's number it is, for example `CPF`.
+    GovernmentIdScheme,
+    /// The government's number for the person.
+    GovernmentId,
+    /// Postal address.
+    Address,
+    /// Telephone.
+    Phone,
+    /// What the patient takes.
+    Medications,
+    /// What was noted at visits.
+    Notes,
+}
+
+impl Field {
+    /// Every field, in the order of the file.
+    pub const ALL: [Self; 10] = [
+        Self::PatientId,
+        Self::Condition,
+        Self::Name,
+        Self::BirthDate,
+        Self::GovernmentIdScheme,
+        Self::GovernmentId,
+        Self::Address,
+        Self::Phone,
+        Self::Medications,
+        Self::Notes,
+    ];
+
+    /// The class that a field has where the topology says nothing.
+    pub fn class_default(self) -> DataClass {
+        match self {
+            Self::PatientId => DataClass::Public,
+            Self::Condition | Self::Medications | Self::Notes => DataClass::Clinical,
+            Self::Name
+            | Self::BirthDate
+            | Self::GovernmentIdScheme
+            | Self::GovernmentId
+            | Self::Address
+            | Self::Phone => DataClass::Identifying,
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PatientId => "patient_id",
+            Self::Condition => "condition",
+            Self::Name => "name",
+            Self::BirthDate => "birth_date",
+            Self::GovernmentIdScheme => "government_id_scheme",
+            Self::GovernmentId => "government_id",
+            Self::Address => "address",
+            Self::Phone => "phone",
+            Self::Medications => "medications",
+            Self::Notes => "notes",
+        })
+    }
+}
+
+/// How carefully a field is handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DataClass {
+    /// Says nothing about a person by itself; may stand in a log.
+    Public,
+    /// About a patient's health. Answered to whoever may ask the clinic, never logged.
+    Clinical,
+    /// Says who the patient is. Answered only where principal and purpose allow it, never logged, never searched.
+    Identifying,
+}
+
+/// A medicine that a patient takes.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+// Patient text is never printed; the same holds below.
+#[debug("Medication(..)")]
+#[serde(deny_unknown_fields)]
+pub struct Medication {
+    /// Generic name.
+    pub name: String,
+    /// How much at a time, in `unit`; more than zero.
+    pub dose: Number,
+    /// Unit of `dose`: `mg`, `mg/mL`, `%`.
+    pub unit: String,
+    /// How often, for example `once daily`.
+    pub frequency: String,
+    /// By which way, for example `oral`.
+    pub route: String,
+}
+
+/// One patient's whole file, as seed and database hold it. It never leaves this module: see [`PatientView`].
+#[derive(derive_more::Debug, Clone, PartialEq, Deserialize)]
+#[debug("Record(..)")]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    pub patient_id: String,
+    pub condition: String,
+    pub name: String,
+    pub birth_date: String,
+    pub government_id_scheme: String,
+    pub government_id: String,
+    pub address: String,
+    pub phone: String,
+    pub medications: Vec<Medication>,
+    pub notes: String,
+}
+
+impl Record {
+    /// The text of a field; `None` for the medications, which are a list.
+    pub fn text(&self, field: Field) -> Option<&str> {
+        Some(match field {
+            Field::PatientId => &self.patient_id,
+            Field::Condition => &self.condition,
+            Field::Name => &self.name,
+            Field::BirthDate => &self.birth_date,
+            Field::GovernmentIdScheme => &self.government_id_scheme,
+            Field::GovernmentId => &self.government_id,
+            Field::Address => &self.address,
+            Field::Phone => &self.phone,
+            Field::Notes => &self.notes,
+            Field::Medications => return None,
+        })
+    }
+}
+
+/// A patient's file as one principal may see it.
+///
+/// A withheld field is absent, and its name stands in `redacted`: a value that is there is always a real one.
+#[derive(derive_more::Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[debug("PatientView {{ redacted: {redacted:?}, .. }}")]
+pub struct PatientView {
+    /// The clinic's own number for the patient.
+    pub patient_id: String,
+    /// What the patient is treated for.
+    pub condition: String,
+    /// Full name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Birth date, `YYYY-MM-DD`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub birth_date: Option<String>,
+    /// `CPF`, `SSN` or `NHS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub government_id_scheme: Option<String>,
+    /// The number in that scheme.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub government_id: Option<String>,
+    /// Postal address, one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// International format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    /// What the patient takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub medications: Option<Vec<Medication>>,
+    /// What was noted at visits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+    /// The fields that were withheld.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<Field>,
 }

@@ -6,10 +6,8 @@ use regex::RegexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::concept::{Concepts, Mark, REPORTED, marks};
-use super::normal;
-use super::rule::{BEFORE, BEHIND, INSIDE, RULES, Rule, SCORE_BLOCKED, SIGNS};
-use super::view::{self, DECODED_BYTES_MAX, Disguise};
+use super::normalize::{self, DECODED_BYTES_MAX, Disguise};
+use super::rules::{BEFORE, BEHIND, Concepts, INSIDE, Mark, REPORTED, RULES, Rule, SCORE_BLOCKED, SIGNS, marks};
 
 /// Bytes of the longest text that is screened; a longer one is blocked unread.
 pub const SCREEN_BYTES_MAX: usize = 1 << 20;
@@ -105,21 +103,21 @@ pub fn screen(text: &str, origin: Origin) -> Screening {
         return Screening::unread("limit.too_long");
     }
     let Ok(engine) = &*ENGINE else { return Screening::unread("limit.no_rules") };
-    let plain = normal::plain(text);
+    let plain = normalize::plain(text);
     if plain.text.len() > PLAIN_BYTES_MAX {
         return Screening::unread("limit.expands");
     }
     let mut hits = Vec::new();
     engine.read(&plain.text, Disguise::None, origin, &mut hits);
-    for (disguise, reading) in view::readings(&plain.text) {
+    for (disguise, reading) in normalize::readings(&plain.text) {
         engine.read(&reading, disguise, origin, &mut hits);
     }
-    let decoded = view::decoded(text);
+    let decoded = normalize::decoded(text);
     if decoded.iter().map(String::len).sum::<usize>() > DECODED_BYTES_MAX {
         return Screening::unread("limit.decoded_too_long");
     }
     for reading in decoded {
-        engine.read(&normal::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
+        engine.read(&normalize::plain(&reading).text, Disguise::Encoded, origin, &mut hits);
     }
     if plain.tags >= HIDDEN_CHARS_MIN {
         hits.push(Hit {

@@ -1,18 +1,17 @@
 use std::collections::HashMap;
 
 use callboard_macros::Message;
-use callboard_message::{Failure, Message as _};
+use callboard_message::surface::CreateMessage;
+use callboard_message::{Content, Failure, Message as _, RawObject};
 use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 
-use super::config::PatientDataConfig;
-use super::error::HmcpError;
-use super::grammar::{PATIENT_ID_DIGITS_MAX, is_patient_id};
-use super::guarded::{Duty, Guarded, HMCP_CALLS_MAX, Said, ask};
 use crate::text::{fold, words};
+
+use super::{Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, Said, ask};
 
 /// Most patients that a patient-data agent knows.
 pub const PATIENTS_MAX: usize = 10_000;
@@ -193,3 +192,65 @@ impl ConcurrentHandler<FindPatient> for PatientData {
         self.between(FindPatient::NAME, asked, cx, |duty, cx| async move { duty.work(message, &cx).await })
     }
 }
+
+/// Bytes of the largest clinical data that is taken.
+pub const CLINICAL_DATA_BYTES_MAX: usize = 256 * 1024;
+/// Most digits of a patient's identifier.
+pub const PATIENT_ID_DIGITS_MAX: usize = 16;
+
+/// Whether a text can be a patient's identifier: `PT` and digits.
+pub fn is_patient_id(text: &str) -> bool {
+    text.strip_prefix("PT").is_some_and(|digits| {
+        (1..=PATIENT_ID_DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+/// The text of the last turn; the turns before it aren't looked at.
+///
+/// # Errors
+/// `InvalidInput` where there is no turn.
+pub(super) fn last_text(message: &CreateMessage) -> Result<String, Failure> {
+    let turns: Vec<Box<RawValue>> = message.0.read("messages").unwrap_or_default();
+    let last = turns.last().and_then(|turn| RawObject::parse(turn).ok());
+    let last = last.ok_or_else(|| Failure::invalid("`messages` must be a list of at least one message"))?;
+    let blocks: Vec<Content> = match last.get("content").map(RawValue::get) {
+        Some(several) if several.starts_with('[') => last.read("content").unwrap_or_default(),
+        _ => last.read("content").into_iter().collect(),
+    };
+    let texts: Vec<String> = blocks.iter().filter_map(Content::as_text).collect();
+    Ok(texts.join("\n"))
+}
+
+/// What an EMR write-back agent is told.
+#[derive(Debug, PartialEq)]
+pub(super) enum Order {
+    /// Clinical data and for whom.
+    Write(RawObject, String),
+    /// Clinical data for nobody in particular.
+    WhoseIsIt,
+    /// Anything else.
+    Unclear,
+}
+
+/// Reads `clinical_data={json}`, then perhaps ` patient_id=ID`. An identifier inside the data is data.
+pub(super) fn order(text: &str) -> Order {
+    let Some(at) = text.find(DATA) else { return Order::Unclear };
+    let rest = text.get(at + DATA.len()..).unwrap_or_default();
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<RawObject>();
+    let data = match values.next() {
+        Some(Ok(data)) if !data.is_empty() => data,
+        _ => return Order::Unclear,
+    };
+    let behind = rest.get(values.byte_offset()..).unwrap_or_default();
+    let Some(at) = behind.find(ID) else { return Order::WhoseIsIt };
+    let id = behind.get(at + ID.len()..).and_then(|id| id.split_whitespace().next()).unwrap_or_default();
+    let id = id.trim_end_matches(['.', ',', ';']);
+    let stands_apart = behind.get(..at).is_some_and(|before| before.ends_with(char::is_whitespace));
+    match stands_apart && is_patient_id(id) {
+        true => Order::Write(data, id.to_owned()),
+        false => Order::WhoseIsIt,
+    }
+}
+
+const DATA: &str = "clinical_data=";
+const ID: &str = "patient_id=";

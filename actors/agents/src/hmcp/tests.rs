@@ -8,7 +8,7 @@ use callboard_runtime::testkit::{paused, real};
 use callboard_runtime::{Agent, AgentRef, CallEvent, ConcurrentHandler, Cx, Handlers, SyncHandler, System};
 use serde_json::json;
 
-use super::grammar::{Order, order};
+use super::patients::{Order, order};
 use super::*;
 use crate::guardrail::{GUARD_ABSENT, Guard, Screen, Screening, rules_of};
 

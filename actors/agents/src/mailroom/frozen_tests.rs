@@ -1,4 +1,4 @@
-use super::who::Kept;
+use super::member_identity::Kept;
 use crate::frozen_tests::shape::shape;
 
 /// Goal: a member that an earlier version kept is read by every later one. Method: the members and variants of what is kept.

@@ -5,19 +5,24 @@ use std::time::SystemTime;
 
 use callboard_message::Failure;
 use callboard_message::mail::{
-    CheckInbox, Done, EntryState, FetchMail, Fetched, Inbox, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX,
-    MAIL_MEMBERS_MAX, MailId, MailView, MarkRead, ReadMessage,
+    AgentLogs, CheckInbox, Direction, Done, EntryState, Events, FetchMail, Fetched, History, Inbox, Logs,
+    MAIL_EVENTS_MAX, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX, MAIL_INBOX_DEFAULT, MAIL_INBOX_MAX, MAIL_MEMBERS_MAX,
+    MAIL_NAMED_MAX, MAIL_PREVIEW_CHARS, MailEvent, MailId, MailView, MarkRead, MemberWay, MessageHistory, Numbered,
+    Priority, ReadEvents, ReadMessage, Receipt, WATCH_SCOPE,
 };
-use callboard_runtime::{Cx, Letter, MARKS_AT_ONCE_MAX, MailCopy, Mark};
+use callboard_message::time::{read_rfc3339, rfc3339};
+use callboard_runtime::{Cx, Letter, LetterFilter, MAIL_PAGE_MAX, MARKS_AT_ONCE_MAX, MailCopy, Mark, StoredEvent};
+
+use crate::decide::limits::cut_chars;
 
 use super::Shared;
-use super::history::page;
-use super::who::Who;
+use super::accept::Handed;
+use super::member_identity::{Who, denied_without};
 
 /// Letters that a look for some of them takes from the store at once.
 const PAGE: usize = 256;
 /// Letters that one look for some of them goes through.
-const LOOKED_MAX: usize = 10_000;
+const INBOX_SCANNED_MAX: usize = 10_000;
 
 /// Receipts that one answer shows: as many as a message has recipients at most.
 pub const RECEIPTS_MAX: usize = MAIL_MEMBERS_MAX;
@@ -91,7 +96,7 @@ impl Shared {
             if is_last {
                 return Ok(Found { letters, more: false, unread: i64::try_from(looked).ok() });
             }
-            if looked >= LOOKED_MAX {
+            if looked >= INBOX_SCANNED_MAX {
                 return Ok(Found { letters, more: true, unread: None });
             }
         }
@@ -189,7 +194,7 @@ impl Shared {
     }
 
     /// How far a letter has come with `who`, or where that sent it, with its last recipient.
-    pub async fn state_of(&self, who: &Who, letter: &Letter) -> Result<EntryState, Failure> {
+    async fn state_of(&self, who: &Who, letter: &Letter) -> Result<EntryState, Failure> {
         if !letter.new.is_for(&who.id) {
             return self.least(letter).await;
         }
@@ -210,7 +215,7 @@ impl Shared {
         self.members().get(id).map_or(0, |member| member.unread)
     }
 
-    pub fn unread_by(&self, id: &str, more: i64) {
+    fn unread_by(&self, id: &str, more: i64) {
         if let Some(member) = self.members().get_mut(id) {
             member.unread += more;
         }
@@ -225,4 +230,256 @@ fn before(id: &str) -> Option<String> {
     // Whatever else begins so comes before it: no id has a character above `z`.
     let start: String = chars.into_iter().chain([lower]).collect();
     Some(format!("{start}{}", "~".repeat(MailId::CHARS_MAX)))
+}
+
+/// Letters whose state one look goes through; what is beyond them is on the next page.
+const HISTORY_SCANNED_MAX: usize = 1_000;
+/// Rows of the log that a page has where nobody says.
+const LOG_ROWS_DEFAULT: u32 = 100;
+
+impl Shared {
+    pub async fn history(&self, message: MessageHistory, cx: &Cx) -> Result<History, Failure> {
+        let who = self.who(cx, message.sender_agent_id.as_deref()).await?;
+        let limit = page(message.limit, MAIL_HISTORY_DEFAULT, MAIL_HISTORY_MAX)?;
+        let direction = message.direction.unwrap_or(Direction::All);
+        let filter = LetterFilter {
+            of: Some(who.id.to_string()),
+            sent: match direction {
+                Direction::In => Some(false),
+                Direction::Out => Some(true),
+                Direction::All => None,
+            },
+            with: message.with,
+            sender: message.from,
+            topic: message.topic,
+            thread: message.thread,
+            text: message.text,
+            since: time("since", message.since)?,
+            until: time("until", message.until)?,
+            // The store knows how far a letter has come with one recipient, not with the last of all.
+            state: message.state.filter(|_| direction == Direction::In),
+        };
+        let (mut messages, mut after, mut looked) = (Vec::new(), message.after.unwrap_or(0), 0);
+        loop {
+            let (letters, next) = self.mail.history(filter.clone(), after, limit - messages.len()).await?;
+            looked += letters.len();
+            for (letter, copy) in letters {
+                if self.is_past(&who, &letter).await? {
+                    continue;
+                }
+                let state = match copy {
+                    Some(copy) => copy.state,
+                    None => self.least(&letter).await?,
+                };
+                if message.state.is_none_or(|wanted| wanted == state) {
+                    messages.push(self.view(&who, &letter, state, false));
+                }
+            }
+            match next {
+                // Only what was left out here is made up for: the store's own pages are as they are.
+                Some(next)
+                    if filter.state != message.state && messages.len() < limit && looked < HISTORY_SCANNED_MAX =>
+                {
+                    after = next;
+                }
+                next => return Ok(History { messages, next }),
+            }
+        }
+    }
+
+    pub async fn logs(&self, message: AgentLogs, cx: &Cx) -> Result<Logs, Failure> {
+        let who = self.who_looks(cx).await?;
+        let limit = page(message.limit, LOG_ROWS_DEFAULT, MAIL_PAGE_MAX as u32)?;
+        let of = match message.agent_id {
+            Some(other) if other != *who.id && !who.watches => {
+                return Err(denied_without(
+                    WATCH_SCOPE,
+                    "only whoever may watch all mail (mail.watch) sees the log of others",
+                ));
+            }
+            Some(agent) => Some(agent),
+            None if who.watches => None,
+            None => Some(who.id.to_string()),
+        };
+        let logs = self.mail.logs(of.as_deref(), message.after.unwrap_or(0), limit).await?;
+        Ok(Logs { logs })
+    }
+}
+
+/// How many items a page has.
+///
+/// # Errors
+/// `InvalidInput` for none, or more than `most`.
+fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
+    let limit = limit.unwrap_or(default);
+    match (1..=most).contains(&limit) {
+        true => Ok(limit as usize),
+        false => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
+    }
+}
+
+fn time(name: &str, said: Option<String>) -> Result<Option<SystemTime>, Failure> {
+    let read = |text: String| {
+        read_rfc3339(&text).ok_or_else(|| Failure::invalid(format!("`{name}` must be a time as RFC 3339 has it")))
+    };
+    said.map(read).transpose()
+}
+
+impl Shared {
+    pub async fn read_events(&self, message: ReadEvents, cx: &Cx) -> Result<Events, Failure> {
+        let who = self.who_looks(cx).await?;
+        let limit = page(message.limit, MAIL_EVENTS_MAX, MAIL_EVENTS_MAX)?;
+        let after = message.after;
+        // Before the page: what comes between is on the next one.
+        let newest = self.mail.last_event().await?;
+        let page = self.mail.events(after, limit).await?;
+        let first = page.first().map_or(newest.saturating_add(1), |(number, _)| *number);
+        let last = page.last().map_or(newest.max(after), |(number, _)| *number);
+        let mut events = Vec::new();
+        // Whoever begins at 0 wants what there is.
+        if after > 0 && first > after + 1 {
+            let event = MailEvent::Missed { from: after + 1, to: first - 1 };
+            events.push(Numbered { sequence: first - 1, event });
+        }
+        for (sequence, stored) in page {
+            let seen = self.seen(&who, stored);
+            let wanted = seen
+                .into_iter()
+                .filter(|event| message.types.is_empty() || message.types.iter().any(|kind| kind == event.kind()));
+            events.extend(wanted.map(|event| Numbered { sequence, event }));
+        }
+        Ok(Events { events, last, newest: newest.max(last) })
+    }
+
+    /// What `who` may know of an event.
+    fn seen(&self, who: &Who, stored: StoredEvent) -> Vec<MailEvent> {
+        let sees = |id: &str| who.watches || self.members().sees(&who.id, id);
+        match stored {
+            StoredEvent::Posted(letter) if who.watches || letter.new.concerns(&who.id) => {
+                let known = self.members().known(who, &letter.new) as u64;
+                vec![accepted(&letter, known), posted(&letter, known)]
+            }
+            StoredEvent::Posted(_) => Vec::new(),
+            StoredEvent::Marked { id, sender, state, mut recipients, .. } => {
+                if !who.watches && sender != *who.id {
+                    recipients.retain(|recipient| **recipient == *who.id);
+                }
+                if recipients.is_empty() {
+                    return Vec::new();
+                }
+                let (message_id, sender_agent_id, recipient_agent_ids) = (id, sender, recipients);
+                vec![match state {
+                    EntryState::Read => MailEvent::MessageRead { message_id, sender_agent_id, recipient_agent_ids },
+                    _ => MailEvent::MessageDelivered { message_id, sender_agent_id, recipient_agent_ids },
+                }]
+            }
+            StoredEvent::Joined(agent_id, way) if sees(&agent_id) => {
+                let way = MemberWay::parse(&way).unwrap_or(MemberWay::None);
+                vec![MailEvent::AgentJoined { agent_id, way }]
+            }
+            StoredEvent::Left(agent_id, reason) if sees(&agent_id) => vec![MailEvent::AgentLeft { agent_id, reason }],
+            StoredEvent::Joined(..) | StoredEvent::Left(..) => Vec::new(),
+        }
+    }
+}
+
+/// To `known` recipients, as far as whoever is told may know.
+fn accepted(letter: &Letter, known: u64) -> MailEvent {
+    let new = &letter.new;
+    MailEvent::MessageAccepted {
+        message_id: new.id.clone(),
+        thread: new.thread().to_owned(),
+        sender_agent_id: new.sender.clone(),
+        recipient_count: known,
+        priority: if new.urgent { Priority::Urgent } else { Priority::Normal },
+        topic: new.topic.clone(),
+    }
+}
+
+fn posted(letter: &Letter, known: u64) -> MailEvent {
+    let new = &letter.new;
+    let (sender_agent_id, message_preview) = (new.sender.clone(), letter.preview(MAIL_PREVIEW_CHARS));
+    match (new.audience.as_str(), new.recipients.as_slice()) {
+        ("one", [to]) => {
+            MailEvent::AgentDirectMessage { sender_agent_id, recipient_agent_id: to.clone(), message_preview }
+        }
+        _ => MailEvent::AgentBroadcast { sender_agent_id, recipient_count: known, message_preview },
+    }
+}
+
+/// Characters of a text that a list shows.
+pub const SHOWN_CHARS_MAX: usize = 2_000;
+
+impl Shared {
+    /// A letter as `who` sees it, of whose text a list shows the beginning only (`whole` not).
+    fn view(&self, who: &Who, letter: &Arc<Letter>, state: EntryState, whole: bool) -> MailView {
+        let Letter { number, new, accepted, .. } = &**letter;
+        let is_sender = new.sender == *who.id;
+        let to = if new.is_for(&who.id) { Some(&*who.id) } else { new.recipients.first().map(String::as_str) };
+        let mut text = self.text(&Handed::new(letter.clone()), to.unwrap_or_default());
+        let shown = if whole { text.len() } else { cut_chars(&text, SHOWN_CHARS_MAX).len() };
+        let cut = shown < text.len();
+        text.truncate(shown);
+        let members = self.members();
+        let known = members.known(who, new);
+        let named = new.recipients.iter().filter(|id| is_sender || members.sees(&who.id, id));
+        MailView {
+            message_id: new.id.clone(),
+            number: *number,
+            kind: new.kind,
+            from: new.sender.clone(),
+            to: if known > MAIL_NAMED_MAX { Vec::new() } else { named.cloned().collect() },
+            to_count: known as u64,
+            thread: new.thread().to_owned(),
+            reply_to: new.reply_to.clone(),
+            topic: new.topic.clone(),
+            priority: if new.urgent { Priority::Urgent } else { Priority::Normal },
+            sent: rfc3339(*accepted),
+            expires: rfc3339(new.expires),
+            state,
+            text,
+            cut,
+            message: None,
+            receipts: None,
+        }
+    }
+
+    /// How far a letter has come with each recipient.
+    async fn receipts(&self, letter: &Letter) -> Result<Vec<Receipt>, Failure> {
+        let mut receipts = Vec::new();
+        loop {
+            let after = receipts.last().map(|receipt: &Receipt| receipt.agent_id.clone());
+            let page = self.mail.receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX).await?;
+            let is_last = page.len() < MAIL_PAGE_MAX;
+            receipts.extend(page.into_iter().map(receipt));
+            if is_last {
+                return Ok(receipts);
+            }
+        }
+    }
+
+    /// How far a letter has come with the last of its recipients.
+    async fn least(&self, letter: &Letter) -> Result<EntryState, Failure> {
+        let (mut least, mut after) = (EntryState::Read, None::<String>);
+        loop {
+            let page = self.mail.receipts(letter.number, after.as_deref(), MAIL_PAGE_MAX).await?;
+            least = page.iter().map(|copy| copy.state).fold(least, EntryState::min);
+            match page.last() {
+                Some(last) if page.len() == MAIL_PAGE_MAX && least != EntryState::Accepted => {
+                    after = Some(last.recipient.clone());
+                }
+                _ => return Ok(least),
+            }
+        }
+    }
+}
+
+fn receipt(copy: MailCopy) -> Receipt {
+    Receipt {
+        agent_id: copy.recipient,
+        state: copy.state,
+        accepted: rfc3339(copy.accepted),
+        delivered: copy.delivered.map(rfc3339),
+        read: copy.read.map(rfc3339),
+    }
 }

@@ -4,32 +4,21 @@
 //! Whoever asks is who its credential says. Mail goes out by ways ([`Deliver`](callboard_message::mail::Deliver)), or
 //! waits until it is asked for.
 
+mod accept;
 mod agents;
-mod carrier;
-mod converse;
-mod elsewhere;
-mod events;
-mod forged;
+mod conversation_delivery;
+mod delivery;
 #[cfg(test)]
 mod frozen_tests;
-mod groups;
-mod hand_out;
-mod history;
 mod inbox;
-mod limit;
-mod line;
-mod mailbox;
-mod marks;
+mod member_identity;
 mod members;
-mod names;
-mod options;
+mod peer_nodes;
 mod post;
+mod receipt_writer;
 mod resources;
-mod sessions;
 mod setup;
 mod text;
-mod view;
-mod who;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -45,22 +34,21 @@ use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
 use serde_json::{Value, json};
 
-use elsewhere::{Count, Elsewhere, Look};
-use marks::Marks;
 use members::Members;
+use peer_nodes::{Count, Elsewhere, Look};
+use receipt_writer::Marks;
 
-pub use carrier::DELIVER_WITHIN;
-pub use converse::{ANSWER_WITHIN, TALKS_AT_ONCE_MAX};
-pub use elsewhere::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
-pub use inbox::RECEIPTS_MAX;
-pub use line::LINE_LETTERS_MAX;
-pub use mailbox::Mailbox;
+pub use agents::Mailbox;
+pub use conversation_delivery::{ANSWER_WITHIN, TALKS_AT_ONCE_MAX};
+pub use delivery::{DELIVER_WITHIN, LINE_LETTERS_MAX};
+pub use inbox::{RECEIPTS_MAX, SHOWN_CHARS_MAX};
 pub use members::{SEEN_FOR, SESSIONS_MAX};
-pub use options::{BROADCASTS_A_MINUTE_DEFAULT, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions};
-pub use sessions::ASK_WITHIN;
-pub use setup::Declare;
+pub use peer_nodes::{COUNT_EVERY, COUNT_SHARED_EVERY, LOOK_EVERY};
+pub use resources::ASK_WITHIN;
+pub use setup::{
+    BROADCASTS_A_MINUTE_DEFAULT, Declare, Declared, MESSAGES_A_SECOND_DEFAULT, MailroomError, MailroomOptions,
+};
 pub use text::neutral;
-pub use view::SHOWN_CHARS_MAX;
 
 /// Messages of each kind that a mailroom works on at once.
 pub const ASKED_AT_ONCE_MAX: u32 = 1_024;

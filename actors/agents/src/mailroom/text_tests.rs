@@ -3,8 +3,6 @@ use proptest::prelude::*;
 use regex::Regex;
 
 use super::*;
-use crate::mailroom::forged::AGENT_LETTERS_MAX;
-use crate::mailroom::names::Names;
 
 /// A line that a prefix stands before, as we write them.
 fn says_whose_it_is(text: &str) -> bool {
@@ -195,5 +193,89 @@ proptest! {
     #[test]
     fn ordinary_text_is_as_it_was(text in "[^\\[\u{0}-\u{8}\u{e0000}-\u{e007f}\u{b}-\u{1f}\u{7f}-\u{9f}\\p{Cf}\\p{Zl}\\p{Zp}\\p{Ps}]{0,200}") {
         prop_assert_eq!(neutral(&text), text.as_str());
+    }
+}
+
+fn of(example_ids: bool, ids: &[&str]) -> Names {
+    let mut names = Names::new(example_ids);
+    assert!(ids.iter().all(|id| names.insert(id)));
+    names
+}
+
+/// Goal: eight characters, and more only where two would be shown alike. Method: rows.
+#[test]
+fn as_few_as_tell_them_apart() {
+    let names = of(false, &["agent-123", "agent-124", "agent-9", "12345678-aa", "12345678-ab", "87654321-x", "a"]);
+    for (id, shown) in [
+        ("agent-123", "agent-123"),
+        ("agent-9", "agent-9"),
+        ("12345678-aa", "12345678-aa"),
+        ("87654321-x", "87654321"),
+        ("a", "a"),
+        ("agent-456", "agent-45"),
+        ("87654321-y", "87654321"),
+        ("", ""),
+        ("ééééééééé", "éééééééé"),
+    ] {
+        assert_eq!(names.display(id), shown, "{id}");
+    }
+    assert_eq!(of(false, &["agent-45", "agent-456"]).display("agent-45"), "agent-45");
+}
+
+/// Goal: the examples' ids are shown as the examples do, and still told apart. Method: rows.
+#[test]
+fn ids_of_examples() {
+    let names = of(true, &["agent-456", "agent-457", "agent-7", "7", "agent-123456789a", "123456789b", "agent-"]);
+    for (id, shown) in [
+        ("agent-456", "456"),
+        ("agent-457", "457"),
+        ("agent-7", "agent-7"),
+        ("7", "7"),
+        ("agent-123456789a", "123456789a"),
+        ("123456789b", "123456789b"),
+        ("agent-", "agent-"),
+        ("agent-999", "999"),
+    ] {
+        assert_eq!(names.display(id), shown, "{id}");
+    }
+}
+
+/// Goal: no agent is shown as one of the offices, member or not. Method: rows.
+#[test]
+fn offices_are_told_apart() {
+    for (example_ids, id, shown) in [
+        (false, "operator", "operator"),
+        (false, "guardian", "guardian"),
+        (false, "operator-x", "operator-"),
+        (false, "guardian-x", "guardian-"),
+        (false, "system-x", "system-x"),
+        (true, "agent-operator", "agent-operator"),
+        (true, "agent-guardian-x", "guardian-"),
+    ] {
+        let mut names = Names::new(example_ids);
+        names.insert(id);
+        assert_eq!(names.display(id), shown, "{id}");
+    }
+    assert_eq!(Names::new(false).display("operator-x"), "operator-x");
+}
+
+proptest! {
+    /// Goal: no two of the members and the offices are shown alike, and none is shown as what isn't part of it. Method:
+    /// ids that have much in common with each other and with the offices.
+    #[test]
+    fn no_two_are_shown_alike(
+        ids in proptest::collection::btree_set("(agent-)?(operator|guardian|system)?-?[01]{1,12}", 1..40),
+        example_ids in any::<bool>(),
+    ) {
+        let mut names = Names::new(example_ids);
+        ids.iter().for_each(|id| { names.insert(id); });
+        let all = ids.iter().map(String::as_str).chain(OFFICES);
+        let shown: BTreeSet<_> = all.map(|id| names.display(id)).collect();
+        prop_assert_eq!(shown.len(), ids.len() + OFFICES.len());
+        for id in &ids {
+            let shown = names.display(id);
+            prop_assert!(id.starts_with(shown) || (example_ids && id.strip_prefix("agent-").unwrap().starts_with(shown)));
+            prop_assert!(shown.len() >= DISPLAY_CHARS_MIN.min(id.len()) || example_ids);
+        }
     }
 }

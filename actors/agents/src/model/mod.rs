@@ -7,57 +7,43 @@
 //!
 //! What is said, either way, is in no log, error or `Debug` output, nor are keys.
 
-mod choose;
 mod config;
-mod draft;
-mod error;
-mod place;
 mod remote;
 mod request;
-mod retry;
-mod scripted;
 mod spend;
-mod stream;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod wire;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use callboard_macros::Message;
 use callboard_message::surface::{About, CreateMessage, Describe};
-use callboard_message::{Failure, Progress, RawObject, SampleAnswer};
+use callboard_message::{Failure, FailureKind, Message, Progress, RawObject, SampleAnswer};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile, SyncHandler};
 use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use choose::{Card, Member, Models};
+use config::{Keys, Kind, Place};
+use remote::{Pieces, Provider, Trouble, Try};
+use request::{Draft, Preferences, Request, Stop, Usage};
+use spend::{Grant, Ledger};
+
 pub use config::{
     Api, EchoConfig, MODEL_ANSWER_BYTES_MAX_DEFAULT, MODEL_CALLS_MAX_DEFAULT, MODEL_CONNECT_MS_DEFAULT,
     MODEL_PAUSE_MS_DEFAULT, MODEL_PAUSE_MS_MAX_DEFAULT, MODEL_RETRIES_MAX_DEFAULT, MODEL_SILENCE_MS_DEFAULT,
-    MODEL_TOKENS_MAX_DEFAULT, MODEL_WHOLE_MS_DEFAULT, ModelConfig, ModelLimits, ModelsConfig, Prices, Remote, Retries,
-    Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
+    MODEL_TOKENS_MAX_DEFAULT, MODEL_WHOLE_MS_DEFAULT, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices,
+    Remote, Retries, Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
 };
-pub use draft::{MODEL_TOOL_USES_MAX, PROVIDER_KEY, USAGE_KEY};
-pub use error::ModelError;
-pub use remote::MODEL_REQUEST_BYTES_MAX;
-pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOLS_MAX};
-pub use stream::{STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
-pub(crate) use trouble::Refused;
-
-use draft::{Draft, Usage};
-use place::{Keys, Kind, Place};
-use remote::{Provider, Try};
-use request::Request;
-use scripted::{Script, echo};
-use spend::{Grant, Ledger};
-use stream::Pieces;
+pub(crate) use remote::Refused;
+pub use remote::{MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};
+pub use request::{MODEL_BLOCKS_MAX, MODEL_TOOL_USES_MAX, MODEL_TOOLS_MAX, PROVIDER_KEY, USAGE_KEY};
 
 /// Most messages of one kind that a model agent has begun with; of those `ModelLimits::calls_max` are at the provider.
 pub const MODEL_HANDLERS_MAX: u32 = 64;
@@ -210,7 +196,7 @@ impl Inner {
             _ => None,
         };
         let end = [own_end, cx.deadline()].into_iter().flatten().min();
-        let took_too_long = || trouble::Trouble::TimedOut.failure();
+        let took_too_long = || Trouble::TimedOut.failure();
         let permit = match end {
             Some(end) => tokio::time::timeout_at(end, self.calls.acquire()).await.map_err(|_| took_too_long())?,
             None => self.calls.acquire().await,
@@ -288,11 +274,11 @@ impl<'a> Report<'a> {
     fn written(&self, bytes: u64) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Another try begins anew; progress only grows.
-        if bytes <= self.told.load(Ordering::Relaxed) || now < self.next.load(Ordering::Relaxed) {
+        if bytes <= self.told.load(Relaxed) || now < self.next.load(Relaxed) {
             return;
         }
-        self.told.store(bytes, Ordering::Relaxed);
-        self.next.store(now + MODEL_PROGRESS_EVERY.as_millis() as u64, Ordering::Relaxed);
+        self.told.store(bytes, Relaxed);
+        self.next.store(now + MODEL_PROGRESS_EVERY.as_millis() as u64, Relaxed);
         let message = Some(format!("{bytes} bytes written"));
         self.cx.progress(Progress { done: bytes as f64, total: None, message });
     }
@@ -340,5 +326,213 @@ impl ConcurrentHandler<AskModel> for Model {
     fn handle(&mut self, message: AskModel, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
         let inner = self.0.clone();
         async move { inner.sample(Request::prompt(message)?, &cx).await.map(|answer| answer.written().unwrap_or_default()) }
+    }
+}
+
+/// Answers from a script.
+#[derive(Debug)]
+struct Script {
+    rules: Vec<ScriptedAnswer>,
+    in_turn: Vec<ScriptedAnswer>,
+    next: AtomicUsize,
+}
+
+impl Script {
+    fn new(answers: Vec<ScriptedAnswer>) -> Result<Self, ModelError> {
+        if answers.is_empty() {
+            return Err(ModelError::Setting { setting: "answers", rule: "a script has at least one answer" });
+        }
+        let (rules, in_turn) = answers.into_iter().partition(|answer| answer.when.is_some());
+        Ok(Self { rules, in_turn, next: AtomicUsize::new(0) })
+    }
+
+    async fn answer(&self, request: &Request) -> Result<Draft, Failure> {
+        let answer = self.pick(request).ok_or_else(|| Failure::unavailable("the script has no answer to this"))?;
+        if answer.delay_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
+        }
+        if let Some(sentence) = &answer.fails {
+            return Err(Failure::unavailable(sentence));
+        }
+        let mut draft = Draft::said(answer.text.clone());
+        if let Some(tool) = &answer.tool {
+            let input = serde_json::to_string(&tool.input).unwrap_or_default();
+            draft.tool_whole(None, &tool.name, &input).map_err(|trouble| trouble.failure())?;
+        }
+        if let Some(reason) = &answer.stop_reason {
+            draft.stop = Some(Stop::Named(reason.clone()));
+        }
+        draft.input_tokens = answer.usage.map(|usage| usage.input_tokens);
+        draft.output_tokens = answer.usage.map(|usage| usage.output_tokens);
+        Ok(draft)
+    }
+
+    fn pick(&self, request: &Request) -> Option<&ScriptedAnswer> {
+        let last = request.last_text();
+        let fits = |answer: &&ScriptedAnswer| answer.when.as_ref().is_some_and(|when| last.contains(&**when));
+        if let Some(rule) = self.rules.iter().find(fits) {
+            return Some(rule);
+        }
+        let turn = self.next.fetch_add(1, Relaxed);
+        self.in_turn.get(turn).or(self.in_turn.last())
+    }
+}
+
+/// What was said last.
+fn echo(request: &Request) -> Draft {
+    Draft::said(request.last_text())
+}
+
+/// By what a model is chosen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Card {
+    /// Its own name and others, in lower case.
+    names: Vec<String>,
+    scores: Scores,
+}
+
+impl Card {
+    /// A model of this name.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] for scores that aren't from 0 to 1.
+    pub fn new(name: &str, aliases: Vec<String>, scores: Scores) -> Result<Self, ModelError> {
+        if [scores.cost, scores.speed, scores.intelligence].iter().any(|score| !(0.0..=1.0).contains(score)) {
+            return Err(ModelError::Setting { setting: "scores", rule: "each is a number from 0 to 1" });
+        }
+        let names = std::iter::once(name).chain(aliases.iter().map(String::as_str)).map(str::to_lowercase).collect();
+        Ok(Self { names, scores })
+    }
+
+    /// The same in JSON: `{"names": [..], "scores": {"cost": .., "speed": .., "intelligence": ..}}`.
+    fn about(&self) -> RawObject {
+        let Scores { cost, speed, intelligence } = self.scores;
+        let scores = RawObject::of("cost", cost).with("speed", speed).with("intelligence", intelligence);
+        RawObject::of("names", &self.names).with("scores", scores)
+    }
+
+    /// A hint is a part of a name (client/sampling, "Model Preferences").
+    fn fits(&self, hint: &str) -> bool {
+        self.names.iter().any(|name| name.contains(hint))
+    }
+
+    fn worth(&self, preferences: &Preferences) -> f64 {
+        preferences.cost * self.scores.cost
+            + preferences.speed * self.scores.speed
+            + preferences.intelligence * self.scores.intelligence
+    }
+}
+
+/// One of several: whatever handles [`CreateMessage`] under a name of the directory.
+#[derive(Debug, Clone)]
+pub struct Member {
+    name: String,
+    card: Card,
+}
+
+impl Member {
+    /// The agent that the directory has under `name` when it is asked; hints find it by that name too.
+    pub fn new(name: impl Into<String>, mut card: Card) -> Self {
+        let name = name.into();
+        card.names.push(name.to_lowercase());
+        Self { name, card }
+    }
+}
+
+/// Several models as one.
+#[derive(Debug, Clone)]
+pub struct Models {
+    members: Arc<[Member]>,
+    fallback: bool,
+}
+
+impl Models {
+    /// These, the preferred first; with `fallback` the next is asked where one fails.
+    ///
+    /// # Errors
+    /// [`ModelError::Setting`] without a member.
+    pub fn new(members: Vec<Member>, fallback: bool) -> Result<Self, ModelError> {
+        match members.is_empty() {
+            true => Err(ModelError::Setting { setting: "members", rule: "there is at least one" }),
+            false => Ok(Self { members: members.into(), fallback }),
+        }
+    }
+
+    /// All members, the best first: those that a hint names, in the order of the hints; then the others. Among equals what the
+    /// caller cares for decides, and after that their order here.
+    fn ranked(&self, preferences: &Preferences) -> Vec<&Member> {
+        let place = |member: &Member| {
+            preferences.hints.iter().position(|hint| member.card.fits(hint)).unwrap_or(preferences.hints.len())
+        };
+        let better = |a: &&Member, b: &&Member| {
+            let worth = || b.card.worth(preferences).partial_cmp(&a.card.worth(preferences));
+            place(a).cmp(&place(b)).then_with(|| worth().unwrap_or(std::cmp::Ordering::Equal))
+        };
+        let mut members: Vec<&Member> = self.members.iter().collect();
+        members.sort_by(better);
+        members
+    }
+
+    async fn ask<M, T>(&self, message: M, preferences: &Preferences, cx: &Cx) -> Result<T, Failure>
+    where
+        M: Message<Reply = Result<T, Failure>> + Clone,
+    {
+        let mut failed: Option<(&str, Failure)> = None;
+        for member in self.ranked(preferences) {
+            if let Some((before, failure)) = &failed {
+                callboard_message::log::warn!(by: &member.name, failed = before, kind = %failure.kind, next = member.name, "the next model is asked");
+            }
+            let answered = match cx.system().directory().get(&member.name) {
+                Some(agent) => cx.ask(&agent, message.clone()).await.map_err(Failure::from).and_then(|reply| reply),
+                None => Err(Failure::unavailable("there is no such agent")),
+            };
+            match answered {
+                Ok(answer) => return Ok(answer),
+                Err(failure) if !self.fallback || !may_go_on(failure.kind) || cx.is_cancelled() => return Err(failure),
+                Err(failure) => failed = Some((&member.name, failure)),
+            }
+        }
+        let (name, last) = failed.ok_or_else(|| Failure::unavailable("there is no model"))?;
+        Err(Failure { message: format!("no model answered; `{name}`, the last: {}", last.message), ..last })
+    }
+}
+
+/// Whether another model may fare better. What doesn't fit, isn't allowed or is blocked is so everywhere.
+fn may_go_on(kind: FailureKind) -> bool {
+    use FailureKind::{Internal, NotFound, Overloaded, Rejected, TimedOut, Unavailable};
+    matches!(kind, Internal | NotFound | Overloaded | Rejected | TimedOut | Unavailable)
+}
+
+impl Agent for Models {
+    fn handlers(on: &mut Handlers<Self>) {
+        on.concurrent::<CreateMessage>(MODEL_HANDLERS_MAX).concurrent::<AskModel>(MODEL_HANDLERS_MAX);
+    }
+
+    /// It has no state that a dropped request could leave half changed.
+    fn profile() -> Profile {
+        Profile::default().cancel_safe()
+    }
+
+    fn observe(&self) -> serde_json::Value {
+        serde_json::json!({ "members": self.members.iter().map(|member| &member.name).collect::<Vec<_>>() })
+    }
+}
+
+impl ConcurrentHandler<CreateMessage> for Models {
+    fn handle(
+        &mut self,
+        message: CreateMessage,
+        cx: Cx,
+    ) -> impl Future<Output = Result<SampleAnswer, Failure>> + Send + 'static {
+        let models = self.clone();
+        let preferences = Preferences::read(&message);
+        async move { models.ask(message, &preferences, &cx).await }
+    }
+}
+
+impl ConcurrentHandler<AskModel> for Models {
+    fn handle(&mut self, message: AskModel, cx: Cx) -> impl Future<Output = Result<String, Failure>> + Send + 'static {
+        let models = self.clone();
+        async move { models.ask(message, &Preferences::default(), &cx).await }
     }
 }

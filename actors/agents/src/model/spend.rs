@@ -6,9 +6,8 @@ use std::time::Duration;
 use callboard_message::{Budget, Failure};
 use tokio::time::Instant;
 
-use super::config::{ModelLimits, Prices};
-use super::draft::Usage;
-use super::error::ModelError;
+use super::config::{ModelError, ModelLimits, Prices};
+use super::request::Usage;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -284,3 +284,19 @@ fn r3_quotations_are_bounded() {
     assert_eq!(quoting(scope::QUOTES_MAX), None);
     assert_eq!(quoting(scope::QUOTES_MAX + 1), Some(Rule::R3));
 }
+
+/// Goal: spellings that look alike compare equal. Method: a table of disguises.
+#[test]
+fn disguises_fold_to_one_spelling() {
+    for text in [
+        "Conceição",
+        "CONCEIÇÃO",
+        "Ｃｏｎｃｅｉção",
+        "Con\u{200b}cei\u{00ad}ção",
+        "Соnсеiçãо",
+        "Coո\u{3164}cei\u{fff9}ção",
+    ] {
+        assert_eq!(fold(text), "conceicao", "{text}");
+    }
+    assert_eq!(fold("2½ µg"), "2 1/2 ug");
+}

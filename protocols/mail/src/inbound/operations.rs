@@ -15,19 +15,14 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::admit::{self, Caller};
-use super::events;
-use super::openapi;
-use super::options::MailServerOptions;
-use super::read::{self, Query};
-use super::reply::{Problem, json};
-use super::routes::{Operation, Route};
-use super::server::Server;
+use super::http::{self, Problem, Query, json};
+use super::routes::{self, Operation, Route};
+use super::{Caller, MailServerOptions, Server, events};
 
 /// The header of a message's id, beside `Location`.
-pub(super) static MESSAGE_ID: HeaderName = HeaderName::from_static("x-message-id");
+static MESSAGE_ID: HeaderName = HeaderName::from_static("x-message-id");
 /// The header of a key by which the same message is sent once.
-pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// What the two ways to write answer, and nothing more unless it is wanted.
 #[derive(Serialize, JsonSchema)]
@@ -72,9 +67,9 @@ pub(super) async fn perform(
 ) -> Result<HttpResponse, Problem> {
     if route.operation == Operation::Description {
         guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-        return Ok(json(StatusCode::OK, openapi::description()));
+        return Ok(json(StatusCode::OK, routes::description()));
     }
-    let caller = admit::caller(request, &server.options)?;
+    let caller = super::caller(request, &server.options)?;
     let query = Query::read(request.query_string(), |name| route.knows(name))?;
     let asking = Asking { request, server, caller, query };
     match route.operation {
@@ -218,7 +213,7 @@ impl Asking<'_> {
     }
 
     async fn body<T: DeserializeOwned>(&self, payload: Payload) -> Result<T, Problem> {
-        read::body(&self.bytes(payload).await?, &self.server.options.limits)
+        http::body(&self.bytes(payload).await?, &self.server.options.limits)
     }
 
     /// A body that says nothing, if there is one.
@@ -226,7 +221,7 @@ impl Asking<'_> {
         let bytes = self.bytes(payload).await?;
         match bytes.is_empty() {
             true => Ok(()),
-            false => read::body(&bytes, &self.server.options.limits).map(|Nothing {}| ()),
+            false => http::body(&bytes, &self.server.options.limits).map(|Nothing {}| ()),
         }
     }
 
@@ -238,7 +233,7 @@ impl Asking<'_> {
 
     /// The key of a message: in its header or in the body, or in both where they agree.
     fn key(&self, in_body: Option<String>) -> Result<Option<String>, Problem> {
-        match (read::header(self.request, IDEMPOTENCY_KEY)?, in_body) {
+        match (http::header(self.request, IDEMPOTENCY_KEY)?, in_body) {
             (Some(header), Some(member)) if header != member => {
                 Err(Problem::unfit("`idempotency_key` and the header `Idempotency-Key` say different things"))
             }

@@ -1,6 +1,16 @@
 //! One table of routes: the server and its description both read it.
 
-use self::Kind::{Integer, Place, Text, Truth};
+use std::sync::LazyLock;
+
+use Kind::{Integer, Place, Text, Truth};
+use callboard_message::Message;
+use callboard_message::mail::{
+    AgentLogs, AgentView, BroadcastMessage, EndAgent, GetAgentStatus, MailEvent, MailView, MessageHistory, SendMessage,
+};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::operations::{Brief, ReplyBody};
 
 /// What a route does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,26 +33,26 @@ pub(super) enum Operation {
 /// A method of a path.
 #[derive(Debug)]
 pub(super) struct Route {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
+    method: &'static str,
+    path: &'static str,
     pub(super) operation: Operation,
     /// For whoever reads the description.
-    pub(super) summary: &'static str,
+    summary: &'static str,
     /// What its query may have.
-    pub(super) parameters: &'static [Parameter],
+    parameters: &'static [Parameter],
 }
 
 /// A parameter of a query.
 #[derive(Debug)]
-pub(super) struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) about: &'static str,
+struct Parameter {
+    name: &'static str,
+    kind: Kind,
+    about: &'static str,
 }
 
 /// What a parameter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     Text,
     Integer,
     Truth,
@@ -61,7 +71,7 @@ const DETAIL: Parameter = parameter("detail", Truth, "Answer also the message's 
 const AFTER: Parameter = parameter("after", Integer, "Go on where a page ended.");
 
 /// Every route.
-pub(super) const ROUTES: &[Route] = &[
+const ROUTES: &[Route] = &[
     Route {
         method: "POST",
         path: "/api/broadcast_message",
@@ -208,4 +218,252 @@ impl Route {
     pub(super) fn knows(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|known| known.name == parameter)
     }
+}
+
+/// The whole description.
+pub(super) fn description() -> &'static Value {
+    static DESCRIPTION: LazyLock<Value> = LazyLock::new(describe);
+    &DESCRIPTION
+}
+
+fn describe() -> Value {
+    let mut components = Components::default();
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route, &mut components);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Agent mail",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Agents write to each other. Show a key, and in `X-Agent-ID` your own id: it must be the key's.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components.0,
+            "responses": problems(),
+            "securitySchemes": {
+                "key": { "type": "http", "scheme": "bearer" },
+                "agent": {
+                    "type": "apiKey", "in": "header", "name": "X-Agent-ID",
+                    "description": "Your own id. It is a claim, and must match the key.",
+                },
+            },
+        },
+        "security": [{ "key": [], "agent": [] }],
+    })
+}
+
+fn operation(route: &Route, components: &mut Components) -> Value {
+    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let mut parameters: Vec<_> = in_path
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": id_schema() }))
+        .chain(route.parameters.iter().map(describe_parameter))
+        .collect();
+    let body = components.body(route.operation);
+    if body.as_ref().is_some_and(|schema| schema["properties"]["idempotency_key"].is_object()) {
+        let about = "As `idempotency_key` in the body.";
+        parameters.push(
+            json!({ "name": "Idempotency-Key", "in": "header", "schema": { "type": "string" }, "description": about }),
+        );
+    }
+    let mut described = json!({
+        "operationId": format!("{:?}", route.operation),
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": responses(route, components),
+    });
+    if body.is_some() {
+        let schema = components.reference(&body_name(route.operation));
+        described["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    }
+    if route.operation == Operation::Description {
+        described["security"] = json!([]);
+    }
+    described
+}
+
+/// What an agent's or a message's id may be.
+fn id_schema() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$" })
+}
+
+fn describe_parameter(parameter: &Parameter) -> Value {
+    let schema = match parameter.kind {
+        Text => json!({ "type": "string" }),
+        Integer => json!({ "type": "integer", "minimum": 0 }),
+        Place => json!({ "oneOf": [{ "type": "integer", "minimum": 0 }, { "const": "now" }] }),
+        Truth => json!({ "type": "boolean" }),
+        Kind::Word(words) => json!({ "enum": words }),
+    };
+    json!({ "name": parameter.name, "in": "query", "schema": schema, "description": parameter.about })
+}
+
+fn responses(route: &Route, components: &mut Components) -> Value {
+    let mut responses = Map::new();
+    let is_id = route.path.contains('{');
+    let is_sent = matches!(route.operation, Operation::Broadcast | Operation::Send | Operation::Reply);
+    match route.operation {
+        Operation::Events => {
+            let schema = components.of::<MailEvent>("Event");
+            let about = "The socket is open. Each frame is an event; with `after` it is in `event`, beside its `sequence`. \
+                Closed with 1013 it says where to go on.";
+            let content = json!({ "application/json": { "schema": schema } });
+            let newest = "The number of the newest event: what happens from now on comes after it.";
+            let headers = json!({ "X-Event-Sequence": { "schema": { "type": "integer" }, "description": newest } });
+            let open = json!({ "description": about, "content": content, "headers": headers });
+            responses.insert("101".into(), open);
+            responses.insert("400".into(), json!({ "$ref": "#/components/responses/400" }));
+        }
+        operation => {
+            let mut good = json!({ "description": "Done." });
+            if let Some(schema) = components.answer(operation) {
+                good["content"] = json!({ "application/json": { "schema": schema } });
+            }
+            if is_sent {
+                let header = |about: &str| json!({ "schema": { "type": "string" }, "description": about });
+                good["headers"] = json!({
+                    "X-Message-ID": header("The message's id, where it was kept."),
+                    "Location": header("Where it is."),
+                });
+            }
+            responses.insert("200".into(), good);
+        }
+    }
+    let has_body = route.method == "POST";
+    let open = route.operation == Operation::Description;
+    for (status, is_here) in [
+        ("401", !open),
+        ("403", true),
+        ("404", is_id),
+        ("408", has_body),
+        ("413", has_body),
+        ("415", has_body),
+        ("422", !open),
+        ("429", is_sent),
+        ("500", !open),
+        ("503", !open),
+        ("504", !open),
+    ] {
+        if is_here {
+            responses.insert(status.into(), json!({ "$ref": format!("#/components/responses/{status}") }));
+        }
+    }
+    responses.into()
+}
+
+/// What is answered in place of what was asked for, by status.
+fn problems() -> Map<String, Value> {
+    let all = [
+        ("400", "No handshake of WebSocket, or `after` is above the newest event."),
+        ("401", "No good key, or not one `X-Agent-ID`."),
+        ("403", "The id isn't the key's, or may not do this."),
+        ("404", "There is none such for the caller."),
+        ("408", "The body did not arrive in time."),
+        ("413", "The body is over the limit."),
+        ("415", "The body is not JSON in UTF-8."),
+        ("422", "The body or query doesn't fit: the detail names the member."),
+        ("429", "Too many messages: see `Retry-After`."),
+        ("500", "The store failed, or there is a bug."),
+        ("503", "No room just now: see `Retry-After`."),
+        ("504", "The mailroom did not answer in time."),
+    ];
+    let detail = json!({ "type": "object", "properties": { "detail": { "type": "string" } }, "required": ["detail"] });
+    let content = json!({ "application/json": { "schema": detail } });
+    all.map(|(status, about)| (status.to_owned(), json!({ "description": about, "content": content })))
+        .into_iter()
+        .collect()
+}
+
+fn body_name(operation: Operation) -> String {
+    format!("{operation:?}Body")
+}
+
+/// The schemas that others name.
+#[derive(Default)]
+struct Components(Map<String, Value>);
+
+impl Components {
+    fn reference(&self, name: &str) -> Value {
+        json!({ "$ref": format!("#/components/schemas/{name}") })
+    }
+
+    /// What a route is sent, where that is an object with members.
+    fn body(&mut self, operation: Operation) -> Option<Value> {
+        let schema = match operation {
+            Operation::Broadcast => schema_in::<BroadcastMessage>(),
+            Operation::Send => schema_in::<SendMessage>(),
+            Operation::Reply => SchemaGenerator::default().into_root_schema_for::<ReplyBody>().to_value(),
+            _ => return None,
+        };
+        Some(self.add(&body_name(operation), schema))
+    }
+
+    /// What a route answers.
+    fn answer(&mut self, operation: Operation) -> Option<Value> {
+        let schema = match operation {
+            Operation::Broadcast | Operation::Send | Operation::Reply => {
+                // The rest of it comes with `detail` alone.
+                self.of::<Brief<'_>>("SentBriefly");
+                let whole = schema_out::<SendMessage>();
+                self.add("Sent", whole);
+                return Some(json!({ "anyOf": [self.reference("SentBriefly"), self.reference("Sent")] }));
+            }
+            Operation::Agents => schema_out::<GetAgentStatus>(),
+            Operation::Agent => return Some(self.of::<AgentView>("AgentView")),
+            Operation::Messages => schema_out::<MessageHistory>(),
+            Operation::Message => return Some(self.of::<MailView>("MailView")),
+            Operation::MarkRead | Operation::EndAgent | Operation::AgentBack => {
+                self.add("Done", schema_out::<EndAgent>());
+                return Some(self.reference("Done"));
+            }
+            Operation::AgentLogs => schema_out::<AgentLogs>(),
+            Operation::Events | Operation::Description => return None,
+        };
+        let name = format!("{operation:?}Answer");
+        self.add(&name, schema);
+        Some(self.reference(&name))
+    }
+
+    fn of<T: JsonSchema>(&mut self, name: &str) -> Value {
+        self.add(name, SchemaGenerator::default().into_root_schema_for::<T>().to_value());
+        self.reference(name)
+    }
+
+    /// Adds a schema, and what it defines beside itself. Answers it as it was added.
+    fn add(&mut self, name: &str, mut schema: Value) -> Value {
+        if let Some(object) = schema.as_object_mut() {
+            object.remove("$schema");
+            if let Some(Value::Object(definitions)) = object.remove("$defs") {
+                for (name, definition) in definitions {
+                    self.add(&name, definition);
+                }
+            }
+        }
+        point_here(&mut schema);
+        self.0.insert(name.to_owned(), schema.clone());
+        schema
+    }
+}
+
+/// What a schema names beside itself is a component here.
+fn point_here(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => members.iter_mut().for_each(|(name, member)| match member {
+            Value::String(target) if name == "$ref" => *target = target.replace("#/$defs/", "#/components/schemas/"),
+            member => point_here(member),
+        }),
+        Value::Array(entries) => entries.iter_mut().for_each(point_here),
+        _ => {}
+    }
+}
+
+fn schema_in<M: Message>() -> Value {
+    M::wire().map(|wire| (wire.input_schema)()).unwrap_or_default()
+}
+
+fn schema_out<M: Message>() -> Value {
+    M::wire().map(|wire| (wire.output_schema)()).unwrap_or_default()
 }

@@ -3,11 +3,11 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::super::config::ClinicConfig;
+use super::super::agent::ClinicConfig;
+use super::super::messages::Record;
 use super::super::messages::{CheckMedications, GetPatient, Query};
-use super::super::record::Record;
-use super::super::search::words;
 use super::super::seed::Seed;
+use super::super::store::words;
 use super::{Bench, anyone, example, treating};
 use crate::text::fold;
 

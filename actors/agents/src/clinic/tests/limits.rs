@@ -3,15 +3,15 @@ use std::fs;
 use callboard_message::FailureKind;
 use serde_json::{Value, json};
 
-use super::super::error::ClinicError;
+use super::super::agent::ClinicError;
 use super::super::messages::{
     CheckMedications, GetPatient, MATCHES_MAX, PATIENT_ID_BYTES_MAX, PATIENTS_LISTED_MAX, QUERY_BYTES_MAX, Query,
 };
-use super::super::search::QUERY_WORDS_MAX;
 use super::super::seed::{
     FIELD_BYTES_MAX, MEDICATIONS_PER_PATIENT_MAX, SEED_BYTES_MAX, SEED_PATIENTS_MAX, SYNONYM_GROUP_PHRASES_MAX,
     SYNONYM_PHRASES_MAX, Seed,
 };
+use super::super::store::QUERY_WORDS_MAX;
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
 fn read(bench: &Bench, seed: &Value) -> Result<(), ClinicError> {

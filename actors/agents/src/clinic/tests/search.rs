@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
+use super::super::agent::Silo;
 use super::super::messages::Query;
-use super::super::search::{Phrase, Synonyms, expression, words};
-use super::super::silo::Silo;
+use super::super::store::{Phrase, Synonyms, expression, words};
 use super::{Bench, patient, seed};
 use crate::text::fold;
 

@@ -2,8 +2,8 @@ use callboard_message::{Failure, FailureKind, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::super::agent::Silo;
 use super::super::messages::{CheckMedications, GetPatient, ListPatients, Query};
-use super::super::silo::Silo;
 use super::{Bench, anyone, one_patient, treating};
 
 /// The reply as it stands on a wire.

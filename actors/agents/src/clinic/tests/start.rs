@@ -5,10 +5,10 @@ use serde_json::json;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 
-use super::super::config::ClinicConfig;
-use super::super::error::ClinicError;
+use super::super::agent::ClinicConfig;
+use super::super::agent::ClinicError;
+use super::super::agent::Silo;
 use super::super::messages::{CheckMedications, GetPatient};
-use super::super::silo::Silo;
 use super::{Bench, anyone, one_patient, patient, seed, treating};
 
 /// SQLite's, by default.

@@ -2,10 +2,10 @@
 
 use secrecy::SecretString;
 
+use super::super::config::ModelError;
+use super::super::config::{Kind, Place};
 use super::kit::KEY;
 use crate::model::config::{Api, Remote};
-use crate::model::error::ModelError;
-use crate::model::place::{Kind, Place};
 use crate::model::{Model, ModelConfig};
 
 fn place(kind: Kind, config: Remote) -> Result<Place, ModelError> {

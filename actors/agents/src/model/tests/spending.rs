@@ -8,10 +8,10 @@ use callboard_message::{Budget, FailureKind};
 use callboard_runtime::{CallMeta, testkit};
 use serde_json::{Value, json};
 
+use super::super::config::ModelError;
+use super::super::request::Usage;
 use super::kit::{asked, at, params, said, sample, server, spawn, times_asked, whole};
 use crate::model::config::{ModelLimits, Prices};
-use crate::model::draft::Usage;
-use crate::model::error::ModelError;
 use crate::model::spend::Ledger;
 use crate::model::{ModelConfig, Remote};
 

@@ -4,10 +4,11 @@ use callboard_message::RawObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Ask, ProviderError};
-use crate::model::draft::{Draft, Stop};
 use crate::model::request::{Block, Choice, Request, Tool, Turn};
-use crate::model::trouble::Trouble;
+
+use super::super::remote::Trouble;
+use super::super::request::{Draft, Stop};
+use super::{Ask, ProviderError};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);

@@ -8,9 +8,8 @@ mod openai_responses;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::draft::Draft;
-use super::request::Request;
-use super::trouble::{Trouble, code};
+use super::remote::{Trouble, code};
+use super::request::{Draft, Request};
 
 /// One provider's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,10 +4,11 @@ use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Ask, openai_chat};
-use crate::model::draft::{Draft, Stop};
 use crate::model::request::{Block, Choice, Media, Request, Turn, texts};
-use crate::model::trouble::Trouble;
+
+use super::super::remote::Trouble;
+use super::super::request::{Draft, Stop};
+use super::{Ask, openai_chat};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();

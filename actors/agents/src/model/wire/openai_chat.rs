@@ -3,10 +3,11 @@
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 
-use super::{Ask, ProviderError};
-use crate::model::draft::{Draft, Stop};
 use crate::model::request::{Block, Choice, Request, Tool, Turn, texts};
-use crate::model::trouble::Trouble;
+
+use super::super::remote::Trouble;
+use super::super::request::{Draft, Stop};
+use super::{Ask, ProviderError};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();

@@ -3,10 +3,11 @@
 use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 
-use super::{Ask, ProviderError, openai_chat};
-use crate::model::draft::{Draft, Stop};
 use crate::model::request::{Block, Media, Request, Tool, Turn, texts};
-use crate::model::trouble::{Trouble, code};
+
+use super::super::remote::{Trouble, code};
+use super::super::request::{Draft, Stop};
+use super::{Ask, ProviderError, openai_chat};
 
 /// The fewest tokens that the API lets an answer have.
 const TOKENS_MIN: u32 = 16;

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use super::Hit;
 use crate::text::is_one_of;
-use crate::verifier::fold::fold;
+use crate::verifier::fold;
 use crate::verifier::medicine::is_medicine;
-use crate::verifier::value::Identity;
+
+use super::super::Identity;
+use super::Hit;
 
 /// Words of the longest name.
 const NAME_WORDS_MAX: usize = 6;

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::{Hit, checksum};
-use crate::verifier::value::Identity::{self, Address, BirthDate, Email, Id, Phone};
+use super::super::Identity::{self, Address, BirthDate, Email, Id, Phone};
+use super::Hit;
 
 /// Everything in `text` (accents and disguises removed, case kept) that has the shape of personal data.
 pub(super) fn find(text: &str) -> Vec<Hit> {
@@ -84,15 +84,15 @@ const TABLE: &[Row<&str>] = &[
     (Id, any, r"(?-u:\b)\d{3}\.\d{3}\.\d{3}-\d{2}(?-u:\b)"),
     (Id, any, r"(?-u:\b)\d{2}\.\d{3}\.\d{3}-[\dXx](?-u:\b)"),
     (Id, any, r"(?-u:\b)\d{3} \d{3} \d{4}(?-u:\b)"),
-    (Id, checksum::nhs, r"(?-u:\b)\d{10}(?-u:\b)"),
-    (Id, checksum::cpf, r"(?-u:\b)\d{11}(?-u:\b)"),
+    (Id, nhs, r"(?-u:\b)\d{10}(?-u:\b)"),
+    (Id, cpf, r"(?-u:\b)\d{11}(?-u:\b)"),
     (Id, any, r"(?-u:\b)[2-9]\d{3}[ -]\d{4}[ -]\d{4}(?-u:\b)"),
-    (Id, checksum::aadhaar, r"(?-u:\b)\d{12}(?-u:\b)"),
-    (Id, checksum::luhn, r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)"),
-    (Id, checksum::luhn, r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)"),
-    (Id, checksum::luhn, r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)"),
-    (Id, checksum::iban, r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"),
-    (Id, checksum::dni, r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"),
+    (Id, aadhaar, r"(?-u:\b)\d{12}(?-u:\b)"),
+    (Id, luhn, r"(?-u:\b)\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{1,7}(?-u:\b)"),
+    (Id, luhn, r"(?-u:\b)3[47]\d{2}[ -]?\d{6}[ -]?\d{5}(?-u:\b)"),
+    (Id, luhn, r"(?-u:\b)(?:4|5[0-8]|6)\d{10,18}(?-u:\b)"),
+    (Id, iban, r"(?-u:\b)[A-Z]{2}\d{2} ?(?:[A-Z0-9]{4} ?){2,7}[A-Z0-9]{1,4}(?-u:\b)"),
+    (Id, dni, r"(?-u:\b)\d{8}-?[A-Z](?-u:\b)"),
     (Id, any, r"(?-u:\b)[A-CEGHJ-PR-TW-Z]{2} ?\d{2} ?\d{2} ?\d{2} ?[A-D](?-u:\b)"),
     (Id, address_v4, r"(?-u:\b)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?-u:\b)"),
     (Id, any, r"(?-u:\b)(?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}(?-u:\b)"),
@@ -197,6 +197,96 @@ fn has_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }
 
+fn digits(text: &str) -> Vec<u32> {
+    text.chars().filter_map(|c| c.to_digit(10)).collect()
+}
+
+fn all_same(digits: &[u32]) -> bool {
+    digits.windows(2).all(|pair| pair[0] == pair[1])
+}
+
+/// CPF (Brazil): eleven digits, two of them check digits modulo 11.
+fn cpf(text: &str) -> bool {
+    let d = digits(text);
+    if d.len() != 11 || all_same(&d) {
+        return false;
+    }
+    let check = |n: usize| {
+        let sum: u32 = d.iter().take(n).zip((2..=n as u32 + 1).rev()).map(|(d, w)| d * w).sum();
+        (sum * 10 % 11) % 10
+    };
+    check(9) == d[9] && check(10) == d[10]
+}
+
+/// NHS number (England): ten digits, modulo 11.
+fn nhs(text: &str) -> bool {
+    let d = digits(text);
+    if d.len() != 10 || all_same(&d) {
+        return false;
+    }
+    let sum: u32 = d.iter().take(9).zip((2..=10).rev()).map(|(d, w)| d * w).sum();
+    (11 - sum % 11) % 11 == d[9]
+}
+
+/// Aadhaar (India): twelve digits, Verhoeff's scheme in the dihedral group of order 10.
+fn aadhaar(text: &str) -> bool {
+    let d = digits(text);
+    d.len() == 12 && d[0] >= 2 && !all_same(&d) && verhoeff(&d)
+}
+
+fn verhoeff(digits: &[u32]) -> bool {
+    // Rotations are 0–4, reflections 5–9.
+    let product = |a: u32, b: u32| match (a < 5, b < 5) {
+        (true, true) => (a + b) % 5,
+        (true, false) => 5 + (a + b) % 5,
+        (false, true) => 5 + (a + 5 - b) % 5,
+        (false, false) => (a + 5 - b) % 5,
+    };
+    let permute = |d: u32| [1, 5, 7, 6, 2, 8, 3, 0, 9, 4][d as usize % 10];
+    let check = digits.iter().rev().enumerate().fold(0, |check, (position, digit)| {
+        let permuted = (0..position % 8).fold(*digit, |d, _| permute(d));
+        product(check, permuted)
+    });
+    check == 0
+}
+
+/// Luhn's sum, as on payment cards.
+fn luhn(text: &str) -> bool {
+    let d = digits(text);
+    let sum: u32 = d
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(n, d)| match n % 2 {
+            0 => *d,
+            _ if d * 2 > 9 => d * 2 - 9,
+            _ => d * 2,
+        })
+        .sum();
+    (12..=19).contains(&d.len()) && !all_same(&d) && sum.is_multiple_of(10)
+}
+
+/// IBAN: letters and digits, modulo 97.
+fn iban(text: &str) -> bool {
+    let compact: Vec<char> = text.chars().filter(char::is_ascii_alphanumeric).collect();
+    if !(15..=34).contains(&compact.len()) {
+        return false;
+    }
+    let remainder =
+        compact[4..].iter().chain(&compact[..4]).filter_map(|c| c.to_digit(36)).fold(0, |remainder, value| {
+            let shift = if value > 9 { 100 } else { 10 };
+            (remainder * shift + value) % 97
+        });
+    remainder == 1
+}
+
+/// NIF or DNI (Spain): eight digits and a letter modulo 23.
+fn dni(text: &str) -> bool {
+    let letter = text.chars().last().map(|c| c.to_ascii_uppercase());
+    let number: u32 = digits(text).iter().fold(0, |n, d| (n * 10 + d) % 23);
+    letter == "TRWAGMYFPDXBNJZSQVHLCKE".chars().nth(number as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +315,22 @@ mod tests {
         ] {
             let found = find(text).first().map(|h| h.kind);
             assert_eq!(found.is_some(), expect.is_some(), "{text}: {found:?}");
+        }
+    }
+
+    /// Goal: right numbers pass, one changed digit fails. Method: published examples of each scheme.
+    #[test]
+    fn check_digits() {
+        for (check, good, bad) in [
+            (cpf as fn(&str) -> bool, "529.982.247-25", "529.982.247-26"),
+            (nhs, "943 476 5919", "943 476 5918"),
+            (|text| verhoeff(&digits(text)), "2363", "2364"),
+            (luhn, "4111 1111 1111 1111", "4111 1111 1111 1112"),
+            (iban, "GB82 WEST 1234 5698 7654 32", "GB82 WEST 1234 5698 7654 33"),
+            (dni, "12345678Z", "12345678A"),
+        ] {
+            assert!(check(good), "{good}");
+            assert!(!check(bad), "{bad}");
         }
     }
 }

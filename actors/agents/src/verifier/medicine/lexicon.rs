@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::verifier::fold;
+
 use super::token::{Token, sentences};
-use crate::verifier::fold::fold;
 
 /// Words in the longest name that is looked for.
 const NAME_WORDS_MAX: usize = 3;
