@@ -3,14 +3,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use callboard_macros::Message;
 use callboard_message::{Failure, Message as _, RawObject};
 use callboard_runtime::{ConcurrentHandler, Cx, Handlers};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -204,7 +205,7 @@ impl EmrStore {
 
     /// The same with other bounds: records in memory, bytes of the file.
     pub fn at_most(self, records: usize, bytes: u64) -> Self {
-        match &mut *self.place.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.place.lock() {
             Place::Memory { records_max, .. } => *records_max = records,
             Place::File { bytes_max, .. } => *bytes_max = bytes,
         }
@@ -227,8 +228,7 @@ impl EmrStore {
         let id = record.record.to_string();
         let place = self.place.clone();
         // A disk may be slow: not on a thread that others need.
-        let keeping =
-            tokio::task::spawn_blocking(move || place.lock().unwrap_or_else(PoisonError::into_inner).keep(record));
+        let keeping = tokio::task::spawn_blocking(move || place.lock().keep(record));
         keeping.await.map_err(|_| Failure::internal("the record's writer crashed"))??;
         self.written.fetch_add(1, Relaxed);
         Ok(id)
@@ -241,7 +241,7 @@ impl EmrStore {
 
     /// The records in memory, oldest first; none where they are in a file.
     pub fn in_mind(&self) -> Vec<EmrRecord> {
-        match &*self.place.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.place.lock() {
             Place::Memory { records, .. } => records.iter().cloned().collect(),
             Place::File { .. } => Vec::new(),
         }

@@ -2,9 +2,9 @@
 //! is room.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::mail::{Deliver, MAIL_UNREAD_MAX, Reach};
@@ -14,6 +14,7 @@ use callboard_runtime::{
     Agent, AgentId, AgentRef, Backoff, CallMeta, Changed, Cx, Handler, Handlers, JournalError, MAIL_PAGE_MAX, Profile,
     Recipient, SyncHandler, System,
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Shared;
@@ -168,7 +169,7 @@ impl Line {
 
 impl Queue {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 

@@ -26,12 +26,12 @@ const KEPT_TRIES_MAX: usize = 8;
 /// Whoever asks.
 #[derive(Debug, Clone)]
 pub(super) struct Who {
-    pub(super) id: Arc<str>,
-    pub(super) is_guardian: bool,
+    pub id: Arc<str>,
+    pub is_guardian: bool,
     /// It may know of everybody's mail.
-    pub(super) watches: bool,
+    pub watches: bool,
     /// It may end agents.
-    pub(super) administers: bool,
+    pub administers: bool,
 }
 
 /// What scopes let somebody do beside having mail.
@@ -73,12 +73,12 @@ impl Who {
     }
 
     /// A member that says nothing by itself.
-    pub(super) fn member(id: &str) -> Self {
+    pub fn member(id: &str) -> Self {
         Self { id: id.into(), is_guardian: false, watches: false, administers: false }
     }
 
     /// It is an agent.
-    pub(super) fn is_agent(&self) -> bool {
+    pub fn is_agent(&self) -> bool {
         !is_reserved(&self.id)
     }
 }

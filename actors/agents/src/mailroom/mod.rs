@@ -20,7 +20,7 @@ mod resources;
 mod setup;
 mod text;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::mail::{
     AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events, FetchMail, Fetched,
@@ -32,6 +32,7 @@ use callboard_message::surface::{
 };
 use callboard_message::{Change, Failure, RawObject};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use members::Members;
@@ -76,16 +77,16 @@ struct Shared {
 
 impl Shared {
     fn members(&self) -> MutexGuard<'_, Members> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        self.members.lock()
     }
 
     fn options(&self) -> Arc<MailroomOptions> {
-        self.options.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.options.lock().clone()
     }
 
     /// Tells whoever follows the mailroom.
     fn changed(&self, change: Change) {
-        if let Some(stage) = &*self.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(stage) = &*self.stage.lock() {
             stage.changed(change);
         }
     }
@@ -129,7 +130,7 @@ macro_rules! answers {
             }
 
             fn started(&mut self, cx: &mut Cx) {
-                *self.shared.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.clone());
+                *self.shared.stage.lock() = Some(cx.clone());
                 let is_shared = self.shared.mail.is_shared();
                 cx.tell_every(if is_shared { COUNT_SHARED_EVERY } else { COUNT_EVERY }, || Count);
                 if is_shared {

@@ -1,11 +1,12 @@
 //! What other nodes do on the same store: letters that they take, members that they see come and go.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, Message};
 use callboard_runtime::{Cx, Letter, MAIL_PAGE_MAX, StoredEvent};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Shared;
 
@@ -44,8 +45,8 @@ pub(super) struct Elsewhere {
 }
 
 impl Elsewhere {
-    fn own(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    fn own(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.own.lock()
     }
 }
 

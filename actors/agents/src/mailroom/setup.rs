@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use callboard_message::mail::{
@@ -11,6 +11,7 @@ use callboard_message::mail::{
 use callboard_message::{DataClass, Failure, Message, PrincipalKind};
 use callboard_runtime::{Cx, JournalError, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
 
 use super::delivery::Line;
 use super::member_identity::Rights;
@@ -122,7 +123,7 @@ impl Shared {
     async fn declare_all(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
         let changed = self.take_declared(system, options)?;
         // What is refused changes nothing.
-        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(options.clone());
+        *self.options.lock() = Arc::new(options.clone());
         let kept = stream::iter(changed).map(|(id, change)| async move {
             match change {
                 Changed::Declared { is_new } => self.keep_declared(&id, is_new).await,

@@ -113,19 +113,19 @@ pub(crate) struct Names {
 
 impl Names {
     /// No ids yet but those of the offices: no agent is shown as one of them. With `example_ids` an id `agent-456` is shown as `456`, where no other is called that.
-    pub(crate) fn new(example_ids: bool) -> Self {
+    pub fn new(example_ids: bool) -> Self {
         Self { ids: OFFICES.map(str::to_owned).into(), example_ids }
     }
 
     /// Takes an id in. `false` where it was there.
-    pub(crate) fn insert(&mut self, id: &str) -> bool {
+    pub fn insert(&mut self, id: &str) -> bool {
         self.ids.insert(id.to_owned())
     }
 
     /// The shortest beginning of an id, of [`DISPLAY_CHARS_MIN`] characters at least, that no other id has; the whole id
     /// where there is none. Of an id that isn't among them, its first [`DISPLAY_CHARS_MIN`] characters, where that is
     /// nobody's id.
-    pub(crate) fn display<'a>(&self, id: &'a str) -> &'a str {
+    pub fn display<'a>(&self, id: &'a str) -> &'a str {
         let name = self.without_start(id);
         if !self.ids.contains(id) {
             let start = first(name, DISPLAY_CHARS_MIN);

@@ -361,41 +361,20 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As in a topology, and in answers.
-    pub fn name(self) -> &'static str {
+    /// The name in a topology and in answers; the address and the variable of the key, where it has ones of its own.
+    pub fn defaults(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
-            Self::Openai => "openai",
-            Self::AzureOpenai => "azure_openai",
-            Self::OpenaiCompatible => "openai_compatible",
-            Self::Anthropic => "anthropic",
-            Self::Ollama => "ollama",
-        }
-    }
-
-    fn url(self) -> Option<&'static str> {
-        match self {
-            Self::Openai => Some("https://api.openai.com/v1"),
-            Self::Anthropic => Some("https://api.anthropic.com/v1"),
-            Self::Ollama => Some("http://127.0.0.1:11434"),
-            Self::AzureOpenai | Self::OpenaiCompatible => None,
-        }
-    }
-
-    fn key_env(self) -> Option<&'static str> {
-        match self {
-            Self::Openai => Some("OPENAI_API_KEY"),
-            Self::AzureOpenai => Some("AZURE_OPENAI_API_KEY"),
-            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
-            Self::OpenaiCompatible | Self::Ollama => None,
+            Self::Openai => ("openai", Some("https://api.openai.com/v1"), Some("OPENAI_API_KEY")),
+            Self::AzureOpenai => ("azure_openai", None, Some("AZURE_OPENAI_API_KEY")),
+            Self::OpenaiCompatible => ("openai_compatible", None, None),
+            Self::Anthropic => ("anthropic", Some("https://api.anthropic.com/v1"), Some("ANTHROPIC_API_KEY")),
+            Self::Ollama => ("ollama", Some("http://127.0.0.1:11434"), None),
         }
     }
 
     /// The variable that holds the key.
     fn key_variable(self, config: &Remote) -> Option<&str> {
-        if config.key.is_some() {
-            return None;
-        }
-        config.key_env.as_deref().or(self.key_env())
+        if config.key.is_some() { None } else { config.key_env.as_deref().or(self.defaults().2) }
     }
 
     fn wire(self, api: Api) -> Result<Wire, ModelError> {
@@ -466,8 +445,8 @@ fn address(kind: Kind, config: &Remote, wire: Wire) -> Result<Url, ModelError> {
     if kind != Kind::AzureOpenai && config.api_version.is_some() {
         return Err(ModelError::Setting { setting: "api_version", rule: "only Azure has one" });
     }
-    let text =
-        config.url.as_deref().or(kind.url()).ok_or(ModelError::Url("this provider has no address of its own"))?;
+    let text = config.url.as_deref().or(kind.defaults().1);
+    let text = text.ok_or(ModelError::Url("this provider has no address of its own"))?;
     let mut url = Url::parse(text).map_err(|_| ModelError::Url("it is no absolute URL"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(ModelError::Url("its scheme is neither `http` nor `https`"));

@@ -2,8 +2,8 @@
 //! [`AskModel`], many at once.
 //!
 //! A [`Model`] stands for one model of a provider; [`Models`] chooses among several by the caller's hints and priorities,
-//! and goes on to the next where one fails. The providers' shapes are in `wire/`, one file an API; `request.rs` and
-//! `draft.rs` are what they have in common.
+//! and goes on to the next where one fails. The providers' shapes are in `wire/`, one file an API; `request.rs` is
+//! what they have in common.
 //!
 //! What is said, either way, is in no log, error or `Debug` output, nor are keys.
 
@@ -117,15 +117,15 @@ impl Model {
             ModelConfig::Anthropic(remote) => (Kind::Anthropic, remote),
             ModelConfig::Ollama(remote) => (Kind::Ollama, remote),
             ModelConfig::Scripted(config) => return Self::scripted(config),
-            ModelConfig::Echo(config) => {
-                let card = Card::new(&config.model, config.aliases, config.scores)?;
-                return Self::of(Voice::Echo, card, config.model, "echo", &ModelLimits::default(), None);
+            ModelConfig::Echo(EchoConfig { model, aliases, scores }) => {
+                let card = Card::new(&model, aliases, scores)?;
+                return Self::of(Voice::Echo, card, &model, "echo", &ModelLimits::default(), None);
             }
         };
         let card = Card::new(&remote.model, remote.aliases.clone(), remote.scores)?;
         let provider = Provider::open(&remote, Place::of(kind, &remote, keys)?)?;
         let voice = Voice::Provider(Box::new(provider));
-        Self::of(voice, card, remote.model, kind.name(), &remote.limits, remote.prices)
+        Self::of(voice, card, &remote.model, kind.defaults().0, &remote.limits, remote.prices)
     }
 
     /// A model that says what is written down.
@@ -135,18 +135,19 @@ impl Model {
     pub fn scripted(config: ScriptedConfig) -> Result<Self, ModelError> {
         let card = Card::new(&config.model, config.aliases, config.scores)?;
         let script = Voice::Script(Script::new(config.answers)?);
-        Self::of(script, card, config.model, &config.named_provider, &config.limits, config.prices)
+        Self::of(script, card, &config.model, &config.named_provider, &config.limits, config.prices)
     }
 
     fn of(
         voice: Voice,
         card: Card,
-        model: String,
+        model: &str,
         provider: &str,
         limits: &ModelLimits,
         prices: Option<Prices>,
     ) -> Result<Self, ModelError> {
-        let (ledger, provider) = (Ledger::new(limits, prices)?, provider.to_owned());
+        let ledger = Ledger::new(limits, prices)?;
+        let (model, provider) = (model.to_owned(), provider.to_owned());
         let calls = Semaphore::new((limits.calls_max as usize).min(Semaphore::MAX_PERMITS));
         Ok(Self(Arc::new(Inner { voice, card, model, provider, ledger, calls })))
     }
@@ -215,13 +216,13 @@ impl Inner {
                 }
                 None => script.answer(request).await?,
             },
-            Voice::Echo => echo(request),
+            Voice::Echo => Draft::said(request.last_text()),
         };
         let usage = draft.usage(request);
         grant.spend(usage);
-        let answer = draft.answer(&self.model, &self.provider, usage, request.tool_uses());
-        let answer = answer.map_err(|trouble| trouble.failure())?;
-        Ok((priced(answer, self.ledger.cost(usage)), usage))
+        let cost = self.ledger.cost(usage);
+        let answer = draft.answer(&self.model, &self.provider, usage, cost, request.tool_uses());
+        Ok((answer.map_err(|trouble| trouble.failure())?, usage))
     }
 
     /// Asks the provider, tells the caller how far the answer is, and keeps account of it in case it ends here.
@@ -245,16 +246,6 @@ impl Inner {
         let once = Try { request, tokens_max, pieces: &pieces };
         provider.answer(&once, end).await.map_err(|trouble| trouble.failure())
     }
-}
-
-/// The answer with what it cost beside its tokens, in millionths of a dollar, where that is known.
-fn priced(mut answer: SampleAnswer, micro_usd: u64) -> SampleAnswer {
-    let usage = answer.0.object("_meta").and_then(|meta| meta.object(USAGE_KEY));
-    if let (Some(usage), 1..) = (usage, micro_usd) {
-        let meta = answer.0.object("_meta").unwrap_or_default();
-        answer.0.set("_meta", meta.with(USAGE_KEY, usage.with("microUsd", micro_usd)));
-    }
-    answer
 }
 
 /// Tells the caller how much is written, in bytes: never what.
@@ -378,11 +369,6 @@ impl Script {
     }
 }
 
-/// What was said last.
-fn echo(request: &Request) -> Draft {
-    Draft::said(request.last_text())
-}
-
 /// By what a model is chosen.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Card {
@@ -452,10 +438,10 @@ impl Models {
     /// # Errors
     /// [`ModelError::Setting`] without a member.
     pub fn new(members: Vec<Member>, fallback: bool) -> Result<Self, ModelError> {
-        match members.is_empty() {
-            true => Err(ModelError::Setting { setting: "members", rule: "there is at least one" }),
-            false => Ok(Self { members: members.into(), fallback }),
+        if members.is_empty() {
+            return Err(ModelError::Setting { setting: "members", rule: "there is at least one" });
         }
+        Ok(Self { members: members.into(), fallback })
     }
 
     /// All members, the best first: those that a hint names, in the order of the hints; then the others. Among equals what the

@@ -1,7 +1,6 @@
 //! A model that answers over HTTP.
 
 use std::future::ready;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -9,17 +8,18 @@ use callboard_message::{Artifact, Content, Failure, FailureKind};
 use callboard_runtime::Cx;
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::{Stream, StreamExt, TryStreamExt, future};
+use parking_lot::Mutex;
 use rand::Rng;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, Response, redirect};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
 use crate::decide::limits::cut_bytes;
 
-use super::config::{ModelError, Place, Remote, Retries, Timeouts};
+use super::config::{ModelError, Place, Remote, Retries};
 use super::request::{Draft, Request};
-use super::wire::{Ask, Framing, Wire, error_code};
+use super::wire::{Ask, Framing, error_code};
 
 /// Most bytes of one request as the provider gets it.
 pub const MODEL_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -29,18 +29,12 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// A model behind a provider's API.
 #[derive(derive_more::Debug)]
 // Headers hold the key.
-#[debug("Provider {{ url: {:?}, model: {model:?}, .. }}", url.as_str())]
+#[debug("Provider {{ url: {:?}, model: {:?}, .. }}", place.url.as_str(), config.model)]
 pub(super) struct Provider {
     client: Client,
-    url: Url,
-    /// The key is among them, marked as sensitive.
-    headers: HeaderMap,
-    wire: Wire,
-    model: String,
-    stream: bool,
-    answer_bytes_max: usize,
-    timeouts: Timeouts,
-    retries: Retries,
+    place: Place,
+    /// Without the key: that is among the headers, marked as sensitive.
+    config: Remote,
 }
 
 /// One try's surroundings.
@@ -64,67 +58,54 @@ impl Provider {
             .no_proxy()
             .build()
             .map_err(ModelError::Client)?;
-        Ok(Self {
-            client,
-            url: place.url,
-            headers: place.headers,
-            wire: place.wire,
-            model: config.model.clone(),
-            stream: config.stream,
-            answer_bytes_max: config.limits.answer_bytes_max,
-            timeouts: config.timeouts,
-            retries: config.retries,
-        })
+        Ok(Self { client, place, config: Remote { key: None, ..config.clone() } })
     }
 
     /// When an answer has to be there that is asked for now.
     pub fn end(&self) -> Instant {
-        Instant::now() + Duration::from_millis(self.timeouts.whole_ms)
+        Instant::now() + Duration::from_millis(self.config.timeouts.whole_ms)
     }
 
     /// Asks until there is an answer, or no use in asking. Dropped, it closes the connection.
     pub async fn answer(&self, once: &Try<'_>, end: Instant) -> Result<Draft, Trouble> {
-        let ask = Ask { model: &self.model, tokens_max: once.tokens_max, stream: self.stream };
-        let body = Bytes::from(self.wire.body(once.request, ask)?);
+        let ask = Ask { model: &self.config.model, tokens_max: once.tokens_max, stream: self.config.stream };
+        let body = Bytes::from(self.place.wire.body(once.request, ask)?);
         if body.len() > MODEL_REQUEST_BYTES_MAX {
             return Err(Trouble::Unfit("so long a conversation"));
         }
-        let tries = with_retries(&self.retries, end, || self.attempt(body.clone(), once));
+        let tries = with_retries(&self.config.retries, end, || self.attempt(body.clone(), once));
         let mut draft = tokio::time::timeout_at(end, tries).await.unwrap_or(Err(Trouble::TimedOut))?;
-        if !self.wire.knows_stop_sequences() {
+        if !self.place.wire.knows_stop_sequences() {
             draft.cut_before(&once.request.stop);
         }
         Ok(draft)
     }
 
     async fn attempt(&self, body: Bytes, once: &Try<'_>) -> Result<Draft, Trouble> {
-        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let silence = self.silence();
+        let request = self.client.post(self.place.url.clone()).headers(self.place.headers.clone()).body(body);
         let sent = async { request.send().await.map_err(|error| trouble_of(&error)) };
-        let response = match silence {
-            Some(silence) => timeout(silence, sent).await.map_err(|_| Trouble::Silent)??,
-            None => sent.await?,
-        };
+        let response = match self.config.stream {
+            true => timeout(self.silence(), sent).await.unwrap_or(Err(Trouble::Silent)),
+            false => sent.await,
+        }?;
         if !response.status().is_success() {
             return Err(refused(response).await);
         }
-        let is_stream = self.stream && !is_json(&response);
+        let is_stream = self.config.stream && !is_json(&response);
         let mut draft = Draft::default();
         (once.pieces)(&draft);
-        let bytes = bounded(response, self.answer_bytes_max);
-        match (is_stream, self.wire.framing()) {
-            (false, _) => self.wire.whole(&all(bytes).await?, &mut draft)?,
+        let bytes = bounded(response, self.config.limits.answer_bytes_max);
+        let wire = self.place.wire;
+        match (is_stream, wire.framing()) {
+            (false, _) => wire.whole(&all(bytes).await?, &mut draft)?,
             (true, Framing::Events) => self.follow(events(bytes), &mut draft, once).await?,
             (true, Framing::Lines) => self.follow(lines(bytes), &mut draft, once).await?,
         }
-        match draft.is_whole {
-            true => Ok(draft),
-            false => Err(Trouble::Cut),
-        }
+        if draft.is_whole { Ok(draft) } else { Err(Trouble::Cut) }
     }
 
-    fn silence(&self) -> Option<Duration> {
-        self.stream.then(|| Duration::from_millis(self.timeouts.silence_ms))
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.config.timeouts.silence_ms)
     }
 
     async fn follow(
@@ -134,9 +115,8 @@ impl Provider {
         once: &Try<'_>,
     ) -> Result<(), Trouble> {
         let mut pieces = std::pin::pin!(pieces);
-        let silence = Duration::from_millis(self.timeouts.silence_ms);
-        while let Some(piece) = timeout(silence, pieces.next()).await.map_err(|_| Trouble::Silent)? {
-            let is_last = self.wire.piece(&piece?, draft)?;
+        while let Some(piece) = timeout(self.silence(), pieces.next()).await.map_err(|_| Trouble::Silent)? {
+            let is_last = self.place.wire.piece(&piece?, draft)?;
             (once.pieces)(draft);
             if is_last {
                 break;
@@ -179,11 +159,7 @@ fn bounded(response: Response, bytes_max: usize) -> impl Stream<Item = Result<By
 }
 
 async fn all(bytes: impl Stream<Item = Result<Bytes, Trouble>>) -> Result<Vec<u8>, Trouble> {
-    let gather = |mut all: Vec<u8>, chunk: Bytes| {
-        all.extend_from_slice(&chunk);
-        ready(Ok(all))
-    };
-    bytes.try_fold(Vec::new(), gather).await
+    bytes.map_ok(Vec::from).try_concat().await
 }
 
 /// The data of each event.
@@ -256,7 +232,7 @@ impl<'a> Pieces<'a> {
     pub fn written(&self, text: &str) {
         // White space around an answer is none of it: what is given must be its beginning.
         let text = text.trim();
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.lock();
         if text.len() < given.bytes {
             // Another try begins anew: an artifact that isn't appended stands in the place of what was there.
             self.cx.artifact(Artifact::new(STREAM_ARTIFACT, [Content::text("")]));
@@ -309,15 +285,13 @@ fn pause(retries: &Retries, tried: u32, trouble: &Trouble, chance: f64) -> Optio
         return None;
     }
     let longest = Duration::from_millis(retries.pause_ms_max);
-    match trouble.retry_after() {
-        Some(pause) => (pause <= longest).then_some(pause),
-        None => {
-            let doubled = retries.pause_ms.saturating_mul(1_u64.checked_shl(tried).unwrap_or(u64::MAX));
-            let pause = Duration::from_millis(doubled.min(retries.pause_ms_max));
-            // So that those who met the limit together don't meet again.
-            Some(pause.mul_f64(1.0 + chance / 2.0).min(longest))
-        }
+    if let Trouble::Status { retry_after: Some(pause), .. } = trouble {
+        return (*pause <= longest).then_some(*pause);
     }
+    let doubled = retries.pause_ms.saturating_mul(1_u64.checked_shl(tried).unwrap_or(u64::MAX));
+    let pause = Duration::from_millis(doubled.min(retries.pause_ms_max));
+    // So that those who met the limit together don't meet again.
+    Some(pause.mul_f64(1.0 + chance / 2.0).min(longest))
 }
 
 /// How long the provider wants to be left alone (RFC 9110, section 10.2.3: seconds or a date; OpenAI's `retry-after-ms`).
@@ -372,7 +346,7 @@ pub(crate) enum Refused {
 
 impl Refused {
     /// Of a failure of a model.
-    pub(crate) fn of(failure: &Failure) -> Option<Self> {
+    pub fn of(failure: &Failure) -> Option<Self> {
         match failure.data.as_ref()?.get(REFUSES)?.as_str()? {
             "key" => Some(Self::Key),
             "request" => Some(Self::Request),
@@ -408,14 +382,6 @@ impl Trouble {
         }
     }
 
-    /// How long the provider wants to be left alone.
-    fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        }
-    }
-
     /// For the caller: what happened, in a sentence that quotes nobody.
     pub fn failure(&self) -> Failure {
         use FailureKind::{NotFound, Overloaded, Rejected, TimedOut, Unavailable};
@@ -436,13 +402,11 @@ impl Trouble {
             Self::Malformed(what) => (Unavailable, format!("the model's answer can't be read: {what}")),
             Self::Unfit(what) => (Rejected, format!("this model doesn't take {what}")),
         };
-        let code = match self {
-            Self::Status { code, .. } | Self::Told { code, .. } => code.as_deref(),
-            _ => None,
-        };
-        let failure = match code {
-            Some(code) => Failure::new(kind, format!("{sentence}: {code}")),
-            None => Failure::new(kind, sentence),
+        let failure = match self {
+            Self::Status { code: Some(code), .. } | Self::Told { code: Some(code), .. } => {
+                Failure::new(kind, format!("{sentence}: {code}"))
+            }
+            _ => Failure::new(kind, sentence),
         };
         match (self, kind) {
             (Self::Status { status: 401 | 403, .. }, _) => failure.with_data(Refused::Key.data()),

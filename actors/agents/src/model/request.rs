@@ -5,6 +5,8 @@ use std::collections::HashSet;
 
 use callboard_message::surface::CreateMessage;
 use callboard_message::{Content, Failure, RawObject, SampleAnswer, Speaker};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -135,24 +137,25 @@ impl Request {
         if self.tokens_max == Some(0) {
             return Err(Failure::invalid("`maxTokens` must be at least 1"));
         }
-        if self.turns.iter().map(|turn| turn.blocks.len()).sum::<usize>() > MODEL_BLOCKS_MAX {
+        if self.blocks().count() > MODEL_BLOCKS_MAX {
             return Err(Failure::invalid(format!("more than {MODEL_BLOCKS_MAX} blocks of content")));
         }
         let mut open = HashSet::new();
         for turn in &self.turns {
             turn.check(&mut open)?;
         }
-        match open.is_empty() {
-            true => Ok(()),
-            false => Err(unanswered()),
-        }
+        if open.is_empty() { Ok(()) } else { Err(unanswered()) }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.turns.iter().flat_map(|turn| &turn.blocks)
     }
 
     /// What it may cost to read, in tokens: a guess, until the provider says.
     pub fn tokens_estimate(&self) -> u64 {
         let texts = self.system.iter().map(|system| system.len() as u64 / BYTES_A_TOKEN);
         let tools = self.tools.iter().map(Tool::tokens_estimate);
-        let blocks = self.turns.iter().flat_map(|turn| &turn.blocks).map(Block::tokens_estimate);
+        let blocks = self.blocks().map(Block::tokens_estimate);
         texts.chain(tools).chain(blocks).sum::<u64>() + 1
     }
 
@@ -163,13 +166,12 @@ impl Request {
 
     /// How many tools were used in the conversation so far.
     pub fn tool_uses(&self) -> usize {
-        let blocks = self.turns.iter().flat_map(|turn| &turn.blocks);
-        blocks.filter(|block| matches!(block, Block::ToolUse { .. })).count()
+        self.blocks().filter(|block| matches!(block, Block::ToolUse { .. })).count()
     }
 
     /// The name of the tool whose use has this id.
     pub fn tool_of(&self, use_id: &str) -> Option<&str> {
-        self.turns.iter().flat_map(|turn| &turn.blocks).find_map(|block| match block {
+        self.blocks().find_map(|block| match block {
             Block::ToolUse { id, name, .. } if id == use_id => Some(&**name),
             _ => None,
         })
@@ -351,11 +353,11 @@ fn tool_use(id: &str, name: &str, input: &RawValue) -> Content {
     Content(RawObject::of("type", "tool_use").with("id", id).with("name", name).with("input", input))
 }
 
-fn required<T: serde::de::DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {
+fn required<T: DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<T, Failure> {
     optional(from, name, shape)?.ok_or_else(|| wrong(name, shape))
 }
 
-fn optional<T: serde::de::DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<Option<T>, Failure> {
+fn optional<T: DeserializeOwned>(from: &RawObject, name: &str, shape: &str) -> Result<Option<T>, Failure> {
     match from.get(name) {
         None => Ok(None),
         Some(value) if value.get() == "null" => Ok(None),
@@ -414,34 +416,35 @@ struct ToolUse {
     input: String,
 }
 
-/// Why an answer ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Reason an answer ended, by MCP's name where it has one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Stop {
     EndTurn,
     MaxTokens,
-    Sequence,
+    StopSequence,
     ToolUse,
     ContentFilter,
     Refusal,
     PauseTurn,
     Other,
-    /// As a script says.
+    /// The name that a script gives.
+    #[serde(untagged)]
     Named(String),
 }
 
 impl Stop {
-    /// In MCP's words, where it has one.
-    fn name(&self) -> &str {
-        match self {
-            Self::EndTurn => "endTurn",
-            Self::MaxTokens => "maxTokens",
-            Self::Sequence => "stopSequence",
-            Self::ToolUse => "toolUse",
-            Self::ContentFilter => "contentFilter",
-            Self::Refusal => "refusal",
-            Self::PauseTurn => "pauseTurn",
-            Self::Other => "other",
-            Self::Named(name) => name,
+    /// Reads any provider's name: no two mean different things by one.
+    pub fn of(reason: &str) -> Self {
+        match reason {
+            "end_turn" | "stop" => Self::EndTurn,
+            "max_tokens" | "model_context_window_exceeded" | "length" | "max_output_tokens" => Self::MaxTokens,
+            "stop_sequence" => Self::StopSequence,
+            "tool_use" | "tool_calls" | "function_call" => Self::ToolUse,
+            "content_filter" => Self::ContentFilter,
+            "refusal" => Self::Refusal,
+            "pause_turn" => Self::PauseTurn,
+            _ => Self::Other,
         }
     }
 }
@@ -452,16 +455,20 @@ impl Draft {
         Self { text, stop: Some(Stop::EndTurn), is_whole: true, ..Self::default() }
     }
 
+    fn used(&mut self, place: u64) -> Option<&mut ToolUse> {
+        self.uses.iter_mut().find(|used| used.place == place)
+    }
+
     /// A use of a tool begins, in the provider's numbering; or goes on, where that number was there.
     pub fn tool(&mut self, place: u64, id: Option<&str>, name: Option<&str>, input: &str) -> Result<(), Trouble> {
-        if !self.uses.iter().any(|used| used.place == place) {
+        if self.used(place).is_none() {
             if self.uses.len() == MODEL_TOOL_USES_MAX {
                 return Err(Trouble::TooLarge);
             }
             self.uses.push(ToolUse { place, ..ToolUse::default() });
         }
         // Just found or made.
-        let Some(used) = self.uses.iter_mut().find(|used| used.place == place) else { return Ok(()) };
+        let Some(used) = self.used(place) else { return Ok(()) };
         if let Some(id) = id.filter(|id| !id.is_empty()) {
             id.clone_into(&mut used.id);
         }
@@ -480,20 +487,16 @@ impl Draft {
 
     /// More of a tool's input; of one that never began it is dropped (a provider's own tools aren't ours).
     pub fn tool_more(&mut self, place: u64, input: &str) {
-        if let Some(used) = self.uses.iter_mut().find(|used| used.place == place) {
+        if let Some(used) = self.used(place) {
             used.input.push_str(input);
         }
     }
 
     /// The input of a tool as one piece, in place of what came of it.
     pub fn tool_input(&mut self, place: u64, input: &str) {
-        if let Some(used) = self.uses.iter_mut().find(|used| used.place == place) {
+        if let Some(used) = self.used(place) {
             input.clone_into(&mut used.input);
         }
-    }
-
-    fn has_tools(&self) -> bool {
-        !self.uses.is_empty()
     }
 
     /// How much is written, in bytes.
@@ -515,11 +518,12 @@ impl Draft {
         if let Some(at) = found.min() {
             self.text.truncate(at);
             self.uses.clear();
-            self.stop = Some(Stop::Sequence);
+            self.stop = Some(Stop::StopSequence);
         }
     }
 
-    /// The result of `sampling/createMessage`. `model` is its name where the provider gave none.
+    /// The result of `sampling/createMessage`. `model` is its name where the provider gave none; `micro_usd` is what it cost,
+    /// in millionths of a dollar, 0 where that isn't known.
     ///
     /// # Errors
     /// Where a tool's input is no object.
@@ -528,6 +532,7 @@ impl Draft {
         model: &str,
         provider: &str,
         usage: Usage,
+        micro_usd: u64,
         used_before: usize,
     ) -> Result<SampleAnswer, Trouble> {
         let mut blocks = Vec::new();
@@ -536,7 +541,7 @@ impl Draft {
         }
         let stop = match self.stop {
             // Some say `stop` where they want a tool used.
-            None | Some(Stop::EndTurn) if self.has_tools() => Some(Stop::ToolUse),
+            None | Some(Stop::EndTurn) if !self.uses.is_empty() => Some(Stop::ToolUse),
             ref said => said.clone(),
         };
         for (at, used) in self.uses.iter().enumerate() {
@@ -558,11 +563,12 @@ impl Draft {
             blocks => answer.set("content", blocks),
         }
         answer.set("model", self.model.as_deref().filter(|name| !name.is_empty()).unwrap_or(model));
-        if let Some(stop) = stop {
-            answer.set("stopReason", stop.name());
+        answer.set_some("stopReason", &stop);
+        let mut used = RawObject::of("inputTokens", usage.input).with("outputTokens", usage.output);
+        if micro_usd > 0 {
+            used.set("microUsd", micro_usd);
         }
-        let tokens = RawObject::of("inputTokens", usage.input).with("outputTokens", usage.output);
-        answer.set("_meta", RawObject::of(USAGE_KEY, tokens).with(PROVIDER_KEY, provider));
+        answer.set("_meta", RawObject::of(USAGE_KEY, used).with(PROVIDER_KEY, provider));
         Ok(SampleAnswer(answer))
     }
 }
@@ -570,9 +576,6 @@ impl Draft {
 impl ToolUse {
     /// Its id, or one that is unique in the conversation.
     fn id_or(&self, number: usize) -> String {
-        match self.id.is_empty() {
-            true => format!("call_{number}"),
-            false => self.id.clone(),
-        }
+        if self.id.is_empty() { format!("call_{number}") } else { self.id.clone() }
     }
 }

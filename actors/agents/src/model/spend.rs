@@ -1,9 +1,10 @@
 //! What a model may use up: tokens, money and calls, of one call, a minute and a day.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Budget, Failure};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::config::{ModelError, ModelLimits, Prices};
@@ -81,7 +82,7 @@ impl Ledger {
             output = output.min(self.output_for(micro_usd_max, input));
         }
         if output == 0 {
-            return Err(used_up("the call's budget is too small for this conversation"));
+            return Err(Failure::overloaded("the call's budget is too small for this conversation"));
         }
         let most = Usage { input, output };
         let (tokens, cost) = (most.total(), self.cost(most));
@@ -89,17 +90,14 @@ impl Ledger {
         let Windows { minute, day } = &mut *windows;
         minute.turn();
         day.turn();
-        if over(minute.requests + 1, limits.requests_per_minute_max) {
-            return Err(used_up("the model's calls of this minute are used up"));
-        }
-        if over(minute.tokens.saturating_add(tokens), limits.tokens_per_minute_max) {
-            return Err(used_up("the model's tokens of this minute are used up"));
-        }
-        if over(day.tokens.saturating_add(tokens), limits.tokens_per_day_max) {
-            return Err(used_up("the model's tokens of this day are used up"));
-        }
-        if over(day.micro_usd.saturating_add(cost), limits.usd_per_day_max.map(micro_usd)) {
-            return Err(used_up("the model's money of this day is used up"));
+        let used = [
+            (minute.requests + 1, limits.requests_per_minute_max, "calls of this minute are"),
+            (minute.tokens.saturating_add(tokens), limits.tokens_per_minute_max, "tokens of this minute are"),
+            (day.tokens.saturating_add(tokens), limits.tokens_per_day_max, "tokens of this day are"),
+            (day.micro_usd.saturating_add(cost), limits.usd_per_day_max.map(micro_usd), "money of this day is"),
+        ];
+        if let Some((.., what)) = used.iter().find(|(used, max, _)| max.is_some_and(|max| *used > max)) {
+            return Err(Failure::overloaded(format!("the model's {what} used up")));
         }
         let since = (minute.since, day.since);
         for window in [minute, day] {
@@ -129,7 +127,7 @@ impl Ledger {
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
-        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.windows.lock()
     }
 
     /// Tokens and millionths of a dollar of this day, what is set aside included.
@@ -169,14 +167,14 @@ pub(super) struct Grant {
 impl Grant {
     /// The provider works on it: even a call that is cancelled has cost this.
     pub fn spend(&self, usage: Usage) {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+        *self.spent.lock() = usage;
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
         let both = |usage: Usage| (usage.total(), self.ledger.cost(usage));
-        let spent = *self.spent.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let spent = *self.spent.get_mut();
         let (aside, spent) = (both(self.most), both(spent));
         let mut windows = self.ledger.windows();
         windows.minute.settle(self.since.0, aside, spent);
@@ -184,14 +182,6 @@ impl Drop for Grant {
     }
 }
 
-fn over(used: u64, max: Option<u64>) -> bool {
-    max.is_some_and(|max| used > max)
-}
-
 fn micro_usd(usd: f64) -> u64 {
     (usd * 1_000_000.0).round() as u64
-}
-
-fn used_up(what: &str) -> Failure {
-    Failure::overloaded(what)
 }

@@ -22,7 +22,7 @@ pub(super) enum OutOfScope {
 }
 
 impl OutOfScope {
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Diagnosing => "diagnosing",
             Self::Prescribing => "prescribing",
@@ -53,7 +53,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn new(folded: Vec<String>) -> Self {
+    pub fn new(folded: Vec<String>) -> Self {
         Self { folded, plain: OnceCell::new(), looked_up: RefCell::default(), vocabulary: OnceCell::new() }
     }
 

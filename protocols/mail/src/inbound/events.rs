@@ -72,7 +72,7 @@ impl SyncHandler<MailHappened> for Ear {
 
 impl Events {
     /// Listens to what happens in this system.
-    pub(super) fn of(system: &System) -> Self {
+    pub fn of(system: &System) -> Self {
         let (newest, _) = watch::channel(0);
         let hears = newest.clone();
         let ear = system.spawn_with(move || Ear(hears.clone()));
@@ -84,7 +84,7 @@ impl Events {
     }
 
     /// Closes every socket.
-    pub(super) async fn stop(&self) {
+    pub async fn stop(&self) {
         self.stopping.cancel();
         self.sockets.close();
         // Whoever doesn't hear it in time loses its connection with the listener's end.

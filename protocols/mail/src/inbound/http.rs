@@ -132,28 +132,28 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, detail: detail.into(), challenge: None, scope: None, allow: None, retry_after_s: None }
     }
 
     /// A body, query or header that doesn't fit. `detail` names what it is about, and never says what was sent.
-    pub(super) fn unfit(detail: impl Into<Cow<'static, str>>) -> Self {
+    pub fn unfit(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
     /// There is none, or none that the caller may see: which of them isn't said.
-    pub(super) fn not_found() -> Self {
+    pub fn not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is none such for you")
     }
 
     /// The path has other methods.
-    pub(super) fn only(allow: String) -> Self {
+    pub fn only(allow: String) -> Self {
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods: see `Allow`");
         Self { allow: Some(allow), ..problem }
     }
 
     /// There are too many already.
-    pub(super) fn full(detail: &'static str) -> Self {
+    pub fn full(detail: &'static str) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         Self { retry_after_s: Some(RETRY_AFTER_S_DEFAULT), ..problem }
     }
@@ -163,7 +163,7 @@ impl Problem {
         &self.detail
     }
 
-    pub(super) fn respond(self) -> HttpResponse {
+    pub fn respond(self) -> HttpResponse {
         let mut response = json(self.status, &RawObject::new().with("detail", &*self.detail));
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {

@@ -35,7 +35,7 @@ pub(super) enum Operation {
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
-    pub(super) operation: Operation,
+    pub operation: Operation,
     /// For whoever reads the description.
     summary: &'static str,
     /// What its query may have.
@@ -215,7 +215,7 @@ pub(super) fn find(path: &str, method: &str) -> Result<&'static Route, String> {
 
 impl Route {
     /// Whether its query may have this parameter.
-    pub(super) fn knows(&self, parameter: &str) -> bool {
+    pub fn knows(&self, parameter: &str) -> bool {
         self.parameters.iter().any(|known| known.name == parameter)
     }
 }

@@ -8,7 +8,7 @@ use crate::model::request::{Block, Choice, Request, Tool, Turn};
 
 use super::super::remote::Trouble;
 use super::super::request::{Draft, Stop};
-use super::{Ask, ProviderError};
+use super::{Ask, ProviderError, TokenUsage};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>) -> Result<RawObject, Trouble> {
     let mut body = RawObject::of("model", ask.model).with("max_tokens", ask.tokens_max);
@@ -67,7 +67,7 @@ pub(super) struct MessageSaid {
     #[serde(default)]
     content: Vec<BlockSaid>,
     stop_reason: Option<String>,
-    usage: Option<UsageSaid>,
+    usage: Option<TokenUsage>,
     error: Option<ProviderError>,
 }
 
@@ -80,23 +80,6 @@ struct BlockSaid {
     input: Option<Box<RawValue>>,
 }
 
-#[derive(Deserialize)]
-struct UsageSaid {
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-}
-
-impl UsageSaid {
-    fn note(&self, draft: &mut Draft) {
-        // What came from a cache was read too.
-        let cached = self.cache_creation_input_tokens.unwrap_or(0) + self.cache_read_input_tokens.unwrap_or(0);
-        draft.input_tokens = self.input_tokens.map(|tokens| tokens + cached).or(draft.input_tokens);
-        draft.output_tokens = self.output_tokens.or(draft.output_tokens);
-    }
-}
-
 /// An event of a stream.
 #[derive(Deserialize)]
 pub(super) struct Event {
@@ -106,7 +89,7 @@ pub(super) struct Event {
     message: Option<MessageSaid>,
     content_block: Option<BlockSaid>,
     delta: Option<Delta>,
-    usage: Option<UsageSaid>,
+    usage: Option<TokenUsage>,
     error: Option<ProviderError>,
 }
 
@@ -128,7 +111,7 @@ pub(super) fn whole(said: MessageSaid, draft: &mut Draft) -> Result<(), Trouble>
     if let Some(usage) = said.usage {
         usage.note(draft);
     }
-    ended(said.stop_reason.as_deref().ok_or(Trouble::Malformed("it has no stop reason"))?, draft);
+    draft.stop = Some(Stop::of(&said.stop_reason.ok_or(Trouble::Malformed("it has no stop reason"))?));
     draft.is_whole = true;
     Ok(())
 }
@@ -147,19 +130,7 @@ fn begin(place: u64, block: BlockSaid, is_whole: bool, draft: &mut Draft) -> Res
     Ok(())
 }
 
-fn ended(reason: &str, draft: &mut Draft) {
-    draft.stop = Some(match reason {
-        "end_turn" => Stop::EndTurn,
-        "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
-        "stop_sequence" => Stop::Sequence,
-        "tool_use" => Stop::ToolUse,
-        "refusal" => Stop::Refusal,
-        "pause_turn" => Stop::PauseTurn,
-        _ => Stop::Other,
-    });
-}
-
-pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
+pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
     if let Some(usage) = &event.usage {
         usage.note(draft);
     }
@@ -187,7 +158,7 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
         }
         "message_delta" => {
             if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
-                ended(&reason, draft);
+                draft.stop = Some(Stop::of(&reason));
             }
         }
         "message_stop" => draft.is_whole = true,
@@ -197,5 +168,5 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
         // Pings, and whatever is added later.
         _ => {}
     }
-    Ok(draft.is_whole)
+    Ok(())
 }

@@ -86,20 +86,43 @@ impl Wire {
 
     /// Reads a piece of an answer. No further one is needed when the draft is whole and this is `true`.
     pub fn piece(self, data: &str, draft: &mut Draft) -> Result<bool, Trouble> {
+        let json = data.as_bytes();
         match self {
-            Self::OpenaiChat { .. } if data.trim() == "[DONE]" => return Ok(true),
-            Self::OpenaiChat { .. } => openai_chat::piece(read(data.as_bytes())?, draft).map(|()| false),
-            Self::OpenaiResponses if data.trim() == "[DONE]" => return Ok(true),
-            Self::OpenaiResponses => openai_responses::piece(read(data.as_bytes())?, draft),
-            Self::Anthropic => anthropic::piece(read(data.as_bytes())?, draft),
-            Self::Ollama => ollama::piece(read(data.as_bytes())?, draft).map(|()| false),
-        }?;
+            Self::OpenaiChat { .. } | Self::OpenaiResponses if data.trim() == "[DONE]" => return Ok(true),
+            Self::OpenaiChat { .. } => openai_chat::piece(read(json)?, draft)?,
+            Self::OpenaiResponses => openai_responses::piece(read(json)?, draft)?,
+            Self::Anthropic => anthropic::piece(read(json)?, draft)?,
+            Self::Ollama => ollama::piece(read(json)?, draft)?,
+        }
         Ok(draft.is_whole && !matches!(self, Self::OpenaiChat { .. }))
     }
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Trouble> {
     serde_json::from_slice(json).map_err(|_| Trouble::Malformed("it isn't JSON of the provider's shape"))
+}
+
+/// Tokens used, by any provider's names.
+#[derive(Deserialize)]
+struct TokenUsage {
+    /// OpenAI's chat completions; tokens from a cache are among them.
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    /// OpenAI's responses, and Anthropic.
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    /// Anthropic, beside `input_tokens`.
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+}
+
+impl TokenUsage {
+    fn note(&self, draft: &mut Draft) {
+        let cached = self.cache_creation_input_tokens.unwrap_or(0) + self.cache_read_input_tokens.unwrap_or(0);
+        let input = self.prompt_tokens.or(self.input_tokens.map(|tokens| tokens + cached));
+        draft.input_tokens = input.or(draft.input_tokens);
+        draft.output_tokens = self.completion_tokens.or(self.output_tokens).or(draft.output_tokens);
+    }
 }
 
 /// The body of an error: OpenAI's and Anthropic's have `code` or `type` in it, Ollama's is a sentence, which is left out.

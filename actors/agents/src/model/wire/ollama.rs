@@ -4,7 +4,7 @@ use callboard_message::{RawObject, Speaker};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::model::request::{Block, Choice, Media, Request, Turn, texts};
+use crate::model::request::{Block, Choice, Request, Turn, texts};
 
 use super::super::remote::Trouble;
 use super::super::request::{Draft, Stop};
@@ -67,20 +67,17 @@ fn say(request: &Request, turn: &Turn, messages: &mut Vec<RawObject>) -> Result<
 
 /// A result names its tool, for the API has no ids.
 fn result(request: &Request, id: &str, blocks: &[Block]) -> Result<RawObject, Trouble> {
-    let mut images: Vec<&Media> = Vec::new();
+    let mut images = Vec::new();
     for block in blocks {
         match block {
-            Block::Image(media) => images.push(media),
+            Block::Image(media) => images.push(&media.data),
             Block::Audio(_) => return Err(Trouble::Unfit("sound")),
             _ => {}
         }
     }
     let message = RawObject::of("role", "tool").with("tool_name", request.tool_of(id).unwrap_or_default());
     let message = message.with("content", texts(blocks));
-    Ok(match images.is_empty() {
-        true => message,
-        false => message.with("images", images.iter().map(|media| &media.data).collect::<Vec<_>>()),
-    })
+    Ok(if images.is_empty() { message } else { message.with("images", images) })
 }
 
 /// An answer, or a piece of one.
@@ -132,11 +129,7 @@ pub(super) fn piece(said: Said, draft: &mut Draft) -> Result<(), Trouble> {
     draft.output_tokens = said.eval_count.or(draft.output_tokens);
     if said.done {
         draft.is_whole = true;
-        draft.stop = Some(match said.done_reason.as_deref() {
-            None | Some("stop") => Stop::EndTurn,
-            Some("length") => Stop::MaxTokens,
-            Some(_) => Stop::Other,
-        });
+        draft.stop = Some(said.done_reason.as_deref().map_or(Stop::EndTurn, Stop::of));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::model::request::{Block, Choice, Request, Tool, Turn, texts};
 
 use super::super::remote::Trouble;
 use super::super::request::{Draft, Stop};
-use super::{Ask, ProviderError};
+use super::{Ask, ProviderError, TokenUsage};
 
 pub(super) fn body(request: &Request, ask: Ask<'_>, tokens_max: &str) -> Result<RawObject, Trouble> {
     let mut messages = Vec::new();
@@ -109,10 +109,7 @@ fn assistant(turn: &Turn) -> Result<RawObject, Trouble> {
         }
     }
     let message = RawObject::of("role", "assistant").with("content", texts(&turn.blocks));
-    Ok(match calls.is_empty() {
-        true => message,
-        false => message.with("tool_calls", calls),
-    })
+    Ok(if calls.is_empty() { message } else { message.with("tool_calls", calls) })
 }
 
 /// An answer, or a piece of one.
@@ -121,7 +118,7 @@ pub(super) struct Completion {
     model: Option<String>,
     #[serde(default)]
     choices: Vec<ChoiceSaid>,
-    usage: Option<UsageSaid>,
+    usage: Option<TokenUsage>,
     error: Option<ProviderError>,
 }
 
@@ -153,12 +150,6 @@ struct Function {
     arguments: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct UsageSaid {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-}
-
 pub(super) fn whole(said: Completion, draft: &mut Draft) -> Result<(), Trouble> {
     if said.error.is_none() && said.choices.is_empty() {
         return Err(Trouble::Malformed("it has no choice"));
@@ -176,8 +167,7 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
         draft.model = said.model;
     }
     if let Some(usage) = said.usage {
-        draft.input_tokens = usage.prompt_tokens.or(draft.input_tokens);
-        draft.output_tokens = usage.completion_tokens.or(draft.output_tokens);
+        usage.note(draft);
     }
     // One answer was asked for.
     let Some(choice) = said.choices.into_iter().next() else { return Ok(()) };
@@ -198,13 +188,7 @@ pub(super) fn piece(said: Completion, draft: &mut Draft) -> Result<(), Trouble> 
     }
     if let Some(reason) = choice.finish_reason {
         draft.is_whole = true;
-        draft.stop.get_or_insert(match &*reason {
-            "stop" => Stop::EndTurn,
-            "length" => Stop::MaxTokens,
-            "tool_calls" | "function_call" => Stop::ToolUse,
-            "content_filter" => Stop::ContentFilter,
-            _ => Stop::Other,
-        });
+        draft.stop.get_or_insert(Stop::of(&reason));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::model::request::{Block, Media, Request, Tool, Turn, texts};
 
 use super::super::remote::{Trouble, code};
 use super::super::request::{Draft, Stop};
-use super::{Ask, ProviderError, openai_chat};
+use super::{Ask, ProviderError, TokenUsage, openai_chat};
 
 /// The fewest tokens that the API lets an answer have.
 const TOKENS_MIN: u32 = 16;
@@ -102,7 +102,7 @@ pub(super) struct ResponseSaid {
     status: Option<String>,
     #[serde(default)]
     output: Vec<Item>,
-    usage: Option<UsageSaid>,
+    usage: Option<TokenUsage>,
     error: Option<ProviderError>,
     incomplete_details: Option<Incomplete>,
 }
@@ -125,12 +125,6 @@ struct Item {
 struct Part {
     text: Option<String>,
     refusal: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct UsageSaid {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
 }
 
 /// An event of a stream.
@@ -173,14 +167,12 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
     }
     draft.model = said.model;
     if let Some(usage) = said.usage {
-        (draft.input_tokens, draft.output_tokens) = (usage.input_tokens, usage.output_tokens);
+        usage.note(draft);
     }
     let reason = said.incomplete_details.and_then(|details| details.reason);
     let ended = match (said.status.as_deref(), reason.as_deref()) {
         (None | Some("completed"), _) => Stop::EndTurn,
-        (Some("incomplete"), Some("max_output_tokens")) => Stop::MaxTokens,
-        (Some("incomplete"), Some("content_filter")) => Stop::ContentFilter,
-        (Some("incomplete"), _) => Stop::Other,
+        (Some("incomplete"), reason) => reason.map_or(Stop::Other, Stop::of),
         _ => return Err(Trouble::Malformed("it ended in no state that ends it")),
     };
     draft.stop.get_or_insert(ended);
@@ -188,7 +180,7 @@ pub(super) fn whole(said: ResponseSaid, draft: &mut Draft) -> Result<(), Trouble
     Ok(())
 }
 
-pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
+pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<(), Trouble> {
     let (place, delta) = (event.output_index.unwrap_or(0), event.delta.unwrap_or_default());
     match &*event.r#type {
         "response.output_text.delta" => draft.text.push_str(&delta),
@@ -213,5 +205,5 @@ pub(super) fn piece(event: Event, draft: &mut Draft) -> Result<bool, Trouble> {
         "error" => return Err(Trouble::Told { code: code(event.code.as_deref()), again: false }),
         _ => {}
     }
-    Ok(draft.is_whole)
+    Ok(())
 }

@@ -49,7 +49,7 @@ pub(in crate::verifier) struct Known {
 
 impl Known {
     /// The values in lines that their keys mark as personal.
-    pub(in crate::verifier) fn new(lines: &[Line]) -> Self {
+    pub fn new(lines: &[Line]) -> Self {
         let personal = lines.iter().filter_map(|line| match line.kind {
             LineKind::Identity(kind) => Some((kind, fold(&line.text))),
             _ => None,
@@ -67,7 +67,7 @@ impl Known {
     }
 
     /// Whether `found` is (part of) one known value.
-    pub(in crate::verifier) fn covers(&self, found: &str) -> bool {
+    pub fn covers(&self, found: &str) -> bool {
         let folded = fold(found);
         let compacted = compact(&folded);
         self.values.iter().any(|(kind, value)| {

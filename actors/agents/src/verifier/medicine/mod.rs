@@ -42,7 +42,7 @@ pub(in crate::verifier) enum Ungrounded {
 
 impl Grounds {
     /// Reads all lines of the records.
-    pub(in crate::verifier) fn new(lines: &[Line]) -> Self {
+    pub fn new(lines: &[Line]) -> Self {
         let mut named: Vec<String> = lines
             .iter()
             .filter_map(|l| l.medicine.as_deref())
@@ -56,14 +56,14 @@ impl Grounds {
     }
 
     /// The first claim in `text` that isn't recorded; `patient` is who the text is about, if it is known.
-    pub(in crate::verifier) fn check(&self, text: &str, patient: Option<&str>) -> Option<Ungrounded> {
+    pub fn check(&self, text: &str, patient: Option<&str>) -> Option<Ungrounded> {
         let ungrounded = claims(text, patient, &self.named).into_iter().find_map(|claim| self.refute(&claim));
         ungrounded.or_else(|| self.unrecorded_treatment(text))
     }
 
     /// As [`Grounds::check`] for a text about several patients: each part is held to the records of the patient named
     /// last.
-    pub(in crate::verifier) fn check_about_patients(&self, text: &str) -> Option<Ungrounded> {
+    pub fn check_about_patients(&self, text: &str) -> Option<Ungrounded> {
         let ids: Vec<&str> = self.patients();
         let mut patient = None;
         let mut part = String::new();

@@ -291,9 +291,9 @@ fn denominators(tokens: &[Token], at: &mut usize, dose: &mut Dose) -> Option<Sch
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::verifier::medicine) struct Schedule {
     /// Times a day; below 1 for every other day, weekly and so on.
-    pub(in crate::verifier::medicine) per_day: f64,
+    pub per_day: f64,
     /// The dose is what a whole period takes ("1 g a day"), however it is divided.
-    pub(in crate::verifier::medicine) total: bool,
+    pub total: bool,
     part_of_day: bool,
 }
 
@@ -311,7 +311,7 @@ impl Schedule {
     }
 
     /// Two schedules of one dose: mornings and evenings add up, anything else says the same twice.
-    pub(in crate::verifier::medicine) fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         match (self.part_of_day, other.part_of_day) {
             (true, true) => Self { per_day: self.per_day + other.per_day, ..self },
             (true, false) => other,

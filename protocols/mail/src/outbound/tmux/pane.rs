@@ -61,12 +61,12 @@ impl fmt::Display for PaneTarget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pane {
     /// tmux' own name of it, `%5`: no other pane of the server has or had it.
-    pub(super) id: String,
+    pub id: String,
     /// What is in front.
     program: String,
     /// Whether that program has enabled bracketed paste, so that several lines are one paste to it and not several inputs.
     /// `false` where tmux doesn't tell: versions before 3.6 don't.
-    pub(super) has_bracketed_paste: bool,
+    pub has_bracketed_paste: bool,
 }
 
 impl Pane {
@@ -75,7 +75,7 @@ impl Pane {
     ///
     /// # Errors
     /// `Unavailable`, with what is in the way.
-    pub(super) async fn find(tmux: &Tmux, target: &PaneTarget, programs: &[String]) -> Result<Self, Failure> {
+    pub async fn find(tmux: &Tmux, target: &PaneTarget, programs: &[String]) -> Result<Self, Failure> {
         // Compared by tmux, and here as a whole: where it resolves a name itself, it takes one that only begins like it, and
         // another pane of the session for one that isn't there.
         let format = format!(
@@ -96,12 +96,12 @@ impl Pane {
 
     /// Runs a command of tmux if the same program is still in front and nobody reads back. `false` if not. tmux judges and
     /// runs it in one step.
-    pub(super) async fn if_still(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
+    pub async fn if_still(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
         self.run_if(tmux, &self.still(), command).await
     }
 
     /// As [`Pane::if_still`]; where the program had bracketed paste enabled, only if it still has.
-    pub(super) async fn if_still_pastes(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
+    pub async fn if_still_pastes(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
         let still = self.still();
         match self.has_bracketed_paste {
             true => self.run_if(tmux, &format!("#{{&&:{still},{HAS_BRACKETED_PASTE}}}"), command).await,
@@ -196,7 +196,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    pub(super) fn of(text: &str) -> Self {
+    pub fn of(text: &str) -> Self {
         let all: Vec<char> = squash(text).collect();
         if all.len() <= 2 * EDGE_CHARS {
             return Self { begins: all.iter().collect(), ends: String::new() };
@@ -206,7 +206,7 @@ impl Mark {
     }
 
     /// How often a pane shows it.
-    pub(super) fn count(&self, shown: &str) -> Sight {
+    pub fn count(&self, shown: &str) -> Sight {
         let shown: String = squash(shown).collect();
         let (mut whole, mut rest) = (0, &*shown);
         while let Some(after) = after(rest, &self.begins).and_then(|rest| after(rest, &self.ends)) {
@@ -225,14 +225,14 @@ fn after<'a>(text: &'a str, part: &str) -> Option<&'a str> {
 /// How often a pane shows a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sight {
-    pub(super) whole: usize,
+    pub whole: usize,
     /// Pastes, whosever, of which it shows only that there are some.
-    pub(super) folded: usize,
+    pub folded: usize,
 }
 
 impl Sight {
     /// Whether it came to be shown since: that more is folded says so only of what was pasted just before.
-    pub(super) fn is_more_than(self, before: Self) -> bool {
+    pub fn is_more_than(self, before: Self) -> bool {
         self.whole > before.whole || self.folded > before.folded
     }
 }
