@@ -36,7 +36,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 const AGENT_ID: HeaderName = HeaderName::from_static(AGENT_ID_HEADER);
 
 /// An agent at a mail listener: its key, and the id that goes with it. Its clones share their connections.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+#[debug("Client {{ base: {:?}, .. }}", base.as_str())]
 pub struct Client {
     http: http1::Client,
     base: Url,
@@ -205,12 +206,6 @@ impl Client {
         };
         let in_time = timeout(ANSWER_TIMEOUT, exchange).await;
         in_time.map_err(|_| ClientError::TimedOut(ANSWER_TIMEOUT))?
-    }
-}
-
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("base", &self.base.as_str()).finish_non_exhaustive()
     }
 }
 

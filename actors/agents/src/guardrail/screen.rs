@@ -148,9 +148,10 @@ fn verdict(mut hits: Vec<Hit>) -> Screening {
     let mut ids: Vec<&'static str> = hits.iter().map(|h| h.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    let score = match hits.iter().any(|h| h.weight >= SCORE_BLOCKED) {
-        true => hits.iter().map(|h| h.weight).max().unwrap_or(SCORE_BLOCKED),
-        false => best_window(&hits, &ids),
+    let score = if hits.iter().any(|h| h.weight >= SCORE_BLOCKED) {
+        hits.iter().map(|h| h.weight).max().unwrap_or(SCORE_BLOCKED)
+    } else {
+        best_window(&hits, &ids)
     };
     Screening { blocked: score >= SCORE_BLOCKED, score, rules: ids.into_iter().map(str::to_owned).collect() }
 }

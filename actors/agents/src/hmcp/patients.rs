@@ -246,10 +246,7 @@ pub(super) fn order(text: &str) -> Order {
     let id = behind.get(at + ID.len()..).and_then(|id| id.split_whitespace().next()).unwrap_or_default();
     let id = id.trim_end_matches(['.', ',', ';']);
     let stands_apart = behind.get(..at).is_some_and(|before| before.ends_with(char::is_whitespace));
-    match stands_apart && is_patient_id(id) {
-        true => Order::Write(data, id.to_owned()),
-        false => Order::WhoseIsIt,
-    }
+    if stands_apart && is_patient_id(id) { Order::Write(data, id.to_owned()) } else { Order::WhoseIsIt }
 }
 
 const DATA: &str = "clinical_data=";

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use callboard_message::Failure;
 use callboard_message::mail::{Deliver, Displayed, LetterKind, Sent};
 use callboard_message::time::rfc3339;
-use callboard_runtime::{Letter, LetterFilter, NewLetter};
+use callboard_runtime::{Letter, LetterFilter};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use super::Shared;
 use super::delivery::Line;
 use super::member_identity::Who;
 use super::members::{Members, shown};
-use super::post::{Draft, Turn};
+use super::post::{Draft, Turn, told_all};
 use super::resources::Told;
 use super::text::{neutral, prefix};
 
@@ -42,58 +42,26 @@ impl Handed {
     }
 }
 
-/// A message under a key, as it is compared with the first under that.
-struct Again {
-    kind: LetterKind,
-    label: Option<String>,
-    audience: String,
-    topic: Option<String>,
-    reply_to: Option<String>,
-    urgent: bool,
-    body: String,
-    /// After how long it was to expire, where its sender may choose.
-    expires: Option<Duration>,
-    asked: BTreeSet<String>,
-    /// Those that were named and that it would go to now, or whose box is full.
-    reached: BTreeSet<String>,
-}
-
-impl Again {
-    fn of(draft: &Draft) -> Self {
-        let Draft { kind, label, audience, asked, recipients, refused, said } = draft;
-        let reached = recipients.iter().chain(refused).filter(|id| asked.contains(*id)).cloned().collect();
-        Self {
-            kind: *kind,
-            label: label.clone(),
-            audience: audience.clone(),
-            topic: said.topic.clone(),
-            // In the thread of what it goes on with.
-            reply_to: said.reply_to.clone(),
-            urgent: said.urgent,
-            body: said.body.clone(),
-            expires: said.is_expiry_chosen.then_some(said.expires),
-            asked: asked.clone(),
-            reached,
-        }
-    }
-
+impl Draft {
     /// Whether it is the first one. Who of those that it is for could be reached was decided then.
     fn is_same(&self, letter: &Letter) -> bool {
         let first = &letter.new;
         let is_named = |audience: &str| matches!(audience, "one" | "list");
-        let is_audience = match is_named(&self.audience) && is_named(&first.audience) {
-            true => first.recipients.iter().all(|id| self.asked.contains(id)),
-            false => first.audience == self.audience,
+        let new = &self.new;
+        let is_audience = if is_named(&new.audience) && is_named(&first.audience) {
+            first.recipients.iter().all(|id| self.asked.contains(id))
+        } else {
+            first.audience == new.audience
         };
         // Its retention may be over.
-        let is_body = first.body == self.body || (first.body.is_empty() && letter.mark.bytes == self.body.len() as u64);
+        let is_body = first.body == new.body || (first.body.is_empty() && letter.mark.bytes == new.body.len() as u64);
         let expired_after = first.expires.duration_since(sent_at(&first.id)).unwrap_or_default();
-        let is_expiry = self.expires.is_none_or(|expires| expired_after.abs_diff(expires) < EXPIRY_ROUNDED);
+        let is_expiry = !self.is_expiry_chosen || expired_after.abs_diff(self.lifetime) < EXPIRY_ROUNDED;
         is_body
             && is_audience
             && is_expiry
-            && (first.kind, first.urgent) == (self.kind, self.urgent)
-            && (&first.label, &first.topic, &first.reply_to) == (&self.label, &self.topic, &self.reply_to)
+            && (first.kind, first.urgent) == (new.kind, new.urgent)
+            && (&first.label, &first.topic, &first.reply_to) == (&new.label, &new.topic, &new.reply_to)
     }
 }
 
@@ -105,31 +73,14 @@ fn sent_at(id: &str) -> SystemTime {
 
 impl Shared {
     /// Keeps a letter, and hands it out once it is kept.
-    pub async fn post(self: &Arc<Self>, who: &Who, draft: Draft) -> Result<Sent, Failure> {
-        if let Turn::OnlyAgain(_) = draft.said.turn {
+    pub async fn post(self: &Arc<Self>, who: &Who, mut draft: Draft) -> Result<Sent, Failure> {
+        if let Turn::OnlyAgain(_) = draft.turn {
             return self.again_or(who, draft, Sent::default()).await;
         }
-        let again = draft.said.key.is_some().then(|| Again::of(&draft));
-        let Draft { kind, label, audience, recipients, refused, said, .. } = draft;
-        let turn = said.turn;
-        let id = Uuid::now_v7().to_string();
-        let expires = sent_at(&id) + said.expires;
-        let new = NewLetter {
-            id,
-            sender: who.id.to_string(),
-            kind,
-            label,
-            audience,
-            recipients: recipients.into_iter().collect(),
-            topic: said.topic,
-            thread: said.thread,
-            reply_to: said.reply_to,
-            urgent: said.urgent,
-            key: said.key,
-            class: self.options().class,
-            body: said.body,
-            expires,
-        };
+        draft.new.id = Uuid::now_v7().to_string();
+        draft.new.expires = sent_at(&draft.new.id) + draft.lifetime;
+        let again = draft.new.key.is_some().then(|| draft.clone());
+        let Draft { new, refused, .. } = draft;
         self.takes(&new.id);
         let room = self.clone();
         let (answer, posted) = oneshot::channel();
@@ -147,8 +98,8 @@ impl Shared {
         let letter = posted.await.map_err(|_| Failure::internal("the message wasn't kept"))??;
         match again.filter(|_| !letter.is_new) {
             Some(again) => {
-                let sent = self.sent_again(&letter, again)?;
-                self.give_back(who, &turn);
+                let sent = self.sent_again(&letter, &again)?;
+                self.give_back(who, &again.turn);
                 Ok(sent)
             }
             None => Ok(self.sent(&letter, refused)),
@@ -160,7 +111,7 @@ impl Shared {
     /// # Errors
     /// As [`Self::sent_before`]; that its sender may say nothing new now.
     pub async fn again_or(&self, who: &Who, draft: Draft, nobody: Sent) -> Result<Sent, Failure> {
-        match (self.sent_before(who, &draft).await?, draft.said.turn) {
+        match (self.sent_before(who, &draft).await?, draft.turn) {
             (Some(sent), turn) => {
                 self.give_back(who, &turn);
                 Ok(sent)
@@ -184,28 +135,30 @@ impl Shared {
     /// # Errors
     /// `Rejected` where that was another message; the store's.
     async fn sent_before(&self, who: &Who, draft: &Draft) -> Result<Option<Sent>, Failure> {
-        let Some(key) = &draft.said.key else { return Ok(None) };
+        let Some(key) = &draft.new.key else { return Ok(None) };
         let filter = LetterFilter { of: Some(who.id.to_string()), sent: Some(true), ..LetterFilter::default() };
         let (letters, _) = self.mail.history(filter, 0, RETRIED_AMONG_MAX).await?;
         let first = letters.into_iter().map(|(letter, _)| letter).find(|letter| letter.new.key.as_ref() == Some(key));
-        first.map(|letter| self.sent_again(&letter, Again::of(draft))).transpose()
+        first.map(|letter| self.sent_again(&letter, draft)).transpose()
     }
 
-    fn sent_again(&self, first: &Letter, again: Again) -> Result<Sent, Failure> {
+    fn sent_again(&self, first: &Letter, again: &Draft) -> Result<Sent, Failure> {
         if !again.is_same(first) {
             return Err(Failure::rejected("this key was used for another message"));
         }
-        let refused = again.reached.into_iter().filter(|id| !first.new.is_for(id)).collect();
-        Ok(self.sent(first, refused))
+        let Draft { new, asked, refused, .. } = again;
+        let missed = |id: &&String| asked.contains(*id) && !first.new.is_for(id);
+        let refused: BTreeSet<_> = new.recipients.iter().chain(refused).filter(missed).cloned().collect();
+        Ok(self.sent(first, refused.into_iter().collect()))
     }
 
     /// Hands a letter to those whom it is for, as far as they have a way, and tells those who want to know.
     fn hand_out(self: &Arc<Self>, letter: &Arc<Letter>) {
         if !letter.is_spread() {
-            self.spread(letter.clone());
+            self.marks.spread(letter.clone());
         }
         self.tell_recipients(letter, Line::hand);
-        self.happened();
+        self.marks.happened();
     }
 
     /// Has a letter's recipients told of it, and `hand`ed where they have a way.
@@ -288,8 +241,4 @@ impl Shared {
             display: Displayed { from: shown(&new.sender), to: shown(to) },
         }
     }
-}
-
-pub(super) fn told_all(count: usize) -> String {
-    format!("Message broadcast to {count} agent(s)")
 }

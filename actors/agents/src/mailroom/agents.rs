@@ -10,13 +10,12 @@ use callboard_message::mail::{
     SendMessage, Sent,
 };
 use callboard_message::time::rfc3339;
-use callboard_message::{Change, Failure, Message, Principal, PrincipalKind, RawObject};
-use callboard_runtime::{AgentRef, CallMeta, Cx, NOTE_NAME_BYTES_MAX, NoteError, StoredEvent};
+use callboard_message::{Failure, Message, Principal, PrincipalKind, RawObject};
+use callboard_runtime::{AgentRef, CallMeta, Cx, NOTE_NAME_BYTES_MAX, NoteError};
 use uuid::Uuid;
 
 use super::member_identity::{ADMIN_SCOPE, Who, denied_without};
 use super::members::{Member, Members};
-use super::resources::AGENTS_URI;
 use super::setup::{MailroomError, check_id};
 use super::{Mailroom, Shared};
 
@@ -114,18 +113,17 @@ impl Shared {
             let Some(member) = members.get_mut(&id) else { return Ok(Done { success: true }) };
             if back {
                 self.open_line(cx.system(), member);
-            } else if let Some(line) = member.line.take() {
-                line.end();
-            }
-            if !back {
+            } else {
+                member.end_line();
                 member.leave();
             }
             member.has_left = false;
             member.way()
         };
-        match back {
-            true => self.tell_joined(&id, way).await?,
-            false => self.tell_left(&id, "terminated").await?,
+        if back {
+            self.tell_joined(&id, way).await?
+        } else {
+            self.tell_left(&id, "terminated").await?
         }
         Ok(Done { success: true })
     }
@@ -146,13 +144,6 @@ impl Shared {
             self.tell_left(&who.id, "left").await?;
         }
         Ok(Done { success: true })
-    }
-
-    pub async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
-        self.mail.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await?;
-        self.changed(Change::Resource(AGENTS_URI.to_owned()));
-        self.happened();
-        Ok(())
     }
 }
 

@@ -73,19 +73,15 @@ struct Waiting {
 }
 
 impl Line {
-    /// Begins the line of a member. `has_some`: there may be letters in the store.
-    pub fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str, has_some: bool) -> Option<Self> {
+    /// Begins the line of a member. There may be letters in the store.
+    pub fn open(system: &System, room: &Arc<Shared>, id: &Arc<str>, way: &str) -> Option<Self> {
         let queue = Arc::new(Queue::default());
-        queue.waiting().is_behind = has_some;
         let way: Arc<str> = way.into();
-        let is_first = AtomicBool::new(true);
         let make = {
             let (room, id, way, queue) = (room.clone(), id.clone(), way.clone(), queue.clone());
             move || {
-                if !is_first.swap(false, Relaxed) {
-                    // What the one before had in hand is in the store.
-                    queue.waiting().is_behind = true;
-                }
+                // What is in the store, with what a carrier before this one had in hand.
+                queue.waiting().is_behind = true;
                 Carrier::new(room.clone(), id.clone(), way.clone(), queue.clone())
             }
         };
@@ -307,7 +303,7 @@ impl Carrier {
                         self.recent.pop_front();
                     }
                     self.recent.push_back(number);
-                    self.room.delivered(&self.id, number).await;
+                    self.room.marks.delivered(&self.id, number).await;
                 }
                 Ended::Left(kind) => {
                     callboard_message::log::warn!(by: &self.id, letter = handed.letter.new.id, member = &*self.id, %kind, "mail can't be delivered");
@@ -408,7 +404,7 @@ impl Carrier {
     /// Takes a page from the store. At the end of it the line is behind no more.
     async fn look(&mut self) -> Result<(), JournalError> {
         // What was delivered has to be known there first.
-        self.room.settled().await;
+        self.room.marks.settled().await;
         let page = self.room.mail.open(&self.id, self.looked, true, PAGE).await?;
         let mut waiting = self.queue.waiting();
         let Some((last, _)) = page.last() else {

@@ -187,7 +187,7 @@ impl Shared {
                 self.unread_by(id, -i64::try_from(moved).unwrap_or_default());
             }
             if moved > 0 {
-                self.happened();
+                self.marks.happened();
             }
         }
         Ok(())
@@ -312,9 +312,10 @@ impl Shared {
 /// `InvalidInput` for none, or more than `most`.
 fn page(limit: Option<u32>, default: u32, most: u32) -> Result<usize, Failure> {
     let limit = limit.unwrap_or(default);
-    match (1..=most).contains(&limit) {
-        true => Ok(limit as usize),
-        false => Err(Failure::invalid(format!("`limit` must be 1 to {most}"))),
+    if (1..=most).contains(&limit) {
+        Ok(limit as usize)
+    } else {
+        Err(Failure::invalid(format!("`limit` must be 1 to {most}")))
     }
 }
 

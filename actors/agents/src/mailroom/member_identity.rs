@@ -254,9 +254,18 @@ impl Shared {
     }
 
     pub async fn tell_joined(&self, id: &str, way: MemberWay) -> Result<(), Failure> {
-        self.mail.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await?;
+        self.tell(StoredEvent::Joined(id.to_owned(), way.as_str().to_owned())).await
+    }
+
+    pub async fn tell_left(&self, id: &str, why: &str) -> Result<(), Failure> {
+        self.tell(StoredEvent::Left(id.to_owned(), why.to_owned())).await
+    }
+
+    /// Tells of an event that changes who is here.
+    async fn tell(&self, event: StoredEvent) -> Result<(), Failure> {
+        self.mail.tell(event).await?;
         self.changed(Change::Resource(AGENTS_URI.to_owned()));
-        self.happened();
+        self.marks.happened();
         Ok(())
     }
 
@@ -291,10 +300,7 @@ impl Shared {
                 None => return Ok(()),
             };
             change(&mut kept);
-            let version = match is_reserved(id) {
-                true => Some(version),
-                false => self.keep(id, &kept, &mut tries).await?,
-            };
+            let version = if is_reserved(id) { Some(version) } else { self.keep(id, &kept, &mut tries).await? };
             let Some(version) = version else { continue };
             // Unless a newer one was taken in meanwhile.
             if let Some(member) = self.members().get_mut(id).filter(|member| member.version <= version) {
@@ -352,10 +358,8 @@ impl Shared {
         member.wants = Arc::new(kept.wants);
         (member.in_file, member.is_gone) = (kept.in_file, kept.gone);
         member.scope(kept.place);
-        if kept.ended
-            && let Some(line) = member.line.take()
-        {
-            line.end();
+        if kept.ended {
+            member.end_line();
         }
     }
 
@@ -390,7 +394,7 @@ impl Shared {
             && member.line.is_none()
             && let Some(way) = &member.takes
         {
-            member.line = Line::open(system, self, &member.id, way, true);
+            member.line = Line::open(system, self, &member.id, way);
         }
     }
 }

@@ -165,6 +165,13 @@ impl Member {
         self.sessions.push(session.clone());
     }
 
+    /// Ends the delivery of its mail, where it has a way.
+    pub fn end_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            line.end();
+        }
+    }
+
     /// It goes.
     pub(super) fn leave(&mut self) {
         self.seen = None;
@@ -284,9 +291,10 @@ impl Members {
     /// How many of a letter's recipients `who` may know of: all, where it sent it.
     pub fn known(&self, who: &Who, letter: &NewLetter) -> usize {
         let knows_all = letter.sender == *who.id || who.watches || self.apart.load(Relaxed) == 0;
-        match knows_all {
-            true => letter.recipients.len(),
-            false => letter.recipients.iter().filter(|id| self.sees(&who.id, id)).count(),
+        if knows_all {
+            letter.recipients.len()
+        } else {
+            letter.recipients.iter().filter(|id| self.sees(&who.id, id)).count()
         }
     }
 

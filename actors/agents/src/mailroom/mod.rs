@@ -20,7 +20,7 @@ mod resources;
 mod setup;
 mod text;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use callboard_message::mail::{
     AgentLogs, AgentStatus, AgentView, BroadcastMessage, CheckInbox, Done, EndAgent, Events, FetchMail, Fetched,
@@ -31,7 +31,7 @@ use callboard_message::surface::{
     About, Describe, ListResourceTemplates, ListResources, ReadResource, ReadResourceResult, Subscribe,
 };
 use callboard_message::{Change, Failure, RawObject};
-use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Letter, Mail, Notes, Profile};
+use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Mail, Notes, Profile};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
@@ -69,7 +69,7 @@ struct Shared {
     members: Mutex<Members>,
     /// Held while it is kept who a member is.
     joining: tokio::sync::Mutex<()>,
-    marks: OnceLock<Marks>,
+    marks: Marks,
     /// The mailroom's own surroundings, once it runs.
     stage: Mutex<Option<Cx>>,
     elsewhere: Elsewhere,
@@ -88,31 +88,6 @@ impl Shared {
     fn changed(&self, change: Change) {
         if let Some(stage) = &*self.stage.lock() {
             stage.changed(change);
-        }
-    }
-
-    /// The events have changed.
-    fn happened(&self) {
-        if let Some(marks) = self.marks.get() {
-            marks.happened();
-        }
-    }
-
-    async fn delivered(&self, recipient: &Arc<str>, letter: u64) {
-        if let Some(marks) = self.marks.get() {
-            marks.delivered(recipient, letter).await;
-        }
-    }
-
-    async fn settled(&self) {
-        if let Some(marks) = self.marks.get() {
-            marks.settled().await;
-        }
-    }
-
-    fn spread(&self, letter: Arc<Letter>) {
-        if let Some(marks) = self.marks.get() {
-            marks.spread(letter);
         }
     }
 }

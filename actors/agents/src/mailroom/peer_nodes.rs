@@ -99,7 +99,7 @@ impl Shared {
                 // At each: what is done isn't done again where the next can't be.
                 *looked = Some(number);
             }
-            self.happened();
+            self.marks.happened();
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use callboard_message::Failure;
 use callboard_message::mail::{
     BroadcastMessage, LetterKind, MAIL_BODY_BYTES_MAX, MAIL_EXPIRES_MAX, MAIL_KEY_BYTES_MAX, MAIL_RECIPIENTS_MAX,
     MAIL_TOPIC_CHARS_MAX, MailId, Priority, RETRY_AFTER_S, ReplyMessage, SendMessage, Sent,
 };
-use callboard_runtime::{Cx, Letter};
+use callboard_runtime::{Cx, Letter, NewLetter};
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use serde_json::json;
@@ -19,51 +19,29 @@ use serde_json::json;
 use crate::decide::limits::{cut_bytes, cut_chars};
 
 use super::Shared;
-use super::accept::told_all;
 use super::conversation_delivery::ANSWER_KEY;
 use super::member_identity::{Who, denied};
 use super::members::{Group, Member, Members};
 use super::setup::MailroomOptions;
 use super::text::{DISPLAY_CHARS_MIN, LABEL_CHARS_MAX, is_label, neutral};
 
-/// What is to become a letter.
+/// A message before it is posted.
+#[derive(Clone)]
 pub(super) struct Draft {
-    pub kind: LetterKind,
-    pub label: Option<String>,
-    pub audience: String,
-    /// Whom its sender named, where it did: the same message is for them again.
+    /// Its id and expiry are set when it is posted.
+    pub new: NewLetter,
+    /// Recipients that its sender named; none of a broadcast. The same message is for them again.
     pub asked: BTreeSet<String>,
-    /// Those of them, or of all, that it goes to.
-    pub recipients: BTreeSet<String>,
-    /// Whose box is full.
+    /// Recipients whose box is full.
     pub refused: Vec<String>,
-    pub said: Said,
-}
-
-impl Draft {
-    /// For those that its sender named, and to none of them yet.
-    fn named(who: &Who, label: Option<String>, audience: &str, asked: BTreeSet<String>, said: Said) -> Self {
-        let kind = if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct };
-        let (recipients, refused) = (BTreeSet::new(), Vec::new());
-        Self { kind, label, audience: audience.to_owned(), asked, recipients, refused, said }
-    }
-}
-
-/// What is said, checked, whoever it is for.
-pub(super) struct Said {
-    pub(super) body: String,
-    pub(super) topic: Option<String>,
-    pub(super) thread: Option<String>,
-    pub(super) reply_to: Option<String>,
-    pub(super) urgent: bool,
-    pub(super) key: Option<String>,
-    pub(super) expires: Duration,
+    pub lifetime: Duration,
     /// Its sender may choose when it expires: under the same key, the same.
-    pub(super) is_expiry_chosen: bool,
-    pub(super) turn: Turn,
+    pub is_expiry_chosen: bool,
+    pub turn: Turn,
 }
 
-/// What a message takes of what its sender may say.
+/// Share of its sender's rate limit that a message takes.
+#[derive(Clone)]
 pub(super) enum Turn {
     /// Nothing: whoever says it has no limit.
     Free,
@@ -73,46 +51,30 @@ pub(super) enum Turn {
     OnlyAgain(Failure),
 }
 
-impl Said {
-    /// In no thread yet, and without an end.
-    fn of(
-        body: String,
-        topic: Option<String>,
-        reply_to: Option<String>,
-        priority: Option<Priority>,
-        key: Option<String>,
-    ) -> Self {
-        let urgent = priority == Some(Priority::Urgent);
-        let expires = Duration::ZERO;
-        Self { body, topic, thread: None, reply_to, urgent, key, expires, is_expiry_chosen: true, turn: Turn::Free }
-    }
-
-    /// What goes on with `letter`: in its thread, about its topic.
-    fn answering(letter: &Letter, body: String, urgent: bool, key: Option<String>, expires: Duration) -> Self {
-        Self {
-            body,
+impl Draft {
+    /// Goes on with `letter`: in its thread, about its topic.
+    fn answering(self, letter: &Letter) -> Self {
+        let new = NewLetter {
             topic: letter.new.topic.clone(),
             thread: Some(letter.new.thread().to_owned()),
             reply_to: Some(letter.new.id.clone()),
-            urgent,
-            key,
-            expires,
-            is_expiry_chosen: false,
-            turn: Turn::Free,
-        }
+            ..self.new
+        };
+        Self { new, is_expiry_chosen: false, ..self }
     }
 
     fn check(&self) -> Result<(), Failure> {
         let too_long = |what: &str, most: usize, unit: &str| {
             Err(Failure::invalid(format!("`{what}` is longer than {most} {unit}")))
         };
-        if self.body.trim().is_empty() {
+        let NewLetter { body, topic, key, .. } = &self.new;
+        if body.trim().is_empty() {
             return Err(Failure::invalid("`message` is empty"));
         }
-        if self.body.len() > MAIL_BODY_BYTES_MAX {
+        if body.len() > MAIL_BODY_BYTES_MAX {
             return too_long("message", MAIL_BODY_BYTES_MAX, "bytes");
         }
-        if let Some(topic) = &self.topic {
+        if let Some(topic) = topic {
             if topic.chars().count() > MAIL_TOPIC_CHARS_MAX {
                 return too_long("topic", MAIL_TOPIC_CHARS_MAX, "characters");
             }
@@ -120,7 +82,7 @@ impl Said {
                 return Err(Failure::invalid("`topic` must be a line of text"));
             }
         }
-        match &self.key {
+        match key {
             Some(key) if key.is_empty() => Err(Failure::invalid("`idempotency_key` is empty")),
             Some(key) if key.len() > MAIL_KEY_BYTES_MAX => too_long("idempotency_key", MAIL_KEY_BYTES_MAX, "bytes"),
             Some(key) if key.starts_with(ANSWER_KEY) => {
@@ -173,31 +135,30 @@ impl Shared {
             None => None,
         };
         let BroadcastMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, .. } = message;
-        let said = Said::of(message, topic, reply_to, priority, idempotency_key);
-        let said = self.may_say(&who, true, self.said(&who, said, expires_in_s).await?)?;
-        let (recipients, refused) = self.audience(&who, group.as_ref(), &said);
-        let kind = match &group {
-            _ if who.is_guardian => LetterKind::Guidance,
-            Some(_) => LetterKind::Group,
-            None => LetterKind::Broadcast,
-        };
+        let mut draft = self.draft(&who, message, priority, idempotency_key);
+        (draft.new.topic, draft.new.reply_to) = (topic, reply_to);
+        self.complete(&who, &mut draft, expires_in_s).await?;
+        self.take_turn(&who, true, &mut draft)?;
+        self.address_all(&who, group.as_ref(), &mut draft);
+        if !who.is_guardian {
+            draft.new.kind = if group.is_some() { LetterKind::Group } else { LetterKind::Broadcast };
+        }
         let is_there = group.as_ref().is_none_or(|group| self.members().has_group(&who.id, group));
-        let audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
+        draft.new.audience = group.map_or_else(|| "all".to_owned(), |group| group.to_string());
+        if !draft.new.recipients.is_empty() {
+            return self.post(&who, draft).await;
+        }
         let none = match is_there {
-            false => Nobody::NoGroup(audience.clone()).sent(),
+            false => Nobody::NoGroup(draft.new.audience.clone()).sent(),
             true => Sent {
                 success: true,
                 recipient_count: Some(0),
                 message: told_all(0),
-                refused: refused.clone(),
+                refused: draft.refused.clone(),
                 ..Sent::default()
             },
         };
-        let draft = Draft { kind, label: None, audience, asked: BTreeSet::new(), recipients, refused, said };
-        match draft.recipients.is_empty() {
-            true => self.again_or(&who, draft, none).await,
-            false => self.post(&who, draft).await,
-        }
+        self.again_or(&who, draft, none).await
     }
 
     pub async fn send(self: &Arc<Self>, message: SendMessage, cx: &Cx) -> Result<Sent, Failure> {
@@ -219,14 +180,17 @@ impl Shared {
         }
         let SendMessage { message, topic, priority, reply_to, idempotency_key, expires_in_s, guidance: label, .. } =
             message;
-        let said = Said::of(message, topic, reply_to, priority, idempotency_key);
-        let said = self.may_say(&who, false, self.said(&who, said, expires_in_s).await?)?;
-        let asked = to.iter().cloned().collect();
+        let mut draft = self.draft(&who, message, priority, idempotency_key);
+        (draft.new.topic, draft.new.reply_to) = (topic, reply_to);
+        self.complete(&who, &mut draft, expires_in_s).await?;
+        self.take_turn(&who, false, &mut draft)?;
+        (draft.new.label, draft.new.audience) = (label, audience.to_owned());
+        draft.asked = to.iter().cloned().collect();
         let found = {
             let members = self.members();
             reachable(&members, &who, to, |id| members.sees(&who.id, id))
         };
-        self.post_to(&who, found, Draft::named(&who, label, audience, asked, said)).await
+        self.post_to(&who, found, draft).await
     }
 
     /// Posts a message to those that were `found`. Where nobody was, the answer is what it was the first time, if there was one.
@@ -234,10 +198,13 @@ impl Shared {
         self: &Arc<Self>,
         who: &Who,
         found: Result<(BTreeSet<String>, Vec<String>), Nobody>,
-        draft: Draft,
+        mut draft: Draft,
     ) -> Result<Sent, Failure> {
         match found {
-            Ok((recipients, refused)) => self.post(who, Draft { recipients, refused, ..draft }).await,
+            Ok((recipients, refused)) => {
+                draft.new.recipients = recipients.into_iter().collect();
+                self.post(who, Draft { refused, ..draft }).await
+            }
             Err(nobody) => self.again_or(who, draft, nobody.sent()).await,
         }
     }
@@ -253,35 +220,38 @@ impl Shared {
             return Err(denied("this agent is terminated: it can neither send nor receive messages"));
         }
         let letter = self.letter_of(who, &message.message_id).await?;
-        let (urgent, expires) = (message.priority == Some(Priority::Urgent), self.options().expires);
-        let said = Said::answering(&letter, message.message, urgent, message.idempotency_key, expires);
-        said.check()?;
-        let said = self.may_say(who, false, said)?;
+        let draft = self.draft(who, message.message, message.priority, message.idempotency_key);
+        let mut draft = draft.answering(&letter);
+        draft.check()?;
+        self.take_turn(who, false, &mut draft)?;
         let is_own = letter.new.sender == *who.id;
-        let (mut to, mut asked) = (Vec::new(), BTreeSet::new());
+        let mut to = Vec::new();
         let found = {
             let members = self.members();
             if message.to_all || is_own {
-                asked.extend(letter.new.recipients.iter().cloned());
+                draft.asked.extend(letter.new.recipients.iter().cloned());
                 let there = |id: &&String| {
                     **id != *who.id && members.sees(&who.id, id) && members.get(id).is_some_and(Member::is_open)
                 };
                 to.extend(letter.new.recipients.iter().filter(there).cloned());
             }
             if !is_own {
-                asked.insert(letter.new.sender.clone());
+                draft.asked.insert(letter.new.sender.clone());
                 to.push(letter.new.sender.clone());
             }
             // Whoever wrote may be answered, seen or not.
             let sees = |id: &str| id == letter.new.sender || members.sees(&who.id, id);
-            match to.is_empty() {
-                true => Err(Nobody::Gone(letter.new.recipients.first().cloned().unwrap_or_default())),
-                false => reachable(&members, who, to, sees),
+            if to.is_empty() {
+                Err(Nobody::Gone(letter.new.recipients.first().cloned().unwrap_or_default()))
+            } else {
+                reachable(&members, who, to, sees)
             }
         };
         let count = found.as_ref().map_or(0, |(open, full)| open.len() + full.len());
-        let audience = if count == 1 { "one" } else { "list" };
-        self.post_to(who, found, Draft::named(who, None, audience, asked, said)).await
+        if count == 1 {
+            draft.new.audience = "one".to_owned();
+        }
+        self.post_to(who, found, draft).await
     }
 
     fn is_ended(&self, who: &Who) -> bool {
@@ -298,54 +268,79 @@ impl Shared {
         }
         let body = cut_bytes(&text.replace('\0', ""), MAIL_BODY_BYTES_MAX).to_owned();
         let key = Some(format!("{ANSWER_KEY}{}", letter.new.id));
-        let said = Said::answering(letter, body, false, key, self.options().expires);
-        let to = BTreeSet::from([to.clone()]);
-        let draft = Draft { recipients: to.clone(), ..Draft::named(&who, None, "one", to, said) };
+        let mut draft = self.draft(&who, body, None, key).answering(letter);
+        draft.new.audience = "one".to_owned();
+        draft.new.recipients.push(to.clone());
+        draft.asked.insert(to.clone());
         self.post(&who, draft).await.map(drop)
     }
 
-    /// What is said, checked, in the thread of what it goes on with.
-    async fn said(&self, who: &Who, said: Said, expires_in_s: Option<u64>) -> Result<Said, Failure> {
-        let expires = expires_in_s.map_or(self.options().expires, Duration::from_secs);
-        if expires.is_zero() || expires > MAIL_EXPIRES_MAX {
+    /// A message of `who` for a list of recipients, none of them named yet.
+    fn draft(&self, who: &Who, body: String, priority: Option<Priority>, key: Option<String>) -> Draft {
+        let options = self.options();
+        let new = NewLetter {
+            id: String::new(),
+            sender: who.id.to_string(),
+            kind: if who.is_guardian { LetterKind::Guidance } else { LetterKind::Direct },
+            label: None,
+            audience: "list".to_owned(),
+            recipients: Vec::new(),
+            topic: None,
+            thread: None,
+            reply_to: None,
+            urgent: priority == Some(Priority::Urgent),
+            key,
+            class: options.class,
+            body,
+            expires: SystemTime::UNIX_EPOCH,
+        };
+        let (asked, refused, lifetime) = (BTreeSet::new(), Vec::new(), options.expires);
+        Draft { new, asked, refused, lifetime, is_expiry_chosen: true, turn: Turn::Free }
+    }
+
+    /// Checks a message, and puts it into the thread of what it goes on with.
+    async fn complete(&self, who: &Who, draft: &mut Draft, expires_in_s: Option<u64>) -> Result<(), Failure> {
+        draft.lifetime = expires_in_s.map_or(draft.lifetime, Duration::from_secs);
+        if draft.lifetime.is_zero() || draft.lifetime > MAIL_EXPIRES_MAX {
             return Err(Failure::invalid(format!("`expires_in_s` must be 1 to {}", MAIL_EXPIRES_MAX.as_secs())));
         }
-        let said = Said { expires, ..said };
-        said.check()?;
-        let Some(before) = &said.reply_to else { return Ok(said) };
-        let before = self.letter_of(who, before).await?;
-        Ok(Said { thread: Some(before.new.thread().to_owned()), ..said })
+        draft.check()?;
+        if let Some(before) = &draft.new.reply_to {
+            let before = self.letter_of(who, before).await?;
+            draft.new.thread = Some(before.new.thread().to_owned());
+        }
+        Ok(())
     }
 
     /// Takes one message of what `who` may send. Where there is none left, what has a key may still be what was sent before.
-    fn may_say(&self, who: &Who, is_broadcast: bool, said: Said) -> Result<Said, Failure> {
+    fn take_turn(&self, who: &Who, is_broadcast: bool, draft: &mut Draft) -> Result<(), Failure> {
         if who.is_guardian {
-            return Ok(said);
+            return Ok(());
         }
         let members = self.members();
-        let Some(limit) = members.get(&who.id).map(|member| &member.limit) else { return Ok(said) };
-        match limit.take(is_broadcast) {
-            Ok(()) => Ok(Said { turn: Turn::Taken { is_broadcast }, ..said }),
-            Err(refused) if said.key.is_some() && limit.may_repeat() => {
-                Ok(Said { turn: Turn::OnlyAgain(refused), ..said })
-            }
-            Err(refused) => Err(refused),
-        }
+        let Some(limit) = members.get(&who.id).map(|member| &member.limit) else { return Ok(()) };
+        draft.turn = match limit.take(is_broadcast) {
+            Ok(()) => Turn::Taken { is_broadcast },
+            Err(refused) if draft.new.key.is_some() && limit.may_repeat() => Turn::OnlyAgain(refused),
+            Err(refused) => return Err(refused),
+        };
+        Ok(())
     }
 
-    /// Whom a broadcast is for, and whose box is full.
-    fn audience(&self, who: &Who, group: Option<&Group>, said: &Said) -> (BTreeSet<String>, Vec<String>) {
+    /// Notes whom a broadcast is for, and whose box is full.
+    fn address_all(&self, who: &Who, group: Option<&Group>, draft: &mut Draft) {
         let members = self.members();
         let hears = |member: &&Member| {
             !member.is_ended
                 && *member.id != *who.id
                 && group.is_none_or(|group| member.place.is_in(group))
-                && (who.is_guardian || said.urgent || !member.mutes(&who.id, said.topic.as_deref()))
+                && (who.is_guardian || draft.new.urgent || !member.mutes(&who.id, draft.new.topic.as_deref()))
         };
         let (full, open): (Vec<_>, Vec<_>) =
             members.seen_by(&who.id).filter(hears).partition(|member| member.is_full());
-        let ids = |members: Vec<&Member>| members.into_iter().map(|member| member.id.to_string()).collect::<Vec<_>>();
-        (ids(open).into_iter().take(MAIL_RECIPIENTS_MAX).collect(), ids(full))
+        let id = |member: &Member| member.id.to_string();
+        draft.new.recipients = open.into_iter().take(MAIL_RECIPIENTS_MAX).map(id).collect();
+        draft.refused = full.into_iter().map(id).collect();
     }
 
     /// The letter of that id, where it concerns whoever asks.
@@ -459,6 +454,11 @@ fn take(limiter: &DefaultDirectRateLimiter, what: &str) -> Result<(), Failure> {
     let seconds = not_until.wait_time_from(DefaultClock::default().now()).as_secs_f64().ceil().max(1.0) as u64;
     let why = format!("you sent too many {what}: try again in {seconds} s");
     Err(Failure::overloaded(why).with_data(json!({ RETRY_AFTER_S: seconds })))
+}
+
+/// Text of the answer to a broadcast.
+pub(super) fn told_all(count: usize) -> String {
+    format!("Message broadcast to {count} agent(s)")
 }
 
 #[cfg(test)]

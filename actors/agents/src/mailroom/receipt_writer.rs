@@ -35,14 +35,11 @@ struct Spread(Arc<Letter>);
 /// The next copies of a letter.
 struct SpreadNext(u64);
 
-/// Writes what there is.
+/// Writes what there is. The reply comes when all that was delivered before is kept.
 struct Flush;
 
 /// Does whatever is left to do.
 struct Rest;
-
-/// Ends when all that was delivered before is kept.
-struct Settle;
 
 /// Something is new among the events.
 struct Happened;
@@ -62,7 +59,6 @@ without_reply! {
     SpreadNext = "spread_next";
     Flush = "flush";
     Rest = "rest";
-    Settle = "settle";
     Happened = "happened";
 }
 
@@ -74,10 +70,10 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub fn open(system: &System, room: &Arc<Shared>) -> Self {
+    /// Of the room that is being made, and holds this.
+    pub fn open(system: &System, room: &Weak<Shared>) -> Self {
         let told = Arc::new(AtomicBool::new(false));
-        // The room holds this.
-        let (room, known) = (Arc::downgrade(room), told.clone());
+        let (room, known) = (room.clone(), told.clone());
         let agent = system.prepare_with(move || Marker::new(room.clone(), known.clone())).label("mail's marks").spawn();
         Self { agent, told }
     }
@@ -97,7 +93,7 @@ impl Marks {
     }
 
     pub async fn settled(&self) {
-        let _ = self.agent.ask(Settle).await;
+        let _ = self.agent.ask(Flush).await;
     }
 
     /// Ends once what it was told is kept.
@@ -161,7 +157,7 @@ impl Marker {
             let now = self.waiting.len().min(MARKS_AT_ONCE_MAX);
             let marks: Vec<_> = self.waiting.iter().take(now).cloned().collect();
             match room.mail.mark(marks, Mark::Delivered).await {
-                Ok(_) => room.happened(),
+                Ok(_) => room.marks.happened(),
                 Err(error) if error.may_pass() => return Err(error),
                 Err(error) => callboard_message::log::error!(%error, letters = now, "what was delivered can't be kept"),
             }
@@ -213,14 +209,14 @@ impl Marker {
         if is_done {
             self.spreading.remove(&letter);
         }
-        room.happened();
+        room.marks.happened();
         Ok(!is_done)
     }
 }
 
 impl Agent for Marker {
     fn handlers(on: &mut Handlers<Self>) {
-        on.sync::<Delivered>().sync::<Spread>().exclusive::<Flush>().exclusive::<Settle>();
+        on.sync::<Delivered>().sync::<Spread>().exclusive::<Flush>();
         on.exclusive::<SpreadNext>().exclusive::<Rest>().exclusive::<Happened>();
     }
 
@@ -284,14 +280,6 @@ impl Handler<Rest> for Marker {
         let letters: Vec<u64> = self.spreading.keys().copied().collect();
         for letter in letters {
             self.spread_or_later(letter).await;
-        }
-    }
-}
-
-impl Handler<Settle> for Marker {
-    async fn handle(&mut self, _: Settle, _: &mut Cx) {
-        if !self.waiting.is_empty() {
-            self.flush_or_later().await;
         }
     }
 }

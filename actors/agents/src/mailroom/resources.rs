@@ -76,9 +76,10 @@ impl Shared {
         let uri = params.text("uri").unwrap_or_default();
         // What watches for others says again, where there is no call, what they were allowed.
         if cx.call().is_some() {
-            let is_allowed = match uri == AGENTS_URI {
-                true => self.who_looks(cx).await.map(|_| true)?,
-                false => is_inbox_of(&uri, &self.who(cx, None).await?),
+            let is_allowed = if uri == AGENTS_URI {
+                self.who_looks(cx).await.map(|_| true)?
+            } else {
+                is_inbox_of(&uri, &self.who(cx, None).await?)
             };
             if !is_allowed {
                 return Err(unknown());

@@ -1,8 +1,8 @@
 //! A mailroom begins, and is declared anew.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::mail::{
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::delivery::Line;
 use super::member_identity::Rights;
-use super::members::{Members, Place, is_reserved};
+use super::members::{Member, Members, Place, is_reserved};
 use super::peer_nodes::Elsewhere;
 use super::post::Limit;
 use super::receipt_writer::Marks;
@@ -55,21 +55,20 @@ impl Mailroom {
     pub async fn open(system: &System, options: MailroomOptions) -> Result<Self, MailroomError> {
         options.check()?;
         let store = system.store();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new_cyclic(|room| Shared {
             mail: store.mail.clone(),
             notes: store.notes.clone(),
             members: Mutex::new(Members::new(&options)),
             options: Mutex::new(Arc::new(options.clone())),
             joining: tokio::sync::Mutex::new(()),
-            marks: OnceLock::new(),
+            marks: Marks::open(system, room),
             stage: Mutex::default(),
             elsewhere: Elsewhere::default(),
         });
-        shared.begun().await?;
-        shared.spread_rest().await?;
-        shared.recall().await?;
-        let _ = shared.marks.set(Marks::open(system, &shared));
-        shared.declare_all(system, &options).await?;
+        if let Err(error) = shared.begin(system, &options).await {
+            shared.marks.end().await;
+            return Err(error);
+        }
         Ok(Self { shared })
     }
 
@@ -84,9 +83,7 @@ impl Mailroom {
             for line in lines {
                 line.carrier().ended().await;
             }
-            if let Some(marks) = room.marks.get() {
-                marks.end().await;
-            }
+            room.marks.end().await;
         });
         // It can't be cancelled by anyone else.
         let _ = ending.await;
@@ -94,6 +91,13 @@ impl Mailroom {
 }
 
 impl Shared {
+    async fn begin(self: &Arc<Self>, system: &System, options: &MailroomOptions) -> Result<(), MailroomError> {
+        self.begun().await?;
+        self.spread_rest().await?;
+        self.recall().await?;
+        self.declare_all(system, options).await
+    }
+
     /// Makes the copies that a process before this one didn't come to.
     async fn spread_rest(&self) -> Result<(), MailroomError> {
         loop {
@@ -140,12 +144,10 @@ impl Shared {
         system: &System,
         options: &MailroomOptions,
     ) -> Result<Vec<(Arc<str>, Changed)>, MailroomError> {
-        let declared: HashMap<&str, &Declared> = options.members.iter().map(|said| (said.id.as_str(), said)).collect();
+        let declared: HashSet<&str> = options.members.iter().map(|said| said.id.as_str()).collect();
         let mut changed = Vec::new();
-        // What another node's file has isn't known here: only who was in this one before is taken out of it.
-        let may_be_elsewhere = self.mail.is_shared();
         let mut members = self.members();
-        let others = members.agents().filter(|member| !declared.contains_key(&*member.id)).count();
+        let others = members.agents().filter(|member| !declared.contains(&*member.id)).count();
         let without_key = options.members.iter().filter(|said| said.key.is_none()).count();
         // Whoever has gone counts too, for its mail is kept. The file's must all be there; keys are members as far as there is room.
         let Some(mut room) = MAIL_MEMBERS_MAX.checked_sub(others + without_key) else {
@@ -154,19 +156,8 @@ impl Shared {
         members.rename(options.example_ids);
         for member in members.all_mut() {
             member.limit = Limit::new(options);
-            if !declared.contains_key(&*member.id) {
-                // Who has said nothing yet has been known from a file alone.
-                let was_in_file = member.in_file || (member.kind.is_none() && !member.is_office());
-                if !member.is_gone && was_in_file && (member.declared.is_some() || !may_be_elsewhere) {
-                    member.take_out();
-                    changed.push((member.id.clone(), Changed::TakenOut));
-                } else {
-                    member.declare(None);
-                }
-                (member.takes, member.via, member.has_key) = (None, None, false);
-                if let Some(line) = member.line.take() {
-                    line.end();
-                }
+            if !declared.contains(&*member.id) && self.take_out(member) {
+                changed.push((member.id.clone(), Changed::TakenOut));
             }
         }
         for said in &options.members {
@@ -186,32 +177,47 @@ impl Shared {
             if is_new || !member.in_file {
                 changed.push((member.id.clone(), Changed::Declared { is_new }));
             }
-            if member.is_gone {
-                // What it was in when it was taken out.
-                member.scope(Place::default());
-            }
-            (member.in_file, member.is_gone) = (true, false);
-            member.declare(Some(Place::declared(said)));
-            // A key of an agent of the process would be refused.
-            if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
-                member.scope(Place::of_scopes(scopes));
-            }
-            member.has_key = said.key.is_some() && said.way.is_none();
-            member.via = said.via;
-            member.takes = said.way.clone();
-            let way = said.way.as_deref();
-            if member.line.as_ref().map(Line::way) == way {
-                continue;
-            }
-            if let Some(line) = member.line.take() {
-                line.end();
-            }
-            // One that is terminated gets its line when it is back.
-            if let Some(way) = way.filter(|_| !member.is_ended) {
-                member.line = Line::open(system, self, &member.id, way, true);
-            }
+            self.apply_declared(system, member, said);
         }
         Ok(changed)
+    }
+
+    /// Notes that the file hasn't a member. `true` where it had it before.
+    fn take_out(&self, member: &mut Member) -> bool {
+        // Who has said nothing yet has been known from a file alone.
+        let was_in_file = member.in_file || (member.kind.is_none() && !member.is_office());
+        // What another node's file has isn't known here: only who was in this one before is taken out of it.
+        let was_in_this = member.declared.is_some() || !self.mail.is_shared();
+        let is_taken_out = !member.is_gone && was_in_file && was_in_this;
+        if is_taken_out {
+            member.take_out();
+        } else {
+            member.declare(None);
+        }
+        (member.takes, member.via, member.has_key) = (None, None, false);
+        member.end_line();
+        is_taken_out
+    }
+
+    /// Notes what the file says of a member.
+    fn apply_declared(self: &Arc<Self>, system: &System, member: &mut Member, said: &Declared) {
+        if member.is_gone {
+            // What it was in when it was taken out.
+            member.scope(Place::default());
+        }
+        (member.in_file, member.is_gone) = (true, false);
+        member.declare(Some(Place::declared(said)));
+        // A key of an agent of the process would be refused.
+        if let Some(scopes) = said.key.as_ref().filter(|_| member.kind != Some(PrincipalKind::Agent)) {
+            member.scope(Place::of_scopes(scopes));
+        }
+        member.has_key = said.key.is_some() && said.way.is_none();
+        (member.takes, member.via) = (said.way.clone(), said.via);
+        if member.line.as_ref().map(Line::way) != said.way.as_deref() {
+            member.end_line();
+            // One that is terminated gets its line when it is back.
+            self.open_line(system, member);
+        }
     }
 }
 
@@ -309,7 +315,7 @@ impl MailroomOptions {
         if self.members.iter().filter(|member| member.key.is_none()).count() > MAIL_MEMBERS_MAX {
             return Err(MailroomError::TooManyMembers);
         }
-        let mut ids = std::collections::HashSet::new();
+        let mut ids = HashSet::new();
         for member in &self.members {
             check_id(&member.id)?;
             if !ids.insert(&member.id) {
@@ -329,10 +335,7 @@ pub(super) fn check_id(id: &str) -> Result<(), MailroomError> {
     if MailId::parse(id).is_err() {
         return Err(MailroomError::Id(id.to_owned()));
     }
-    match is_reserved(id) {
-        true => Err(MailroomError::Reserved(id.to_owned())),
-        false => Ok(()),
-    }
+    if is_reserved(id) { Err(MailroomError::Reserved(id.to_owned())) } else { Ok(()) }
 }
 
 /// Why there is no such mailroom, or no such mailbox in it.

@@ -84,9 +84,10 @@ impl Provider {
     async fn attempt(&self, body: Bytes, once: &Try<'_>) -> Result<Draft, Trouble> {
         let request = self.client.post(self.place.url.clone()).headers(self.place.headers.clone()).body(body);
         let sent = async { request.send().await.map_err(|error| trouble_of(&error)) };
-        let response = match self.config.stream {
-            true => timeout(self.silence(), sent).await.unwrap_or(Err(Trouble::Silent)),
-            false => sent.await,
+        let response = if self.config.stream {
+            timeout(self.silence(), sent).await.unwrap_or(Err(Trouble::Silent))
+        } else {
+            sent.await
         }?;
         if !response.status().is_success() {
             return Err(refused(response).await);

@@ -92,9 +92,10 @@ impl Events {
     }
 
     fn view(&self, principal: &Arc<Principal>) -> Arc<View> {
-        let (sees, records_max) = match principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
-            true => (Sees::All, RECORDS_KEPT),
-            false => (Sees::Own(principal.clone()), OWN_RECORDS_KEPT),
+        let (sees, records_max) = if principal.scopes.iter().any(|scope| scope == WATCH_SCOPE) {
+            (Sees::All, RECORDS_KEPT)
+        } else {
+            (Sees::Own(principal.clone()), OWN_RECORDS_KEPT)
         };
         let mut views = self.views.lock();
         if let Some(view) = views.get(&sees).and_then(Weak::upgrade) {
@@ -402,9 +403,12 @@ impl Record {
     /// The frames that a socket wants.
     fn wanted(&self, types: &Types, numbered: bool) -> impl Iterator<Item = String> {
         let wanted = self.frames.iter().filter(|frame| types.has(frame.kind));
-        wanted.map(move |frame| match numbered {
-            true => format!(r#"{{"sequence":{},"event":{}}}"#, self.sequence, frame.text),
-            false => frame.text.to_string(),
+        wanted.map(move |frame| {
+            if numbered {
+                format!(r#"{{"sequence":{},"event":{}}}"#, self.sequence, frame.text)
+            } else {
+                frame.text.to_string()
+            }
         })
     }
 }

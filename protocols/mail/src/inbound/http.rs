@@ -43,9 +43,10 @@ fn misfit(text: &str, members: &RawMembers<'_>, error: &serde_json::Error) -> St
     // Of a member that isn't known the reader has seen the name only.
     let unknown = told.starts_with("unknown field");
     let starts = |value: &RawValue| (value.get().as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-    let found = match unknown {
-        true => members.iter().find(|(_, value)| starts(value) >= place),
-        false => members.iter().filter(|(_, value)| starts(value) <= place).last(),
+    let found = if unknown {
+        members.iter().find(|(_, value)| starts(value) >= place)
+    } else {
+        members.iter().filter(|(_, value)| starts(value) <= place).last()
     };
     match found {
         Some((name, _)) if unknown => format!("`{}` is not known here", printable(name)),
@@ -71,7 +72,7 @@ pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 impl<'a> Query<'a> {
     /// # Errors
     /// 422, which names the parameter.
-    pub(super) fn read(query: &'a str, known: impl Fn(&str) -> bool) -> Result<Self, Problem> {
+    pub fn read(query: &'a str, known: impl Fn(&str) -> bool) -> Result<Self, Problem> {
         let mut found = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let name_of = || printable(&name);
@@ -86,11 +87,11 @@ impl<'a> Query<'a> {
         Ok(found)
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    pub(super) fn owned(&self, name: &str) -> Option<String> {
+    pub fn owned(&self, name: &str) -> Option<String> {
         self.text(name).map(str::to_owned)
     }
 
@@ -98,7 +99,7 @@ impl<'a> Query<'a> {
     ///
     /// # Errors
     /// 422, which names the parameter.
-    pub(super) fn word<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, Problem> {
+    pub fn word<T: DeserializeOwned>(&self, name: &'static str) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let quoted = || serde_json::from_value(serde_json::Value::from(text));
         let read = serde_json::from_str(text).or_else(|_| quoted());

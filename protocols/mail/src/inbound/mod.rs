@@ -27,7 +27,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::HeaderName;
 use actix_web::web::{self, Data, Payload, ServiceConfig};
 use actix_web::{HttpRequest, HttpResponse};
-use callboard_message::{Failure, FailureKind, Message, Named, Principal, TraceContext};
+use callboard_message::{Failure, Message, Named, Principal, TraceContext};
 use callboard_rpc::serve::guard::{self, Refused};
 use callboard_rpc::serve::{self as door, claim, idle};
 use callboard_rpc::{Access, AllowedHosts, AllowedOrigins, Limits};
@@ -150,7 +150,7 @@ impl Server {
 
 fn written<M: Message>(message: &M) -> Result<Box<RawValue>, Failure> {
     let wire = M::wire().ok_or_else(|| Failure::internal("the message has no form on a wire"))?;
-    (wire.encode)(message).map_err(|_| Failure::new(FailureKind::Internal, "the message can't be written"))
+    (wire.encode)(message).map_err(|_| Failure::internal("the message can't be written"))
 }
 
 fn read<T, M>(reply: Result<Box<RawValue>, Failure>) -> Result<T, Failure>

@@ -67,7 +67,7 @@ pub(super) async fn perform(
 ) -> Result<HttpResponse, Problem> {
     if route.operation == Operation::Description {
         guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-        return Ok(json(StatusCode::OK, routes::description()));
+        return success(routes::description());
     }
     let caller = super::caller(request, &server.options)?;
     let query = Query::read(request.query_string(), |name| route.knows(name))?;
@@ -91,6 +91,10 @@ pub(super) async fn perform(
         // Answered above.
         Operation::Description => Err(Problem::not_found()),
     }
+}
+
+fn success(body: &impl Serialize) -> Result<HttpResponse, Problem> {
+    Ok(json(StatusCode::OK, body))
 }
 
 /// A request whose sender is known.
@@ -133,7 +137,7 @@ impl Asking<'_> {
             status.agents.retain(|agent| agent.state == state);
             status.count = status.agents.len() as u64;
         }
-        Ok(json(StatusCode::OK, &status))
+        success(&status)
     }
 
     async fn agent(&self) -> Result<HttpResponse, Problem> {
@@ -141,14 +145,14 @@ impl Asking<'_> {
         let asked = GetAgentStatus { agent_id: Some(agent_id) };
         let status: AgentStatus = self.server.ask(&self.caller, &asked).await?;
         let agent = status.agents.first().ok_or_else(Problem::not_found)?;
-        Ok(json(StatusCode::OK, agent))
+        success(agent)
     }
 
     async fn end_agent(&self, payload: Payload, back: bool) -> Result<HttpResponse, Problem> {
         let agent_id = self.id("agent_id")?;
         self.body_may_be(payload).await?;
         let done = self.server.ask(&self.caller, &EndAgent { agent_id, back }).await?;
-        Ok(json(StatusCode::OK, &done))
+        success(&done)
     }
 
     async fn messages(&self) -> Result<HttpResponse, Problem> {
@@ -169,22 +173,19 @@ impl Asking<'_> {
         };
         let page = self.server.ask(&self.caller, &asked).await?;
         let message_ids: Vec<_> = page.messages.into_iter().map(|message| message.message_id).collect();
-        let messages = match message_ids.is_empty() {
-            true => Vec::new(),
-            false => self.fetch(message_ids, false).await?,
-        };
+        let messages = if message_ids.is_empty() { Vec::new() } else { self.fetch(message_ids, false).await? };
         let mut answer = RawObject::new().with("messages", messages);
         if let Some(next) = page.next {
             answer.set("next", next);
         }
-        Ok(json(StatusCode::OK, &answer))
+        success(&answer)
     }
 
     async fn message(&self) -> Result<HttpResponse, Problem> {
         let message_id = self.id("message_id")?;
         let receipts = self.query.word("receipts")?.unwrap_or(false);
         let message = self.fetch(vec![message_id], receipts).await?.pop().ok_or_else(Problem::not_found)?;
-        Ok(json(StatusCode::OK, &message))
+        success(&message)
     }
 
     /// Messages with what was sent, letter by letter. They count as delivered to the caller.
@@ -196,14 +197,14 @@ impl Asking<'_> {
         let message_id = self.id("message_id")?;
         self.body_may_be(payload).await?;
         let done = self.server.ask(&self.caller, &MarkRead { message_id, state: Some(EntryState::Read) }).await?;
-        Ok(json(StatusCode::OK, &done))
+        success(&done)
     }
 
     async fn agent_logs(&self) -> Result<HttpResponse, Problem> {
         let query = &self.query;
         let (after, limit) = (query.word("after")?, query.word("limit")?);
         let asked = AgentLogs { agent_id: query.owned("agent_id"), after, limit };
-        Ok(json(StatusCode::OK, &self.server.ask(&self.caller, &asked).await?))
+        success(&self.server.ask(&self.caller, &asked).await?)
     }
 
     /// A part of the path that must be an id: what can't be one names nothing.
@@ -219,10 +220,7 @@ impl Asking<'_> {
     /// A body that says nothing, if there is one.
     async fn body_may_be(&self, payload: Payload) -> Result<(), Problem> {
         let bytes = self.bytes(payload).await?;
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => http::body(&bytes, &self.server.options.limits).map(|Nothing {}| ()),
-        }
+        if bytes.is_empty() { Ok(()) } else { http::body(&bytes, &self.server.options.limits).map(|Nothing {}| ()) }
     }
 
     async fn bytes(&self, payload: Payload) -> Result<bytes::BytesMut, Problem> {
@@ -244,9 +242,10 @@ impl Asking<'_> {
     fn sent(&self, sent: &Sent) -> Result<HttpResponse, Problem> {
         let whole = self.query.word("detail")?.unwrap_or(false);
         let Sent { success, recipient_count, message, .. } = sent;
-        let mut response = match whole {
-            true => json(StatusCode::OK, sent),
-            false => json(StatusCode::OK, &Brief { success: *success, recipient_count: *recipient_count, message }),
+        let mut response = if whole {
+            success(sent)?
+        } else {
+            success(&Brief { success: *success, recipient_count: *recipient_count, message })?
         };
         if let Some(id) = &sent.message_id
             && let (Ok(value), Ok(place)) =

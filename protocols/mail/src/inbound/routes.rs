@@ -67,59 +67,57 @@ const fn parameter(name: &'static str, kind: Kind, about: &'static str) -> Param
 }
 
 /// Whether the whole [`Sent`](callboard_message::mail::Sent) is wanted.
+const fn route(
+    method: &'static str,
+    path: &'static str,
+    operation: Operation,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+) -> Route {
+    Route { method, path, operation, summary, parameters }
+}
+
 const DETAIL: Parameter = parameter("detail", Truth, "Answer also the message's id, its thread and whose box is full.");
 const AFTER: Parameter = parameter("after", Integer, "Go on where a page ended.");
 
 /// Every route.
 const ROUTES: &[Route] = &[
-    Route {
-        method: "POST",
-        path: "/api/broadcast_message",
-        operation: Operation::Broadcast,
-        summary: "Tell all active agents, or a group, something that concerns them all",
-        parameters: &[DETAIL],
-    },
-    Route {
-        method: "POST",
-        path: "/api/send_message",
-        operation: Operation::Send,
-        summary: "Write to one agent, or to a list",
-        parameters: &[DETAIL],
-    },
-    Route {
-        method: "GET",
-        path: "/api/agents",
-        operation: Operation::Agents,
-        summary: "Who is here, as far as the caller sees them",
-        parameters: &[parameter("state", Kind::Word(&["active", "away", "terminated"]), "In this state only.")],
-    },
-    Route {
-        method: "GET",
-        path: "/api/agents/{agent_id}",
-        operation: Operation::Agent,
-        summary: "One of them",
-        parameters: &[],
-    },
-    Route {
-        method: "POST",
-        path: "/api/agents/{agent_id}/end",
-        operation: Operation::EndAgent,
-        summary: "Say that an agent is terminated: it neither sends nor gets mail (scope mail.admin)",
-        parameters: &[],
-    },
-    Route {
-        method: "POST",
-        path: "/api/agents/{agent_id}/back",
-        operation: Operation::AgentBack,
-        summary: "Say that an agent is back (scope mail.admin)",
-        parameters: &[],
-    },
-    Route {
-        method: "GET",
-        path: "/api/messages",
-        operation: Operation::Messages,
-        summary: "Messages to the caller, newest first: those shown count as delivered; or from it, or both",
-        parameters: &[
+    route(
+        "POST",
+        "/api/broadcast_message",
+        Operation::Broadcast,
+        "Tell all active agents, or a group, something that concerns them all",
+        &[DETAIL],
+    ),
+    route("POST", "/api/send_message", Operation::Send, "Write to one agent, or to a list", &[DETAIL]),
+    route(
+        "GET",
+        "/api/agents",
+        Operation::Agents,
+        "Who is here, as far as the caller sees them",
+        &[parameter("state", Kind::Word(&["active", "away", "terminated"]), "In this state only.")],
+    ),
+    route("GET", "/api/agents/{agent_id}", Operation::Agent, "One of them", &[]),
+    route(
+        "POST",
+        "/api/agents/{agent_id}/end",
+        Operation::EndAgent,
+        "Say that an agent is terminated: it neither sends nor gets mail (scope mail.admin)",
+        &[],
+    ),
+    route(
+        "POST",
+        "/api/agents/{agent_id}/back",
+        Operation::AgentBack,
+        "Say that an agent is back (scope mail.admin)",
+        &[],
+    ),
+    route(
+        "GET",
+        "/api/messages",
+        Operation::Messages,
+        "Messages to the caller, newest first: those shown count as delivered; or from it, or both",
+        &[
             parameter("box", Kind::Word(&["in", "out", "all"]), "To the caller (in, the default), from it, or both."),
             parameter("from", Text, "From this agent only."),
             parameter("with", Text, "Between the caller and this agent, both ways."),
@@ -136,49 +134,39 @@ const ROUTES: &[Route] = &[
             AFTER,
             parameter("limit", Integer, "At most so many, 1 to 100 (50)."),
         ],
-    },
-    Route {
-        method: "GET",
-        path: "/api/messages/{message_id}",
-        operation: Operation::Message,
-        summary: "One message; it counts as delivered to the caller",
-        parameters: &[parameter(
-            "receipts",
-            Truth,
-            "Also how far it has come with each recipient: to its sender only.",
-        )],
-    },
-    Route {
-        method: "POST",
-        path: "/api/messages/{message_id}/read",
-        operation: Operation::MarkRead,
-        summary: "Say that a message is read; again does no harm",
-        parameters: &[],
-    },
-    Route {
-        method: "POST",
-        path: "/api/messages/{message_id}/reply",
-        operation: Operation::Reply,
-        summary: "Answer a message, in its thread",
-        parameters: &[DETAIL],
-    },
-    Route {
-        method: "GET",
-        path: "/api/agent_logs",
-        operation: Operation::AgentLogs,
-        summary: "Who wrote to whom, oldest first: the caller's own, or all (scope mail.watch)",
-        parameters: &[
+    ),
+    route(
+        "GET",
+        "/api/messages/{message_id}",
+        Operation::Message,
+        "One message; it counts as delivered to the caller",
+        &[parameter("receipts", Truth, "Also how far it has come with each recipient: to its sender only.")],
+    ),
+    route(
+        "POST",
+        "/api/messages/{message_id}/read",
+        Operation::MarkRead,
+        "Say that a message is read; again does no harm",
+        &[],
+    ),
+    route("POST", "/api/messages/{message_id}/reply", Operation::Reply, "Answer a message, in its thread", &[DETAIL]),
+    route(
+        "GET",
+        "/api/agent_logs",
+        Operation::AgentLogs,
+        "Who wrote to whom, oldest first: the caller's own, or all (scope mail.watch)",
+        &[
             parameter("agent_id", Text, "Of this recipient only."),
             AFTER,
             parameter("limit", Integer, "At most so many, 1 to 1000 (100)."),
         ],
-    },
-    Route {
-        method: "GET",
-        path: "/api/events",
-        operation: Operation::Events,
-        summary: "What happens to mail, over WebSocket, a JSON object a frame",
-        parameters: &[
+    ),
+    route(
+        "GET",
+        "/api/events",
+        Operation::Events,
+        "What happens to mail, over WebSocket, a JSON object a frame",
+        &[
             parameter(
                 "after",
                 Place,
@@ -187,14 +175,8 @@ const ROUTES: &[Route] = &[
             ),
             parameter("types", Text, "Of these types only, with commas between."),
         ],
-    },
-    Route {
-        method: "GET",
-        path: "/api/openapi.json",
-        operation: Operation::Description,
-        summary: "This description",
-        parameters: &[],
-    },
+    ),
+    route("GET", "/api/openapi.json", Operation::Description, "This description", &[]),
 ];
 
 /// Each path once.

@@ -1,11 +1,10 @@
 //! Letters as signed HTTP posts.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use callboard_message::mail::Deliver;
-use callboard_message::{Failure, FailureKind, RawObject, hex};
+use callboard_message::{Failure, RawObject, hex};
 use callboard_rpc::{EgressError, HookOptions, Hooks, Network, Posted};
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 use hmac::{Hmac, Mac};
@@ -33,7 +32,9 @@ pub const KEY_HEADER: &str = "idempotency-key";
 const MAILBOX_MESSAGES_MAX: u32 = 16;
 
 /// Where letters are posted.
-#[derive(Clone)]
+#[derive(derive_more::Debug, Clone)]
+// A URL of a webhook is often a secret by itself.
+#[debug("WebhookOptions {{ host: {:?}, .. }}", url.host_str())]
 pub struct WebhookOptions {
     /// The receiver: `https`, or `http` in a network that is allowed.
     pub url: Url,
@@ -49,13 +50,6 @@ impl WebhookOptions {
     /// A receiver in the public internet, of posts that aren't signed.
     pub fn new(url: Url) -> Self {
         Self { url, secret: None, allow: Vec::new(), lookup: None }
-    }
-}
-
-impl fmt::Debug for WebhookOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A URL of a webhook is often a secret by itself.
-        f.debug_struct("WebhookOptions").field("host", &self.url.host_str()).finish_non_exhaustive()
     }
 }
 
@@ -132,17 +126,16 @@ impl Handler<Deliver> for WebhookAgent {
 
 /// What an answer says of a letter.
 fn judge(posted: Posted) -> Result<(), Failure> {
-    let rejected = |why: &str| Err(Failure::new(FailureKind::Rejected, why));
     let status = match posted {
         Posted::Answered { status, .. } => status.as_u16(),
         Posted::Silent => return Err(Failure::unavailable("the receiver doesn't answer")),
-        Posted::NotAllowed => return rejected("the receiver may not be posted to"),
+        Posted::NotAllowed => return Err(Failure::rejected("the receiver may not be posted to")),
     };
     match status {
         200..=299 => Ok(()),
-        300..=399 => rejected("the receiver redirects, and nobody follows"),
+        300..=399 => Err(Failure::rejected("the receiver redirects, and nobody follows")),
         408 | 429 | 500.. => Err(Failure::unavailable(format!("the receiver answers {status}"))),
-        _ => rejected(&format!("the receiver answers {status}")),
+        _ => Err(Failure::rejected(format!("the receiver answers {status}"))),
     }
 }
 
@@ -178,6 +171,7 @@ fn sign(secret: &SecretString, timestamp: u64, body: &str) -> Option<HeaderValue
 
 #[cfg(test)]
 mod tests {
+    use callboard_message::FailureKind;
     use reqwest::StatusCode;
 
     use super::*;

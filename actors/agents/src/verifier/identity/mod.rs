@@ -114,9 +114,10 @@ impl Haystack {
         let street = value.split(['\n', ';']).next().unwrap_or(value);
         let mut parts = street.split(',').map(str::trim).filter(|p| !p.is_empty());
         let Some(first) = parts.next() else { return false };
-        let first = match first.chars().any(|c| c.is_ascii_digit()) {
-            true => first.to_owned(),
-            false => format!("{first} {}", parts.next().unwrap_or("")),
+        let first = if first.chars().any(|c| c.is_ascii_digit()) {
+            first.to_owned()
+        } else {
+            format!("{first} {}", parts.next().unwrap_or(""))
         };
         let compact = compact(&first);
         compact.len() >= ID_CHARS_MIN

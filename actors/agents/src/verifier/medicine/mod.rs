@@ -335,9 +335,10 @@ impl Sentence<'_> {
                     self.claims.push(claim);
                 }
                 Item::Dose(dose, schedule) => {
-                    let target = match self.goes_forward(placed, next) {
-                        true => &mut pending,
-                        false => self.claim_for(dose, placed, &mut pending),
+                    let target = if self.goes_forward(placed, next) {
+                        &mut pending
+                    } else {
+                        self.claim_for(dose, placed, &mut pending)
                     };
                     let slot = if dose.kind.is_count() { &mut target.count } else { &mut target.dose };
                     *slot = Some(dose.clone());

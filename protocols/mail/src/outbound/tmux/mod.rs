@@ -10,8 +10,8 @@ use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
+use callboard_message::Failure;
 use callboard_message::mail::{Deliver, Reach};
-use callboard_message::{Failure, FailureKind};
 use callboard_runtime::{Agent, Cx, Handler, Handlers, Profile};
 use futures::future::try_join;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -248,7 +248,7 @@ impl Paste<'_> {
         if !unseen.get(id).is_some_and(is_late) {
             if unseen.get(id).is_some_and(|pasted| pasted.times >= TMUX_PASTES_MAX) {
                 unseen.forget(id);
-                return Err(Failure::new(FailureKind::Rejected, "pasted, and never seen in the pane"));
+                return Err(Failure::rejected("pasted, and never seen in the pane"));
             }
             // Counted first: who drops this in the middle may have pasted it.
             let whole = unseen.count(id, &pane.id, now.whole);
@@ -323,6 +323,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callboard_message::FailureKind;
 
     /// Goal: what tmux says is read up to a limit, and no further. Method: as much, and one byte more.
     #[tokio::test]

@@ -103,9 +103,10 @@ impl Pane {
     /// As [`Pane::if_still`]; where the program had bracketed paste enabled, only if it still has.
     pub async fn if_still_pastes(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
         let still = self.still();
-        match self.has_bracketed_paste {
-            true => self.run_if(tmux, &format!("#{{&&:{still},{HAS_BRACKETED_PASTE}}}"), command).await,
-            false => self.run_if(tmux, &still, command).await,
+        if self.has_bracketed_paste {
+            self.run_if(tmux, &format!("#{{&&:{still},{HAS_BRACKETED_PASTE}}}"), command).await
+        } else {
+            self.run_if(tmux, &still, command).await
         }
     }
 
