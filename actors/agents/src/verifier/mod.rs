@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use callboard_macros::Message;
 use callboard_runtime::{Agent, Cx, Handlers, Profile, SyncHandler};
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -442,6 +443,11 @@ const DOSE_KEYS: &str = "dose dosage strength amount posologia dosagem dosemg do
 const UNIT_KEYS: &str = "unit units doseunit unidade";
 const SCHEDULE_KEYS: &str = "frequency schedule frequencia interval timing sig freq";
 const ROUTE_KEYS: &str = "route via viadeadministracao";
+
+/// Reads a pattern that may be written in several lines: line breaks, with the spaces after them, are no part of it.
+fn read_pattern(lines: &str) -> Result<Regex, regex::Error> {
+    Regex::new(&lines.lines().map(str::trim_start).collect::<String>())
+}
 
 /// `text` in NFKC, lower case, without accents and invisible characters. Line breaks stay.
 fn fold(text: &str) -> String {

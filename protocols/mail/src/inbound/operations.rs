@@ -67,7 +67,7 @@ pub(super) async fn perform(
 ) -> Result<HttpResponse, Problem> {
     if route.operation == Operation::Description {
         guard::check_source(request, &server.options.hosts, &server.options.origins)?;
-        return success(routes::description());
+        return done(routes::description());
     }
     let caller = super::caller(request, &server.options)?;
     let query = Query::read(request.query_string(), |name| route.knows(name))?;
@@ -93,7 +93,7 @@ pub(super) async fn perform(
     }
 }
 
-fn success(body: &impl Serialize) -> Result<HttpResponse, Problem> {
+fn done(body: &impl Serialize) -> Result<HttpResponse, Problem> {
     Ok(json(StatusCode::OK, body))
 }
 
@@ -137,7 +137,7 @@ impl Asking<'_> {
             status.agents.retain(|agent| agent.state == state);
             status.count = status.agents.len() as u64;
         }
-        success(&status)
+        done(&status)
     }
 
     async fn agent(&self) -> Result<HttpResponse, Problem> {
@@ -145,14 +145,14 @@ impl Asking<'_> {
         let asked = GetAgentStatus { agent_id: Some(agent_id) };
         let status: AgentStatus = self.server.ask(&self.caller, &asked).await?;
         let agent = status.agents.first().ok_or_else(Problem::not_found)?;
-        success(agent)
+        done(agent)
     }
 
     async fn end_agent(&self, payload: Payload, back: bool) -> Result<HttpResponse, Problem> {
         let agent_id = self.id("agent_id")?;
         self.body_may_be(payload).await?;
-        let done = self.server.ask(&self.caller, &EndAgent { agent_id, back }).await?;
-        success(&done)
+        let ended = self.server.ask(&self.caller, &EndAgent { agent_id, back }).await?;
+        done(&ended)
     }
 
     async fn messages(&self) -> Result<HttpResponse, Problem> {
@@ -178,14 +178,14 @@ impl Asking<'_> {
         if let Some(next) = page.next {
             answer.set("next", next);
         }
-        success(&answer)
+        done(&answer)
     }
 
     async fn message(&self) -> Result<HttpResponse, Problem> {
         let message_id = self.id("message_id")?;
         let receipts = self.query.word("receipts")?.unwrap_or(false);
         let message = self.fetch(vec![message_id], receipts).await?.pop().ok_or_else(Problem::not_found)?;
-        success(&message)
+        done(&message)
     }
 
     /// Messages with what was sent, letter by letter. They count as delivered to the caller.
@@ -196,15 +196,15 @@ impl Asking<'_> {
     async fn mark_read(&self, payload: Payload) -> Result<HttpResponse, Problem> {
         let message_id = self.id("message_id")?;
         self.body_may_be(payload).await?;
-        let done = self.server.ask(&self.caller, &MarkRead { message_id, state: Some(EntryState::Read) }).await?;
-        success(&done)
+        let ended = self.server.ask(&self.caller, &MarkRead { message_id, state: Some(EntryState::Read) }).await?;
+        done(&ended)
     }
 
     async fn agent_logs(&self) -> Result<HttpResponse, Problem> {
         let query = &self.query;
         let (after, limit) = (query.word("after")?, query.word("limit")?);
         let asked = AgentLogs { agent_id: query.owned("agent_id"), after, limit };
-        success(&self.server.ask(&self.caller, &asked).await?)
+        done(&self.server.ask(&self.caller, &asked).await?)
     }
 
     /// A part of the path that must be an id: what can't be one names nothing.
@@ -243,9 +243,9 @@ impl Asking<'_> {
         let whole = self.query.word("detail")?.unwrap_or(false);
         let Sent { success, recipient_count, message, .. } = sent;
         let mut response = if whole {
-            success(sent)?
+            done(sent)?
         } else {
-            success(&Brief { success: *success, recipient_count: *recipient_count, message })?
+            done(&Brief { success: *success, recipient_count: *recipient_count, message })?
         };
         if let Some(id) = &sent.message_id
             && let (Ok(value), Ok(place)) =

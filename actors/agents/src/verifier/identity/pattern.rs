@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::super::Identity::{self, Address, BirthDate, Email, Id, Phone};
+use super::super::read_pattern;
 use super::Hit;
 
 /// Everything in `text` (accents and disguises removed, case kept) that has the shape of personal data.
@@ -45,7 +46,7 @@ fn address_v4(text: &str) -> bool {
 type Row<Pattern> = (Identity, fn(&str) -> bool, Pattern);
 
 static SHAPES: LazyLock<Result<Vec<Row<Regex>>, regex::Error>> =
-    LazyLock::new(|| TABLE.iter().map(|(kind, check, pattern)| Ok((*kind, *check, Regex::new(pattern)?))).collect());
+    LazyLock::new(|| TABLE.iter().map(|(kind, check, pattern)| Ok((*kind, *check, read_pattern(pattern)?))).collect());
 
 const TABLE: &[Row<&str>] = &[
     // Contacts
@@ -53,10 +54,8 @@ const TABLE: &[Row<&str>] = &[
     (
         Email,
         any,
-        concat!(
-            r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |",
-            r"\.)(?: ?)(?:com|org|net|br|uk|pt|edu)(?-u:\b)",
-        ),
+        r"(?i)[a-z0-9._%+-]{2,64} ?(?:\[at\]|\(at\)| at ) ?[a-z0-9-]{2,63} ?(?:\[dot\]|\(dot\)| dot |
+            \.)(?: ?)(?:com|org|net|br|uk|pt|edu)(?-u:\b)",
     ),
     (Phone, phone, r"\+\d[\d ().-]{6,20}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
     (Phone, phone, r"(?-u:\b)00\d[\d ().-]{7,18}\d(?: ?(?:x|ext\.?) ?\d{1,6})?"),
@@ -69,10 +68,8 @@ const TABLE: &[Row<&str>] = &[
     (
         Phone,
         phone,
-        concat!(
-            r"(?i)(?-u:\b)(?:phone|telephone|tel|mobile|cell|call|fone|telefone|celular|fax|whatsapp|",
-            r"ligue)(?-u:\b)[^\d\n+]{0,20}([\d(][\d ().-]{5,18}\d)",
-        ),
+        r"(?i)(?-u:\b)(?:phone|telephone|tel|mobile|cell|call|fone|telefone|celular|fax|whatsapp|
+            ligue)(?-u:\b)[^\d\n+]{0,20}([\d(][\d ().-]{5,18}\d)",
     ),
     (
         Phone,
@@ -100,81 +97,65 @@ const TABLE: &[Row<&str>] = &[
     (
         Id,
         has_digits,
-        concat!(
-            r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|",
-            r"medical record|prontuario|npi|national id|government id|id card|identity card|identidade|",
-            r"insurance|licen[cs]e|cns|cartao sus|tax id|taxpayer|pesel|bsn|dni|nino|account|",
-            r"iban)(?-u:\b)(?:'s)?(?:[ .:#]{1,2}(?:number|no|num|numero|n|id|is|was|e|of|card|plan|member|",
-            r"policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
-        ),
+        r"(?i)(?-u:\b)(?:ssn|social security|cpf|rg|nhs|nif|aadhaar|passport|passaporte|mrn|
+            medical record|prontuario|npi|national id|government id|id card|identity card|identidade|
+            insurance|licen[cs]e|cns|cartao sus|tax id|taxpayer|pesel|bsn|dni|nino|account|
+            iban)(?-u:\b)(?:'s)?(?:[ .:#]{1,2}(?:number|no|num|numero|n|id|is|was|e|of|card|plan|member|
+            policy)(?-u:\b)){0,4}[ .:#=o]{0,4}([A-Za-z]{0,4}-?\d[A-Za-z\d. /-]{2,20}[A-Za-z\d])",
     ),
     (Id, any, r"(?-u:\b)(?:MRN|PRONT)-?\d{5,10}(?-u:\b)"),
     // Dates of birth
     (
         BirthDate,
         any,
-        concat!(
-            r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|",
-            r"data de nascimento|nascimento|dn)(?-u:\b)[ :.=]{0,3}(?:is |was |",
-            r"e )?(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}(?:st|nd|rd|",
-            r"th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})",
-        ),
+        r"(?i)(?-u:\b)(?:dob|d\.o\.b|date of birth|birth ?date|born(?: on)?|nascid[oa] em|
+            data de nascimento|nascimento|dn)(?-u:\b)[ :.=]{0,3}(?:is |was |
+            e )?(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}(?:st|nd|rd|
+            th)? (?:de )?[a-z]{3,9}\.?,? (?:de )?\d{4}|[a-z]{3,9}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})",
     ),
     // Addresses
     (
         Address,
         any,
-        concat!(
-            r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|",
-            r"St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Court|Place|Square|Terrace|Crescent|Close|",
-            r"Mews|Parkway|Pkwy|Highway|Hwy|Circle|Row|Gardens|Grove|Walk|Trail|Turnpike|Alley|Loop|Plaza|",
-            r"Ridge|Heights|Crossing|Quay|Wharf)(?-u:\b)",
-        ),
+        r"(?-u:\b)\d{1,6}[A-Za-z]?,? (?:\d{1,4}(?:st|nd|rd|th)? )?(?:[A-Z][\w'.-]{0,24} ){1,4}(?:Street|
+            St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Boulevard|Blvd|Court|Place|Square|Terrace|Crescent|Close|
+            Mews|Parkway|Pkwy|Highway|Hwy|Circle|Row|Gardens|Grove|Walk|Trail|Turnpike|Alley|Loop|Plaza|
+            Ridge|Heights|Crossing|Quay|Wharf)(?-u:\b)",
     ),
     (
         Address,
         any,
-        concat!(
-            r"(?i)(?-u:\b)\d{1,6}[a-z]? (?:[a-z][\w'.-]{1,24} ){1,3}(?:street|avenue|road|lane|boulevard|",
-            r"terrace|crescent|drive|court)(?-u:\b)",
-        ),
+        r"(?i)(?-u:\b)\d{1,6}[a-z]? (?:[a-z][\w'.-]{1,24} ){1,3}(?:street|avenue|road|lane|boulevard|
+            terrace|crescent|drive|court)(?-u:\b)",
     ),
     (
         Address,
         any,
-        concat!(
-            r"(?-u:\b)(?:Rua|Avenida|Av\.?|Travessa|Alameda|Praca|Rodovia|Estrada|Largo|Viela|Via|Calle|Rue|",
-            r"Carrer|Strada|Piazza|Viale|Conjunto|Condominio|Residencial|Recanto|Vereda|Chacara|Sitio|Fazenda|",
-            r"Aeroporto|Esplanada|Ladeira|Loteamento|Morro|Nucleo|Parque|Passarela|Patio|Quadra|Setor|Trecho|",
-            r"Trevo|Vale|Vila|Favela|Lagoa|Lago|Jardim|Feira|Estacao|Distrito|Colonia|",
-            r"Campo) (?:d[aeo]s? )?[A-Z][\w'. -]{1,50},? (?:n\.?o? ?)?\d{1,6}(?-u:\b)",
-        ),
+        r"(?-u:\b)(?:Rua|Avenida|Av\.?|Travessa|Alameda|Praca|Rodovia|Estrada|Largo|Viela|Via|Calle|Rue|
+            Carrer|Strada|Piazza|Viale|Conjunto|Condominio|Residencial|Recanto|Vereda|Chacara|Sitio|Fazenda|
+            Aeroporto|Esplanada|Ladeira|Loteamento|Morro|Nucleo|Parque|Passarela|Patio|Quadra|Setor|Trecho|
+            Trevo|Vale|Vila|Favela|Lagoa|Lago|Jardim|Feira|Estacao|Distrito|Colonia|
+            Campo) (?:d[aeo]s? )?[A-Z][\w'. -]{1,50},? (?:n\.?o? ?)?\d{1,6}(?-u:\b)",
     ),
     (
         Address,
         any,
-        concat!(
-            r"(?-u:\b)\d{1,6},? (?:rue|via|calle|rua|avenida|avenue|boulevard|chemin|place|impasse|",
-            r"quai) (?:d[aeu]s? |de la |de l')?[A-Z][\w'-]+",
-        ),
+        r"(?-u:\b)\d{1,6},? (?:rue|via|calle|rua|avenida|avenue|boulevard|chemin|place|impasse|
+            quai) (?:d[aeu]s? |de la |de l')?[A-Z][\w'-]+",
     ),
     (
         Address,
         any,
-        concat!(
-            r"(?i)(?-u:\b)[a-z]{3,24}(?:strasse|strase|strabe|weg|gasse|allee|gata|gatan|vagen|vegen|katu|tie|",
-            r"straat|laan|gade|vej|utca|terrasse|plads)\.? \d{1,5}[a-z]?(?-u:\b)",
-        ),
+        r"(?i)(?-u:\b)[a-z]{3,24}(?:strasse|strase|strabe|weg|gasse|allee|gata|gatan|vagen|vegen|katu|tie|
+            straat|laan|gade|vej|utca|terrasse|plads)\.? \d{1,5}[a-z]?(?-u:\b)",
     ),
     (Address, any, r"(?i)(?-u:\b)\d{1,6} [a-z][\w .'-]{2,30} \d{1,4},? ?(?:apt|suite|\n)"),
     (
         Address,
         any,
-        concat!(
-            r"(?-u:\b)[A-Z][a-z]+(?: [A-Z][a-z]+){0,2},? (?:A[LKZRAEPS]|C[AOT]|D[CE]|F[LM]|G[AU]|HI|I[ADLN]|",
-            r"K[SY]|LA|M[ADEHINOPST]|N[CDEHJMVY]|O[HKR]|P[ARW]|RI|S[CD]|T[NX]|UT|V[AIT]|",
-            r"W[AIVY]),? \d{5}(?:-\d{4})?(?-u:\b)",
-        ),
+        r"(?-u:\b)[A-Z][a-z]+(?: [A-Z][a-z]+){0,2},? (?:A[LKZRAEPS]|C[AOT]|D[CE]|F[LM]|G[AU]|HI|I[ADLN]|
+            K[SY]|LA|M[ADEHINOPST]|N[CDEHJMVY]|O[HKR]|P[ARW]|RI|S[CD]|T[NX]|UT|V[AIT]|
+            W[AIVY]),? \d{5}(?:-\d{4})?(?-u:\b)",
     ),
     (Address, any, r"(?-u:\b)(?:[A-Z]{1,2}\d[A-Z\d]?) \d[ABD-HJLNP-UW-Z]{2}(?-u:\b)"),
     (Address, any, r"(?-u:\b)\d{5}-\d{3}(?-u:\b)"),
@@ -186,10 +167,8 @@ const TABLE: &[Row<&str>] = &[
     (
         Address,
         has_number,
-        concat!(
-            r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|",
-            r"reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})",
-        ),
+        r"(?i)(?-u:\b)(?:address(?: is|:)|lives? (?:at|on)|living at|resid(?:es|ing) at|endereco(?: e|:)|
+            reside n[ao]|mora n[ao]|mor(?:a|o) em)[ :]{0,2}([^\n.;]{6,80})",
     ),
 ];
 

@@ -105,14 +105,12 @@ impl Lexicon {
 }
 
 /// Endings that INNs share by class of medicine (WHO stem book), in English and Portuguese.
-const ENDINGS: &str = concat!(
-    "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastatin|vastatina|conazole?|cillin|cilina|thromycin|tromicina",
-    "|floxacin|floxacino|cycline|ciclina|prazole?|gliptin|gliptina|gliflozin|gliflozina|glutide|glutida|triptan",
-    "|triptano|setron|setrona|azepam|zolam|dipine|dipino|parin|parina|xaban|xabana|agrel|grelor|oxetine|oxetina",
-    "|lukast|thiazide|tiazida|semide|semida|platin|platina|rubicin|rubicina|taxel|trexate|trexato|fenac|fenaco",
-    "|profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir",
-    "|cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$"
-);
+const ENDINGS: &str = "(?:mab|mabe|tinib|tinibe|pril|sartan|sartana|olol|vastatin|vastatina|conazole?|cillin|cilina|thromycin|tromicina\
+    |floxacin|floxacino|cycline|ciclina|prazole?|gliptin|gliptina|gliflozin|gliflozina|glutide|glutida|triptan\
+    |triptano|setron|setrona|azepam|zolam|dipine|dipino|parin|parina|xaban|xabana|agrel|grelor|oxetine|oxetina\
+    |lukast|thiazide|tiazida|semide|semida|platin|platina|rubicin|rubicina|taxel|trexate|trexato|fenac|fenaco\
+    |profen|profeno|oxicam|coxib|coxibe|fibrate|fibrato|glitazone|glitazona|tropium|tropio|dronate|dronato|ciclovir\
+    |cyclovir|ciclib|ciclibe|parib|paribe|citabine|citabina|terol|asone|asona|solone|solona|barbital|caine|caina)$";
 
 fn append(key: &mut String, word: &str) {
     if !key.is_empty() {
