@@ -34,6 +34,11 @@ pub(crate) fn words(folded: &str) -> impl Iterator<Item = &str> {
     folded.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
 }
 
+/// The words of a text, folded.
+pub(crate) fn folded_words(text: &str) -> Vec<String> {
+    words(&fold(text)).map(str::to_owned).collect()
+}
+
 /// Whether `word` is in `list`, whose words have spaces between them.
 pub(crate) fn is_one_of(word: &str, list: &str) -> bool {
     list.split_ascii_whitespace().any(|w| w == word)

@@ -7,11 +7,13 @@ use callboard_message::{Failure, Principal, PrincipalKind};
 use callboard_runtime::{Agent, ConcurrentHandler, Cx, Handlers, Profile};
 use serde::{Deserialize, Serialize};
 
+use crate::text::folded_words;
+
 use super::messages::{
     CheckMedications, DataClass, Field, GetPatient, ListPatients, MATCHES_MAX, Matches, Medications,
     PATIENTS_LISTED_MAX, PatientFile, PatientRow, PatientView, Patients, Query, Record, check_patient_id, check_query,
 };
-use super::store::{Store, expression, words};
+use super::store::{Store, expression};
 
 /// Most messages of one type that a clinic reads for at the same time; further ones wait in its mailbox.
 pub const READS_IN_FLIGHT_MAX: u32 = 16;
@@ -219,14 +221,9 @@ impl Access {
         Ok(Self { identifying, purposes_allowed: config.purposes_allowed.clone() })
     }
 
-    /// Whether the principal may be told by this clinic who a patient is.
-    fn may_identify(&self, principal: &Principal) -> bool {
-        may_identify(principal, &self.purposes_allowed)
-    }
-
     /// Whether the principal may see the field.
     fn may_see(&self, field: Field, principal: &Principal) -> bool {
-        !self.identifying.contains(&field) || self.may_identify(principal)
+        !self.identifying.contains(&field) || may_identify(principal, &self.purposes_allowed)
     }
 
     /// Whether a search may look at the field. The same for everyone, so that a search is never a way to an identity.
@@ -269,14 +266,15 @@ pub(crate) fn may_identify(principal: &Principal, purposes_allowed: &[String]) -
 /// Whether the free text says who the patient is: a word of the name, or a number, date or address as in the file.
 /// Such notes are withheld with the identity and not searched.
 pub(super) fn notes_identify(record: &Record) -> bool {
-    let notes = words(&record.notes);
-    let names_patient =
-        words(&record.name).iter().any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
+    let notes = folded_words(&record.notes);
+    let names_patient = folded_words(&record.name)
+        .iter()
+        .any(|part| part.chars().count() >= NAME_WORD_CHARS_MIN && notes.contains(part));
     let joined = notes.concat();
     let quotes_field = [Field::BirthDate, Field::GovernmentId, Field::Address, Field::Phone]
         .into_iter()
         .filter_map(|field| record.text(field))
-        .map(|text| words(text).concat())
+        .map(|text| folded_words(text).concat())
         .any(|text| !text.is_empty() && joined.contains(&text));
     names_patient || quotes_field
 }

@@ -183,18 +183,8 @@ impl Field {
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PatientId => "patient_id",
-            Self::Condition => "condition",
-            Self::Name => "name",
-            Self::BirthDate => "birth_date",
-            Self::GovernmentIdScheme => "government_id_scheme",
-            Self::GovernmentId => "government_id",
-            Self::Address => "address",
-            Self::Phone => "phone",
-            Self::Medications => "medications",
-            Self::Notes => "notes",
-        })
+        // Its name in JSON.
+        self.serialize(f)
     }
 }
 

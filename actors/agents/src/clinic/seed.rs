@@ -9,9 +9,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::time::{Instant, sleep};
 
+use crate::text::folded_words;
+
 use super::agent::{ClinicConfig, ClinicError, notes_identify};
 use super::messages::{Field, Medication, PATIENT_ID_BYTES_MAX, Record};
-use super::store::{BUSY_TIMEOUT, Phrase, words};
+use super::store::{BUSY_TIMEOUT, Phrase};
 
 /// Largest seed file, in bytes.
 pub const SEED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -48,7 +50,8 @@ pub(super) struct Synonym {
 impl Synonym {
     /// The group as it is stored: folded.
     fn phrases(&self, group: i64) -> impl Iterator<Item = Phrase> {
-        let phrase = move |text: &String, finds_group| Phrase { group, words: words(text).join(" "), finds_group };
+        let phrase =
+            move |text: &String, finds_group| Phrase { group, words: folded_words(text).join(" "), finds_group };
         let asked = self.words.iter().map(move |text| phrase(text, true));
         asked.chain(self.includes.iter().map(move |text| phrase(text, false)))
     }
@@ -118,7 +121,7 @@ fn check_synonym(synonym: &Synonym) -> Result<(), String> {
         if phrase.len() > FIELD_BYTES_MAX {
             return Err(format!("has a phrase longer than {FIELD_BYTES_MAX} bytes"));
         }
-        if words(phrase).is_empty() {
+        if folded_words(phrase).is_empty() {
             return Err("has a phrase without a word".to_owned());
         }
     }
@@ -241,9 +244,6 @@ async fn fill(db: &mut SqliteConnection, config: &ClinicConfig, seed: &Seed) -> 
     }
     for patient in &seed.patients {
         insert_patient(db, patient).await?;
-        for (position, medication) in (0..).zip(&patient.medications) {
-            insert_medication(db, &patient.patient_id, position, medication).await?;
-        }
         index_patient(db, patient).await?;
     }
     sqlx::query("INSERT INTO clinic (id, specialty) VALUES (?1, ?2)")
@@ -268,30 +268,23 @@ async fn insert_patient(db: &mut SqliteConnection, patient: &Record) -> Result<(
     .bind(&patient.address)
     .bind(&patient.phone)
     .bind(&patient.notes)
-    .execute(db)
+    .execute(&mut *db)
     .await?;
-    Ok(())
-}
-
-async fn insert_medication(
-    db: &mut SqliteConnection,
-    patient_id: &str,
-    position: i64,
-    medication: &Medication,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "INSERT INTO medication (patient_id, position, name, dose, unit, frequency, route) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-    )
-    .bind(patient_id)
-    .bind(position)
-    .bind(&medication.name)
-    .bind(medication.dose.to_string())
-    .bind(&medication.unit)
-    .bind(&medication.frequency)
-    .bind(&medication.route)
-    .execute(db)
-    .await?;
+    for (position, medication) in (0_i64..).zip(&patient.medications) {
+        sqlx::query(
+            "INSERT INTO medication (patient_id, position, name, dose, unit, frequency, route) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )
+        .bind(&patient.patient_id)
+        .bind(position)
+        .bind(&medication.name)
+        .bind(medication.dose.to_string())
+        .bind(&medication.unit)
+        .bind(&medication.frequency)
+        .bind(&medication.route)
+        .execute(&mut *db)
+        .await?;
+    }
     Ok(())
 }
 
@@ -299,12 +292,12 @@ async fn index_patient(db: &mut SqliteConnection, patient: &Record) -> Result<()
     let medications: Vec<String> = patient
         .medications
         .iter()
-        .map(|m| words(&format!("{} {} {} {} {}", m.name, m.dose, m.unit, m.frequency, m.route)).join(" "))
+        .map(|m| folded_words(&format!("{} {} {} {} {}", m.name, m.dose, m.unit, m.frequency, m.route)).join(" "))
         .collect();
-    let notes = if notes_identify(patient) { String::new() } else { words(&patient.notes).join(" ") };
+    let notes = if notes_identify(patient) { String::new() } else { folded_words(&patient.notes).join(" ") };
     sqlx::query("INSERT INTO search (patient_id, condition, medications, notes) VALUES (?1, ?2, ?3, ?4)")
         .bind(&patient.patient_id)
-        .bind(words(&patient.condition).join(" "))
+        .bind(folded_words(&patient.condition).join(" "))
         .bind(medications.join(" "))
         .bind(notes)
         .execute(db)

@@ -5,7 +5,7 @@ use callboard_message::Failure;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-use crate::text;
+use crate::text::{self, folded_words};
 
 use super::agent::{ClinicConfig, ClinicError};
 use super::messages::{Medication, PatientRow, Record};
@@ -165,11 +165,6 @@ const ALTERNATIVES: &[&str] = &["or", "ou"];
 /// Words that would turn the answer into its opposite if they were ignored.
 const NEGATIONS: &[&str] = &["except", "exceto", "excluding", "exclude", "nao", "not", "sem", "without"];
 
-/// The folded words of a text, letters and digits only.
-pub(super) fn words(text: &str) -> Vec<String> {
-    text::words(&text::fold(text)).map(str::to_owned).collect()
-}
-
 /// One phrase of a group of synonyms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Phrase {
@@ -195,7 +190,7 @@ impl Synonyms {
         let mut synonyms = Self::default();
         for phrase in phrases {
             if phrase.finds_group {
-                let words = words(&phrase.words);
+                let words = folded_words(&phrase.words);
                 synonyms.phrase_words_max = synonyms.phrase_words_max.max(words.len());
                 synonyms.groups_by_phrase.entry(words).or_default().push(phrase.group);
             }
@@ -206,7 +201,7 @@ impl Synonyms {
 
     /// The same synonyms, ignoring the words of the clinic's specialty: all its patients are "cardiology patients".
     fn ignoring(mut self, specialty: &str) -> Self {
-        self.ignored = words(specialty);
+        self.ignored = folded_words(specialty);
         self
     }
 
@@ -231,7 +226,7 @@ impl Synonyms {
 /// # Errors
 /// `InvalidInput` when the query has no word to search for, has too many, or excludes something.
 pub(super) fn expression(query: &str, synonyms: &Synonyms, columns: &[&str]) -> Result<String, Failure> {
-    let words = words(query);
+    let words = folded_words(query);
     if words.len() > QUERY_WORDS_MAX {
         return Err(Failure::invalid(format!("query has more than {QUERY_WORDS_MAX} words")));
     }

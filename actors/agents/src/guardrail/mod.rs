@@ -19,7 +19,9 @@ use callboard_message::{Failure, FailureKind, Message};
 use callboard_runtime::{Agent, AgentRef, Crossing, Cx, Handlers, Part, Policy, Profile, SyncHandler};
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+
+use crate::text::is_one_of;
 
 pub use rules::SCORE_BLOCKED;
 pub use screen::{Origin, SCREEN_BYTES_MAX, Screen, Screening, blocked, screen};
@@ -94,7 +96,7 @@ impl Guard {
     /// [`FailureKind::Blocked`], with `reason` and the ids of the `rules` that hit in its data, never with text. Also
     /// where the guardrail crashed, is late or has ended.
     pub async fn pass(&self, message: &RawValue, origin: Origin) -> Result<(), Failure> {
-        let Some(text) = texts(message) else { return Err(refusal(&[GUARD_UNREADABLE.to_owned()])) };
+        let Some(text) = texts(message) else { return Err(refusal([GUARD_UNREADABLE])) };
         if text.is_empty() {
             return Ok(());
         }
@@ -102,18 +104,18 @@ impl Guard {
             Ok(Screening { blocked: false, .. }) => Ok(()),
             Ok(Screening { rules, .. }) => {
                 callboard_message::log::info!(?rules, "guardrail stopped a message");
-                Err(refusal(&rules))
+                Err(refusal(rules))
             }
             Err(why) => {
                 callboard_message::log::error!(%why, "guardrail could not screen a message: stopped");
-                Err(refusal(&[GUARD_ABSENT.to_owned()]))
+                Err(refusal([GUARD_ABSENT]))
             }
         }
     }
 }
 
-fn refusal(rules: &[String]) -> Failure {
-    blocked().with_data(json!({ "reason": GUARD_REASON, "rules": rules }))
+fn refusal(rules: impl Into<Value>) -> Failure {
+    blocked().with_data(json!({ "reason": GUARD_REASON, "rules": rules.into() }))
 }
 
 /// The ids of the rules that a guard's refusal names; `None` for any other failure.
@@ -207,7 +209,7 @@ fn collect<'a>(value: &'a Value, lines: &mut Vec<&'a str>) {
 }
 
 /// Whether an object holds a picture, a sound or a film, by its media type.
-fn is_medium(members: &serde_json::Map<String, Value>) -> bool {
+fn is_medium(members: &Map<String, Value>) -> bool {
     let kind = members.get("mimeType").and_then(Value::as_str).unwrap_or_default();
     // An SVG is a text.
     ["image/", "audio/", "video/"].iter().any(|family| kind.starts_with(family)) && !kind.contains("xml")
@@ -215,8 +217,4 @@ fn is_medium(members: &serde_json::Map<String, Value>) -> bool {
 
 fn is_base64(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_'))
-}
-
-fn is_one_of(word: &str, list: &str) -> bool {
-    list.split_ascii_whitespace().any(|other| other == word)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::text::{fold, words};
+use crate::text::folded_words;
 
 use super::{Duty, Guarded, HMCP_CALLS_MAX, HmcpError, PatientDataConfig, Said, ask};
 
@@ -86,7 +86,7 @@ impl PatientData {
             if !is_patient_id(&patient.id) {
                 return Err(HmcpError::PatientId { place, digits_max: PATIENT_ID_DIGITS_MAX });
             }
-            let key = words_of(&patient.name);
+            let key = folded_words(&patient.name);
             if key.is_empty() || patient.name.len() > PATIENT_NAME_BYTES_MAX {
                 return Err(HmcpError::PatientName { place, bytes_max: PATIENT_NAME_BYTES_MAX });
             }
@@ -100,14 +100,10 @@ impl PatientData {
     }
 }
 
-fn words_of(text: &str) -> Vec<String> {
-    words(&fold(text)).map(str::to_owned).collect()
-}
-
 impl Patients {
     /// Looks for full names in a text, at whole words, however they are spelled.
     fn named_in(&self, text: &str) -> Named<'_> {
-        let words = words_of(text);
+        let words = folded_words(text);
         let mut found: Option<&Patient> = None;
         let mut from = 0;
         while from < words.len() {
@@ -141,7 +137,7 @@ impl Patients {
                 }
             },
         };
-        match self.by_words.get(&words_of(&name)) {
+        match self.by_words.get(&folded_words(&name)) {
             Some(patient) => {
                 let (message, patient_id) = (told(patient), Some(patient.id.clone()));
                 Ok(PatientFound { message, patient_id, missing: Vec::new() })
@@ -166,7 +162,7 @@ impl Duty for Patients {
 
     async fn converse(&self, text: String, _: &Cx) -> Result<Said, Failure> {
         let asks = || {
-            let words = words_of(&text);
+            let words = folded_words(&text);
             ["patient", "identifier"].into_iter().all(|wanted| words.iter().any(|word| word == wanted))
         };
         Ok(match self.named_in(&text) {

@@ -27,7 +27,7 @@ pub const LINE_LETTERS_MAX: usize = 256;
 /// There may be something to deliver.
 struct Wake {
     /// Whoever gets it may be back: try at once.
-    pub again: bool,
+    again: bool,
 }
 
 impl Message for Wake {
@@ -48,28 +48,28 @@ pub(super) struct Line {
 struct Queue {
     waiting: Mutex<Waiting>,
     /// The last delivery failed.
-    pub fails: AtomicBool,
+    fails: AtomicBool,
     /// Nobody there takes mail.
-    pub nowhere: AtomicBool,
-    pub is_over: AtomicBool,
-    pub talks: Talks,
+    nowhere: AtomicBool,
+    is_over: AtomicBool,
+    talks: Talks,
 }
 
 #[derive(Default)]
 struct Waiting {
     /// Urgent first, then by number.
-    pub letters: BTreeMap<(bool, u64), Arc<Handed>>,
+    letters: BTreeMap<(bool, u64), Arc<Handed>>,
     /// There may be letters that are in the store alone.
-    pub is_behind: bool,
+    is_behind: bool,
     /// And there may be new ones before where it was last looked.
-    pub anew: bool,
+    anew: bool,
     /// Letters that came and weren't delivered, in the line or not; those in the store before the line began are counted by its
     /// first look.
-    pub count: usize,
+    count: usize,
     /// Those are among them.
-    pub is_counted: bool,
+    is_counted: bool,
     /// The first letter that came since it began, by number.
-    pub first: Option<u64>,
+    first: Option<u64>,
 }
 
 impl Line {

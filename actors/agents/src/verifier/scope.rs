@@ -165,9 +165,9 @@ enum Object {
 }
 
 struct Cue {
-    pub pattern: Regex,
-    pub object: Object,
-    pub meaning: OutOfScope,
+    pattern: Regex,
+    object: Object,
+    meaning: OutOfScope,
 }
 
 static CUES: LazyLock<Result<Vec<Cue>, regex::Error>> = LazyLock::new(|| {

@@ -3,13 +3,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::text::{fold, folded_words};
+
 use super::super::agent::ClinicConfig;
-use super::super::messages::Record;
-use super::super::messages::{CheckMedications, GetPatient, Query};
+use super::super::messages::{CheckMedications, GetPatient, Query, Record};
 use super::super::seed::Seed;
-use super::super::store::words;
 use super::{Bench, anyone, example, treating};
-use crate::text::fold;
 
 /// Specialty, agent, id prefix, fewest patients.
 const CLINICS: [(&str, &str, &str, usize); 3] = [
@@ -94,12 +93,12 @@ fn names_are_no_words_of_medicine() {
     let all: Vec<Record> = CLINICS.iter().flat_map(|(specialty, ..)| records(specialty)).collect();
     let mut medical = HashSet::new();
     for record in &all {
-        medical.extend(words(&record.condition));
-        medical.extend(words(&record.notes));
-        medical.extend(record.medications.iter().flat_map(|m| words(&m.name)));
+        medical.extend(folded_words(&record.condition));
+        medical.extend(folded_words(&record.notes));
+        medical.extend(record.medications.iter().flat_map(|m| folded_words(&m.name)));
     }
     for record in &all {
-        assert!(words(&record.name).iter().all(|word| !medical.contains(word)), "{}", record.patient_id);
+        assert!(folded_words(&record.name).iter().all(|word| !medical.contains(word)), "{}", record.patient_id);
     }
 }
 
@@ -140,12 +139,12 @@ async fn no_identity_leaves_without_permission() {
             assert!(found.matches.iter().any(|m| m.patient_id == record.patient_id));
             told += &serde_json::to_string(&found.matches).unwrap();
         }
-        let told_words: HashSet<String> = words(&told).into_iter().collect();
+        let told_words: HashSet<String> = folded_words(&told).into_iter().collect();
         for record in &records {
             for value in [&record.name, &record.government_id, &record.address, &record.phone, &record.birth_date] {
                 assert!(!told.contains(value.as_str()), "{}", record.patient_id);
             }
-            assert!(words(&record.name).iter().all(|word| !told_words.contains(word)), "{}", record.patient_id);
+            assert!(folded_words(&record.name).iter().all(|word| !told_words.contains(word)), "{}", record.patient_id);
             let whole = silo.get_patient(GetPatient { patient_id: record.patient_id.clone() }, &treating()).await;
             assert_eq!(whole.unwrap().patient.name.as_ref(), Some(&record.name));
         }

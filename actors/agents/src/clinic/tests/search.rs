@@ -3,11 +3,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 
+use crate::text::{fold, folded_words};
+
 use super::super::agent::Silo;
 use super::super::messages::Query;
-use super::super::store::{Phrase, Synonyms, expression, words};
+use super::super::store::{Phrase, Synonyms, expression};
 use super::{Bench, patient, seed};
-use crate::text::fold;
 
 async fn ids(silo: &Silo, query: &str) -> Vec<String> {
     let matches = silo.query(Query { query: query.to_owned() }).await.unwrap().matches;
@@ -26,7 +27,7 @@ fn folding() {
     ] {
         assert_eq!(fold(text), folded);
     }
-    assert_eq!(words("Parkinson's disease — 0.125 mg"), ["parkinson", "s", "disease", "0", "125", "mg"]);
+    assert_eq!(folded_words("Parkinson's disease — 0.125 mg"), ["parkinson", "s", "disease", "0", "125", "mg"]);
 }
 
 /// Goal: what people ask finds what they mean, in two languages. Method: rows of query and ids over one small clinic.

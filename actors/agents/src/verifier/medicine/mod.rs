@@ -257,29 +257,29 @@ const BACKWARD_TOKENS_MAX: usize = 6;
 /// An amount with its unit.
 #[derive(Debug, Clone, PartialEq)]
 struct Dose {
-    pub kind: Kind,
+    kind: Kind,
     /// In the kind's base unit; two for a range or a combination.
-    pub amounts: Vec<f64>,
+    amounts: Vec<f64>,
     /// Per kilogram of body weight, per square metre of body surface, per millilitre.
-    pub per: Option<phrase::Per>,
+    per: Option<phrase::Per>,
     /// A form follows ("200 mg tablets"): the amount is a piece's strength.
-    pub strength: bool,
+    strength: bool,
 }
 
 /// One statement about one medicine.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Claim {
     /// `None`: a dose that no medicine stands by.
-    pub medicine: Option<Medicine>,
-    pub dose: Option<Dose>,
+    medicine: Option<Medicine>,
+    dose: Option<Dose>,
     /// How many pieces, beside or instead of the dose.
-    pub count: Option<Dose>,
-    pub schedule: Option<Schedule>,
-    pub route: Option<phrase::Route>,
+    count: Option<Dose>,
+    schedule: Option<Schedule>,
+    route: Option<phrase::Route>,
     /// The patient's id, where the text says for whom.
-    pub patient: Option<String>,
+    patient: Option<String>,
     /// The sentence denies something: "no record of digoxin".
-    pub denied: bool,
+    denied: bool,
 }
 
 enum Item {

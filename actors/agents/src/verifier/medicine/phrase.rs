@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use crate::text::{Meanings, is_one_of, meanings};
 
-use super::token::{Kind, Token, period_per_day, unit};
-use super::{Dose, token as digits};
+use super::Dose;
+use super::token::{Kind, Token, period_per_day, read_words, unit};
 
 /// What a dose is counted against, other than time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn number(tokens: &[Token]) -> Option<(f64, usize)> {
         Token::Number(v) => (*v, 1),
         Token::Word(_) => {
             let words: Vec<&str> = tokens.iter().map_while(Token::word).take(8).collect();
-            digits::read_words(&words)?
+            read_words(&words)?
         }
         Token::Sign(_) => return None,
     };
