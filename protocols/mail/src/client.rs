@@ -26,9 +26,11 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use url::Url;
 use url::form_urlencoded::Serializer;
 
-use crate::limits::ANSWER_BYTES_MAX;
 use crate::{ClientError, EVENT_SEQUENCE};
 
+/// Bytes of an answer that the client reads: a page of 100 whole letters, each byte escaped. A longer one is
+/// [`ClientError::Unreadable`].
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take: longer than the server gives the mailroom.

@@ -6,7 +6,6 @@
 pub mod client;
 mod error;
 pub mod inbound;
-pub mod limits;
 pub mod outbound;
 
 pub use error::ClientError;

@@ -130,11 +130,14 @@ pub struct Prices {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelLimits {
-    /// Calls at once; further ones wait.
+    /// Number of calls that are at the provider at once; 16 by default. Further ones wait. `limits.calls_max` of the model
+    /// changes it.
     pub calls_max: u32,
-    /// Most tokens of one answer: what a request asks for beyond it, it doesn't get.
+    /// Tokens of one answer; 4,096 by default. What a request asks for beyond it, it doesn't get: the answer ends with
+    /// `maxTokens`. `limits.tokens_max` of the model changes it.
     pub tokens_max: u32,
-    /// Most bytes of one answer as the provider sends it.
+    /// Bytes of one answer as the provider sends it; 4 MiB by default. A longer one is `Unavailable`.
+    /// `limits.answer_bytes_max` of the model changes it.
     pub answer_bytes_max: usize,
     /// Most tokens of one call, in and out.
     pub tokens_per_call_max: Option<u64>,
@@ -150,19 +153,12 @@ pub struct ModelLimits {
     pub usd_per_day_max: Option<f64>,
 }
 
-/// Calls of one model at once, by default.
-pub const MODEL_CALLS_MAX_DEFAULT: u32 = 16;
-/// Most tokens of one answer, by default.
-pub const MODEL_TOKENS_MAX_DEFAULT: u32 = 4_096;
-/// Most bytes of one answer as the provider sends it, by default.
-pub const MODEL_ANSWER_BYTES_MAX_DEFAULT: usize = 4 * 1024 * 1024;
-
 impl Default for ModelLimits {
     fn default() -> Self {
         Self {
-            calls_max: MODEL_CALLS_MAX_DEFAULT,
-            tokens_max: MODEL_TOKENS_MAX_DEFAULT,
-            answer_bytes_max: MODEL_ANSWER_BYTES_MAX_DEFAULT,
+            calls_max: 16,
+            tokens_max: 4_096,
+            answer_bytes_max: 4 * 1024 * 1024,
             tokens_per_call_max: None,
             usd_per_call_max: None,
             requests_per_minute_max: None,
@@ -177,28 +173,20 @@ impl Default for ModelLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// For the connection, in milliseconds.
+    /// Time for the connection, in milliseconds; 10 s by default. A later one is tried again, and then `Unavailable`.
+    /// `timeouts.connect_ms` of the model changes it.
     pub connect_ms: u64,
-    /// For the first piece of a streamed answer, and between two pieces, in milliseconds.
+    /// Time to the first piece of a streamed answer, and between two pieces, in milliseconds; 60 s by default. After it the
+    /// call is `TimedOut`. `timeouts.silence_ms` of the model changes it.
     pub silence_ms: u64,
-    /// For the whole answer, other tries included, in milliseconds.
+    /// Time for the whole answer, other tries included, in milliseconds; 300 s by default. After it the call is `TimedOut`.
+    /// `timeouts.whole_ms` of the model changes it.
     pub whole_ms: u64,
 }
 
-/// How long a connection to a provider may take, in milliseconds, by default.
-pub const MODEL_CONNECT_MS_DEFAULT: u64 = 10_000;
-/// How long a streamed answer may be silent, in milliseconds, by default.
-pub const MODEL_SILENCE_MS_DEFAULT: u64 = 60_000;
-/// How long an answer may take, in milliseconds, by default.
-pub const MODEL_WHOLE_MS_DEFAULT: u64 = 300_000;
-
 impl Default for Timeouts {
     fn default() -> Self {
-        Self {
-            connect_ms: MODEL_CONNECT_MS_DEFAULT,
-            silence_ms: MODEL_SILENCE_MS_DEFAULT,
-            whole_ms: MODEL_WHOLE_MS_DEFAULT,
-        }
+        Self { connect_ms: 10_000, silence_ms: 60_000, whole_ms: 300_000 }
     }
 }
 
@@ -206,28 +194,20 @@ impl Default for Timeouts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retries {
-    /// Tries after the first.
+    /// Number of tries after the first; 2 by default. After them the last failure is told. `retries.retries_max` of the model
+    /// changes it.
     pub retries_max: u32,
-    /// The first pause, in milliseconds, where the provider doesn't say; doubled each time, up to half of it more at random.
+    /// The first pause, in milliseconds, where the provider doesn't say; 500 ms by default. It is doubled each time, with up to
+    /// half of it more at random. `retries.pause_ms` of the model changes it.
     pub pause_ms: u64,
-    /// The longest pause, in milliseconds. A provider that asks for a longer one isn't tried again.
+    /// The longest pause, in milliseconds; 30 s by default. A provider that asks for a longer one isn't tried again.
+    /// `retries.pause_ms_max` of the model changes it.
     pub pause_ms_max: u64,
 }
 
-/// Tries after the first, by default.
-pub const MODEL_RETRIES_MAX_DEFAULT: u32 = 2;
-/// The first pause before another try, in milliseconds, by default.
-pub const MODEL_PAUSE_MS_DEFAULT: u64 = 500;
-/// The longest pause before another try, in milliseconds, by default.
-pub const MODEL_PAUSE_MS_MAX_DEFAULT: u64 = 30_000;
-
 impl Default for Retries {
     fn default() -> Self {
-        Self {
-            retries_max: MODEL_RETRIES_MAX_DEFAULT,
-            pause_ms: MODEL_PAUSE_MS_DEFAULT,
-            pause_ms_max: MODEL_PAUSE_MS_MAX_DEFAULT,
-        }
+        Self { retries_max: 2, pause_ms: 500, pause_ms_max: 30_000 }
     }
 }
 

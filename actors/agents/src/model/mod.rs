@@ -36,10 +36,8 @@ use request::{Draft, Preferences, Request, Stop, Usage};
 use spend::{Grant, Ledger};
 
 pub use config::{
-    Api, EchoConfig, MODEL_ANSWER_BYTES_MAX_DEFAULT, MODEL_CALLS_MAX_DEFAULT, MODEL_CONNECT_MS_DEFAULT,
-    MODEL_PAUSE_MS_DEFAULT, MODEL_PAUSE_MS_MAX_DEFAULT, MODEL_RETRIES_MAX_DEFAULT, MODEL_SILENCE_MS_DEFAULT,
-    MODEL_TOKENS_MAX_DEFAULT, MODEL_WHOLE_MS_DEFAULT, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices,
-    Remote, Retries, Scores, ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
+    Api, EchoConfig, ModelConfig, ModelError, ModelLimits, ModelsConfig, Prices, Remote, Retries, Scores,
+    ScriptedAnswer, ScriptedConfig, ScriptedTool, ScriptedUsage, Timeouts,
 };
 pub(crate) use remote::Refused;
 pub use remote::{MODEL_REQUEST_BYTES_MAX, STREAM_ARTIFACT, STREAM_KEY, STREAM_PIECE_BYTES_MAX, STREAM_PIECE_EVERY};

@@ -29,11 +29,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::EVENT_SEQUENCE;
-use crate::limits::{EVENTS_PAGE, INCOMING_FRAME_BYTES_MAX, INCOMING_MESSAGES_MAX, OWN_RECORDS_KEPT, RECORDS_KEPT};
 
 use super::http::{Problem, Query};
 use super::{Caller, Server};
 
+/// Bytes of a message, and so of a frame, that a client sends to an event socket. At a larger one the socket is closed with
+/// 1009.
+const INCOMING_FRAME_BYTES_MAX: usize = 1_024;
+/// Number of messages that a client sends to an event socket, which reads none of them. At one more the socket is closed with
+/// 1008.
+pub const INCOMING_MESSAGES_MAX: u32 = 64;
+/// Number of events that are asked for at once. What is beyond it comes with the next page.
+const EVENTS_PAGE: u32 = 64;
+/// Number of records of events that are kept for those who see every event, so that they read them once for all. Whoever is
+/// further behind reads from the store.
+const RECORDS_KEPT: usize = 1_024;
+/// The same for those who see what one agent sees: mostly one socket.
+const OWN_RECORDS_KEPT: usize = 64;
 /// How long sockets may take to hear that the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -445,8 +457,6 @@ impl Types {
 #[cfg(test)]
 mod tests {
     use callboard_message::mail::{MailEvent, MemberWay, Numbered};
-
-    use crate::limits::RECORDS_KEPT;
 
     use super::*;
 

@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use url::form_urlencoded;
 
-use crate::limits::PARAMETERS_MAX;
-
+/// Number of parameters of a query. One more is refused with 422.
+const PARAMETERS_MAX: usize = 32;
 /// Most characters of a name that is repeated to whoever sent it.
 const NAME_CHARS_MAX: usize = 64;
 

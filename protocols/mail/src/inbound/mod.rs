@@ -36,15 +36,11 @@ use parking_lot::RwLock;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use crate::limits::{
-    BODY_BYTES_MAX_DEFAULT, BODY_TIMEOUT_DEFAULT, CALL_DEADLINE_DEFAULT, FRAME_TIMEOUT_DEFAULT, PING_EVERY_DEFAULT,
-    SOCKETS_MAX_DEFAULT,
-};
-
 use events::Events;
 use http::Problem;
 
 pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+pub use events::INCOMING_MESSAGES_MAX;
 
 /// Serves a mailroom over HTTP and WebSocket, as a part of any actix-web application. Its clones are one server.
 ///
@@ -212,17 +208,23 @@ pub struct MailServerOptions {
     pub hosts: AllowedHosts,
     /// Web pages (`Origin`) beside this machine's own.
     pub origins: AllowedOrigins,
-    /// What a body may measure.
+    /// Size and nesting of a request's body; by default 512 KiB: a letter of 64 KiB, each byte of it escaped, and its members.
+    /// A larger body is refused with 413. This option changes it.
     pub limits: Limits,
-    /// How long a body may take to arrive.
+    /// Time in which a request's body has to arrive; 10 s by default. One that is later is refused with 408. This option
+    /// changes it.
     pub body_timeout: Duration,
-    /// How long the mailroom may take for a request.
+    /// Time that the mailroom has for a request; 10 s by default. One that takes longer is answered with 504. This option
+    /// changes it.
     pub call_deadline: Duration,
-    /// Most event sockets at once; more are refused with 503.
+    /// Number of event sockets that are open at once; 256 by default. Further ones are refused with 503. This option
+    /// changes it.
     pub sockets_max: usize,
-    /// How long an event socket may take for a frame; one that takes longer is closed.
+    /// Time in which an event socket has to take a frame; 5 s by default. A slower one is closed with 1013, which says where
+    /// to go on. This option changes it.
     pub frame_timeout: Duration,
-    /// How often an event socket is asked whether it is there; after two silent periods it is closed.
+    /// Period between pings to an event socket; 15 s by default. One that is silent for three of them is closed. This option
+    /// changes it.
     pub ping_every: Duration,
 }
 
@@ -232,12 +234,12 @@ impl Default for MailServerOptions {
             access: Access::default(),
             hosts: AllowedHosts::default(),
             origins: AllowedOrigins::default(),
-            limits: Limits { body_bytes_max: BODY_BYTES_MAX_DEFAULT, ..Limits::default() },
-            body_timeout: BODY_TIMEOUT_DEFAULT,
-            call_deadline: CALL_DEADLINE_DEFAULT,
-            sockets_max: SOCKETS_MAX_DEFAULT,
-            frame_timeout: FRAME_TIMEOUT_DEFAULT,
-            ping_every: PING_EVERY_DEFAULT,
+            limits: Limits { body_bytes_max: 512 * 1024, ..Limits::default() },
+            body_timeout: Duration::from_secs(10),
+            call_deadline: Duration::from_secs(10),
+            sockets_max: 256,
+            frame_timeout: Duration::from_secs(5),
+            ping_every: Duration::from_secs(15),
         }
     }
 }

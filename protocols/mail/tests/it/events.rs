@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use callboard_mail::limits::INCOMING_MESSAGES_MAX;
+use callboard_mail::inbound::INCOMING_MESSAGES_MAX;
 use callboard_message::mail::{MailEvent, MemberWay, Priority};
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
