@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::{Failure, Message};
+use callboard_macros::Message;
+use callboard_message::Failure;
 use callboard_runtime::{Cx, Letter, MAIL_PAGE_MAX, StoredEvent};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -18,22 +19,14 @@ pub const COUNT_EVERY: Duration = Duration::from_secs(3_600);
 pub const COUNT_SHARED_EVERY: Duration = Duration::from_secs(60);
 
 /// Look what others did.
-#[derive(Debug)]
+#[derive(Debug, Message)]
+#[message(name = "callboard.mail.look", fallible, local)]
 pub(super) struct Look;
 
-impl Message for Look {
-    type Reply = Result<(), Failure>;
-    const NAME: &'static str = "callboard.mail.look";
-}
-
 /// Count what isn't read.
-#[derive(Debug)]
+#[derive(Debug, Message)]
+#[message(name = "callboard.mail.count", fallible, local)]
 pub(super) struct Count;
-
-impl Message for Count {
-    type Reply = Result<(), Failure>;
-    const NAME: &'static str = "callboard.mail.count";
-}
 
 /// How far it was looked, and what of the rest is this node's own.
 #[derive(Default)]

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use callboard_message::Failure;
@@ -368,21 +367,15 @@ fn reachable(
     for id in to {
         let member = members.get(&id).filter(|member| member.is_open() && *member.id != *who.id && sees(&id));
         let Some(member) = member else { return Err(Nobody::Gone(id)) };
-        match member.is_full() {
-            true if !full.contains(&id) => full.push(id),
-            true => {}
-            false => {
-                open.insert(id);
-            }
+        if !member.is_full() {
+            open.insert(id);
+        } else if !full.contains(&id) {
+            full.push(id);
         }
     }
-    match full.pop() {
-        Some(id) if open.is_empty() => Err(Nobody::Full(id)),
-        Some(id) => {
-            full.push(id);
-            Ok((open, full))
-        }
-        None => Ok((open, full)),
+    match full.last() {
+        Some(id) if open.is_empty() => Err(Nobody::Full(id.clone())),
+        _ => Ok((open, full)),
     }
 }
 

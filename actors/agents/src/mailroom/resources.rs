@@ -1,8 +1,7 @@
 //! The mailroom as those see it who use resources: each its own inbox, and who is here.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use callboard_message::mail::{CheckInbox, MAIL_INBOX_MAX, Priority, ReplyMessage};

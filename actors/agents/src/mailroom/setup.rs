@@ -5,10 +5,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use callboard_macros::Message;
 use callboard_message::mail::{
     GUARDIAN, MAIL_EXPIRES_DEFAULT, MAIL_EXPIRES_MAX, MAIL_GROUPS_MAX, MAIL_MEMBERS_MAX, MailId, MemberWay,
 };
-use callboard_message::{DataClass, Failure, Message, PrincipalKind};
+use callboard_message::{DataClass, Failure, PrincipalKind};
 use callboard_runtime::{Cx, JournalError, MAIL_PAGE_MAX, SPREAD_MAX, System};
 use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
@@ -26,7 +27,8 @@ const KEPT_AT_ONCE: usize = 64;
 
 /// The mailroom is set up otherwise from now on. Members that aren't declared any more leave: their mail is kept, and they are
 /// back when they are declared again or say something.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Message)]
+#[message(name = "callboard.mail.declare", fallible, local)]
 pub struct Declare {
     /// How.
     pub options: MailroomOptions,
@@ -39,11 +41,6 @@ enum Changed {
         is_new: bool,
     },
     TakenOut,
-}
-
-impl Message for Declare {
-    type Reply = Result<(), Failure>;
-    const NAME: &'static str = "callboard.mail.declare";
 }
 
 impl Mailroom {

@@ -63,7 +63,7 @@ pub struct TmuxAgent {
 impl TmuxAgent {
     /// Stands for a pane, which needn't be there yet.
     pub fn new(options: TmuxOptions) -> Self {
-        Self { tmux: Tmux::new(options.socket.clone()), options, unseen: Unseen::default() }
+        Self { tmux: Tmux { socket: options.socket.clone() }, options, unseen: Unseen::default() }
     }
 }
 
@@ -107,10 +107,6 @@ struct Tmux {
 
 impl Tmux {
     /// The user's own server, or that of a socket: a path where it has a `/`, else a name beside the user's own.
-    fn new(socket: Option<String>) -> Self {
-        Self { socket }
-    }
-
     /// What a command prints. `input` is what it reads.
     ///
     /// # Errors
@@ -255,7 +251,7 @@ impl Paste<'_> {
             self.paste(&text).await?;
             self.see(&mark, Sight { whole, ..now }).await?;
         }
-        if self.submit && !pane.if_still(self.tmux, &format!("send-keys -t {} Enter", pane.id)).await? {
+        if self.submit && !pane.if_still(self.tmux, false, &format!("send-keys -t {} Enter", pane.id)).await? {
             return Err(Failure::unavailable("seen in the pane, and not submitted"));
         }
         unseen.forget(id);
@@ -266,7 +262,7 @@ impl Paste<'_> {
         let buffer = format!("callboard-{}", Uuid::now_v7().simple());
         self.tmux.run(&["load-buffer", "-b", &buffer, "-"], Some(text)).await?;
         let command = format!("paste-buffer -p -r -d -b {buffer} -t {}", self.pane.id);
-        let pasted = self.pane.if_still_pastes(self.tmux, &command).await;
+        let pasted = self.pane.if_still(self.tmux, true, &command).await;
         if !matches!(pasted, Ok(true)) {
             // There is none where it was pasted and only the answer is missing.
             let _ = self.tmux.run(&["delete-buffer", "-b", &buffer], None).await;

@@ -94,20 +94,17 @@ impl Pane {
         Ok(Self { id, program, has_bracketed_paste: bracketed_paste == "1" })
     }
 
-    /// Runs a command of tmux if the same program is still in front and nobody reads back. `false` if not. tmux judges and
-    /// runs it in one step.
-    pub async fn if_still(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
-        self.run_if(tmux, &self.still(), command).await
-    }
-
-    /// As [`Pane::if_still`]; where the program had bracketed paste enabled, only if it still has.
-    pub async fn if_still_pastes(&self, tmux: &Tmux, command: &str) -> Result<bool, Failure> {
-        let still = self.still();
-        if self.has_bracketed_paste {
-            self.run_if(tmux, &format!("#{{&&:{still},{HAS_BRACKETED_PASTE}}}"), command).await
-        } else {
-            self.run_if(tmux, &still, command).await
+    /// Runs a command of tmux where the pane is as it was found: the same program in front, nobody reading back, and for a
+    /// paste (`is_paste`) bracketed paste enabled still, where it was. `false` where it isn't. tmux judges and runs it in one
+    /// step.
+    pub async fn if_still(&self, tmux: &Tmux, is_paste: bool, command: &str) -> Result<bool, Failure> {
+        let mut condition = self.still();
+        if is_paste && self.has_bracketed_paste {
+            condition = format!("#{{&&:{condition},{HAS_BRACKETED_PASTE}}}");
         }
+        let otherwise = "display-message -p no";
+        let said = tmux.run(&["if-shell", "-F", "-t", &self.id, &condition, command, otherwise], None).await?;
+        Ok(said.is_empty())
     }
 
     /// The condition, as a tmux format, that the pane is as it was found.
@@ -115,13 +112,6 @@ impl Pane {
         let same = format!("#{{==:#{{pane_current_command}},{}}}", self.program);
         let free = "#{==:#{pane_dead}#{pane_in_mode}#{pane_synchronized},000}";
         format!("#{{&&:{free},{same}}}")
-    }
-
-    async fn run_if(&self, tmux: &Tmux, condition: &str, command: &str) -> Result<bool, Failure> {
-        let otherwise = "display-message -p no";
-        tmux.run(&["if-shell", "-F", "-t", &self.id, condition, command, otherwise], None)
-            .await
-            .map(|said| said.is_empty())
     }
 }
 
