@@ -422,7 +422,8 @@ struct ToolUse {
 pub(super) enum Stop {
     EndTurn,
     MaxTokens,
-    StopSequence,
+    #[serde(rename = "stopSequence")]
+    Sequence,
     ToolUse,
     ContentFilter,
     Refusal,
@@ -439,7 +440,7 @@ impl Stop {
         match reason {
             "end_turn" | "stop" => Self::EndTurn,
             "max_tokens" | "model_context_window_exceeded" | "length" | "max_output_tokens" => Self::MaxTokens,
-            "stop_sequence" => Self::StopSequence,
+            "stop_sequence" => Self::Sequence,
             "tool_use" | "tool_calls" | "function_call" => Self::ToolUse,
             "content_filter" => Self::ContentFilter,
             "refusal" => Self::Refusal,
@@ -518,7 +519,7 @@ impl Draft {
         if let Some(at) = found.min() {
             self.text.truncate(at);
             self.uses.clear();
-            self.stop = Some(Stop::StopSequence);
+            self.stop = Some(Stop::Sequence);
         }
     }
 
