@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
 
-use super::params::{self, Call, CallMetaParams};
-use super::{METHOD, error_map};
+use super::params::{Call, CallMetaParams};
+use super::{METHOD, error_map, params};
 
 /// How long a connection may take, by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);

@@ -33,17 +33,17 @@
 //! asks), `callboard/deadline-ms` (how long the caller will wait), `callboard/hops` (how many agents the call passed),
 //! `traceparent` (W3C Trace Context). Who the principal is never comes from the body.
 
-mod client;
-pub(crate) mod error_map;
-pub(crate) mod params;
-
 use std::time::Duration;
 
-pub use client::{
+pub use self::client::{
     BareClientError, BareClientOptions, BareMcpClient, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX,
     CONNECT_TIMEOUT_DEFAULT,
 };
-pub use params::TOOL_NAME_BYTES_MAX;
+pub use self::params::TOOL_NAME_BYTES_MAX;
+
+mod client;
+pub(crate) mod error_map;
+pub(crate) mod params;
 
 /// How long a call may take at a server, by default; the caller may want less.
 pub const CALL_DEADLINE_DEFAULT: Duration = Duration::from_secs(30);

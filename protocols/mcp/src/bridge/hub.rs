@@ -1,6 +1,7 @@
 //! What one incarnation of a bridge is made of, and how a message goes through it.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use callboard_message::{Change, Failure, FailureKind, RawObject};

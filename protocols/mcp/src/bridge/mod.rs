@@ -14,6 +14,10 @@
 //! Connections are made when they are needed, or at boot. While the server is away its breaker is open, and whatever is
 //! asked of it fails at once with a sentence that says when it is tried again.
 
+pub use self::agent::Bridge;
+pub use self::options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start};
+pub use self::tools::ToolOptions;
+
 mod agent;
 mod breaker;
 mod cache;
@@ -25,7 +29,3 @@ mod pool;
 mod relay;
 mod retry;
 mod tools;
-
-pub use agent::Bridge;
-pub use options::{BridgeOptions, CONNECTIONS_MAX_AT_ADDRESS_DEFAULT, Start};
-pub use tools::ToolOptions;

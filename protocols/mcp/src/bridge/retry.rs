@@ -1,7 +1,8 @@
 //! Which calls are sent again, and when.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use callboard_message::{Answer, Failure, FailureKind, Progress, Question};

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::agent_adapter::Surface;
 use super::options::InboundOptions;
-use super::surface::Surface;
 use crate::wire::Revision;
 
 macro_rules! tools {

@@ -13,14 +13,12 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::ear::Ear;
-use super::legacy;
 use super::link::{Http, Link, LinkError, child, lock, old_sse, websocket};
-use super::listen;
-use super::modern;
 use super::news::News;
 use super::options::{ClientError, ClientOptions, Endpoint, EraChoice};
 use super::session::Session;
 use super::tool_book::ToolBook;
+use super::{legacy, listen, modern};
 use crate::wire::{Era, Revision};
 
 /// A server, and what outlasts an incarnation of the agent that stands for it.

@@ -1,6 +1,7 @@
 //! What a server says that belongs to no request of ours, or says to all of them.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use callboard_message::{Change, Log, RawObject};

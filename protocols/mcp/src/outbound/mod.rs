@@ -11,6 +11,25 @@
 //! call that is under way; while several are, it is refused, for it could be anyone's. A [`Bridge`](crate::bridge::Bridge)
 //! gives each caller a connection of its own where that matters.
 
+pub use callboard_rpc::http1::RETRY_DEFAULT;
+
+pub use self::agent::McpClient;
+pub(crate) use self::connect::{Server, Wiring};
+pub use self::dialect::Dialect;
+pub(crate) use self::errand::Errand;
+pub(crate) use self::link::{LinkError, lock};
+pub(crate) use self::news::News;
+pub use self::options::{
+    ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
+    ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
+    RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
+};
+pub(crate) use self::session::Session;
+pub(crate) use self::tool_book::{Hints, ToolBook};
+pub(crate) use self::unwrap::plain_value;
+pub(crate) use self::upstream::Upstream;
+pub use crate::wire::{Era, Revision};
+
 mod agent;
 pub mod auth;
 mod connect;
@@ -31,24 +50,3 @@ mod session;
 mod tool_book;
 mod unwrap;
 mod upstream;
-
-pub use agent::McpClient;
-pub use dialect::Dialect;
-pub use options::{
-    ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
-    ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
-    RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
-};
-
-pub use callboard_rpc::http1::RETRY_DEFAULT;
-
-pub use crate::wire::{Era, Revision};
-
-pub(crate) use connect::{Server, Wiring};
-pub(crate) use errand::Errand;
-pub(crate) use link::{LinkError, lock};
-pub(crate) use news::News;
-pub(crate) use session::Session;
-pub(crate) use tool_book::{Hints, ToolBook};
-pub(crate) use unwrap::plain_value;
-pub(crate) use upstream::Upstream;

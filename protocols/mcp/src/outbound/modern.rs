@@ -15,11 +15,10 @@ use super::conversation::converse;
 use super::dialect::Dialect;
 use super::ear::Ear;
 use super::link::{Head, Link, LinkError, Outgoing};
-use super::mirror;
 use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
-use super::questions;
 use super::session::{Meta, Session, body, quietly};
 use super::tool_book::ToolBook;
+use super::{mirror, questions};
 use crate::wire::{Era, Revision, code, hmcp, meta};
 
 /// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).

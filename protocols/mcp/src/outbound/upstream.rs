@@ -12,10 +12,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{Core, Wiring};
 use super::link::{LinkError, lock};
-use super::listen;
-use super::modern;
 use super::options::SUBSCRIPTIONS_MAX;
 use super::session::{Session, quietly};
+use super::{listen, modern};
 use crate::wire::{Era, hmcp};
 
 /// What one incarnation of a client has of its server.

@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, HeaderValue};
-use actix_web::web::{self, Data, Payload};
-use actix_web::{HttpRequest, HttpResponse, Resource};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse, Resource, web};
 use callboard_message::{Failure, FailureKind, Principal, TraceContext};
-use callboard_rpc::serve::guard::{self, JSON, Refused, refused};
-use callboard_rpc::serve::idle;
-use callboard_rpc::serve::reply;
+use callboard_rpc::serve::guard::{JSON, Refused, refused};
+use callboard_rpc::serve::{guard, idle, reply};
 use callboard_rpc::{Id, Incoming, Notification, Nulls, Request, RpcError, code, decode, encode_response};
 use callboard_runtime::CallMeta;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{Server, admit};
+use super::{Server, principal_of, read_body};
 use crate::bare::{METHOD, error_map, params};
 
-pub(super) fn resource(path: &str) -> Resource {
+pub(crate) fn resource(path: &str) -> Resource {
     web::resource(path).route(web::post().to(post)).default_service(web::to(other_method))
 }
 
@@ -38,8 +37,8 @@ async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> H
 }
 
 async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Result<HttpResponse, Refused> {
-    let principal = admit::principal(request, server)?;
-    let body = admit::body(request, payload, server).await?;
+    let principal = principal_of(request, server)?;
+    let body = read_body(request, payload, server).await?;
     let invalid = |why: &str| answered(None, Err(&RpcError::new(code::INVALID_REQUEST, why)));
     Ok(match decode(&body, &server.options.inbound.limits) {
         Ok(Incoming::Request(request)) => {

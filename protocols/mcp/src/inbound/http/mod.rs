@@ -20,45 +20,39 @@
 //! In the legacy era the end of a connection is no cancellation: the work goes on, and its stream can be resumed by GET
 //! with `Last-Event-ID`. In the modern era it is one.
 
-mod admit;
 mod bare;
-mod body;
-mod get;
-mod log;
-mod modern;
-mod options;
-mod post;
-mod reply;
+mod replay_buffer;
 mod sessions;
 mod sse_compat;
+mod streamable;
 mod websocket;
 
+use crate::inbound::options::McpServerOptions;
 use std::net::{IpAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use actix_web::dev::{Extensions, Service as _};
-use actix_web::guard;
+use actix_web::guard::fn_guard;
 use actix_web::http::StatusCode;
-use actix_web::web::{self, Data, ServiceConfig};
-use actix_web::{HttpRequest, HttpResponse, Resource};
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::{self as door, ListenOptions, Named, Permit, ServeError, Serving, Standing};
+use actix_web::http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue};
+use actix_web::web::{Data, Payload, ServiceConfig};
+use actix_web::{HttpRequest, HttpResponse, Resource, web};
+use bytes::BytesMut;
+use callboard_message::Principal;
+use callboard_message::mail::Join;
+use callboard_rpc::serve::guard::{JSON, Refused, refused};
+use callboard_rpc::serve::{ListenOptions, Named, Permit, ServeError, Serving, Standing, accept, claim, guard, reply};
+use callboard_rpc::{Nulls, Refusal, RpcError, code, encode_response, serve as door};
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
 
-pub use log::{REPLAY_BYTES_MAX_DEFAULT, STREAM_BYTES_MAX_DEFAULT, STREAM_EVENTS_MAX_DEFAULT, StreamLimits};
-pub use options::{
-    BODY_TIMEOUT_DEFAULT, Compat, KEEP_ALIVE_COMMENT_DEFAULT, McpServerOptions, PATH_DEFAULT,
-    REPLAY_STREAMS_MAX_DEFAULT, RETRY_DEFAULT, SESSION_IDLE_DEFAULT, SESSION_STREAMS_MAX_DEFAULT, SESSIONS_MAX_DEFAULT,
-    SESSIONS_OF_PRINCIPAL_MAX_DEFAULT, STREAM_AFTER_DEFAULT, STREAMS_MAX_DEFAULT, SessionOptions, StreamOptions,
-};
-
-use self::body::LogEvents;
+use self::replay_buffer::LogEvents;
 use self::sessions::{HttpSession, Sessions};
 use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
+use crate::wire::{Era, Revision, code as mcp};
 
 /// Serves one agent as an MCP server, as a part of any actix-web application.
 ///
@@ -108,8 +102,8 @@ impl McpServer {
             let folder = options.path.rsplit_once('/').map_or("", |(folder, _)| folder);
             let stream = web::resource(format!("{folder}/sse")).route(web::get().to(sse_compat::get));
             let messages = web::resource(format!("{folder}/messages")).route(web::post().to(sse_compat::post));
-            config.service(stream.app_data(self.server.clone()).default_service(web::to(get::other)));
-            config.service(messages.app_data(self.server.clone()).default_service(web::to(get::other)));
+            config.service(stream.app_data(self.server.clone()).default_service(web::to(streamable::other_method)));
+            config.service(messages.app_data(self.server.clone()).default_service(web::to(streamable::other_method)));
         }
     }
 }
@@ -137,11 +131,11 @@ fn configure_named(servers: &NamedServers, config: &mut ServiceConfig) {
 /// Streamable HTTP at a path; it needs a `Data<Server>`.
 fn resource(path: &str) -> Resource {
     web::resource(path)
-        .route(web::post().to(post::post))
-        .route(web::get().guard(guard::fn_guard(websocket::is_wanted)).to(websocket::get))
-        .route(web::get().to(get::get))
-        .route(web::delete().to(get::delete))
-        .default_service(web::to(get::other))
+        .route(web::post().to(streamable::post))
+        .route(web::get().guard(fn_guard(websocket::is_wanted)).to(websocket::get))
+        .route(web::get().to(streamable::get))
+        .route(web::delete().to(streamable::delete))
+        .default_service(web::to(streamable::other_method))
 }
 
 impl Server {
@@ -157,7 +151,7 @@ impl Server {
 
     /// Answers with an event stream.
     fn stream(&self, request: &HttpRequest, events: LogEvents, held: impl Sized + 'static) -> HttpResponse {
-        door::reply::events(events, self.options.streams.keep_alive, self.standing(request), held)
+        reply::events(events, self.options.streams.keep_alive, self.standing(request), held)
     }
 
     /// Room for one more event stream.
@@ -213,4 +207,140 @@ pub fn serve_named(
         servers.iter().for_each(|server| server.configure(config));
         configure_named(&named, config);
     })
+}
+
+/// The header of a legacy session's id.
+static SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header of the revision.
+pub(crate) static PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The header of the last event that a client has seen (WHATWG HTML, section 9.2.4).
+pub(crate) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What a client can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Accepts {
+    pub(crate) json: bool,
+    pub(crate) events: bool,
+}
+
+impl Accepts {
+    /// Reads `Accept`, which MCP wants to be there. Weights are only looked at for being zero.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut accepts = Self { json: false, events: false };
+        accept::each_range(headers, |kind| {
+            let is = |name: &str| kind.eq_ignore_ascii_case(name.as_bytes());
+            accepts.json |= is("application/json") || is("application/*") || is("*/*");
+            accepts.events |= is("text/event-stream") || is("text/*") || is("*/*");
+        });
+        accepts
+    }
+}
+
+/// What `MCP-Protocol-Version` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version<'a> {
+    Missing,
+    Known(Revision),
+    Unknown(&'a str),
+}
+
+impl<'a> Version<'a> {
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        let Some(value) = headers.get(&PROTOCOL_VERSION) else { return Self::Missing };
+        let text = value.to_str().unwrap_or_default().trim();
+        Revision::parse(text).map_or(Self::Unknown(text), Self::Known)
+    }
+
+    pub(crate) fn is_modern(self) -> bool {
+        matches!(self, Self::Known(revision) if revision.era() == Era::Modern)
+    }
+}
+
+/// Who is behind a request from a source that may ask. In front of a mailroom it may say so again (`X-Agent-ID`), and only
+/// truly.
+fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
+    guard::check_source(request, &server.options.hosts, &server.options.origins)?;
+    let principal = guard::principal(request, &server.options.access)?;
+    let leads_to_mail = || server.endpoint.surface().agent().recipient::<Join>().is_some();
+    if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
+        claim::check(request.headers(), &principal)?;
+    }
+    Ok(principal)
+}
+
+/// The body of a request.
+async fn read_body(request: &HttpRequest, payload: Payload, server: &Server) -> Result<BytesMut, Refused> {
+    let bytes_max = server.options.inbound.limits.body_bytes_max;
+    guard::read_json(request, payload, &[JSON], bytes_max, server.options.body_timeout).await
+}
+
+/// The session that a request names. Another principal's is as unknown as none.
+fn find_session(
+    headers: &HeaderMap,
+    principal: &Principal,
+    server: &Server,
+) -> Result<Option<Arc<HttpSession>>, Refused> {
+    let Some(id) = headers.get(&SESSION_ID) else { return Ok(None) };
+    let found = std::str::from_utf8(id.as_bytes()).ok().and_then(|id| server.sessions.get(id, principal));
+    found.map(Some).ok_or(refused(StatusCode::NOT_FOUND, "no such session: send `initialize` without one"))
+}
+
+/// What a request of a session is that names none.
+const NO_SESSION: Refused =
+    refused(StatusCode::BAD_REQUEST, "the header `Mcp-Session-Id` is missing: send `initialize` first");
+
+/// A JSON-RPC message.
+fn json_response(status: u16, body: Vec<u8>) -> HttpResponse {
+    reply::json(StatusCode::from_u16(status).unwrap_or(StatusCode::OK), JSON, body)
+}
+
+/// Taken, and nothing to say.
+pub(crate) fn accepted() -> HttpResponse {
+    HttpResponse::Accepted().finish()
+}
+
+/// A message that is none.
+fn malformed_response(refusal: &Refusal) -> HttpResponse {
+    json_response(400, encode_response(refusal.id.as_ref(), Err(&RpcError::from(refusal)), Nulls::Omit))
+}
+
+/// A request that never became a call.
+fn refusal_response(refused: Refused) -> HttpResponse {
+    let code = match refused.status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
+        _ => code::INVALID_REQUEST,
+    };
+    let message = encode_response(None, Err(&RpcError::new(code, refused.message)), Nulls::Omit);
+    let mut response = reply::refuse(refused, JSON, message);
+    if refused.status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actix_web::http::header::{ACCEPT, HeaderValue};
+
+    /// Goal: what a client can read is told from `Accept`. Method: rows.
+    #[test]
+    fn accepts() {
+        for (accept, json, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("Text/Event-Stream;q=0.5 , APPLICATION/json", true, true),
+            ("*/*", true, true),
+            ("application/*", true, false),
+            ("text/event-stream", false, true),
+            ("application/json;q=0, text/event-stream", false, true),
+            ("*/*;q=0.0", false, false),
+            ("text/html", false, false),
+            ("", false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(Accepts::of(&headers), Accepts { json, events }, "{accept}");
+        }
+        assert_eq!(Accepts::of(&HeaderMap::new()), Accepts { json: false, events: false });
+    }
 }

@@ -1,5 +1,6 @@
 //! Legacy sessions over HTTP: their ids, their streams, their end.
 
+use crate::inbound::options::StreamLimits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,23 +10,23 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::log::{EventLog, Kind, StreamLimits};
-use super::options::SessionOptions;
+use super::replay_buffer::{EventLog, Kind};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::legacy::Session;
+use crate::inbound::options::SessionOptions;
 
 /// The sessions of one server.
-pub(super) struct Sessions {
+pub(crate) struct Sessions {
     options: SessionOptions,
     limits: StreamLimits,
     table: Mutex<HashMap<String, Arc<HttpSession>>>,
 }
 
 /// A session and its streams.
-pub(super) struct HttpSession {
-    pub(super) session: Arc<Session>,
+pub(crate) struct HttpSession {
+    pub(crate) session: Arc<Session>,
     /// What no request caused.
-    pub(super) unsolicited: Arc<EventLog>,
+    pub(crate) unsolicited: Arc<EventLog>,
     limits: StreamLimits,
     replay_streams_max: usize,
     last_stream: AtomicU64,
@@ -38,12 +39,12 @@ pub(super) struct HttpSession {
 }
 
 impl Sessions {
-    pub(super) fn new(options: SessionOptions, limits: StreamLimits) -> Self {
+    pub(crate) fn new(options: SessionOptions, limits: StreamLimits) -> Self {
         Self { options, limits, table: Mutex::default() }
     }
 
     /// A session that isn't known by any id yet.
-    pub(super) fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
+    pub(crate) fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
         let unsolicited = EventLog::new(0, Kind::Unsolicited, true, self.limits);
         Arc::new(HttpSession {
             session: Session::open(endpoint.clone(), Arc::new(principal), unsolicited.clone()),
@@ -59,13 +60,13 @@ impl Sessions {
     }
 
     /// Whether there is room for one more of `principal`'s; sessions that nobody has used for long make some.
-    pub(super) fn has_room(&self, principal: &Principal) -> bool {
+    pub(crate) fn has_room(&self, principal: &Principal) -> bool {
         let mut table = self.table.lock();
         self.make_room(&mut table, principal)
     }
 
     /// Gives a session its id: 244 random bits. `None` where there are too many.
-    pub(super) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
+    pub(crate) fn admit(&self, session: Arc<HttpSession>) -> Option<String> {
         let id = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut table = self.table.lock();
         if !self.make_room(&mut table, &session.session.principal) {
@@ -76,7 +77,7 @@ impl Sessions {
     }
 
     /// The session of that id, if it is `principal`'s.
-    pub(super) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
+    pub(crate) fn get(&self, id: &str, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.table.lock().get(id).cloned()?;
         if *found.session.principal != *principal {
             return None;
@@ -89,14 +90,14 @@ impl Sessions {
     }
 
     /// Ends a session.
-    pub(super) fn end(&self, id: &str) {
+    pub(crate) fn end(&self, id: &str) {
         let ended = self.table.lock().remove(id);
         if let Some(ended) = ended {
             ended.close();
         }
     }
 
-    pub(super) fn streams_max(&self) -> usize {
+    pub(crate) fn streams_max(&self) -> usize {
         self.options.streams_max
     }
 
@@ -133,13 +134,13 @@ impl Drop for Sessions {
 
 impl HttpSession {
     /// A stream for one request; it can't be found before it is [kept](Self::keep).
-    pub(super) fn new_stream(&self, readable: bool) -> Arc<EventLog> {
+    pub(crate) fn new_stream(&self, readable: bool) -> Arc<EventLog> {
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
         EventLog::new(number, Kind::Resumable, readable, self.limits)
     }
 
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
-    pub(super) fn keep(&self, log: &Arc<EventLog>) {
+    pub(crate) fn keep(&self, log: &Arc<EventLog>) {
         let mut streams = self.streams.lock();
         let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
         for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
@@ -149,7 +150,7 @@ impl HttpSession {
     }
 
     /// The stream of that number.
-    pub(super) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
+    pub(crate) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
         match number {
             0 => Some(self.unsolicited.clone()),
             _ => self.streams.lock().get(&number).cloned(),
@@ -157,12 +158,12 @@ impl HttpSession {
     }
 
     /// How many streams of it are open.
-    pub(super) fn open_streams(&self) -> &Arc<AtomicUsize> {
+    pub(crate) fn open_streams(&self) -> &Arc<AtomicUsize> {
         &self.open_streams
     }
 
     /// Keeps it from being idle.
-    pub(super) fn busy(self: &Arc<Self>) -> Active {
+    pub(crate) fn busy(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::Relaxed);
         Active(self.clone())
     }
@@ -179,7 +180,7 @@ impl HttpSession {
 }
 
 /// A request or a stream of a session.
-pub(super) struct Active(pub(super) Arc<HttpSession>);
+pub(crate) struct Active(pub(crate) Arc<HttpSession>);
 
 impl Drop for Active {
     fn drop(&mut self) {

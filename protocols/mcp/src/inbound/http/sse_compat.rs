@@ -8,25 +8,25 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle;
+use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::{
     Body, Incoming, Nulls, Request, RpcError, SseEvent, decode, decode_body, encode_event, encode_response,
 };
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::admit::{self, Accepts};
-use super::body::LogEvents;
-use super::log::{EventLog, Kind};
-use super::{Server, reply};
-use crate::inbound::legacy::{Session, batch};
-use crate::inbound::link::Link;
+use super::replay_buffer::{EventLog, Kind, LogEvents};
+use super::{Accepts, Server, accepted, malformed_response, principal_of, read_body, refusal_response};
+use crate::inbound::client::Link;
+use crate::inbound::legacy::Session;
+use crate::inbound::legacy::batch;
 use crate::wire::Revision;
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle::{self, Busy};
 
 /// The streams that are open, by the names of their sessions.
 #[derive(Default)]
-pub(super) struct SseSessions(Mutex<HashMap<String, Arc<SseSession>>>);
+pub(crate) struct SseSessions(Mutex<HashMap<String, Arc<SseSession>>>);
 
 struct SseSession {
     session: Arc<Session>,
@@ -40,14 +40,14 @@ impl SseSessions {
     }
 }
 
-pub(super) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
     let busy = idle::busy(&request);
-    open(&request, &server, busy).unwrap_or_else(reply::refuse)
+    open(&request, &server, busy).unwrap_or_else(refusal_response)
 }
 
 fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
     const GONE: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the stream is gone");
-    let principal = admit::principal(request, server)?;
+    let principal = principal_of(request, server)?;
     let accepts = Accepts::of(request.headers());
     if !accepts.events {
         return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
@@ -84,16 +84,16 @@ impl Drop for Open {
     }
 }
 
-pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     let _busy = idle::busy(&request);
-    take(&request, payload, &server).await.unwrap_or_else(reply::refuse)
+    take(&request, payload, &server).await.unwrap_or_else(refusal_response)
 }
 
 async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) -> Result<HttpResponse, Refused> {
     const UNKNOWN: Refused = refused(StatusCode::NOT_FOUND, "no such session: open a stream first");
-    let principal = admit::principal(request, server)?;
+    let principal = principal_of(request, server)?;
     let limits = server.options.inbound.limits;
-    let body = admit::body(request, payload, server).await?;
+    let body = read_body(request, payload, server).await?;
     let name = request.query_string().split('&').find_map(|pair| pair.strip_prefix("session="));
     let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
     if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
@@ -108,7 +108,7 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
                 link.send(answer.into());
             }
         });
-        return Ok(reply::accepted());
+        return Ok(accepted());
     }
     match decode(&body, &limits) {
         Ok(Incoming::Request(Request { id, method, params })) => {
@@ -122,7 +122,7 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
         }
         Ok(Incoming::Notification(notification)) => found.session.notification(notification),
         Ok(Incoming::Response(response)) => found.session.response(response),
-        Err(refusal) => return Ok(reply::malformed(&refusal)),
+        Err(refusal) => return Ok(malformed_response(&refusal)),
     }
-    Ok(reply::accepted())
+    Ok(accepted())
 }

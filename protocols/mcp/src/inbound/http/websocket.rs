@@ -1,5 +1,6 @@
 //! WebSocket, which MCP never had: a text frame a message, both ways, one session a socket.
 
+use crate::inbound::options::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,37 +11,35 @@ use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, ProtocolError};
 use callboard_message::Principal;
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::serve::websocket::Messages;
+use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept, idle, websocket};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
-use super::{Server, admit, get, reply};
-use crate::inbound::stdio::pipe::{Pipe, Queued};
-use crate::inbound::stdio::requests::Requests;
-use crate::inbound::stdio::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::websocket::{self, Messages};
-use callboard_rpc::serve::{Alive, COUNTS_NO_MORE, Permit, Standing, accept};
+use super::{Server, principal_of, refusal_response, streamable};
+use crate::inbound::stdio::{Pipe, Queued, Requests};
 
 /// What a client offers that wants MCP.
 const SUBPROTOCOL: &str = "mcp";
 
 /// Whether a GET is the beginning of a socket.
-pub(super) fn is_wanted(context: &GuardContext<'_>) -> bool {
+pub(crate) fn is_wanted(context: &GuardContext<'_>) -> bool {
     accept::wants_websocket(context.head().headers())
 }
 
-pub(super) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn get(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     if !server.options.compat.websocket {
-        return get::other(request, server).await;
+        return streamable::other_method(request, server).await;
     }
     let busy = idle::busy(&request);
-    open(&request, payload, &server, busy).unwrap_or_else(reply::refuse)
+    open(&request, payload, &server, busy).unwrap_or_else(refusal_response)
 }
 
 fn open(request: &HttpRequest, payload: Payload, server: &Data<Server>, busy: Busy) -> Result<HttpResponse, Refused> {
     const NO_HANDSHAKE: Refused = refused(StatusCode::BAD_REQUEST, "the WebSocket handshake is not complete");
-    let principal = admit::principal(request, server)?;
+    let principal = principal_of(request, server)?;
     let permits = server.permits(None)?;
     let bytes_max = server.options.inbound.limits.body_bytes_max;
     let opened = websocket::open(request, payload, &[SUBPROTOCOL], bytes_max);

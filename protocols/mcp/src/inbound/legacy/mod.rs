@@ -3,20 +3,423 @@
 //! A transport opens a [`Session`] for a peer, hands it what the peer sends, and writes what it answers. What a request
 //! causes meanwhile (progress, log lines, questions) goes by the link that the transport gave with the request.
 
-mod batch;
 mod caller;
-mod handshake;
-mod questions;
-mod session;
 
-pub(crate) use batch::batch;
-pub(crate) use session::Session;
+use crate::inbound::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
-/// Most requests of one session that run at once.
-pub const REQUESTS_IN_FLIGHT_MAX: usize = 256;
-/// Most questions of one session that wait for an answer.
-pub const QUESTIONS_PENDING_MAX: usize = 64;
-/// Most resources that one session subscribes to.
-pub const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// Most bytes of a resource's address that a session subscribes to.
-pub const SUBSCRIPTION_URI_BYTES_MAX: usize = 8 * 1024;
+use callboard_message::surface::{Abilities, About, Change, LogLevel};
+use callboard_message::{Principal, RawObject};
+use callboard_rpc::{
+    Id, Incoming, Notification, Nulls, Refusal, Request, Response, RpcError, code, encode_batch, encode_notification,
+    encode_response,
+};
+use callboard_runtime::{CallMeta, Caller, PeerSession};
+use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use self::caller::{BackgroundCaller, Questions, SessionCaller};
+use super::agent_adapter::{object, raw};
+use super::client::Link;
+use super::endpoint::{Endpoint, Listening, Watching};
+use super::tasks;
+use super::tasks::TaskRequest;
+use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
+
+/// A client's side of the state. A transport owns it, and closes it when the client is gone.
+pub(crate) struct Session {
+    endpoint: Arc<Endpoint>,
+    /// Who opened it.
+    pub(crate) principal: Arc<Principal>,
+    /// Where goes what no request caused.
+    pub(crate) unsolicited: Arc<dyn Link>,
+    /// Set by `initialize`.
+    client: OnceLock<Client>,
+    /// The least grave line that the client wants.
+    pub(crate) log_level: Mutex<LogLevel>,
+    pub(crate) questions: Questions,
+    state: Mutex<State>,
+    /// Hears what changes.
+    listening: OnceLock<Listening>,
+    /// The session as agents see it.
+    peer: OnceLock<Arc<PeerSession>>,
+    pub(crate) over: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: HashMap<Id, CancellationToken>,
+    subscriptions: HashMap<String, Watching>,
+    closed: bool,
+}
+
+impl Session {
+    /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
+    pub(crate) fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn Link>) -> Arc<Self> {
+        let session = Arc::new(Self {
+            endpoint,
+            principal,
+            unsolicited,
+            client: OnceLock::new(),
+            log_level: Mutex::new(LogLevel::Info),
+            questions: Questions::default(),
+            state: Mutex::default(),
+            listening: OnceLock::new(),
+            peer: OnceLock::new(),
+            over: CancellationToken::new(),
+        });
+        let weak = Arc::downgrade(&session);
+        let caller = Arc::new(BackgroundCaller(weak.clone()));
+        let _ = session.peer.set(Arc::new(PeerSession::new(session.over.clone(), caller)));
+        let listening = session.endpoint.changes.listen(move |change| {
+            if let Some(session) = weak.upgrade() {
+                session.changed(change);
+            }
+        });
+        let _ = session.listening.set(listening);
+        session
+    }
+
+    /// What both sides speak; `None` before `initialize`.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        self.client.get().map(|client| client.revision)
+    }
+
+    /// Its place among the sessions of this process: no other has or had it.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.listening.get().map(Listening::number)
+    }
+
+    pub(crate) fn abilities(&self) -> Abilities {
+        self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
+    }
+
+    /// Answers one request; what it causes meanwhile goes by `link`. `None` where it was cancelled. Dropped, it cancels
+    /// what it caused.
+    pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn Link>) -> Option<Vec<u8>> {
+        let Request { id, method, params } = request;
+        let outcome = match &*method {
+            "initialize" => Box::pin(self.initialize(params)).await,
+            "ping" => Ok(empty()),
+            _ => match self.revision() {
+                None => Err(RpcError::new(code::INVALID_REQUEST, "send `initialize` first")),
+                Some(revision) => self.run(&id, &method, params, revision, link).await?,
+            },
+        };
+        Some(encode_response(Some(&id), outcome.as_deref(), Nulls::Omit))
+    }
+
+    /// What happened at the client.
+    pub(crate) fn notification(self: &Arc<Self>, notification: Notification<'_>) {
+        if notification.method == "notifications/roots/list_changed"
+            && let Some(peer) = self.peer.get()
+        {
+            peer.roots_changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        if notification.method == "notifications/cancelled"
+            && let Ok(params) = object(notification.params)
+            && let Some(id) = params.get("requestId").and_then(Id::read)
+            && let Some(cancel) = self.state.lock().in_flight.get(&id)
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// An answer to something that the session asked.
+    pub(crate) fn response(self: &Arc<Self>, response: Response<'_>) {
+        self.questions.answered(response);
+    }
+
+    /// Cancels what runs and fails what it asked. Nothing begins any more.
+    pub(crate) fn close(&self) {
+        self.over.cancel();
+        let State { in_flight, subscriptions, .. } =
+            std::mem::replace(&mut *self.state.lock(), State { closed: true, ..State::default() });
+        for cancel in in_flight.into_values() {
+            cancel.cancel();
+        }
+        drop(subscriptions);
+        self.questions.close();
+    }
+
+    /// Tells the client of a change, where it wants to know.
+    fn changed(&self, change: &Change) {
+        let (method, uri) = match change {
+            Change::Tools => ("notifications/tools/list_changed", None),
+            Change::Prompts => ("notifications/prompts/list_changed", None),
+            Change::Resources => ("notifications/resources/list_changed", None),
+            Change::Resource(uri) => ("notifications/resources/updated", Some(uri)),
+            _ => return,
+        };
+        let wanted =
+            |state: MutexGuard<'_, State>| !state.closed && uri.is_none_or(|uri| state.subscriptions.contains_key(uri));
+        if self.client.get().is_none() || !wanted(self.state.lock()) {
+            return;
+        }
+        let params = uri.map(|uri| RawObject::new().with("uri", uri).to_raw());
+        self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
+    }
+
+    async fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let twice = || RpcError::new(code::INVALID_REQUEST, "the session is initialized already");
+        if self.client.get().is_some() {
+            return Err(twice());
+        }
+        let client = Client::read(params)?;
+        let revision = client.revision;
+        let about = self.endpoint.surface().about(CallMeta::new(self.principal.clone())).await;
+        self.client.set(client).map_err(|_| twice())?;
+        Ok(welcome(&self.endpoint, revision, &about))
+    }
+
+    /// Does a request that can be cancelled. `None` where it was.
+    async fn run(
+        self: &Arc<Self>,
+        id: &Id,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        link: Arc<dyn Link>,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        let mut call = CallMeta::new(self.principal.clone());
+        let cancel = call.cancel.clone();
+        let _running = match self.begin(id, &cancel) {
+            Ok(running) => running,
+            Err(refused) => return Some(Err(refused)),
+        };
+        // Most requests have none, and then nothing is read twice.
+        let meta = params.filter(|params| params.get().contains("\"_meta\"")).and_then(|params| meta::of(Some(params)));
+        call.trace = meta::trace(meta.as_ref());
+        let caller = SessionCaller::new(self.clone(), link, cancel.clone(), meta.as_ref());
+        let mut call = call.with_caller(Arc::new(caller));
+        call.session = self.peer.get().cloned();
+        let work = async {
+            match method {
+                "logging/setLevel" => self.set_level(params),
+                "resources/subscribe" => Box::pin(self.subscribe(params, call)).await,
+                "resources/unsubscribe" => self.unsubscribe(params),
+                _ => self.perform(method, params, revision, call, meta.as_ref()).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => None,
+            outcome = work => Some(outcome),
+        }
+    }
+
+    /// Does a request that both eras have, or one about tasks.
+    async fn perform(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+        revision: Revision,
+        call: CallMeta,
+        meta: Option<&RawObject>,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let surface = self.endpoint.surface();
+        if !tasks::concerns(&self.endpoint, method) {
+            return surface.perform(method, params, revision, call).await;
+        }
+        let background = |over: CancellationToken| -> Option<Arc<dyn Caller>> {
+            Some(Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta)))
+        };
+        let request = TaskRequest {
+            method,
+            params,
+            revision,
+            call: &call,
+            session: self.number(),
+            client: &self.abilities(),
+            background: &background,
+            unsolicited: Some(&self.unsolicited),
+        };
+        match Box::pin(tasks::intercept(&self.endpoint, request)).await {
+            Some(outcome) => outcome,
+            None => surface.perform(method, params, revision, call).await,
+        }
+    }
+
+    /// Puts a request among those in flight, until what it returns is dropped.
+    fn begin<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(RpcError::new(code::INVALID_REQUEST, "the session is closed"));
+        }
+        if state.in_flight.contains_key(id) {
+            return Err(RpcError::new(code::INVALID_REQUEST, "a request with that `id` is running"));
+        }
+        if state.in_flight.len() >= REQUESTS_IN_FLIGHT_MAX {
+            return Err(RpcError::new(mcp::OVERLOADED, "too many requests of this session are running"));
+        }
+        state.in_flight.insert(id.clone(), cancel.clone());
+        Ok(Running { session: self, id })
+    }
+
+    fn set_level(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        #[derive(Deserialize)]
+        struct Params {
+            level: LogLevel,
+        }
+        let invalid = || RpcError::new(code::INVALID_PARAMS, "`level` must be one of RFC 5424's, in lower case");
+        let params = params.filter(|params| params.get().starts_with('{')).ok_or_else(invalid)?;
+        let Params { level } = serde_json::from_str(params.get()).map_err(|_| invalid())?;
+        *self.log_level.lock() = level;
+        Ok(empty())
+    }
+
+    async fn subscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+        let uri = self.resource(params)?;
+        let is_full =
+            |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
+        let full = || RpcError::new(mcp::OVERLOADED, "too many subscriptions of this session");
+        if is_full(&self.state.lock()) {
+            return Err(full());
+        }
+        let watching = self.endpoint.changes.watch(&self.endpoint.surface(), &uri, call).await?;
+        let mut state = self.state.lock();
+        if state.closed || is_full(&state) {
+            return Err(full());
+        }
+        state.subscriptions.insert(uri, watching);
+        Ok(empty())
+    }
+
+    fn unsubscribe(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+        let uri = self.resource(params)?;
+        let watching = self.state.lock().subscriptions.remove(&uri);
+        drop(watching);
+        Ok(empty())
+    }
+
+    /// Which resource is meant.
+    fn resource(&self, params: Option<&RawValue>) -> Result<String, RpcError> {
+        if !self.endpoint.surface().has_resources() {
+            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
+        }
+        let uri = object(params)?.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
+        uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of at most 8 KiB"))
+    }
+}
+
+/// A request in flight.
+struct Running<'a> {
+    session: &'a Session,
+    id: &'a Id,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.session.state.lock().in_flight.remove(self.id);
+    }
+}
+
+fn empty() -> Box<RawValue> {
+    raw("{}".to_owned())
+}
+
+/// What a session knows of its client.
+pub(crate) struct Client {
+    /// What both speak.
+    pub(crate) revision: Revision,
+    /// What it can be asked, as far as the revision has it.
+    pub(crate) abilities: Abilities,
+}
+
+impl Client {
+    /// Reads the params of `initialize`. A revision that isn't spoken here, or is of the other era, is answered with the
+    /// newest legacy one: the client decides whether that will do (2025-11-25, lifecycle).
+    ///
+    /// # Errors
+    /// `INVALID_PARAMS` where a member has the wrong type.
+    pub(crate) fn read(params: Option<&RawValue>) -> Result<Self, RpcError> {
+        let params = object(params)?;
+        let wanted = params.text("protocolVersion").ok_or_else(|| invalid("`protocolVersion` must be a string"))?;
+        let spoken = Revision::parse(&wanted).filter(|revision| revision.era() == Era::Legacy);
+        let revision = spoken.unwrap_or(Revision::LATEST_LEGACY);
+        let capabilities = match params.get("capabilities") {
+            None => RawObject::new(),
+            Some(raw) => RawObject::parse(raw).map_err(|_| invalid("`capabilities` must be an object"))?,
+        };
+        if params.get("clientInfo").is_some_and(|info| !info.get().starts_with('{')) {
+            return Err(invalid("`clientInfo` must be an object"));
+        }
+        Ok(Self { revision, abilities: known_to(revision, capabilities) })
+    }
+}
+
+fn invalid(why: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, why)
+}
+
+/// What of a client's capabilities may be used: a revision before a question has never heard of it.
+fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
+    if revision < Revision::V2025_06_18 {
+        capabilities.remove("elicitation");
+    }
+    if revision < Revision::V2025_11_25 {
+        if let Some(mut elicitation) = capabilities.object("elicitation") {
+            elicitation.remove("url");
+            capabilities.set("elicitation", elicitation);
+        }
+        if let Some(mut sampling) = capabilities.object("sampling") {
+            sampling.remove("tools");
+            capabilities.set("sampling", sampling);
+        }
+    }
+    Abilities(capabilities)
+}
+
+/// The result of `initialize`.
+fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawValue> {
+    let options = &endpoint.options;
+    let mut capabilities = endpoint.surface().capabilities(about);
+    hmcp::translate(&mut capabilities, false);
+    if revision < Revision::V2025_03_26 {
+        capabilities.remove("completions");
+    }
+    if let Some((name, tasks)) = tasks::capability(endpoint, revision) {
+        capabilities.set(name, tasks);
+    }
+    let mut result = RawObject::new().with("protocolVersion", revision.as_str()).with("capabilities", capabilities);
+    match about.0.get("serverInfo") {
+        Some(theirs) => result.set_raw("serverInfo", theirs.to_owned()),
+        None => result.set("serverInfo", options.info.implementation()),
+    }
+    let instructions = about.0.text("instructions").or_else(|| options.info.instructions.clone());
+    if let Some(instructions) = instructions {
+        result.set("instructions", instructions);
+    }
+    result.to_raw()
+}
+
+/// Answers the messages of a batch, all at once, in one batch; `None` where none of them wants an answer.
+pub(crate) async fn batch(
+    session: &Arc<Session>,
+    entries: Vec<Result<Incoming<'_>, Refusal>>,
+    link: &Arc<dyn Link>,
+) -> Option<Vec<u8>> {
+    let answers = entries.into_iter().map(|entry| async move {
+        match entry {
+            Ok(Incoming::Request(request)) if request.method == "initialize" => {
+                let error = RpcError::new(code::INVALID_REQUEST, "`initialize` must not be part of a batch");
+                Some(encode_response(Some(&request.id), Err(&error), Nulls::Omit))
+            }
+            Ok(Incoming::Request(request)) => session.request(request, link.clone()).await,
+            Ok(Incoming::Notification(notification)) => {
+                session.notification(notification);
+                None
+            }
+            Ok(Incoming::Response(response)) => {
+                session.response(response);
+                None
+            }
+            Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
+        }
+    });
+    encode_batch(join_all(answers).await.into_iter().flatten())
+}

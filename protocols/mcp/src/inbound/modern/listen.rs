@@ -8,12 +8,10 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::parked::Reply;
-use super::running::cancelled;
-use crate::inbound::changes::Watching;
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::link::Link;
-use crate::inbound::outcome::raw;
+use super::suspended_requests::{Reply, cancelled};
+use crate::inbound::agent_adapter::raw;
+use crate::inbound::client::Link;
+use crate::inbound::endpoint::{Endpoint, Watching};
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
 use crate::wire::meta::SUBSCRIPTION_ID;
@@ -32,7 +30,7 @@ struct Filter {
 }
 
 /// `subscriptions/listen`: stays open until its client hangs up, or the agent or the endpoint ends.
-pub(super) async fn listen(
+pub(crate) async fn listen(
     endpoint: &Endpoint,
     principal: Arc<Principal>,
     id: &Id,

@@ -3,46 +3,39 @@
 //! `head` reads what a request says of itself, `answer` writes what every result needs. A call that asks is parked
 //! (`parked`), its questions wait at a `desk`, and the client's next request, sealed to it (`seal`), goes on with it.
 
-mod answer;
-mod client;
-mod desk;
-mod head;
-mod headers;
 mod listen;
-pub(crate) mod options;
-mod parked;
-mod running;
-mod seal;
+pub(crate) mod pending_elicitations;
+mod request_meta;
+mod state_token;
+mod suspended_requests;
 #[cfg(test)]
 mod tests;
-pub(crate) mod visits;
 
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Abilities, Principal, RawObject};
-use callboard_rpc::{Request, RpcError, code};
+use callboard_message::json::quote;
+use callboard_message::{Abilities, Principal, RawMembers, RawObject};
+use callboard_rpc::{Id, Nulls, Request, RpcError, code, encode_response};
 use callboard_runtime::CallMeta;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::answer::Answer;
-use self::answer::Members;
-use self::client::{Client, Line};
-use self::desk::Desk;
-use self::head::Head;
-pub(crate) use self::headers::{Field, check_headers};
-use self::options::CacheHint;
-use self::parked::{Adopt, ParkedCalls, Reply, Retry};
-use self::running::{Running, Step, cancelled};
-use self::seal::Binding;
+use self::pending_elicitations::{Client, Desk, Line, perform_with_visits};
+use self::request_meta::{Head, named_version, response_refused as response_refused_error, spoken_versions};
+use self::state_token::Binding;
+use self::suspended_requests::{Adopt, ParkedCalls, Reply, Retry, Running, Step, cancelled};
+use super::agent_adapter::REQUIRED_CAPABILITIES;
+use super::client::Link;
 use super::endpoint::Endpoint;
-use super::link::Link;
-use super::options::InboundOptions;
-use super::outcome::REQUIRED_CAPABILITIES;
-use super::tasks::{self, Adoption, TaskRequest};
+use super::options::{CacheHint, InboundOptions, ModernOptions};
+use super::tasks;
+use super::tasks::{Adoption, TaskRequest};
+use crate::wire::meta::SERVER_INFO;
 use crate::wire::{Revision, code as mcp, hmcp};
+
+pub(crate) use self::request_meta::{Field, check_headers};
 
 const REVISION: Revision = Revision::V2026_07_28;
 
@@ -84,12 +77,12 @@ impl ModernState {
 
 /// Whether a request says that it is of this era.
 pub(crate) fn is_modern(params: Option<&RawValue>) -> bool {
-    head::version(params).is_some()
+    named_version(params).is_some()
 }
 
 /// What answers a JSON-RPC response that a client sends in this era.
 pub(crate) fn response_refused() -> Answer {
-    Answer::error(None, &headers::response_refused())
+    Answer::error(None, &response_refused_error())
 }
 
 /// Answers one request. What it causes meanwhile goes by `link`; when `hung_up` fires, or this is dropped, it is cancelled.
@@ -190,7 +183,7 @@ async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError
         capabilities.set("extensions", extensions);
     }
     let mut result = RawObject::new()
-        .with("supportedVersions", head::spoken().collect::<Vec<_>>())
+        .with("supportedVersions", spoken_versions().collect::<Vec<_>>())
         .with("capabilities", capabilities);
     let instructions = about.0.text("instructions").or_else(|| endpoint.options.info.instructions.clone());
     if let Some(instructions) = instructions {
@@ -254,7 +247,9 @@ async fn may_ask(
     let owned = without.or_else(|| params.map(RawValue::to_owned));
     let (endpoint_held, named, asked) = (endpoint.clone(), method.to_owned(), client.clone());
     let outcome =
-        Box::pin(async move { visits::perform(&endpoint_held.surface(), &named, owned.as_deref(), meta, asked).await });
+        Box::pin(
+            async move { perform_with_visits(&endpoint_held.surface(), &named, owned.as_deref(), meta, asked).await },
+        );
     let mut running = Running { outcome, client, desk };
     let step = running.step(hung_up).await;
     running.client.turn_to(None);
@@ -302,4 +297,158 @@ fn of_this_era(mut error: RpcError) -> RpcError {
         _ => {}
     }
     error
+}
+
+/// What a request is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The status of HTTP, where nothing was sent before.
+    pub status: u16,
+    /// One JSON-RPC response, on one line where the agent's reply is.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// An error with the status that the specification gives its code.
+    pub(crate) fn error(id: Option<&Id>, error: &RpcError) -> Self {
+        let status = match error.code {
+            code::METHOD_NOT_FOUND => 404,
+            code::PARSE_ERROR | code::INVALID_REQUEST => 400,
+            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => 400,
+            _ => 200,
+        };
+        Self::error_with(status, id, error)
+    }
+
+    fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
+        Self { status, body: encode_response(id, Err(error), Nulls::Omit) }
+    }
+}
+
+/// Members that every result gets; written once.
+pub(crate) struct Members {
+    /// `"_meta":{…}`, or nothing.
+    meta: String,
+    /// `serverInfo` in JSON, or nothing.
+    server: Option<String>,
+}
+
+impl Members {
+    pub fn new(options: &ModernOptions, server: RawObject) -> Self {
+        let server = options.names_server.then(|| server.to_raw().get().to_owned());
+        let meta = match &server {
+            Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
+            None => String::new(),
+        };
+        Self { meta, server }
+    }
+
+    /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
+    /// what it says.
+    pub fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
+        push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
+        match result.get().strip_prefix('{') {
+            Some(rest) if !may_have_ours(result.get(), cache.is_some()) => {
+                push(&mut out, &["{\"resultType\":\"", kind, "\""]);
+                if let Some(cache) = cache {
+                    let (ttl_ms, scope) = cache.members();
+                    push(&mut out, &[",\"ttlMs\":", &ttl_ms.to_string(), ",\"cacheScope\":\"", scope, "\""]);
+                }
+                if !self.meta.is_empty() {
+                    push(&mut out, &[",", &self.meta]);
+                }
+                let empty = rest.trim_start_matches([' ', '\t', '\r', '\n']) == "}";
+                push(&mut out, &[if empty { "" } else { "," }, rest]);
+            }
+            _ => push(&mut out, &[&self.merged(kind, cache, result)]),
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// The same by members, for a result that may have some of them.
+    fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> String {
+        // What is no object is no result: an agent that stands for something outside may have been told nonsense.
+        let members = RawMembers::parse(result).unwrap_or_default();
+        let mut put = Vec::new();
+        if members.read::<String>("resultType").is_none() {
+            put.push(("resultType", quote(kind)));
+        }
+        if let Some(cache) = cache {
+            let (ttl_ms, scope) = cache.members();
+            if members.read::<u64>("ttlMs").is_none() {
+                put.push(("ttlMs", ttl_ms.to_string()));
+            }
+            if !matches!(members.read::<String>("cacheScope").as_deref(), Some("public" | "private")) {
+                put.push(("cacheScope", quote(scope)));
+            }
+        }
+        if let Some(server) = &self.server {
+            let mut meta = String::with_capacity(2 * server.len());
+            let own = members.read::<RawMembers<'_>>("_meta").unwrap_or_default();
+            own.write_with(&[(SERVER_INFO, server)], &mut meta);
+            put.push(("_meta", meta));
+        }
+        let put: Vec<_> = put.iter().map(|(name, json)| (*name, json.as_str())).collect();
+        let mut merged = String::with_capacity(result.get().len() + self.meta.len() + 64);
+        members.write_with(&put, &mut merged);
+        merged
+    }
+}
+
+/// Whether a member of a result may have one of our names; an escape could hide one.
+fn may_have_ours(result: &str, cached: bool) -> bool {
+    let has = |name: &str| result.contains(name);
+    has("\"resultType\"") || has("\"_meta\"") || has("\\u") || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod result_tests {
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn response(result: &str, cache: Option<CacheHint>) -> String {
+        let members = Members::new(&ModernOptions::default(), RawObject::new().with("name", "s").with("version", "1"));
+        let result = RawValue::from_string(result.to_owned()).unwrap();
+        String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
+    }
+
+    /// Goal: what the agent wrote keeps its bytes, what it lacks is put in once. Method: results with each of our names,
+    /// plain, nested, and hidden by an escape.
+    #[test]
+    fn a_result_keeps_its_bytes() {
+        let head = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;
+        assert_eq!(response("{}", None), format!("{head}}}}}"));
+        assert_eq!(response("{ }", None), format!("{head} }}}}"));
+        let odd = r#"{ "b":1.0,"a":123456789012345678901234567890, "c" : [ 1e2 ]}"#;
+        assert_eq!(response(odd, None), format!("{head},{}}}", &odd[1..]));
+        let cache = Some(CacheHint::private(Duration::from_millis(5)));
+        for (result, kept) in [
+            (r#"{"resultType":"task","n":1.0}"#, json!({ "resultType": "task" })),
+            (r#"{"_meta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#, json!({ "resultType": "complete" })),
+            (r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#, json!({ "ttlMs": 9, "cacheScope": "public" })),
+            (r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#, json!({ "ttlMs": 5, "cacheScope": "private" })),
+        ] {
+            let text = response(result, cache);
+            let parsed: Value = serde_json::from_str(&text).unwrap();
+            assert!(text.contains("\"n\":1.0"), "{text}");
+            for (name, value) in kept.as_object().unwrap() {
+                assert_eq!(&parsed["result"][name], value, "{text}");
+            }
+            assert_eq!(parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
+            let object: RawObject = serde_json::from_str(&text).unwrap();
+            assert!(object.object("result").is_some(), "no member stands twice: {text}");
+        }
+    }
 }

@@ -11,22 +11,21 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use serde_json::value::RawValue;
 
-use super::record::{outcome, refused};
-use super::view::{self, RELATED_TASK};
-use super::{TaskRequest, asking, found};
+use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
+use super::{TaskRequest, answer_question, gone};
+use crate::inbound::agent_adapter::{cursor, object, page_start, tool_name};
+use crate::inbound::client::{Link, nobody_answers, question_with_meta};
 use crate::inbound::endpoint::Endpoint;
-use crate::inbound::link::Link;
-use crate::inbound::surface::{cursor, object, page_start, tool_name};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
-pub(super) fn capability() -> RawObject {
+pub(crate) fn capability() -> RawObject {
     let empty = RawObject::new;
     let calls = empty().with("tools", empty().with("call", empty()));
     empty().with("list", empty()).with("cancel", empty()).with("requests", calls)
 }
 
-pub(super) async fn intercept(
+pub(crate) async fn intercept(
     endpoint: &Arc<Endpoint>,
     request: TaskRequest<'_>,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
@@ -64,7 +63,7 @@ async fn begin(
 ) -> Result<Box<RawValue>, RpcError> {
     let poll = endpoint.tasks.options.poll_interval;
     let (task, live) = endpoint.tasks.begin(endpoint, request, ttl).await?;
-    let created = RawObject::new().with("task", view::legacy(&task, poll));
+    let created = RawObject::new().with("task", legacy_view(&task, poll));
     if let (Some(live), Some(link)) = (live, request.unsolicited) {
         tokio::spawn(tell_steps(live, link.clone(), poll));
     }
@@ -78,7 +77,7 @@ async fn tell_steps(mut task: LiveTask, link: Arc<dyn Link>, poll: Duration) {
         let now = task.seen.borrow_and_update().clone();
         if now.state != told {
             told = now.state;
-            let params = view::legacy(&now, poll).to_raw();
+            let params = legacy_view(&now, poll).to_raw();
             link.offer(encode_notification("notifications/tasks/status", Some(&params)).into());
         }
         if told.is_terminal() {
@@ -107,19 +106,19 @@ fn wanted(params: Option<&RawValue>) -> Result<Option<Wanted>, RpcError> {
 
 async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let found = endpoint.tasks.find(request).await?;
-    Ok(view::legacy(&found.task, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(legacy_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let mut found = endpoint.tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
-    found.cancel().await.map_err(found::gone)?;
+    found.cancel().await.map_err(gone)?;
     let now = &found.task;
     if had_ended || now.state.is_terminal() && now.state != TaskState::Canceled {
-        let status = view::legacy_status(now);
+        let status = legacy_status(now);
         return Err(RpcError::new(code::INVALID_PARAMS, format!("the task has ended: {status}")));
     }
-    Ok(view::legacy(now, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(legacy_view(now, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
@@ -130,7 +129,7 @@ async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box
     let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
     let page = tasks.live.tasks.list(theirs, after, items_max).await;
     let (page, more) = page.map_err(|error| refused(error.into()))?;
-    let seen: Vec<_> = page.iter().map(|task| view::legacy(task, tasks.options.poll_interval)).collect();
+    let seen: Vec<_> = page.iter().map(|task| legacy_view(task, tasks.options.poll_interval)).collect();
     let mut result = RawObject::new().with("tasks", seen);
     if let Some(last) = page.last().filter(|_| more) {
         result.set("nextCursor", cursor(TASKS, last.number));
@@ -157,13 +156,13 @@ async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
             }
         }
         tokio::select! {
-            changed = found.changed() => changed.map_err(found::gone)?,
+            changed = found.changed() => changed.map_err(gone)?,
             // Whoever was asked may have gone: then a question is free again.
             Ok(()) = delivering.changed() => {}
             Some((key, answer, delivered)) = asked.next() => {
                 // Nobody could be asked here and now; somebody may at the next `tasks/result`.
                 if !matches!(&answer, Err(why) if why.kind == FailureKind::Cancelled) {
-                    found::answer(&mut found, key, answer).await?;
+                    answer_question(&mut found, key, answer).await?;
                 }
                 drop(delivered);
             }
@@ -179,12 +178,12 @@ fn ask<'a>(
     open: &OpenQuestion,
     delivering: Delivering,
 ) -> BoxFuture<'a, Asked> {
-    let question = asking::with_meta(&open.question, RELATED_TASK, &view::related(task));
+    let question = question_with_meta(&open.question, RELATED_TASK, &related_meta(task));
     let key = open.key.clone();
     Box::pin(async move {
         let answer = match &request.call.caller {
             Some(caller) => caller.ask(question).await,
-            None => Err(asking::nobody()),
+            None => Err(nobody_answers()),
         };
         (key, answer, delivering)
     })
@@ -196,7 +195,7 @@ fn come_to(task: &Task) -> Result<Box<RawValue>, RpcError> {
         Some(Ok(result)) => {
             let mut result = RawObject::parse(result).unwrap_or_default();
             let meta = result.object("_meta").unwrap_or_default();
-            result.set("_meta", meta.with(RELATED_TASK, view::related(task)));
+            result.set("_meta", meta.with(RELATED_TASK, related_meta(task)));
             Ok(result.to_raw())
         }
         Some(Err(error)) => Err(error),

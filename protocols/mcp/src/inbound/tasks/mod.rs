@@ -3,42 +3,36 @@
 //! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
-pub(crate) mod asking;
-mod found;
 mod legacy;
 mod modern;
-mod options;
 mod record;
-mod recover;
 #[cfg(test)]
 mod restart_tests;
 #[cfg(test)]
 mod tests;
-mod view;
 
+use crate::inbound::agent_adapter::object;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use callboard_message::{Abilities, Principal, RawObject};
-use callboard_rpc::RpcError;
-use callboard_runtime::live::{BeginWork, Ending, LiveOptions, LiveTask, LiveTasks, Run};
-use callboard_runtime::{Begun, CallMeta, Caller, NewTask, Task, TaskOwner};
+use callboard_message::{Abilities, Answer, Failure, FailureKind, Principal, RawObject};
+use callboard_rpc::{RpcError, code};
+use callboard_runtime::live::{
+    BeginWork, CannotResume, Ending, Found, LiveOptions, LiveTask, LiveTasks, Run, TaskHost,
+};
+use callboard_runtime::{Begun, By, CallMeta, Caller, Lease, NewTask, Task, TaskError, TaskId, TaskOwner, TaskStep};
+use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use self::record::{Extra, Outcome, ended, refused};
+use super::agent_adapter::tool_name;
+use super::client::Link;
 use super::endpoint::Endpoint;
-use super::link::Link;
-use super::options::InboundOptions;
-use super::surface::tool_name;
+use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
 use crate::wire::{Era, Revision};
-use record::{Extra, Outcome, ended};
 
-pub(crate) use modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
-pub use options::{
-    TASK_POLL_INTERVAL_DEFAULT, TASK_TTL_DEFAULT, TASK_TTL_MAX_DEFAULT, TASK_TTL_MIN, TASKS_MAX_DEFAULT,
-    TASKS_OF_OWNER_MAX_DEFAULT, TaskOptions, TaskStore,
-};
-pub(crate) use recover::serve;
+pub(crate) use self::modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
@@ -198,7 +192,7 @@ impl TaskState {
             owner_tasks_max: Some(self.options.of_owner_max),
             ..NewTask::new(principal.clone(), endpoint.options.info.name.clone(), tool, expires)
         };
-        match self.live.keep(new).await.map_err(record::refused)? {
+        match self.live.keep(new).await.map_err(refused)? {
             Begun::Again(task) => {
                 let live = self.live.get(&task.id);
                 Ok((task, live))
@@ -231,4 +225,92 @@ fn perform(
 /// How a task ends whose call came to this.
 fn ending(outcome: Outcome) -> Ending {
     Box::new(move |_| vec![ended(outcome)])
+}
+
+impl TaskState {
+    /// A task of `request`'s owner.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMS` where it names none: another's isn't told from one that never was.
+    pub(crate) async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
+        let id = object(request.params)?.text("taskId");
+        let id = id.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`taskId` must be a string"))?;
+        self.find_of(&self.owner(&request.call.principal, request.session), &id).await
+    }
+
+    async fn find_of(&self, owner: &TaskOwner, id: &str) -> Result<Found, RpcError> {
+        let id = TaskId::new(id).map_err(|_| unknown())?;
+        self.live.find(&id, owner).await.map_err(|error| refused(error.into()))?.ok_or_else(unknown)
+    }
+}
+
+/// Answers a question of a task; nothing where it waits no more. Ends when the answer is kept.
+///
+/// # Errors
+/// The store's: the question still waits.
+async fn answer_question(found: &mut Found, key: String, answer: Result<Answer, Failure>) -> Result<(), RpcError> {
+    let taken = match (&found.live, answer) {
+        (Some(live), Ok(answer)) => live.tell(Vec::new(), Some((key, answer))).await,
+        (Some(live), Err(why)) => live.give_up(key, why).await,
+        // That somebody couldn't answer is no answer: only its worker gives a question up.
+        (None, Err(_)) => return Ok(()),
+        (None, Ok(answer)) => {
+            let step = TaskStep::Answered { key, answer: answer.to_raw() };
+            found.tasks.step(&found.task.id, By::Owner(&found.task.owner), vec![step]).await
+        }
+    };
+    match taken {
+        Ok(task) => {
+            found.task = task;
+            Ok(())
+        }
+        Err(TaskError::HasEnded(_) | TaskError::Illegal { .. } | TaskError::NotFound) => Ok(()),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// Why a task can't be looked at.
+pub(crate) fn gone(error: TaskError) -> RpcError {
+    if error == TaskError::NotFound { unknown() } else { refused(error) }
+}
+
+fn unknown() -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, "there is no such task")
+}
+
+/// An endpoint serves its tasks from now on.
+pub(crate) fn serve(endpoint: &Arc<Endpoint>) {
+    endpoint.tasks.live.serve(endpoint);
+}
+
+impl TaskHost for Endpoint {
+    /// Who serves no tools as tasks could only fail them. Another agent may have such tools later.
+    fn can_resume(&self) -> bool {
+        self.surface().has_task_tools()
+    }
+
+    fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
+        Box::pin(async move {
+            let unavailable = |why| Failure::new(FailureKind::Unavailable, why);
+            if self.tasks.is_of_lost_session(&task) {
+                return Err(CannotResume::IsForgotten(unavailable("nobody can ask for it any more")));
+            }
+            let (Some(extra), Some(params)) = (Extra::of(&task), &task.request) else {
+                return Err(CannotResume::Fails(unavailable("what it was asked wasn't kept")));
+            };
+            let call = CallMeta::new(Arc::new(task.principal.clone()));
+            let work = perform(&self, Some(params), extra.revision, call);
+            let abilities = Arc::new(extra.client);
+            self.tasks.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
+            Ok(())
+        })
+    }
+}
+
+impl TaskState {
+    /// Whether the task is of a session of nobody in particular in an earlier run: its number means another by now.
+    fn is_of_lost_session(&self, task: &Task) -> bool {
+        let session = task.owner.as_str().strip_prefix("session:");
+        session.is_some_and(|session| session.rsplit_once(':').is_none_or(|(run, _)| run != &*self.run))
+    }
 }

@@ -6,20 +6,22 @@ use callboard_message::{Abilities, Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{Caller, Task};
 use futures::future::{BoxFuture, ready};
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream;
+use futures::stream::{BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::record::Outcome;
-use super::{Beginning, TaskRequest, asking, ending, found, view};
+use super::record::{Outcome, detailed_view, modern_view};
+use super::{Beginning, TaskRequest, answer_question, ending, gone};
+use crate::inbound::agent_adapter::{object, tool_name};
+use crate::inbound::client::parse_answer;
 use crate::inbound::endpoint::Endpoint;
-use crate::inbound::surface::{object, tool_name};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::{Revision, code as mcp};
 
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-pub(super) async fn intercept(
+pub(crate) async fn intercept(
     endpoint: &Arc<Endpoint>,
     request: TaskRequest<'_>,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
@@ -61,7 +63,7 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Res
 
 /// `CreateTaskResult`.
 fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
-    let seen = view::modern(task, endpoint.tasks.options.poll_interval);
+    let seen = modern_view(task, endpoint.tasks.options.poll_interval);
     let mut created = RawObject::new().with("resultType", "task");
     seen.iter().for_each(|(name, value)| created.set_raw(name, value.to_owned()));
     created.to_raw()
@@ -125,10 +127,10 @@ pub(crate) async fn follow(
         let Ok(found) = tasks.find_of(&owner, &id).await else { continue };
         followed.push(id);
         // What it is at the beginning is told too: it may have moved since the client looked.
-        let first = stream::once(ready(view::detailed(&found.task, poll)));
+        let first = stream::once(ready(detailed_view(&found.task, poll)));
         let later = stream::unfold(found, move |mut found| async move {
             found.changed().await.ok()?;
-            Some((view::detailed(&found.task, poll), found))
+            Some((detailed_view(&found.task, poll), found))
         });
         steps.push(first.chain(later).boxed());
     }
@@ -137,7 +139,7 @@ pub(crate) async fn follow(
 
 async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
     let found = endpoint.tasks.find(request).await?;
-    Ok(view::detailed(&found.task, endpoint.tasks.options.poll_interval).to_raw())
+    Ok(detailed_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
 async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
@@ -149,22 +151,22 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
     let mut answers = Vec::new();
     for open in &found.task.open {
         let Some(response) = responses.get(&open.key) else { continue };
-        let answer = asking::answer(&open.question, response).map_err(|failure| {
+        let answer = parse_answer(&open.question, response).map_err(|failure| {
             RpcError::new(code::INVALID_PARAMS, format!("the response under a key doesn't fit: {}", failure.message))
         })?;
         answers.push((open.key.clone(), answer));
     }
     for (key, answer) in answers {
-        found::answer(&mut found, key, Ok(answer)).await?;
+        answer_question(&mut found, key, Ok(answer)).await?;
     }
     Ok(acknowledged())
 }
 
 async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
-    endpoint.tasks.find(request).await?.cancel().await.map_err(found::gone)?;
+    endpoint.tasks.find(request).await?.cancel().await.map_err(gone)?;
     Ok(acknowledged())
 }
 
 fn acknowledged() -> Box<RawValue> {
-    crate::inbound::outcome::raw("{}".to_owned())
+    crate::inbound::agent_adapter::raw("{}".to_owned())
 }

@@ -2,41 +2,42 @@
 
 use std::time::Duration;
 
-use callboard_message::{Abilities, RawObject};
+use callboard_message::time::rfc3339;
+use callboard_message::{Abilities, RawObject, TaskState};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{JournalError, Task, TaskError, TaskOutcome, TaskStep};
 use serde_json::value::RawValue;
 
-use super::view::millis;
+use crate::inbound::client::question_request;
 use crate::wire::failure::{of_rpc, sent_by_peer, to_rpc_or};
 use crate::wire::{Revision, code as mcp, meta};
 
 /// `_meta` of a `tools/call`: the same key of the same owner is the same task. A string of 1 to 128 bytes.
-pub(super) const KEY: &str = "callboard/key";
+pub(crate) const KEY: &str = "callboard/key";
 
 /// The shape of [`TaskOutcome::Reply`] here: MCP's `CallToolResult`.
 const SHAPE: &str = "tool_result";
 
 /// What the call came to: its result, or its error.
-pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
+pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// The members of `Task::extra`.
-pub(super) struct Extra {
-    pub(super) revision: Revision,
+pub(crate) struct Extra {
+    pub(crate) revision: Revision,
     /// What the client can be asked.
-    pub(super) client: Abilities,
+    pub(crate) client: Abilities,
     /// How long the task is kept, from its beginning.
-    pub(super) ttl: Duration,
+    pub(crate) ttl: Duration,
 }
 
 impl Extra {
-    pub(super) fn written(&self) -> RawObject {
+    pub(crate) fn written(&self) -> RawObject {
         let extra = RawObject::new().with("shape", SHAPE).with("revision", self.revision.as_str());
         extra.with("client", &self.client.0).with("ttl_ms", millis(self.ttl))
     }
 
     /// `None` where another protocol began the task.
-    pub(super) fn of(task: &Task) -> Option<Self> {
+    pub(crate) fn of(task: &Task) -> Option<Self> {
         let revision = Revision::parse(&task.extra.text("revision")?)?;
         let client = Abilities(task.extra.object("client").unwrap_or_default());
         Some(Self { revision, client, ttl: ttl(task) })
@@ -44,13 +45,13 @@ impl Extra {
 }
 
 /// How long a task is kept, from its beginning.
-pub(super) fn ttl(task: &Task) -> Duration {
+pub(crate) fn ttl(task: &Task) -> Duration {
     let millis = task.extra.read::<u64>("ttl_ms").map(Duration::from_millis);
     millis.unwrap_or_else(|| task.expires.duration_since(task.created).unwrap_or_default())
 }
 
 /// The step that ends a task whose call came to this.
-pub(super) fn ended(outcome: Outcome) -> TaskStep {
+pub(crate) fn ended(outcome: Outcome) -> TaskStep {
     match outcome {
         Ok(result) => TaskStep::Completed(result),
         Err(error) => TaskStep::Failed(of_rpc(&error)),
@@ -58,7 +59,7 @@ pub(super) fn ended(outcome: Outcome) -> TaskStep {
 }
 
 /// What its call came to; `None` as long as it runs, and where it was cancelled.
-pub(super) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
+pub(crate) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
     Some(match task.outcome.as_ref()? {
         TaskOutcome::Reply(result) => Ok(result),
         TaskOutcome::Failed(failure) => {
@@ -73,7 +74,7 @@ pub(super) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
 }
 
 /// What a request is kept as: without what belongs to its hop, so that the same one sent again is the same.
-pub(super) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
+pub(crate) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
     let mut params = RawObject::parse(params?).ok()?;
     for of_hop in ["task", "inputResponses", "requestState"] {
         params.remove(of_hop);
@@ -89,7 +90,7 @@ pub(super) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
 ///
 /// # Errors
 /// `INVALID_PARAMS` where it is no string. (How long it may be is the store's to say.)
-pub(super) fn key(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
+pub(crate) fn key(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
     // Most params have none, and then nothing is read.
     let Some(params) = params.filter(|params| params.get().contains(KEY)) else { return Ok(None) };
     let Some(meta) = meta::of(Some(params)) else { return Ok(None) };
@@ -99,7 +100,7 @@ pub(super) fn key(params: Option<&RawValue>) -> Result<Option<String>, RpcError>
 }
 
 /// Why a task isn't begun, or doesn't take what its client sends.
-pub(super) fn refused(error: TaskError) -> RpcError {
+pub(crate) fn refused(error: TaskError) -> RpcError {
     let said = error.to_string();
     let code = match error {
         TaskError::Journal(JournalError::Invalid(_))
@@ -114,4 +115,85 @@ pub(super) fn refused(error: TaskError) -> RpcError {
         _ => mcp::OVERLOADED,
     };
     RpcError::new(code, said)
+}
+
+/// Member of `_meta` that says which task something belongs to (2025-11-25).
+pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// MCP's `Task` of 2025-11-25.
+pub(crate) fn legacy_view(task: &Task, poll: Duration) -> RawObject {
+    let seen = common(task, legacy_status(task));
+    seen.with("ttl", millis(ttl(task))).with("pollInterval", millis(poll))
+}
+
+/// `_meta` that says that something belongs to the task.
+pub(crate) fn related_meta(task: &Task) -> RawObject {
+    RawObject::new().with("taskId", task.id.as_str())
+}
+
+/// `Task` of the extension, without what it came to or waits for.
+pub(crate) fn modern_view(task: &Task, poll: Duration) -> RawObject {
+    let seen = common(task, modern_status(task));
+    seen.with("ttlMs", millis(ttl(task))).with("pollIntervalMs", millis(poll))
+}
+
+/// `DetailedTask` of the extension.
+pub(crate) fn detailed_view(task: &Task, poll: Duration) -> RawObject {
+    let mut seen = modern_view(task, poll);
+    if task.state == TaskState::InputRequired {
+        let mut requests = RawObject::new();
+        for open in &task.open {
+            if let Some((method, params)) = question_request(&open.question) {
+                requests.set(&open.key, RawObject::new().with("method", method).with("params", params));
+            }
+        }
+        seen.set("inputRequests", requests);
+    }
+    match outcome(task) {
+        Some(Ok(result)) => seen.set_raw("result", result.to_owned()),
+        Some(Err(error)) => {
+            let mut told = RawObject::new().with("code", error.code).with("message", &error.message);
+            if let Some(data) = &error.data {
+                told.set_raw("data", data.clone());
+            }
+            seen.set("error", told);
+        }
+        None => {}
+    }
+    seen
+}
+
+fn common(task: &Task, status: &str) -> RawObject {
+    let mut seen = RawObject::new().with("taskId", task.id.as_str()).with("status", status);
+    if let Some(said) = &task.said {
+        seen.set("statusMessage", said);
+    }
+    seen.with("createdAt", rfc3339(task.created)).with("lastUpdatedAt", rfc3339(task.updated))
+}
+
+/// In 2025-11-25 a tool that says what went wrong has failed; in the extension its call has completed.
+pub(crate) fn legacy_status(task: &Task) -> &'static str {
+    match outcome(task) {
+        Some(Ok(result)) if says_error(result) => "failed",
+        _ => modern_status(task),
+    }
+}
+
+fn modern_status(task: &Task) -> &'static str {
+    match task.state {
+        TaskState::InputRequired | TaskState::AuthRequired => "input_required",
+        TaskState::Completed => "completed",
+        TaskState::Failed | TaskState::Rejected => "failed",
+        TaskState::Canceled => "cancelled",
+        TaskState::Submitted | TaskState::Working => "working",
+    }
+}
+
+fn says_error(result: &RawValue) -> bool {
+    result.get().contains("\"isError\"")
+        && RawObject::parse(result).ok().and_then(|result| result.read("isError")).unwrap_or(false)
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -35,16 +35,16 @@ impl ConcurrentHandler<Work> for Worker {
 }
 
 /// Somebody, by one of the two eras.
-pub(super) struct Peer {
-    pub(super) principal: Principal,
-    pub(super) session: Option<u64>,
-    pub(super) revision: Revision,
+pub(crate) struct Peer {
+    pub(crate) principal: Principal,
+    pub(crate) session: Option<u64>,
+    pub(crate) revision: Revision,
 }
 
-pub(super) const LEGACY: Revision = Revision::V2025_11_25;
-pub(super) const MODERN: Revision = Revision::V2026_07_28;
+pub(crate) const LEGACY: Revision = Revision::V2025_11_25;
+pub(crate) const MODERN: Revision = Revision::V2026_07_28;
 
-pub(super) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
+pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, params: Value) -> Result<Value, i64> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::new().with(EXTENSION, RawObject::new());
     let request = TaskRequest {

@@ -3,9 +3,9 @@
 
 use reqwest::Url;
 
-use super::discovery::{self, Resource, Server};
+use super::discovery::{Resource, Server};
 use super::fetch::Fetch;
-use super::{AuthError, Document};
+use super::{AuthError, Document, discovery};
 
 pub(super) async fn discover(fetch: &Fetch, upstream: &Url) -> Result<(Resource, Server), AuthError> {
     let issuer = upstream.origin().ascii_serialization();

@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use callboard_rpc::KeyPair;
-pub use callboard_rpc::SigningAlgorithm;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use secrecy::zeroize::Zeroizing;
@@ -14,6 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 
 use super::AuthError;
+
+pub use callboard_rpc::SigningAlgorithm;
 
 /// How long a signed assertion counts. Long enough for clocks that differ a little.
 const ASSERTION_LIFETIME_S: u64 = 60;

@@ -18,6 +18,19 @@
 //! # }
 //! ```
 
+pub use self::assertion::{Assertions, Audience, FixedAssertion};
+pub use self::authorizer::{Authorizer, Challenge, StaticBearer};
+pub use self::client::Client;
+pub use self::consent::{Consent, HeadlessConsent, Redirected};
+pub use self::error::{AuthError, Document, ErrorCode};
+pub use self::exchange::TokenExchange;
+pub use self::fetch::BODY_BYTES_MAX;
+pub use self::grant::Grant;
+pub use self::keys::{SigningAlgorithm, SigningKey};
+pub use self::loopback::{CONNECTIONS_MAX, HEAD_BYTES_MAX, LoopbackConsent};
+pub use self::oauth::{OAuth, OAuthOptions};
+pub use self::registration::{Identity, KnownClient};
+
 mod assertion;
 mod authorizer;
 mod bearer;
@@ -35,16 +48,3 @@ mod oauth;
 mod registration;
 mod scopes;
 mod token;
-
-pub use assertion::{Assertions, Audience, FixedAssertion};
-pub use authorizer::{Authorizer, Challenge, StaticBearer};
-pub use client::Client;
-pub use consent::{Consent, HeadlessConsent, Redirected};
-pub use error::{AuthError, Document, ErrorCode};
-pub use exchange::TokenExchange;
-pub use fetch::BODY_BYTES_MAX;
-pub use grant::Grant;
-pub use keys::{SigningAlgorithm, SigningKey};
-pub use loopback::{CONNECTIONS_MAX, HEAD_BYTES_MAX, LoopbackConsent};
-pub use oauth::{OAuth, OAuthOptions};
-pub use registration::{Identity, KnownClient};

@@ -14,13 +14,13 @@ use super::authorizer::{Authorizer, Challenge};
 use super::bearer::BearerChallenge;
 use super::client::Client;
 use super::consent::CONSENT_TIMEOUT_DEFAULT;
-use super::discovery::{self, Resource, Server};
+use super::discovery::{Resource, Server};
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
 use super::grant::Grant;
 use super::registration::Registrations;
 use super::scopes::Scopes;
 use super::token::{Ask, Because, Token};
-use super::{AuthError, fallback};
+use super::{AuthError, discovery, fallback};
 use crate::outbound::lock;
 
 /// How often one request is sent again because the upstream refused it.

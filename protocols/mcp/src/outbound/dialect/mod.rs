@@ -3,12 +3,12 @@
 //! A server's question becomes MCP's before anyone is asked, and MCP's answer the server's; in between nobody knows of
 //! dialects.
 
-mod magictunnel;
-
 use callboard_message::{Elicitation, Failure, Question, RawObject, RootsRequest, Sample};
 use callboard_runtime::CallMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+mod magictunnel;
 
 /// How a server words its questions, and wants them answered. What is asked of it is MCP in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -3,13 +3,6 @@
 //! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
 //! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`](super::ear::Ear).
 
-pub(super) mod child;
-mod duplex;
-mod flights;
-mod http;
-pub(super) mod old_sse;
-pub(super) mod websocket;
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,13 +14,20 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use secrecy::ExposeSecret;
 use serde_json::value::RawValue;
 
-pub(super) use duplex::Duplex;
-pub(super) use flights::{Flight, Flights, Unplaced};
-pub(super) use http::Http;
-
 use super::auth::{AuthError, Challenge};
 use super::options::{AUTH_REFUSALS_MAX, ClientOptions};
 use crate::wire::failure;
+
+pub(super) use self::duplex::Duplex;
+pub(super) use self::flights::{Flight, Flights, Unplaced};
+pub(super) use self::http::Http;
+
+pub(super) mod child;
+mod duplex;
+mod flights;
+mod http;
+pub(super) mod old_sse;
+pub(super) mod websocket;
 
 /// What a server said that is no response.
 #[derive(Clone)]

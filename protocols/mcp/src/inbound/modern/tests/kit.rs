@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::inbound::client::Link;
 use crate::inbound::endpoint::Endpoint;
-use crate::inbound::link::Link;
 use crate::inbound::modern;
 use crate::inbound::options::InboundOptions;
 

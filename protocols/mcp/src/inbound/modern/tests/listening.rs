@@ -4,8 +4,7 @@ use callboard_runtime::testkit::eventually;
 use serde_json::{Value, json};
 
 use super::kit::{Peer, error_code, with_options, with_peer};
-use crate::inbound::modern::options::ModernOptions;
-use crate::inbound::options::InboundOptions;
+use crate::inbound::options::{InboundOptions, ModernOptions};
 
 const SOON: Duration = Duration::from_secs(5);
 const ID: &str = "io.modelcontextprotocol/subscriptionId";

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::kit::{error_code, named, with_peer};
-use crate::inbound::modern::desk::QUESTIONS_MAX;
+use crate::inbound::modern::pending_elicitations::QUESTIONS_MAX;
 
 /// Goal: a question is the result, under its author's key, and the answer goes on with the call. Method: one question, of
 /// each request that may ask.

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::kit::{Peer, error_code, named, with_options, with_peer};
-use crate::inbound::modern::options::ModernOptions;
-use crate::inbound::modern::parked::{OUTCOME_BYTES_MAX, OUTCOMES_KEPT_MAX};
-use crate::inbound::options::InboundOptions;
+use crate::inbound::modern::suspended_requests::{OUTCOME_BYTES_MAX, OUTCOMES_KEPT_MAX};
+use crate::inbound::options::{InboundOptions, ModernOptions};
 
 const SOON: Duration = Duration::from_secs(5);
 

@@ -9,7 +9,7 @@ use callboard_runtime::{Agent, Cx, Handlers, SyncHandler};
 use serde_json::{Value, json};
 
 use super::kit::{Counts, Peer, error_code};
-use crate::inbound::modern::visits::{VISITS_AT_ONCE_MAX, VISITS_MAX};
+use crate::inbound::modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
 use crate::inbound::options::InboundOptions;
 
 /// Stands for a server of 2025-11-25: refuses so many times, each time with so many addresses.

@@ -16,7 +16,7 @@ const KEY_LIFE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Which parked call a client means: what `requestState` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     pub call: [u8; 16],
     /// Which questions of the call, counted from 1.
     pub round: u32,
@@ -26,7 +26,7 @@ pub(super) struct State {
 
 /// Whom and what a state is good for: the principal and the request that it was given to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Binding([u8; 32]);
+pub(crate) struct Binding([u8; 32]);
 
 impl Binding {
     /// `params` are the method's own: name and arguments, or URI, or messages. However an object's members are ordered it is the same.
@@ -79,7 +79,7 @@ fn value(hash: &mut Sha256, of: &Value) {
 }
 
 /// Writes and reads `requestState`: nobody else can write one, and it is good for its binding only.
-pub(super) struct Seal {
+pub(crate) struct Seal {
     keys: Mutex<Keys>,
 }
 
@@ -150,7 +150,7 @@ fn mac(key: &Key, state: &[u8], binding: &Binding) -> Option<Hmac<Sha256>> {
 }
 
 /// Bytes that nobody can guess.
-pub(super) fn random<const N: usize>() -> [u8; N] {
+pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rand::rng().fill_bytes(&mut bytes);
     bytes

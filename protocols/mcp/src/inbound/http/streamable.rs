@@ -6,32 +6,37 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::HeaderValue;
+use actix_web::http::header::{HeaderMap, HeaderValue};
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use callboard_message::Principal;
+use callboard_rpc::serve::guard::{Refused, refused};
+use callboard_rpc::serve::idle;
+use callboard_rpc::serve::idle::Busy;
+use callboard_rpc::serve::reply::event_stream;
 use callboard_rpc::{Body, Incoming, Nulls, Request, RpcError, decode, decode_body, encode_response};
 use futures::FutureExt;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
-use super::admit::{self, Accepts, SESSION_ID, Version};
-use super::body::{Done, LogEvents, Work};
-use super::log::{EventLog, Kind};
+use super::replay_buffer::{Done, EventLog, Kind, LogEvents, Work};
 use super::sessions::HttpSession;
-use super::{Server, modern, reply};
+use super::{
+    Accepts, LAST_EVENT_ID, NO_SESSION, SESSION_ID, Server, Version, accepted, find_session, json_response,
+    malformed_response, principal_of, read_body, refusal_response,
+};
+use crate::inbound::client::Link;
 use crate::inbound::legacy::batch;
-use crate::inbound::link::Link;
+use crate::inbound::modern;
+use crate::inbound::modern::Field;
 use crate::wire::{Revision, code as mcp};
-use callboard_rpc::serve::guard::{Refused, refused};
-use callboard_rpc::serve::idle::{self, Busy};
-use callboard_rpc::serve::reply::event_stream;
 
-pub(super) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
+pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
     let busy = idle::busy(&request);
     let answer = answer(&request, payload, &server, busy).await;
-    answer.unwrap_or_else(reply::refuse)
+    answer.unwrap_or_else(refusal_response)
 }
 
 const NOT_ACCEPTABLE: Refused =
@@ -43,10 +48,10 @@ async fn answer(
     server: &Data<Server>,
     busy: Busy,
 ) -> Result<HttpResponse, Refused> {
-    let principal = admit::principal(request, server)?;
+    let principal = principal_of(request, server)?;
     let headers = request.headers();
     // Says first what is wrong with the content.
-    let body = admit::body(request, payload, server).await?;
+    let body = read_body(request, payload, server).await?;
     let accepts = Accepts::of(headers);
     if !accepts.json && !accepts.events {
         return Err(NOT_ACCEPTABLE);
@@ -57,30 +62,30 @@ async fn answer(
     // A session means nothing to the modern era.
     let session = match version.is_modern() {
         true => None,
-        false => admit::session(headers, &principal, server)?,
+        false => find_session(headers, &principal, server)?,
     };
     if let Some(session) = session.as_ref().filter(|s| s.session.revision() == Some(Revision::V2025_03_26)) {
         return match decode_body(&body, limits) {
             Ok(Body::One(message)) => exchange.legacy(message, Some(session.clone()), principal, version).await,
             Ok(Body::Batch(_)) => Box::pin(exchange.batch(body.freeze(), session.clone())).await,
-            Err(refusal) => Ok(reply::malformed(&refusal)),
+            Err(refusal) => Ok(malformed_response(&refusal)),
         };
     }
     match decode(&body, limits) {
-        Ok(message) if version.is_modern() || modern::is_modern(&message) => {
-            modern::post(exchange, message, principal, request).await
+        Ok(message) if version.is_modern() || is_modern(&message) => {
+            post_modern(exchange, message, principal, request).await
         }
         Ok(message) => exchange.legacy(message, session, principal, version).await,
-        Err(refusal) => Ok(reply::malformed(&refusal)),
+        Err(refusal) => Ok(malformed_response(&refusal)),
     }
 }
 
 /// One POST on its way to an answer.
-pub(super) struct Exchange<'a> {
-    pub(super) request: &'a HttpRequest,
-    pub(super) server: &'a Data<Server>,
-    pub(super) accepts: Accepts,
-    pub(super) busy: Busy,
+struct Exchange<'a> {
+    pub(crate) request: &'a HttpRequest,
+    pub(crate) server: &'a Data<Server>,
+    pub(crate) accepts: Accepts,
+    pub(crate) busy: Busy,
 }
 
 impl Exchange<'_> {
@@ -99,7 +104,7 @@ impl Exchange<'_> {
                 // Boxed, for it is rare: other requests carry no room for it.
                 Box::pin(self.initialize(request, principal)).await
             }
-            (_, None) => Err(admit::NO_SESSION),
+            (_, None) => Err(NO_SESSION),
             (Incoming::Request(request), Some(session)) => {
                 let log = session.new_stream(self.accepts.events);
                 let (active, link) = (session.busy(), log.clone() as Arc<dyn Link>);
@@ -114,11 +119,11 @@ impl Exchange<'_> {
             }
             (Incoming::Notification(notification), Some(session)) => {
                 session.session.notification(notification);
-                Ok(reply::accepted())
+                Ok(accepted())
             }
             (Incoming::Response(response), Some(session)) => {
                 session.session.response(response);
-                Ok(reply::accepted())
+                Ok(accepted())
             }
         }
     }
@@ -189,7 +194,7 @@ impl Exchange<'_> {
     }
 
     /// The answer, if it comes before anything must be streamed.
-    pub(super) async fn before_stream(
+    async fn before_stream(
         &self,
         work: &mut Work,
         log: &EventLog,
@@ -222,16 +227,16 @@ impl Exchange<'_> {
     }
 
     /// An answer that needs no stream; as one event where the client reads nothing else.
-    pub(super) fn whole(self, done: Done, log: &Arc<EventLog>) -> Result<HttpResponse, Refused> {
+    pub(crate) fn whole(self, done: Done, log: &Arc<EventLog>) -> Result<HttpResponse, Refused> {
         match done.body {
-            Some(body) if self.accepts.json => Ok(reply::json(done.status, body)),
+            Some(body) if self.accepts.json => Ok(json_response(done.status, body)),
             Some(body) => {
                 log.finish(Some(body));
                 let held = (self.busy, self.server.permits(None)?);
                 let reader = log.read(None).map_err(|_| BROKEN)?;
                 Ok(self.server.stream(self.request, LogEvents::new(reader), held))
             }
-            None if done.status == 202 => Ok(reply::accepted()),
+            None if done.status == 202 => Ok(accepted()),
             // A request that was cancelled.
             None => Ok(event_stream().finish()),
         }
@@ -239,8 +244,7 @@ impl Exchange<'_> {
 }
 
 /// A call that said more, before anybody could read it, than is kept.
-pub(super) const BROKEN: Refused =
-    refused(StatusCode::INTERNAL_SERVER_ERROR, "the call said more than is kept for a reader");
+const BROKEN: Refused = refused(StatusCode::INTERNAL_SERVER_ERROR, "the call said more than is kept for a reader");
 
 /// The answer to a revision that isn't spoken here (2025-06-18, transports).
 fn unsupported(message: &Incoming<'_>, wanted: &str) -> HttpResponse {
@@ -254,5 +258,128 @@ fn unsupported(message: &Incoming<'_>, wanted: &str) -> HttpResponse {
         _ => None,
     };
     let status = StatusCode::BAD_REQUEST.as_u16();
-    reply::json(status, encode_response(id, Err(&error), Nulls::Omit))
+    json_response(status, encode_response(id, Err(&error), Nulls::Omit))
+}
+
+const METHOD_NOT_ALLOWED: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "messages are posted: use POST");
+
+pub(crate) async fn get(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+    let busy = idle::busy(&request);
+    open_stream(&request, &server, busy).unwrap_or_else(refusal_response)
+}
+
+fn open_stream(request: &HttpRequest, server: &Server, busy: Busy) -> Result<HttpResponse, Refused> {
+    let principal = principal_of(request, server)?;
+    let headers = request.headers();
+    check_version(headers)?;
+    if !Accepts::of(headers).events {
+        return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
+    }
+    let session = find_session(headers, &principal, server)?.ok_or(NO_SESSION)?;
+    let gone = refused(StatusCode::BAD_REQUEST, "nothing can be resumed from that `Last-Event-ID`");
+    let (log, after) = match headers.get(&LAST_EVENT_ID) {
+        None => (session.unsolicited.clone(), None),
+        Some(id) => {
+            let (stream, event) = id.to_str().ok().and_then(event_id).ok_or(gone)?;
+            (session.stream(stream).ok_or(gone)?, Some(event))
+        }
+    };
+    let permits = server.permits(Some(&session))?;
+    let reader = log.read(after).map_err(|_| gone)?;
+    let streams = &server.options.streams;
+    let polls = session.session.revision() >= Some(Revision::V2025_11_25);
+    let first = (polls && after.is_none()).then(|| log.priming(streams.retry));
+    let of_call = log.number() > 0 && polls;
+    let events = LogEvents::new(reader).starting_with(first).closing_after(streams.poll_after.filter(|_| of_call));
+    Ok(server.stream(request, events, (busy, permits, session.busy())))
+}
+
+/// `stream-event`, as it was sent.
+fn event_id(text: &str) -> Option<(u64, u64)> {
+    let (stream, event) = text.split_once('-')?;
+    Some((stream.parse().ok()?, event.parse().ok()?))
+}
+
+pub(crate) async fn delete(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+    end_session(&request, &server).unwrap_or_else(refusal_response)
+}
+
+fn end_session(request: &HttpRequest, server: &Server) -> Result<HttpResponse, Refused> {
+    let principal = principal_of(request, server)?;
+    let headers = request.headers();
+    check_version(headers)?;
+    find_session(headers, &principal, server)?.ok_or(NO_SESSION)?;
+    if let Some(id) = headers.get(&SESSION_ID).and_then(|id| id.to_str().ok()) {
+        server.sessions.end(id);
+    }
+    Ok(HttpResponse::NoContent().finish())
+}
+
+pub(crate) async fn other_method(request: HttpRequest, server: Data<Server>) -> HttpResponse {
+    refusal_response(principal_of(&request, &server).err().unwrap_or(METHOD_NOT_ALLOWED))
+}
+
+/// The modern era has neither GET nor DELETE.
+fn check_version(headers: &HeaderMap) -> Result<(), Refused> {
+    match Version::of(headers) {
+        version if version.is_modern() => Err(METHOD_NOT_ALLOWED),
+        Version::Unknown(_) => Err(refused(StatusCode::BAD_REQUEST, "that protocol version is not spoken here")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a message's `_meta` names a revision.
+fn is_modern(message: &Incoming<'_>) -> bool {
+    match message {
+        Incoming::Request(request) => modern::is_modern(request.params),
+        Incoming::Notification(notification) => modern::is_modern(notification.params),
+        Incoming::Response(_) => false,
+    }
+}
+
+async fn post_modern(
+    exchange: Exchange<'_>,
+    message: Incoming<'_>,
+    principal: Principal,
+    request: &HttpRequest,
+) -> Result<HttpResponse, Refused> {
+    let Request { id, method, params } = match message {
+        Incoming::Request(request) => request,
+        Incoming::Notification(_) => return Ok(accepted()),
+        Incoming::Response(_) => {
+            let refused = modern::response_refused();
+            return Ok(json_response(refused.status, refused.body));
+        }
+    };
+    let endpoint = exchange.server.endpoint.clone();
+    let field = |name: &str| field(request.headers(), name);
+    if let Err(error) = modern::check_headers(&endpoint, field, &method, params) {
+        return Ok(json_response(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
+    }
+    let options = &exchange.server.options.streams;
+    let log = EventLog::new(0, Kind::Once, exchange.accepts.events, options.limits);
+    let link: Arc<dyn Link> = log.clone();
+    let params = params.map(ToOwned::to_owned);
+    let running = async move {
+        let request = Request { id, method, params: params.as_deref() };
+        let answer = modern::request(&endpoint, Arc::new(principal), request, link, CancellationToken::new()).await;
+        Done { status: answer.status, body: Some(answer.body) }
+    };
+    let mut work = Work::new(running.boxed(), None);
+    if let Some(done) = exchange.before_stream(&mut work, &log, None).await {
+        return exchange.whole(done, &log);
+    }
+    let permits = exchange.server.permits(None)?;
+    let reader = log.read(None).map_err(|_| BROKEN)?;
+    Ok(exchange.server.stream(request, LogEvents::new(reader).driving(work), (exchange.busy, permits)))
+}
+
+/// A header by its name, in bytes.
+fn field<'h>(headers: &'h HeaderMap, name: &str) -> Field<'h> {
+    let mut values = headers.get_all(name);
+    match (values.next(), values.next()) {
+        (None, _) => Field::Missing,
+        (Some(value), None) => Field::One(value.as_bytes()),
+        _ => Field::Several,
+    }
 }

@@ -1,21 +1,28 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use callboard_message::{
-    Abilities, Answer, ElicitAnswer, Failure, FailureKind, Question, RawObject, RootsAnswer, SampleAnswer,
+    Abilities, Answer, ElicitAction, ElicitAnswer, Elicitation, Failure, FailureKind, Log, LogLevel, Progress,
+    Question, RawObject, RootsAnswer, SampleAnswer,
 };
+use callboard_rpc::{RpcError, encode_notification};
+use callboard_runtime::{CallMeta, Caller};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
-use super::client::nobody;
-use crate::inbound::tasks::asking;
+use super::REVISION;
+use super::request_meta::Head;
+use crate::inbound::agent_adapter::Surface;
+use crate::inbound::client::{Link, Reports, question_request};
+use crate::wire::code::URL_ELICITATION_REQUIRED;
 
 /// Most questions of one call that wait for answers at once.
 pub const QUESTIONS_MAX: usize = 16;
 
 /// The questions of one call that wait for the client, which answers them with its next request.
-pub(super) struct Desk {
+pub(crate) struct Desk {
     state: Mutex<State>,
     /// A question came in.
     asked: Notify,
@@ -40,7 +47,7 @@ struct Waiting {
 
 /// What became of the answers that a request brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivered {
+pub(crate) enum Delivered {
     /// At least one question was answered, or none is left: the call goes on.
     GoesOn,
     /// Nothing that was asked for: ask again.
@@ -65,7 +72,7 @@ impl Desk {
     /// Puts a question up and waits for its answer.
     pub async fn ask(self: &Arc<Self>, mut question: Question) -> Result<Answer, Failure> {
         let key = question.take_key();
-        let (method, body) = asking::request(&question).ok_or_else(nobody)?;
+        let (method, body) = question_request(&question).ok_or_else(nobody)?;
         let answered = {
             let mut state = self.state.lock();
             state.waiting.retain(|waiting| !waiting.answer.is_closed());
@@ -180,4 +187,133 @@ fn read_answer(method: &str, raw: &RawValue) -> Option<Answer> {
             fit.then_some(Answer::Roots(RootsAnswer(body)))
         }
     }
+}
+
+/// The client behind a call. Progress and log lines go to the request of it that is open, questions to the desk.
+pub(crate) struct Client {
+    line: Mutex<Option<Line>>,
+    /// `None` where the request can't be answered with questions.
+    desk: Option<Arc<Desk>>,
+    /// Who has taken the call over; then it alone hears and is asked.
+    successor: OnceLock<Arc<dyn Caller>>,
+}
+
+/// Where what happens during one request goes.
+pub(crate) struct Line {
+    link: Arc<dyn Link>,
+    reports: Option<Reports>,
+    level: Option<LogLevel>,
+}
+
+impl Line {
+    /// The line of a request; `None` where its sender wants to hear nothing.
+    pub fn of(head: &Head<'_>, link: &Arc<dyn Link>) -> Option<Self> {
+        let wanted = head.token.is_some() || head.level.is_some();
+        wanted.then(|| Self { link: link.clone(), reports: head.token.map(Reports::under), level: head.level })
+    }
+}
+
+impl Client {
+    pub fn new(line: Option<Line>, desk: Option<Arc<Desk>>) -> Self {
+        Self { line: Mutex::new(line), desk, successor: OnceLock::new() }
+    }
+
+    /// The next request of the same call, or none: nothing may be sent for one that was answered.
+    pub fn turn_to(&self, line: Option<Line>) {
+        *self.line.lock() = line;
+    }
+
+    /// Puts somebody in the client's place, once.
+    pub fn hand_over(&self, successor: Arc<dyn Caller>) {
+        let _ = self.successor.set(successor);
+    }
+}
+
+impl Caller for Client {
+    fn progress(&self, progress: Progress) {
+        if let Some(successor) = self.successor.get() {
+            return successor.progress(progress);
+        }
+        let mut line = self.line.lock();
+        let Some(Line { link, reports: Some(reports), .. }) = &mut *line else { return };
+        if let Some(report) = reports.next(progress) {
+            link.offer(report.into());
+        }
+    }
+
+    fn log(&self, log: Log) {
+        if let Some(successor) = self.successor.get() {
+            return successor.log(log);
+        }
+        let line = self.line.lock();
+        let Some(Line { link, level: Some(level), .. }) = &*line else { return };
+        if log.level() >= *level {
+            link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
+        }
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
+        if let Some(successor) = self.successor.get() {
+            return successor.ask(question);
+        }
+        match &self.desk {
+            Some(desk) => Box::pin(desk.ask(question)),
+            None => Box::pin(async { Err(nobody()) }),
+        }
+    }
+
+    fn abilities(&self) -> Abilities {
+        if let Some(successor) = self.successor.get() {
+            return successor.abilities();
+        }
+        self.desk.as_ref().map(|desk| desk.abilities()).unwrap_or_default()
+    }
+}
+
+pub(crate) fn nobody() -> Failure {
+    Failure::new(FailureKind::NobodyToAsk, "nobody can be asked during this request")
+}
+
+/// Most times that one request is done again after its addresses were visited.
+pub const VISITS_MAX: usize = 4;
+/// Most addresses of one refusal that are asked; one with more goes to the client as an error.
+pub const VISITS_AT_ONCE_MAX: usize = 8;
+
+/// Does a request, and what must be visited first.
+pub(crate) async fn perform_with_visits(
+    surface: &Surface,
+    method: &str,
+    params: Option<&RawValue>,
+    call: CallMeta,
+    client: Arc<dyn Caller>,
+) -> Result<Box<RawValue>, RpcError> {
+    for _ in 0..VISITS_MAX {
+        match surface.perform(method, params, REVISION, call.clone()).await {
+            Err(refused) => match wanted(&refused) {
+                Some(visits) if client.abilities().elicitation_url() && all_made(&*client, &visits).await => {}
+                _ => return Err(refused),
+            },
+            done => return done,
+        }
+    }
+    surface.perform(method, params, REVISION, call).await
+}
+
+/// What a refusal wants visited; `None` where it is no such refusal, or wants too much.
+fn wanted(refused: &RpcError) -> Option<Vec<Elicitation>> {
+    let data = refused.data.as_ref().filter(|_| refused.code == URL_ELICITATION_REQUIRED)?;
+    let visits: Vec<RawObject> = RawObject::parse(data).ok()?.read("elicitations")?;
+    let visits: Vec<_> = visits.into_iter().map(Elicitation).collect();
+    let all_visits = visits.iter().all(|visit| visit.address().is_some());
+    (all_visits && (1..=VISITS_AT_ONCE_MAX).contains(&visits.len())).then_some(visits)
+}
+
+/// Whether the person agreed to all of them. They are asked at once.
+async fn all_made(client: &dyn Caller, visits: &[Elicitation]) -> bool {
+    let asked =
+        futures::future::join_all(visits.iter().cloned().map(|visit| client.ask(Question::Elicit(visit)))).await;
+    asked.into_iter().all(|answer| match answer {
+        Ok(Answer::Elicit(answer)) => answer.action() == ElicitAction::Accept,
+        _ => false,
+    })
 }

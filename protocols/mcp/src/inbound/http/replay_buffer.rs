@@ -1,46 +1,26 @@
 //! The messages of one stream, kept until they are read, and as long as they may be asked for again.
 
+use crate::inbound::options::StreamLimits;
 use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use callboard_rpc::{SseEvent, encode_event};
+use futures::Stream;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio::time::{Sleep, sleep};
 
-use crate::inbound::link::Link;
-
-/// Most messages of one stream that wait for its reader, by default.
-pub const STREAM_EVENTS_MAX_DEFAULT: usize = 256;
-/// Most bytes of one stream that wait for its reader, by default: two of the largest messages.
-pub const STREAM_BYTES_MAX_DEFAULT: usize = 8 * 1024 * 1024;
-/// Most bytes of one stream that are kept after they were read, by default; the last message always is.
-pub const REPLAY_BYTES_MAX_DEFAULT: usize = 1024 * 1024;
-
-/// How much a stream keeps. Each bound is inclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamLimits {
-    /// Messages that wait for the reader, and as many that it has read.
-    pub events_max: usize,
-    /// Bytes that wait for the reader.
-    pub bytes_max: usize,
-    /// Bytes that are kept after they were read, for a reader that comes back.
-    pub replay_bytes_max: usize,
-}
-
-impl Default for StreamLimits {
-    fn default() -> Self {
-        Self {
-            events_max: STREAM_EVENTS_MAX_DEFAULT,
-            bytes_max: STREAM_BYTES_MAX_DEFAULT,
-            replay_bytes_max: REPLAY_BYTES_MAX_DEFAULT,
-        }
-    }
-}
+use crate::inbound::client::Link;
 
 /// What a stream is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// What one request causes, and its answer. Nothing of it may be lost; a reader may come back.
     Resumable,
     /// The same, for one reader only: what it has read is gone.
@@ -50,7 +30,7 @@ pub(super) enum Kind {
 }
 
 /// One stream. It is the link of those who write to it; a [`Reader`] takes from it.
-pub(super) struct EventLog {
+pub(crate) struct EventLog {
     /// Unique in the session; part of each event's id.
     number: u64,
     kind: Kind,
@@ -79,11 +59,11 @@ struct Inner {
 
 /// Why a reader can't begin where it wants to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 /// What a reader finds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(crate) enum Read {
     /// The next event, framed.
     Event(Bytes),
     /// The stream is over, or another reader has taken it.
@@ -93,22 +73,22 @@ pub(super) enum Read {
 }
 
 impl EventLog {
-    pub(super) fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
+    pub(crate) fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
     }
 
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// The event that carries nothing but where to go on from (2025-11-25, transports), and after which pause.
-    pub(super) fn priming(&self, retry: std::time::Duration) -> Bytes {
+    pub(crate) fn priming(&self, retry: Duration) -> Bytes {
         let id = Some(format!("{}-0", self.number));
         encode_event(&SseEvent { id, retry: Some(retry), ..SseEvent::default() }).into()
     }
 
     /// Ends the stream, after `last` where there is one.
-    pub(super) fn finish(&self, last: Option<Vec<u8>>) {
+    pub(crate) fn finish(&self, last: Option<Vec<u8>>) {
         let waker = {
             let mut inner = self.inner.lock();
             if let Some(last) = last {
@@ -120,12 +100,12 @@ impl EventLog {
         wake(waker);
     }
 
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.inner.lock().finished
     }
 
     /// Ready when there is something to read.
-    pub(super) fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_begun(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inner = self.inner.lock();
         if !inner.events.is_empty() || inner.finished {
             return Poll::Ready(());
@@ -138,7 +118,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`Gone`] where what follows isn't kept any more, or never was.
-    pub(super) fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
+    pub(crate) fn read(self: &Arc<Self>, after: Option<u64>) -> Result<Reader, Gone> {
         let (reader, waker) = {
             let mut inner = self.inner.lock();
             let next = after.unwrap_or(inner.read.max(inner.gone));
@@ -219,7 +199,7 @@ impl Link for EventLog {
 }
 
 /// Takes events from a log, in order, each once.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     log: Arc<EventLog>,
     number: u64,
     /// How many events it has behind it.
@@ -227,11 +207,11 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn log(&self) -> &Arc<EventLog> {
+    pub(crate) fn log(&self) -> &Arc<EventLog> {
         &self.log
     }
 
-    pub(super) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Read> {
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Read> {
         let mut inner = self.log.inner.lock();
         if inner.readers != self.number {
             return Poll::Ready(Read::End);
@@ -270,6 +250,115 @@ impl Drop for Reader {
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+/// What a request comes to.
+pub(crate) struct Done {
+    /// The HTTP status, where nothing was streamed before.
+    pub(crate) status: u16,
+    /// The response; `None` where the request was cancelled.
+    pub(crate) body: Option<Vec<u8>>,
+}
+
+/// Work for one request. Dropped before it is done, it either ends, which cancels what it caused, or goes on without its
+/// connection and leaves its answer in the log.
+pub(crate) struct Work {
+    running: Option<BoxFuture<'static, Done>>,
+    /// Where its answer goes if it outlives its connection.
+    outlives: Option<Arc<EventLog>>,
+}
+
+impl Work {
+    pub(crate) fn new(running: BoxFuture<'static, Done>, outlives: Option<Arc<EventLog>>) -> Self {
+        Self { running: Some(running), outlives }
+    }
+
+    /// Ends it now, whatever it was to outlive.
+    pub(crate) fn ends_here(mut self) {
+        self.outlives = None;
+    }
+}
+
+impl Future for Work {
+    type Output = Done;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
+        let Some(running) = &mut self.running else { return Poll::Pending };
+        let done = std::task::ready!(running.as_mut().poll(cx));
+        self.running = None;
+        Poll::Ready(done)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let (Some(running), Some(log)) = (self.running.take(), self.outlives.take()) else { return };
+        // Without a runtime the whole server ends, and the work with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { log.finish(running.await.body) });
+        }
+    }
+}
+
+/// What a response streams: the events of a log, and the work that ends it.
+pub(crate) struct LogEvents {
+    reader: Reader,
+    work: Option<Work>,
+    first: Option<Bytes>,
+    /// When the connection is closed though the stream goes on.
+    closes: Option<Pin<Box<Sleep>>>,
+}
+
+impl LogEvents {
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self { reader, work: None, first: None, closes: None }
+    }
+
+    /// With an event before all others.
+    pub(crate) fn starting_with(mut self, first: Option<Bytes>) -> Self {
+        self.first = first;
+        self
+    }
+
+    /// With work whose answer ends the stream.
+    pub(crate) fn driving(mut self, work: Work) -> Self {
+        self.work = Some(work);
+        self
+    }
+
+    /// Closed after a while, for the client to come back.
+    pub(crate) fn closing_after(mut self, patience: Option<Duration>) -> Self {
+        self.closes = patience.map(|patience| Box::pin(sleep(patience)));
+        self
+    }
+}
+
+impl Stream for LogEvents {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let Some(first) = this.first.take() {
+            return Poll::Ready(Some(Ok(first)));
+        }
+        if let Some(work) = &mut this.work
+            && let Poll::Ready(done) = Pin::new(work).poll(cx)
+        {
+            this.work = None;
+            this.reader.log().finish(done.body);
+        }
+        match this.reader.poll_next(cx) {
+            Poll::Ready(Read::Event(event)) => return Poll::Ready(Some(Ok(event))),
+            Poll::Ready(Read::End) => return Poll::Ready(None),
+            // An orderly end would say that nothing is missing.
+            Poll::Ready(Read::Broken) => return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into()))),
+            Poll::Pending => {}
+        }
+        match &mut this.closes {
+            Some(closes) => closes.as_mut().poll(cx).map(|()| None),
+            None => Poll::Pending,
+        }
     }
 }
 

@@ -7,15 +7,13 @@ use callboard_rpc::{RpcError, code};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::client::Line;
-use super::desk::Delivered;
-use super::running::{Running, Step, cancelled};
-use super::seal::{Binding, Seal, State, random};
+use super::pending_elicitations::{Client, Delivered, Desk, Line};
+use super::state_token::{Binding, Seal, State, random};
 use crate::inbound::options::InboundOptions;
-use crate::wire::code::OVERLOADED;
+use crate::wire::code::{CANCELLED, OVERLOADED};
 
 /// Most outcomes that are kept for clients that repeat a retry.
 pub const OUTCOMES_KEPT_MAX: usize = 256;
@@ -24,7 +22,7 @@ pub const OUTCOME_BYTES_MAX: usize = 64 * 1024;
 
 /// What a request comes to that isn't an error.
 #[derive(Clone)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// To its result.
     Complete(Box<RawValue>),
     /// To its result, by way of questions.
@@ -36,10 +34,10 @@ pub(super) enum Reply {
 }
 
 /// Makes a task of a call whose questions are answered.
-pub(super) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
+pub(crate) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
 
 /// The calls of one endpoint that wait for their clients' answers.
-pub(super) struct ParkedCalls {
+pub(crate) struct ParkedCalls {
     table: Mutex<Table>,
     seal: Seal,
     began: Instant,
@@ -77,7 +75,7 @@ struct Turn {
 }
 
 /// A retry, as far as it matters to a parked call.
-pub(super) struct Retry<'a> {
+pub(crate) struct Retry<'a> {
     pub state: &'a str,
     pub binding: &'a Binding,
     pub capabilities: RawObject,
@@ -327,4 +325,55 @@ impl Drop for Leaving<'_> {
             self.calls.remove(&self.id);
         }
     }
+}
+
+/// How long the questions that a call asks at once may be apart: they go to the client together.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// A call under way, from request to request. Dropped, it is cancelled.
+pub(crate) struct Running {
+    pub outcome: BoxFuture<'static, Result<Box<RawValue>, RpcError>>,
+    pub client: Arc<Client>,
+    pub desk: Arc<Desk>,
+}
+
+/// How far a call came.
+pub(crate) enum Step {
+    /// To its end.
+    Ended(Result<Box<RawValue>, RpcError>),
+    /// To questions: `inputRequests`.
+    Asks(RawObject),
+    /// Its client went away.
+    HungUp,
+}
+
+impl Running {
+    /// Goes on until the call ends, or waits for answers.
+    pub async fn step(&mut self, hung_up: &CancellationToken) -> Step {
+        loop {
+            if self.desk.requests().is_none() {
+                tokio::select! {
+                    biased;
+                    outcome = &mut self.outcome => return Step::Ended(outcome),
+                    () = self.desk.asked() => {}
+                    () = hung_up.cancelled() => return Step::HungUp,
+                }
+            }
+            while tokio::select! {
+                biased;
+                outcome = &mut self.outcome => return Step::Ended(outcome),
+                () = self.desk.asked() => true,
+                () = hung_up.cancelled() => return Step::HungUp,
+                () = sleep(GATHER) => false,
+            } {}
+            if let Some(requests) = self.desk.requests() {
+                return Step::Asks(requests);
+            }
+        }
+    }
+}
+
+/// What a request is answered with whose client went away; nobody reads it.
+pub(crate) fn cancelled() -> RpcError {
+    RpcError::new(CANCELLED, "cancelled")
 }

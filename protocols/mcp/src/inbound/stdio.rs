@@ -1,33 +1,184 @@
-//! The requests of one pipe: all run at once, in the serving task itself.
+//! Messages a line each over a pair of byte streams: standard input and output, a socket, a pipe in a test. Both eras
+//! on one pipe, told apart by each request's `_meta`.
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    Body, Id, Incoming, Notification, Nulls, Refusal, Request, RpcError, code, decode, decode_body, encode_response,
+    Body, DecodeError, Id, Incoming, JsonError, Line, LineDecoder, Notification, Nulls, Refusal, Request, RpcError,
+    code, decode, decode_body, encode_line, encode_response,
 };
+use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
-
 use serde_json::value::RawValue;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::pipe::Pipe;
-use crate::inbound::endpoint::Endpoint;
-use crate::inbound::link::Link;
-use crate::inbound::{legacy, modern};
-use crate::wire::Revision;
-use crate::wire::code as mcp;
+use super::client::Link;
+use super::endpoint::Endpoint;
+use super::legacy::{self, batch};
+use super::modern;
+use super::options::StdioOptions;
+use crate::wire::{Revision, code as mcp};
+
+/// Serves `agent` to the peer behind `reader` and `writer`, until it closes its side or can't be written to; then what
+/// still runs is cancelled. Dropped, it cancels too.
+///
+/// A line that is no message is answered as such, and the next one is read. One over the limit of
+/// [`callboard_rpc::Limits::body_bytes_max`] is dropped, and the peer is told.
+///
+/// # Errors
+/// Those of `reader`, and of `writer` but for a peer that has gone away.
+pub async fn serve_stdio(
+    agent: AgentRef,
+    options: StdioOptions,
+    mut reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin,
+) -> io::Result<()> {
+    let StdioOptions { inbound, principal, requests_max, queue_bytes_max, drain } = options;
+    let limits = inbound.limits;
+    let endpoint = Endpoint::new(agent, inbound);
+    // Nobody comes back for the tasks of a pipe, nor for what is parked.
+    let ends = Ends(endpoint.clone());
+    let (pipe, queue) = Pipe::new(queue_bytes_max);
+    let mut requests = Requests::new(endpoint, Arc::new(principal), pipe.clone(), requests_max);
+    let mut lines = LineDecoder::new(limits.body_bytes_max);
+    let mut writing = pin!(write_lines(queue, writer));
+    let ended = loop {
+        tokio::select! {
+            line = lines.read(&mut reader), if requests.have_room() => match line {
+                Ok(Some(Line::Whole(line))) => requests.begin(line),
+                Ok(Some(Line::TooLong)) => requests.refuse(&too_long(limits.body_bytes_max)),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            },
+            () = requests.work() => {}
+            written = &mut writing => return gone_is_fine(written),
+        }
+    };
+    requests.cancel_all();
+    drop(ends);
+    let finish = async {
+        requests.finish().await;
+        pipe.end();
+    };
+    let (_, written) = match timeout(drain, async { tokio::join!(finish, &mut writing) }).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            callboard_message::log::warn!("what ran over standard input and output didn't end in time");
+            ((), Ok(()))
+        }
+    };
+    ended.and(gone_is_fine(written))
+}
+
+/// Ends what an endpoint keeps when it goes out of scope.
+struct Ends(Arc<Endpoint>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.modern.close();
+        self.0.tasks.leave();
+    }
+}
+
+fn too_long(max: usize) -> RpcError {
+    RpcError::from(&Refusal { id: None, error: DecodeError::Json(JsonError::BytesOver { max }) })
+}
+
+/// A peer that has closed its end wants no more; it needn't be told.
+fn gone_is_fine(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// What a message costs of the queue at least, in bytes: many small ones are a queue too.
+const COST_MIN_BYTES: usize = 256;
+/// Messages that are written before the stream is flushed, at most.
+const FLUSH_EVERY: usize = 64;
+
+/// The way to the peer: bounded by bytes.
+pub(crate) struct Pipe {
+    room: Arc<Semaphore>,
+    bytes_max: usize,
+    queue: mpsc::Sender<Queued>,
+}
+
+/// What is written next.
+pub(crate) enum Queued {
+    Message(Bytes, OwnedSemaphorePermit),
+    End,
+}
+
+impl Pipe {
+    /// A pipe and its other end, for [`write_lines`].
+    pub(crate) fn new(bytes_max: usize) -> (Arc<Self>, mpsc::Receiver<Queued>) {
+        let bytes_max = bytes_max.clamp(COST_MIN_BYTES, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        // As many messages as there is room for, and the end.
+        let (queue, queued) = mpsc::channel(bytes_max / COST_MIN_BYTES + 1);
+        (Arc::new(Self { room: Arc::new(Semaphore::new(bytes_max)), bytes_max, queue }), queued)
+    }
+
+    /// Sends what must arrive; waits for room.
+    pub(crate) async fn deliver(&self, message: Vec<u8>) {
+        // Never closed; without the peer the queue is dropped, and so is this.
+        if let Ok(permit) = self.room.clone().acquire_many_owned(self.cost(message.len())).await {
+            let _ = self.queue.try_send(Queued::Message(message.into(), permit));
+        }
+    }
+
+    /// Nothing more comes.
+    pub(crate) fn end(&self) {
+        let _ = self.queue.try_send(Queued::End);
+    }
+
+    fn cost(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.clamp(COST_MIN_BYTES, self.bytes_max)).unwrap_or(u32::MAX)
+    }
+}
+
+impl Link for Pipe {
+    fn send(&self, message: Bytes) -> bool {
+        let Ok(permit) = self.room.clone().try_acquire_many_owned(self.cost(message.len())) else { return false };
+        self.queue.try_send(Queued::Message(message, permit)).is_ok()
+    }
+}
+
+/// Writes what the pipe is given, a line each, until its end.
+async fn write_lines(mut queue: mpsc::Receiver<Queued>, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let mut next = Vec::with_capacity(FLUSH_EVERY);
+    while queue.recv_many(&mut next, FLUSH_EVERY).await > 0 {
+        let mut ended = false;
+        for queued in next.drain(..) {
+            match queued {
+                Queued::Message(message, _permit) => writer.write_all(&encode_line(message.into())).await?,
+                Queued::End => ended = true,
+            }
+        }
+        writer.flush().await?;
+        if ended {
+            break;
+        }
+    }
+    Ok(())
+}
 
 /// Refusals that may wait for room beside the requests that run, before no more is read.
 const REFUSALS_WAITING_MAX: usize = 64;
 
 /// What runs for the peer of one pipe.
-pub(in crate::inbound) struct Requests {
+pub(crate) struct Requests {
     endpoint: Arc<Endpoint>,
     principal: Arc<Principal>,
     session: Arc<legacy::Session>,
@@ -42,24 +193,19 @@ pub(in crate::inbound) struct Requests {
 struct InFlight(Mutex<HashMap<Id, CancellationToken>>);
 
 impl Requests {
-    pub(in crate::inbound) fn new(
-        endpoint: Arc<Endpoint>,
-        principal: Arc<Principal>,
-        pipe: Arc<Pipe>,
-        running_max: usize,
-    ) -> Self {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, principal: Arc<Principal>, pipe: Arc<Pipe>, running_max: usize) -> Self {
         let session = legacy::Session::open(endpoint.clone(), principal.clone(), pipe.clone());
         let (running, stateless) = (FuturesUnordered::new(), Arc::default());
         Self { endpoint, principal, session, pipe, running, running_max: running_max.max(1), stateless }
     }
 
     /// Whether another line may be read.
-    pub(in crate::inbound) fn have_room(&self) -> bool {
+    pub(crate) fn have_room(&self) -> bool {
         self.running.len() < self.running_max.saturating_add(REFUSALS_WAITING_MAX)
     }
 
     /// Does some of the work. Never ends while there is none.
-    pub(in crate::inbound) async fn work(&mut self) {
+    pub(crate) async fn work(&mut self) {
         match self.running.next().await {
             Some(()) => {}
             None => pending().await,
@@ -67,18 +213,18 @@ impl Requests {
     }
 
     /// Ends when nothing runs any more.
-    pub(in crate::inbound) async fn finish(&mut self) {
+    pub(crate) async fn finish(&mut self) {
         while self.running.next().await.is_some() {}
     }
 
     /// Cancels everything that runs.
-    pub(in crate::inbound) fn cancel_all(&self) {
+    pub(crate) fn cancel_all(&self) {
         self.session.close();
         self.stateless.cancel_all();
     }
 
     /// Begins what a line asks for.
-    pub(in crate::inbound) fn begin(&mut self, line: Bytes) {
+    pub(crate) fn begin(&mut self, line: Bytes) {
         let limits = self.endpoint.options.limits;
         if self.session.revision() == Some(Revision::V2025_03_26) && line.trim_ascii_start().starts_with(b"[") {
             return self.begin_batch(line);
@@ -92,7 +238,7 @@ impl Requests {
     }
 
     /// Says what is wrong with a line that has no id.
-    pub(in crate::inbound) fn refuse(&mut self, error: &RpcError) {
+    pub(crate) fn refuse(&mut self, error: &RpcError) {
         self.refuse_under(None, error);
     }
 
@@ -160,7 +306,7 @@ impl Requests {
         self.run(async move {
             let link: Arc<dyn Link> = pipe.clone();
             let answer = match decode_body(&line, &limits) {
-                Ok(Body::Batch(entries)) => legacy::batch(&session, entries, &link).await,
+                Ok(Body::Batch(entries)) => batch(&session, entries, &link).await,
                 Ok(Body::One(_)) => None,
                 Err(refusal) => Some(refusal_of(&refusal)),
             };

@@ -1,0 +1,296 @@
+use callboard_message::{LogLevel, RawObject, TraceContext};
+use callboard_rpc::{RpcError, code};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::inbound::client::Reports;
+use crate::inbound::endpoint::Endpoint;
+use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use crate::wire::header::{HeaderParam, ParamKind};
+use crate::wire::meta::PROTOCOL_VERSION;
+use crate::wire::{Era, Revision, header};
+
+/// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
+pub(crate) struct Head<'a> {
+    /// What the client can answer.
+    pub capabilities: RawObject,
+    /// Which lines of the log it wants; none without.
+    pub level: Option<LogLevel>,
+    /// Where progress goes; nowhere without.
+    pub token: Option<&'a RawValue>,
+    pub trace: TraceContext,
+    /// Answers to questions.
+    pub responses: Option<RawObject>,
+    /// Which call they are for.
+    pub state: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+    #[serde(borrow, default, rename = "inputResponses", deserialize_with = "present")]
+    responses: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
+    state: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
+    level: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "progressToken")]
+    token: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
+}
+
+/// Tells a member that is `null` from one that is missing.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Head<'a> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
+    /// `UNSUPPORTED_VERSION` for another revision.
+    pub fn read(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
+        // A struct can be read from an array too, which no params are.
+        let params = params.filter(|p| p.get().starts_with('{')).ok_or_else(|| missing("_meta"))?;
+        let params: Params<'a> = serde_json::from_str(params.get()).map_err(|_| malformed("_meta", "an object"))?;
+        let meta = params.meta.ok_or_else(|| missing("_meta"))?;
+        let version: String = match meta.version {
+            None => return Err(missing(PROTOCOL_VERSION)),
+            Some(raw) => serde_json::from_str(raw.get()).map_err(|_| malformed(PROTOCOL_VERSION, "a string"))?,
+        };
+        if !is_spoken(&version) {
+            return Err(unsupported(&version));
+        }
+        let capabilities = meta.capabilities.ok_or_else(|| missing(crate::wire::meta::CLIENT_CAPABILITIES))?;
+        let capabilities = RawObject::parse(capabilities)
+            .map_err(|_| malformed(crate::wire::meta::CLIENT_CAPABILITIES, "an object"))?;
+        let level = meta.level.map(|raw| serde_json::from_str(raw.get())).transpose();
+        let level = level.map_err(|_| malformed(crate::wire::meta::LOG_LEVEL, "a level of RFC 5424"))?;
+        if meta.token.is_some_and(|token| !Reports::is_token(token)) {
+            return Err(malformed("progressToken", "a string or a number"));
+        }
+        let sent: Option<TraceContext> = meta.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let responses = params.responses.map(RawObject::parse).transpose();
+        let state = params.state.map(|raw| serde_json::from_str(raw.get())).transpose();
+        Ok(Self {
+            capabilities,
+            level,
+            token: meta.token,
+            trace: sent.as_ref().map_or_else(TraceContext::root, TraceContext::child),
+            responses: responses.map_err(|_| malformed("inputResponses", "an object"))?,
+            state: state.map_err(|_| malformed("requestState", "a string"))?,
+        })
+    }
+}
+
+/// The revisions that a request may name.
+pub(crate) fn spoken_versions() -> impl Iterator<Item = &'static str> {
+    Revision::ALL.into_iter().filter(|revision| revision.era() == Era::Modern).map(Revision::as_str)
+}
+
+fn is_spoken(version: &str) -> bool {
+    spoken_versions().any(|spoken| spoken == version)
+}
+
+/// The last of the member's name: up to 32 bytes are found without a table.
+const ENDS_IN: &str = PROTOCOL_VERSION.split_at(PROTOCOL_VERSION.len() - 32).1;
+
+/// The revision that params name; `None` where they name none.
+pub(crate) fn named_version(params: Option<&RawValue>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Versioned<'a> {
+        #[serde(borrow, default, rename = "_meta")]
+        meta: Option<&'a RawValue>,
+    }
+    let params = params.map(RawValue::get).filter(|p| p.starts_with('{'))?;
+    // Most that don't name it are told so by their bytes, of which an escape could hide some.
+    if !params.contains(ENDS_IN) && !params.contains("\\u") {
+        return None;
+    }
+    version_in_meta(serde_json::from_str::<Versioned<'_>>(params).ok()?.meta?)
+}
+
+/// The revision that a `_meta` names.
+fn version_in_meta(meta: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Version {
+        #[serde(default, rename = "io.modelcontextprotocol/protocolVersion")]
+        version: Option<String>,
+    }
+    let meta = meta.get().starts_with('{').then_some(meta.get())?;
+    serde_json::from_str::<Version>(meta).ok()?.version
+}
+
+fn unsupported(requested: &str) -> RpcError {
+    const CHARS_MAX: usize = 64;
+    let requested: String = requested.chars().take(CHARS_MAX).collect();
+    let supported: Vec<&str> = spoken_versions().collect();
+    let message = format!("unsupported protocol version: this server speaks {}", supported.join(", "));
+    let data = RawObject::new().with("supported", supported).with("requested", requested);
+    RpcError { code: UNSUPPORTED_VERSION, message, data: to_raw_value(&data).ok() }
+}
+
+fn missing(name: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, format!("missing `{name}`"))
+}
+
+fn malformed(name: &str, expected: &str) -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, format!("`{name}` must be {expected}"))
+}
+
+/// A header of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field<'a> {
+    /// It isn't there.
+    Missing,
+    /// Its value, in bytes.
+    One(&'a [u8]),
+    /// It stands several times.
+    Several,
+}
+
+/// Holds the headers of streamable HTTP against the body (2026-07-28, basic/transports/streamable-http, Server
+/// Validation). `field` finds a header by its name in lower case.
+///
+/// A body without a revision, or with one that isn't spoken here, passes: [`super::request`] refuses it.
+///
+/// # Errors
+/// `HEADER_MISMATCH`, to be answered with the status 400. No value of a header is repeated.
+pub(crate) fn check_headers<'h>(
+    endpoint: &Endpoint,
+    field: impl Fn(&str) -> Field<'h>,
+    method: &str,
+    params: Option<&RawValue>,
+) -> Result<(), RpcError> {
+    let body = Body::read(params);
+    let Some(version) = body.meta.and_then(version_in_meta) else { return Ok(()) };
+    same(&field, header::PROTOCOL_VERSION, &version)?;
+    if !is_spoken(&version) {
+        return Ok(());
+    }
+    same(&field, header::METHOD, method)?;
+    match method {
+        "tools/call" | "prompts/get" => about(&field, body.name)?,
+        "resources/read" => about(&field, body.uri)?,
+        // An extension's: held to the body where it is sent.
+        "tasks/get" | "tasks/update" | "tasks/cancel" if field(header::NAME) != Field::Missing => {
+            about(&field, body.task_id)?;
+        }
+        _ => {}
+    }
+    if method == "tools/call" {
+        let name: Option<String> = body.name.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let surface = endpoint.surface();
+        let params = name.map(|name| surface.header_params(&name)).unwrap_or_default();
+        if !params.is_empty() {
+            let arguments = body.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            params.iter().try_for_each(|param| argument(&field, param, &arguments))?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default, Deserialize)]
+struct Body<'a> {
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    uri: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "taskId")]
+    task_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+impl<'a> Body<'a> {
+    fn read(params: Option<&'a RawValue>) -> Self {
+        let params = params.map(RawValue::get).filter(|p| p.starts_with('{'));
+        params.and_then(|p| serde_json::from_str(p).ok()).unwrap_or_default()
+    }
+}
+
+/// `Mcp-Name` against what it repeats. Params that lack it are refused later, for that.
+fn about<'h>(field: &impl Fn(&str) -> Field<'h>, body: Option<&RawValue>) -> Result<(), RpcError> {
+    match body.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()) {
+        Some(body) => encoded(field, header::NAME, &body),
+        None => Ok(()),
+    }
+}
+
+/// A header that is never encoded.
+fn same<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Result<(), RpcError> {
+    match value(field, name)?.trim_ascii() == body.as_bytes() {
+        true => Ok(()),
+        false => Err(mismatch(name)),
+    }
+}
+
+/// A header that may be.
+fn encoded<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str, body: &str) -> Result<(), RpcError> {
+    match header::decode(value(field, name)?) {
+        Some(value) if value == body => Ok(()),
+        Some(_) => Err(mismatch(name)),
+        None => Err(error(format!("the header {name} holds invalid characters or encoding"))),
+    }
+}
+
+fn value<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str) -> Result<&'h [u8], RpcError> {
+    match field(name) {
+        Field::One(value) => Ok(value),
+        Field::Missing => Err(error(format!("the header {name} is missing"))),
+        Field::Several => Err(error(format!("the header {name} stands several times"))),
+    }
+}
+
+/// `Mcp-Param-*` against its argument: there when, and only when, that has a value.
+fn argument<'h>(field: &impl Fn(&str) -> Field<'h>, param: &HeaderParam, arguments: &Value) -> Result<(), RpcError> {
+    let name = &param.header;
+    let mut found = Some(arguments);
+    for member in &param.path {
+        found = found.and_then(|value| value.get(member));
+    }
+    match (found.filter(|value| !value.is_null()), param.kind) {
+        (None, _) if field(name) == Field::Missing => Ok(()),
+        (None, _) => Err(mismatch(name)),
+        (Some(Value::String(text)), ParamKind::String) => encoded(field, name, text),
+        (Some(Value::Bool(flag)), ParamKind::Boolean) => encoded(field, name, if *flag { "true" } else { "false" }),
+        (Some(Value::Number(number)), ParamKind::Integer) => {
+            let sent = header::decode(value(field, name)?);
+            let sent = sent.and_then(|text| serde_json::from_str::<serde_json::Number>(&text).ok());
+            let same = sent.is_some_and(|sent| match (sent.as_i64(), number.as_i64()) {
+                (Some(sent), Some(body)) => sent == body,
+                _ => sent.as_f64() == number.as_f64(),
+            });
+            if same { Ok(()) } else { Err(mismatch(name)) }
+        }
+        // A value of another type than the schema's: no header can repeat it.
+        (Some(_), _) => Err(mismatch(name)),
+    }
+}
+
+fn mismatch(name: &str) -> RpcError {
+    error(format!("the header {name} doesn't match the body"))
+}
+
+fn error(message: String) -> RpcError {
+    RpcError::new(HEADER_MISMATCH, message)
+}
+
+/// What answers a JSON-RPC response that a client sends: nobody asked it anything.
+pub(crate) fn response_refused() -> RpcError {
+    RpcError::new(code::INVALID_REQUEST, "responses aren't accepted: answers go into `inputResponses` of a request")
+}
