@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{Call, CallMetaParams, METHOD, coded, from_rpc, write_call};
 use callboard_message::{Failure, FailureKind, Named};
 use callboard_rpc::http1::{BodyError, Clients, Connector, NetError, Target};
 use callboard_rpc::{Id, Incoming, Limits, decode, encode_request};
@@ -13,9 +14,6 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use url::Url;
 use uuid::Uuid;
-
-use super::params::{Call, CallMetaParams};
-use super::{METHOD, error_map, params};
 
 /// How long a connection may take, by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -96,11 +94,11 @@ impl BareMcpClient {
                 (meta.hops, meta.trace) = (call.hops.saturating_add(1), Some(call.trace));
             }
             let call = Call { tool: named.name, arguments: Cow::Borrowed(&named.payload), meta };
-            self.exchange(&params::write(&call)).await.map_err(error_map::coded)
+            self.exchange(&write_call(&call)).await.map_err(coded)
         };
         let replied = outward::exchange(named, &cx, server, || deadline, work).await;
         replied.map_err(|failure| match failure.kind {
-            FailureKind::TimedOut | FailureKind::Cancelled => error_map::coded(failure),
+            FailureKind::TimedOut | FailureKind::Cancelled => coded(failure),
             // A refusal of the policy has no code of the dialect.
             _ => failure,
         })
@@ -124,11 +122,9 @@ impl BareMcpClient {
         match decode(&body, &self.options.limits) {
             // A peer that broke the protocol: what it answered can't be used, for it may be another's.
             Ok(Incoming::Response(answer)) => match (answer.id, answer.outcome) {
-                (Some(got), outcome) if got == id => {
-                    outcome.map(RawValue::to_owned).map_err(|error| error_map::from_rpc(&error))
-                }
+                (Some(got), outcome) if got == id => outcome.map(RawValue::to_owned).map_err(|error| from_rpc(&error)),
                 // The peer couldn't read the id; on this connection it can only mean our request.
-                (None, Err(error)) if status.is_success() => Err(error_map::from_rpc(&error)),
+                (None, Err(error)) if status.is_success() => Err(from_rpc(&error)),
                 (None, Err(_)) => Err(by_status(status)),
                 _ => Err(Failure::internal("the response belongs to another request")),
             },

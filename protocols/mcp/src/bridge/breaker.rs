@@ -1,16 +1,16 @@
 //! Leaves a server alone that is away: what is asked of it meanwhile fails at once.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
 use callboard_runtime::Backoff;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::outbound::{LinkError, lock};
+use crate::outbound::TransportError;
 
 /// Counts what went wrong in a row.
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     failures_max: u32,
     backoff: Backoff,
     state: Mutex<State>,
@@ -30,22 +30,22 @@ struct State {
 }
 
 /// Leave to try. Ended by [`Pass::settle`]; dropped, it says nothing of the server.
-pub(super) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
     began: Instant,
     /// The one attempt on which everything hangs: it should be short.
-    pub(super) probes: bool,
+    pub(crate) probes: bool,
 }
 
 impl Breaker {
-    pub(super) fn new(failures_max: u32, backoff: Backoff) -> Self {
+    pub(crate) fn new(failures_max: u32, backoff: Backoff) -> Self {
         Self { failures_max: failures_max.max(1), backoff, state: Mutex::default() }
     }
 
     /// Leave to try now, or why not.
-    pub(super) fn pass(&self, server: &str) -> Result<Pass<'_>, Failure> {
+    pub(crate) fn pass(&self, server: &str) -> Result<Pass<'_>, Failure> {
         let began = Instant::now();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let probes = match state.open_until {
             None => false,
             Some(until) if until > began => {
@@ -66,24 +66,24 @@ impl Breaker {
     }
 
     /// When it is tried again; `None` while it isn't open.
-    pub(super) fn next_try(&self) -> Option<Instant> {
-        lock(&self.state).open_until
+    pub(crate) fn next_try(&self) -> Option<Instant> {
+        self.state.lock().open_until
     }
 
     /// How many failures there were in a row.
-    pub(super) fn failures(&self) -> u32 {
-        lock(&self.state).failures
+    pub(crate) fn failures(&self) -> u32 {
+        self.state.lock().failures
     }
 
-    fn failed(&self, pass: &Pass<'_>, error: &LinkError) {
-        let mut state = lock(&self.state);
+    fn failed(&self, pass: &Pass<'_>, error: &TransportError) {
+        let mut state = self.state.lock();
         if !pass.probes && state.counted.is_some_and(|counted| pass.began < counted) {
             return;
         }
         state.counted = Some(Instant::now());
         state.failures = state.failures.saturating_add(1);
         // Whoever doesn't even shake hands costs each caller the whole time-out.
-        let hangs = matches!(error, LinkError::TimedOut(_));
+        let hangs = matches!(error, TransportError::TimedOut(_));
         if pass.probes || hangs || state.failures >= self.failures_max {
             state.open_until = Some(Instant::now() + self.backoff.pause(state.opened));
             state.opened = state.opened.saturating_add(1);
@@ -94,16 +94,16 @@ impl Breaker {
 
 impl Pass<'_> {
     /// Says how it went. Gives whether the server is back after it was away.
-    pub(super) fn settle<T>(self, outcome: &Result<T, LinkError>) -> bool {
+    pub(crate) fn settle<T>(self, outcome: &Result<T, TransportError>) -> bool {
         match outcome {
             Err(error) if is_away(error) => {
                 self.breaker.failed(&self, error);
                 false
             }
             // Of this side's own making.
-            Err(LinkError::Failed(_) | LinkError::Auth(_)) => false,
+            Err(TransportError::Failed(_) | TransportError::Auth(_)) => false,
             _ => {
-                let mut state = lock(&self.breaker.state);
+                let mut state = self.breaker.state.lock();
                 let was_open = state.open_until.is_some();
                 // What began before it failed may still end well.
                 if !was_open || self.probes {
@@ -118,16 +118,19 @@ impl Pass<'_> {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if self.probes {
-            lock(&self.breaker.state).probing = false;
+            self.breaker.state.lock().probing = false;
         }
     }
 }
 
 /// Whether it says that the server isn't there, rather than what it thinks of a request.
-fn is_away(error: &LinkError) -> bool {
+fn is_away(error: &TransportError) -> bool {
     matches!(
         error,
-        LinkError::Unreachable(_) | LinkError::Broken(_) | LinkError::TimedOut(_) | LinkError::Status(502..=504)
+        TransportError::Unreachable(_)
+            | TransportError::Broken(_)
+            | TransportError::TimedOut(_)
+            | TransportError::Status(502..=504)
     )
 }
 
@@ -145,8 +148,8 @@ mod tests {
         Breaker::new(3, Backoff { first: PAUSE, max: 2 * PAUSE, jitter: 0.0 })
     }
 
-    fn gone() -> Result<(), LinkError> {
-        Err(LinkError::Unreachable("can't connect to the server"))
+    fn gone() -> Result<(), TransportError> {
+        Err(TransportError::Unreachable("can't connect to the server"))
     }
 
     async fn fail(breaker: &Breaker, times: u32) {
@@ -190,10 +193,10 @@ mod tests {
         assert_eq!(back, 0);
         assert_eq!(breaker.failures(), 1);
         drop(breaker.pass("s").unwrap());
-        let own = LinkError::Failed(Failure::invalid("no"));
+        let own = TransportError::Failed(Failure::invalid("no"));
         breaker.pass("s").unwrap().settle(&Err::<(), _>(own));
         assert_eq!(breaker.failures(), 1);
-        breaker.pass("s").unwrap().settle(&Err::<(), _>(LinkError::Status(500)));
+        breaker.pass("s").unwrap().settle(&Err::<(), _>(TransportError::Status(500)));
         assert_eq!(breaker.failures(), 0);
     }
 
@@ -202,7 +205,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_hangs_is_left_alone() {
         let breaker = breaker();
-        breaker.pass("s").unwrap().settle(&Err::<(), _>(LinkError::TimedOut(PAUSE)));
+        breaker.pass("s").unwrap().settle(&Err::<(), _>(TransportError::TimedOut(PAUSE)));
         assert!(breaker.pass("s").is_err());
         tokio::time::advance(PAUSE).await;
         drop(breaker.pass("s").unwrap());

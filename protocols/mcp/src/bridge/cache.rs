@@ -32,16 +32,16 @@ const CACHE_TIME_MAX: Duration = Duration::from_secs(24 * 3_600);
 const ARGUMENTS_DEPTH_MAX: usize = 64;
 
 /// Which result: tool, arguments, who asked, and what they can be asked. A hash, so that nobody's arguments are kept.
-pub(super) type Key = [u8; 32];
+pub(crate) type Key = [u8; 32];
 
 /// Where a result is kept, and for how long.
-pub(super) struct Place {
+pub(crate) struct Place {
     key: Key,
     time: Duration,
 }
 
 /// The results of one server.
-pub(super) struct Results {
+pub(crate) struct Results {
     kept: Cache<Key, Kept, Weigh>,
     times: Patterns<Duration>,
     shared: Patterns<()>,
@@ -67,7 +67,7 @@ impl Weighter<Key, Kept> for Weigh {
 }
 
 impl Results {
-    pub(super) fn new(options: &ToolOptions) -> Option<Self> {
+    pub(crate) fn new(options: &ToolOptions) -> Option<Self> {
         let (entries, bytes) = (options.cache_entries_max, options.cache_bytes_max as u64);
         let least = bytes.checked_div(entries as u64)?.max(1);
         // One shard, so that the bounds are of the whole.
@@ -82,7 +82,7 @@ impl Results {
     }
 
     /// Where the result of a call belongs; `None` where it isn't kept. `edition` is that of the server's tools.
-    pub(super) fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
+    pub(crate) fn place(&self, tool: &str, hints: &Hints, edition: u64, params: &RawObject, cx: &Cx) -> Option<Place> {
         // What the operator says goes before what the server says.
         let time = self.times.get(tool).copied().or(hints.cache).filter(|time| !time.is_zero())?;
         let principal = (!self.shared.has(tool)).then(|| cx.principal());
@@ -92,7 +92,7 @@ impl Results {
         Some(Place { key: key((tool, edition, can), params, principal)?, time })
     }
 
-    pub(super) fn get(&self, place: &Place) -> Option<Box<RawValue>> {
+    pub(crate) fn get(&self, place: &Place) -> Option<Box<RawValue>> {
         let kept = self.kept.get(&place.key)?;
         if kept.until <= Instant::now() {
             self.kept.remove_if(&place.key, |kept| kept.until <= Instant::now());
@@ -102,14 +102,14 @@ impl Results {
         Some(kept.result.as_ref().to_owned())
     }
 
-    pub(super) fn keep(&self, place: Place, result: &RawValue) {
+    pub(crate) fn keep(&self, place: Place, result: &RawValue) {
         if result.get().len() <= CACHE_ENTRY_BYTES_MAX && is_final(result) {
             let until = Instant::now() + place.time.min(CACHE_TIME_MAX);
             self.kept.insert(place.key, Kept { result: result.to_owned().into(), until });
         }
     }
 
-    pub(super) fn observe(&self) -> serde_json::Value {
+    pub(crate) fn observe(&self) -> serde_json::Value {
         let cache = &self.kept;
         serde_json::json!({
             "results": cache.len(), "weight_bytes": cache.weight(), "hits": self.hits.load(Relaxed),
@@ -145,7 +145,7 @@ fn key(tool: (&str, u64, [bool; 4]), params: &RawObject, principal: Option<&Prin
 
 /// The same text for the same value: members sorted, no spaces, strings written one way. Numbers stay as written, for
 /// `1` and `1.0` aren't the same to every tool. `None` for what has a name twice, or is too deep.
-pub(super) fn canonical(raw: &RawValue) -> Option<String> {
+fn canonical(raw: &RawValue) -> Option<String> {
     let mut text = String::with_capacity(raw.get().len());
     write(raw, 0, &mut text)?;
     Some(text)

@@ -1,29 +1,29 @@
 //! The connections of one bridge: which call goes by which.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use callboard_message::{PrincipalKind, SessionId};
+use callboard_message::{Abilities, PrincipalKind, RawObject, SessionId};
 use callboard_runtime::{Caller, PeerSession};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::offer::Offer;
-use crate::outbound::{ClientOptions, News, Upstream, Wiring, lock};
+use crate::outbound::{ChangeNotifier, ClientOptions, Upstream, Wiring};
 
 /// Whose a connection is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(crate) enum Key {
     /// One session's of a client.
-    Session(SessionId, Offer),
+    Session(SessionId, OfferedCapabilities),
     /// A principal's, for calls without a session.
-    Principal(PrincipalKind, String, Offer),
+    Principal(PrincipalKind, String, OfferedCapabilities),
 }
 
 impl Key {
-    fn offer(&self) -> Offer {
+    fn offer(&self) -> OfferedCapabilities {
         match self {
             Self::Session(_, offer) | Self::Principal(_, _, offer) => *offer,
         }
@@ -31,15 +31,15 @@ impl Key {
 }
 
 /// The session that a connection is made for.
-pub(super) struct Owner<'a> {
-    pub(super) session: &'a Arc<PeerSession>,
+pub(crate) struct Owner<'a> {
+    pub(crate) session: &'a Arc<PeerSession>,
     /// Whom to ask what belongs to none of its calls for sure.
-    pub(super) caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
+    pub(crate) caller: &'a (dyn Fn() -> Option<Arc<dyn Caller>> + Sync),
 }
 
 /// One connection, to be made when it is first used, and again when it was lost.
-pub(super) struct Connection {
-    pub(super) upstream: Upstream,
+pub(crate) struct Connection {
+    pub(crate) upstream: Upstream,
     usage: Mutex<Usage>,
     /// Ends it with its session.
     watch: OnceLock<AbortOnDropHandle<()>>,
@@ -58,31 +58,31 @@ impl Connection {
 
     /// Since when nobody uses it.
     fn idle_since(&self) -> Option<Instant> {
-        let usage = lock(&self.usage);
+        let usage = self.usage.lock();
         (usage.users == 0).then_some(usage.last)
     }
 }
 
 /// A connection while it is used.
-pub(super) struct Lease {
+pub(crate) struct Lease {
     connection: Arc<Connection>,
     pool: Arc<Pool>,
 }
 
 impl Lease {
     fn of(pool: &Arc<Pool>, connection: &Arc<Connection>) -> Self {
-        lock(&connection.usage).users += 1;
+        connection.usage.lock().users += 1;
         Self { connection: connection.clone(), pool: pool.clone() }
     }
 
-    pub(super) fn upstream(&self) -> &Upstream {
+    pub(crate) fn upstream(&self) -> &Upstream {
         &self.connection.upstream
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut usage = lock(&self.connection.usage);
+        let mut usage = self.connection.usage.lock();
         usage.users = usage.users.saturating_sub(1);
         usage.last = Instant::now();
         let is_free = usage.users == 0;
@@ -94,7 +94,7 @@ impl Drop for Lease {
 }
 
 /// All connections of one incarnation.
-pub(super) struct Pool {
+pub(crate) struct Pool {
     wiring: Wiring,
     connections_max: usize,
     state: Mutex<State>,
@@ -105,8 +105,8 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct State {
     /// Hears of changes, and stays.
-    lead: Option<(Offer, Arc<Connection>)>,
-    shared: HashMap<Offer, Arc<Connection>>,
+    lead: Option<(OfferedCapabilities, Arc<Connection>)>,
+    shared: HashMap<OfferedCapabilities, Arc<Connection>>,
     own: HashMap<Key, Vec<Arc<Connection>>>,
 }
 
@@ -142,14 +142,14 @@ impl State {
 
 impl Pool {
     /// `wiring`: what its connections have in common.
-    pub(super) fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
+    pub(crate) fn new(wiring: Wiring, connections_max: usize) -> Arc<Self> {
         let state = Mutex::default();
         Arc::new(Self { wiring, connections_max: connections_max.max(1), state, freed: Notify::new() })
     }
 
     /// The one that hears of changes: of whatever was offered when it was first needed.
-    pub(super) fn lead(self: &Arc<Self>, offer: impl FnOnce() -> Offer) -> Lease {
-        let mut state = lock(&self.state);
+    pub(crate) fn lead(self: &Arc<Self>, offer: impl FnOnce() -> OfferedCapabilities) -> Lease {
+        let mut state = self.state.lock();
         let make = || {
             let offer = offer();
             (offer, Connection::new(self.make(offer, true, None)))
@@ -159,12 +159,12 @@ impl Pool {
     }
 
     /// The one that hears of changes, where there is one.
-    pub(super) fn current_lead(&self) -> Option<Arc<Connection>> {
-        lock(&self.state).lead.as_ref().map(|(_, lead)| lead.clone())
+    pub(crate) fn current_lead(&self) -> Option<Arc<Connection>> {
+        self.state.lock().lead.as_ref().map(|(_, lead)| lead.clone())
     }
 
     /// One that whoever can answer `offer` shares. `None`: not in `wait`.
-    pub(super) async fn shared(self: &Arc<Self>, offer: Offer, wait: Duration) -> Option<Lease> {
+    pub(crate) async fn shared(self: &Arc<Self>, offer: OfferedCapabilities, wait: Duration) -> Option<Lease> {
         self.sooner_or_later(wait, |state| {
             let lead = state.lead.get_or_insert_with(|| (offer, Connection::new(self.make(offer, true, None))));
             if lead.0 == offer {
@@ -183,7 +183,7 @@ impl Pool {
     }
 
     /// One of `key`'s own; `alone`: that nobody else uses meanwhile. `None`: not in `wait`.
-    pub(super) async fn own(
+    pub(crate) async fn own(
         self: &Arc<Self>,
         key: &Key,
         alone: bool,
@@ -210,7 +210,7 @@ impl Pool {
 
     /// What `take` gives, now or when something has become free.
     async fn sooner_or_later(&self, wait: Duration, take: impl Fn(&mut State) -> Option<Lease>) -> Option<Lease> {
-        let at_once = take(&mut lock(&self.state));
+        let at_once = take(&mut self.state.lock());
         if at_once.is_some() {
             return at_once;
         }
@@ -218,7 +218,7 @@ impl Pool {
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
             freed.as_mut().enable();
-            let taken = take(&mut lock(&self.state));
+            let taken = take(&mut self.state.lock());
             if taken.is_some() {
                 return taken;
             }
@@ -226,15 +226,15 @@ impl Pool {
         }
     }
 
-    fn make(&self, offer: Offer, is_lead: bool, only_caller: Option<Arc<dyn Caller>>) -> Upstream {
+    fn make(&self, offer: OfferedCapabilities, is_lead: bool, only_caller: Option<Arc<dyn Caller>>) -> Upstream {
         let options = ClientOptions {
             offers: offer.abilities(),
             // Beside the lead's, only questions may come by a stream that is no request's.
-            listen: self.wiring.options.listen && (is_lead || offer != Offer::NOTHING),
+            listen: self.wiring.options.listen && (is_lead || offer != OfferedCapabilities::NOTHING),
             only_caller,
             ..ClientOptions::clone(&self.wiring.options)
         };
-        let news = News { tells: is_lead, ..self.wiring.news.clone() };
+        let news = ChangeNotifier { tells: is_lead, ..self.wiring.news.clone() };
         Upstream::new(Wiring { options: Arc::new(options), news, ..self.wiring.clone() })
     }
 
@@ -246,7 +246,7 @@ impl Pool {
             let changes = async {
                 while roots_changed.changed().await.is_ok() {
                     let Some(pool) = Weak::upgrade(&pool) else { return };
-                    let connections = lock(&pool.state).own.get(&key).cloned().unwrap_or_default();
+                    let connections = pool.state.lock().own.get(&key).cloned().unwrap_or_default();
                     for connection in connections {
                         connection.upstream.roots_changed().await;
                     }
@@ -259,7 +259,7 @@ impl Pool {
             }
             if let Some(pool) = Weak::upgrade(&pool) {
                 // Dropped outside the lock.
-                let gone = lock(&pool.state).own.remove(&key);
+                let gone = pool.state.lock().own.remove(&key);
                 drop(gone);
                 pool.freed.notify_waiters();
             }
@@ -267,10 +267,10 @@ impl Pool {
     }
 
     /// Ends what nobody has used for `idle_timeout`.
-    pub(super) fn sweep(&self, idle_timeout: Duration) {
+    pub(crate) fn sweep(&self, idle_timeout: Duration) {
         let is_old = |c: &Arc<Connection>| c.idle_since().is_some_and(|since| since.elapsed() >= idle_timeout);
         let before = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let before = state.len();
             state.remove(is_old);
             before - state.len()
@@ -281,14 +281,14 @@ impl Pool {
     }
 
     /// Whether any connection stands.
-    pub(super) fn is_up(&self) -> bool {
-        let all: Vec<_> = lock(&self.state).all().cloned().collect();
+    pub(crate) fn is_up(&self) -> bool {
+        let all: Vec<_> = self.state.lock().all().cloned().collect();
         all.iter().any(|connection| connection.upstream.current().is_some())
     }
 
     /// What people see of it.
-    pub(super) fn observe(&self) -> serde_json::Value {
-        let state = lock(&self.state);
+    pub(crate) fn observe(&self) -> serde_json::Value {
+        let state = self.state.lock();
         let in_use = state.all().filter(|connection| connection.idle_since().is_none()).count();
         let lead = usize::from(state.lead.is_some());
         serde_json::json!({
@@ -297,5 +297,110 @@ impl Pool {
             "in_use": in_use,
             "max": self.connections_max,
         })
+    }
+}
+
+/// A set of abilities, small enough to be a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct OfferedCapabilities(u8);
+
+const SAMPLING: u8 = 1;
+const SAMPLING_TOOLS: u8 = 1 << 1;
+const SAMPLING_CONTEXT: u8 = 1 << 2;
+const FORM: u8 = 1 << 3;
+const URL: u8 = 1 << 4;
+const ROOTS: u8 = 1 << 5;
+const ROOTS_CHANGES: u8 = 1 << 6;
+
+impl OfferedCapabilities {
+    /// Nothing can be answered.
+    pub(crate) const NOTHING: Self = Self(0);
+
+    pub(crate) fn of(abilities: &Abilities) -> Self {
+        if abilities.0.is_empty() {
+            return Self::NOTHING;
+        }
+        let sampling = abilities.0.object("sampling").unwrap_or_default();
+        let bits = [
+            (SAMPLING, abilities.sampling()),
+            (SAMPLING_TOOLS, sampling.has("tools")),
+            (SAMPLING_CONTEXT, sampling.has("context")),
+            (FORM, abilities.elicitation_form()),
+            (URL, abilities.elicitation_url()),
+            (ROOTS, abilities.roots()),
+            (ROOTS_CHANGES, abilities.roots_list_changed()),
+        ];
+        Self(bits.iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit))
+    }
+
+    /// In MCP's words.
+    pub(crate) fn abilities(self) -> Abilities {
+        let of = |members: &[(u8, &str)]| {
+            let has = members.iter().filter(|(bit, _)| self.has(*bit));
+            has.fold(RawObject::new(), |all, (_, name)| all.with(name, RawObject::new()))
+        };
+        let mut all = RawObject::new();
+        if self.has(SAMPLING) {
+            all.set("sampling", of(&[(SAMPLING_TOOLS, "tools"), (SAMPLING_CONTEXT, "context")]));
+        }
+        if self.has(FORM | URL) {
+            all.set("elicitation", of(&[(FORM, "form"), (URL, "url")]));
+        }
+        if self.has(ROOTS) {
+            let changes = RawObject::new().with("listChanged", true);
+            all.set("roots", if self.has(ROOTS_CHANGES) { changes } else { RawObject::new() });
+        }
+        Abilities(all)
+    }
+
+    /// Whether a server that is offered this may ask for roots, and keep them for as long as the connection stands.
+    pub(crate) fn has_roots(self) -> bool {
+        self.has(ROOTS)
+    }
+
+    /// What may be offered on a connection of several clients: all but roots, which are each client's own.
+    pub(crate) fn without_roots(self) -> Self {
+        Self(self.0 & !(ROOTS | ROOTS_CHANGES))
+    }
+
+    /// The same where changes of the roots, if there are any, are told.
+    pub(crate) fn with_roots_changes(self) -> Self {
+        if self.has_roots() { Self(self.0 | ROOTS_CHANGES) } else { self }
+    }
+
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn abilities(json: &str) -> Abilities {
+        Abilities(serde_json::from_str(json).unwrap())
+    }
+
+    /// Goal: what is offered is what can be answered, in one spelling. Method: capabilities in several spellings, there
+    /// and back.
+    #[test]
+    fn abilities_have_one_spelling() {
+        for (told, offered) in [
+            ("{}", "{}"),
+            (r#"{"experimental":{"a":{}},"tasks":{}}"#, "{}"),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#),
+            (r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{"url":{}}}"#),
+            (
+                r#"{"roots":{"listChanged":true},"sampling":{"tools":{}}}"#,
+                r#"{"sampling":{"tools":{}},"roots":{"listChanged":true}}"#,
+            ),
+            (r#"{"roots":{"listChanged":false}}"#, r#"{"roots":{}}"#),
+            (r#"{"sampling":{"context":{},"new":1}}"#, r#"{"sampling":{"context":{}}}"#),
+        ] {
+            let offer = OfferedCapabilities::of(&abilities(told));
+            assert_eq!(offer.abilities().0.to_raw().get(), offered);
+            assert_eq!(OfferedCapabilities::of(&offer.abilities()), offer);
+        }
+        assert_eq!(OfferedCapabilities::of(&Abilities::all()).abilities(), Abilities(Abilities::all().0));
     }
 }

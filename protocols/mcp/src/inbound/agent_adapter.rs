@@ -30,7 +30,7 @@ use crate::wire::{Era, Revision, code as mcp, failure, hmcp, meta};
 const TOOLS: &str = "from";
 
 /// An agent as an MCP server, as far as no connection matters.
-pub(crate) struct Surface {
+pub(crate) struct AgentAdapter {
     agent: AgentRef,
     /// What the policy knows the agent by.
     agent_name: String,
@@ -43,7 +43,7 @@ pub(crate) struct Surface {
     options: Arc<InboundOptions>,
 }
 
-impl Surface {
+impl AgentAdapter {
     pub(crate) fn new(agent: AgentRef, options: Arc<InboundOptions>) -> Self {
         let specs = agent.specs();
         let handles = specs.iter().map(|s| s.name.clone()).collect();

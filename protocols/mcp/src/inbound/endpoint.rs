@@ -8,7 +8,7 @@ use callboard_rpc::RpcError;
 use callboard_runtime::{Agent, AgentRef, CallMeta, Changed, Cx, Handlers, SyncHandler};
 use parking_lot::{Mutex, RwLock};
 
-use super::agent_adapter::Surface;
+use super::agent_adapter::AgentAdapter;
 use super::modern::ModernState;
 use super::options::InboundOptions;
 use super::tasks;
@@ -17,12 +17,12 @@ use super::tasks::TaskState;
 /// One agent as an MCP server: what all transports and both eras of it share.
 pub(crate) struct Endpoint {
     /// The agent, as MCP sees it. Another may take its place.
-    surface: RwLock<Arc<Surface>>,
+    surface: RwLock<Arc<AgentAdapter>>,
     /// How it is served.
     pub(crate) options: Arc<InboundOptions>,
     /// Who is told what changes.
     pub(crate) changes: Changes,
-    /// Parked calls and subscriptions.
+    /// SuspendedCall calls and subscriptions.
     pub(crate) modern: ModernState,
     /// Tasks of both eras.
     pub(crate) tasks: TaskState,
@@ -33,7 +33,7 @@ impl Endpoint {
         let options = Arc::new(options);
         let endpoint = Arc::new(Self {
             changes: Changes::of(agent.clone()),
-            surface: RwLock::new(Arc::new(Surface::new(agent, options.clone()))),
+            surface: RwLock::new(Arc::new(AgentAdapter::new(agent, options.clone()))),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,
@@ -43,13 +43,13 @@ impl Endpoint {
     }
 
     /// Who is served now. What a request began with it goes on with.
-    pub(crate) fn surface(&self) -> Arc<Surface> {
+    pub(crate) fn surface(&self) -> Arc<AgentAdapter> {
         self.surface.read().clone()
     }
 
     /// Serves `agent` from now on, and tells whoever listens that its lists are others.
     pub(crate) fn replace(&self, agent: AgentRef) {
-        let surface = Arc::new(Surface::new(agent.clone(), self.options.clone()));
+        let surface = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
         *self.surface.write() = surface;
         self.changes.replace(agent);
         [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| self.changes.tell(change));
@@ -146,7 +146,7 @@ impl Changes {
     ///
     /// # Errors
     /// Where the agent refuses this one.
-    pub(crate) async fn watch(&self, surface: &Surface, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
+    pub(crate) async fn watch(&self, surface: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
         self.0.state.lock().watched.entry(uri.to_owned()).or_default().count += 1;
         let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
@@ -281,7 +281,7 @@ mod tests {
         let system = System::start(1).unwrap();
         let (sender, mut heard) = channel(HEARD_MAX);
         let agent = system.spawn(Private(sender));
-        let (surface, changes) = (Surface::new(agent.clone(), Arc::default()), Changes::of(agent));
+        let (surface, changes) = (AgentAdapter::new(agent.clone(), Arc::default()), Changes::of(agent));
         let watch = |who: &str| changes.watch(&surface, "a:b", CallMeta::new(Arc::new(Principal::agent(who))));
         assert!(watch("bob").await.is_err());
         let first = watch("ada").await.unwrap();

@@ -1,7 +1,14 @@
 //! The server: any agent as an MCP server, both eras on one endpoint.
 //!
 //! A transport (`http/`, `stdio`) reads messages and hands them to the era that they belong to (`legacy/`, `modern/`);
-//! both ask the same [`AgentAdapter`](agent_adapter::Surface), which knows the agent and no connection.
+//! both ask the same [`AgentAdapter`](agent_adapter::AgentAdapter), which knows the agent and no connection.
+
+pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
+
+pub use self::http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
+pub use self::modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
+pub use self::options::*;
+pub use self::stdio::serve_stdio;
 
 mod agent_adapter;
 mod client;
@@ -15,10 +22,3 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod tools;
-
-pub use callboard_rpc::serve::{ListenOptions, ServeError, Serving};
-
-pub use http::{McpServer, NAMED_PATH, NamedServers, serve, serve_named};
-pub use modern::pending_elicitations::{VISITS_AT_ONCE_MAX, VISITS_MAX};
-pub use options::*;
-pub use stdio::serve_stdio;

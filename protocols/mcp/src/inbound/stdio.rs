@@ -23,11 +23,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Link;
+use super::client::MessageSink;
 use super::endpoint::Endpoint;
-use super::legacy::{self, batch};
-use super::modern;
+use super::legacy::batch;
 use super::options::StdioOptions;
+use super::{legacy, modern};
 use crate::wire::{Revision, code as mcp};
 
 /// Serves `agent` to the peer behind `reader` and `writer`, until it closes its side or can't be written to; then what
@@ -148,7 +148,7 @@ impl Pipe {
     }
 }
 
-impl Link for Pipe {
+impl MessageSink for Pipe {
     fn send(&self, message: Bytes) -> bool {
         let Ok(permit) = self.room.clone().try_acquire_many_owned(self.cost(message.len())) else { return false };
         self.queue.try_send(Queued::Message(message, permit)).is_ok()
@@ -265,7 +265,7 @@ impl Requests {
         }
         let Request { id, method, params } = request;
         let params = params.map(RawValue::to_owned);
-        let link: Arc<dyn Link> = self.pipe.clone();
+        let link: Arc<dyn MessageSink> = self.pipe.clone();
         let pipe = self.pipe.clone();
         if !modern::is_modern(params.as_deref()) {
             let session = self.session.clone();
@@ -304,7 +304,7 @@ impl Requests {
         let (session, pipe) = (self.session.clone(), self.pipe.clone());
         let limits = self.endpoint.options.limits;
         self.run(async move {
-            let link: Arc<dyn Link> = pipe.clone();
+            let link: Arc<dyn MessageSink> = pipe.clone();
             let answer = match decode_body(&line, &limits) {
                 Ok(Body::Batch(entries)) => batch(&session, entries, &link).await,
                 Ok(Body::One(_)) => None,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::agent_adapter::Surface;
+use super::agent_adapter::AgentAdapter;
 use super::options::InboundOptions;
 use crate::wire::Revision;
 
@@ -80,12 +80,17 @@ impl SyncHandler<ReadResource> for Fixture {
     }
 }
 
-fn surface(system: &System, page_items_max: usize) -> Surface {
+fn surface(system: &System, page_items_max: usize) -> AgentAdapter {
     let options = InboundOptions { page_items_max, ..InboundOptions::default() };
-    Surface::new(system.spawn(Fixture), Arc::new(options))
+    AgentAdapter::new(system.spawn(Fixture), Arc::new(options))
 }
 
-async fn perform(surface: &Surface, method: &str, params: Value, revision: Revision) -> Result<Value, (i64, String)> {
+async fn perform(
+    surface: &AgentAdapter,
+    method: &str,
+    params: Value,
+    revision: Revision,
+) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let call = CallMeta::new(Arc::new(Principal::anonymous()));
     match surface.perform(method, Some(&params), revision, call).await {

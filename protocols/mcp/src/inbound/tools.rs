@@ -8,8 +8,8 @@ use callboard_runtime::OnRestart;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::wire::Era;
 use crate::wire::header::{HeaderParam, params_of};
+use crate::wire::{Era, WRAPPED};
 
 /// One message type as a tool.
 pub(crate) struct Tool {
@@ -53,9 +53,6 @@ pub(crate) enum TaskSupport {
 
 /// Member of a tool's `_meta` that says [`TaskSupport::AfterQuestions`]: MCP has no word for it.
 const TASK: &str = "callboard/task";
-
-/// Says that `structuredContent.result` is the reply itself.
-pub(crate) const WRAPPED: &str = "x-callboard-wrapped";
 
 /// The tools of one agent, in the order of their handlers.
 #[derive(Default)]

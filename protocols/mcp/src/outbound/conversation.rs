@@ -14,19 +14,18 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::dialect::Dialect;
-use super::ear::{Answer, Ear, Reply};
-use super::link::{Flight, Heard, Link, LinkError, Outgoing, Unplaced};
 use super::options::{ANSWERS_AT_ONCE_MAX, QUESTIONS_AT_ONCE_MAX};
-use super::questions;
+use super::server_messages::{NotificationHandler, PreparedAnswer, Reply, answer_response, ask_in_call};
+use super::transport::{Heard, Outgoing, PendingRequest, Transport, TransportError, Unplaced};
 
 /// Sends a request of the call `cx` and waits for its response; whoever called is told and asked meanwhile.
-pub(super) async fn converse(
-    link: &Link,
-    ear: &Arc<Ear>,
+pub(crate) async fn converse(
+    link: &Transport,
+    ear: &Arc<NotificationHandler>,
     cx: &Cx,
     outgoing: &Outgoing,
-    (mut flight, heard): (Flight, mpsc::Receiver<Box<Heard>>),
-) -> Result<Box<RawValue>, LinkError> {
+    (mut flight, heard): (PendingRequest, mpsc::Receiver<Box<Heard>>),
+) -> Result<Box<RawValue>, TransportError> {
     let mut talk = Talk::new(link, ear, cx, heard);
     (talk.number, talk.outgoing) = (flight.number, Some(outgoing));
     ear.learn_client(|| talk.client());
@@ -34,9 +33,9 @@ pub(super) async fn converse(
 }
 
 /// Waits for `end`; whoever made the call `cx` is asked meanwhile what the server wants to know.
-pub(super) async fn attend<T>(
-    link: &Link,
-    ear: &Arc<Ear>,
+pub(crate) async fn attend<T>(
+    link: &Transport,
+    ear: &Arc<NotificationHandler>,
     cx: &Cx,
     heard: mpsc::Receiver<Box<Heard>>,
     end: impl Future<Output = T>,
@@ -45,8 +44,8 @@ pub(super) async fn attend<T>(
 }
 
 struct Talk<'a> {
-    link: &'a Link,
-    ear: &'a Arc<Ear>,
+    link: &'a Transport,
+    ear: &'a Arc<NotificationHandler>,
     cx: &'a Cx,
     /// The request, where one was sent.
     outgoing: Option<&'a Outgoing>,
@@ -71,7 +70,7 @@ struct Question {
 /// A step of an answer that is done.
 enum Step {
     /// A question has its answer, or `None` where the server wants none any more.
-    Answered(Id, Option<Answer>),
+    Answered(Id, Option<PreparedAnswer>),
     Sent,
 }
 
@@ -91,7 +90,12 @@ async fn next<T>(answers: &mut Vec<BoxFuture<'_, T>>) -> T {
 }
 
 impl<'a> Talk<'a> {
-    fn new(link: &'a Link, ear: &'a Arc<Ear>, cx: &'a Cx, heard: mpsc::Receiver<Box<Heard>>) -> Self {
+    fn new(
+        link: &'a Transport,
+        ear: &'a Arc<NotificationHandler>,
+        cx: &'a Cx,
+        heard: mpsc::Receiver<Box<Heard>>,
+    ) -> Self {
         let (open, answers) = Default::default();
         Self { link, ear, cx, outgoing: None, number: 0, heard, open, answers, ended: false }
     }
@@ -150,7 +154,7 @@ impl<'a> Talk<'a> {
     fn asked(&mut self, id: Id, method: String, params: Option<Box<RawValue>>) {
         let cx = self.cx;
         if let Some(answer) = self.ear.answer(&id, &method) {
-            self.send(Answer::new(answer, None));
+            self.send(PreparedAnswer::new(answer, None));
             return;
         }
         let question = match self.answers.len() < QUESTIONS_AT_ONCE_MAX {
@@ -164,13 +168,13 @@ impl<'a> Talk<'a> {
         let is_awaited = self.outgoing.is_none();
         let answering = async move {
             let answer = match question {
-                Ok(question) => questions::ask_in(cx, question).await,
+                Ok(question) => ask_in_call(cx, question).await,
                 Err(why) => Err(why),
             };
             if let Some(roots) = &mut roots {
                 roots.set_given(is_awaited && answer.is_ok());
             }
-            Answer::new(questions::response(&id, answer), roots)
+            PreparedAnswer::new(answer_response(&id, answer), roots)
         };
         // Aborted, the server wants no answer any more.
         let answering = Abortable::new(answering, registration);
@@ -199,7 +203,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Sends an answer, also where the call ends before the server has taken it: nobody is asked twice.
-    fn send(&mut self, answer: Answer) {
+    fn send(&mut self, answer: PreparedAnswer) {
         let link = self.link.clone();
         let sending = tokio::spawn(async move { answer.send(&link).await });
         self.answers.push(Box::pin(sending.map(|_| Step::Sent)));

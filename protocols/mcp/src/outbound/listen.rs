@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::ear::Ear;
-use super::link::{Heard, Http, Link, LinkError, lock};
 use super::modern;
 use super::options::ClientOptions;
+use super::server_messages::NotificationHandler;
 use super::session::Session;
+use super::transport::{Heard, Http, Transport, TransportError};
 use crate::wire::Era;
 
 /// Pauses before a listener that lost its stream listens again.
@@ -22,10 +22,10 @@ const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Durati
 const GOOD: Duration = Duration::from_secs(60);
 /// How long the first call waits for the GET stream to be answered. Some servers ask there what belongs to a call, and what is
 /// asked before anybody listens is lost; some answer only once they have something to say.
-pub(super) const STREAM_WAIT_MAX: Duration = Duration::from_millis(500);
+const STREAM_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// A listener that has begun.
-pub(super) struct Listener {
+pub(crate) struct Listener {
     task: AbortOnDropHandle<()>,
     /// Ends when the server has said what it will tell of, or that it won't.
     ready: oneshot::Receiver<()>,
@@ -33,17 +33,17 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Waits until it hears; then it takes the place of the one before.
-    pub(super) async fn replace(self, session: &Session) {
+    pub(crate) async fn replace(self, session: &Session) {
         // An error means that the server won't tell: the task has logged that.
         let _ = self.ready.await;
-        let before = lock(&session.listener).replace(self.task);
+        let before = session.listener.lock().replace(self.task);
         drop(before);
     }
 
     /// Lets it begin beside what follows; a GET stream is there by then, unless its answer takes longer than
     /// [`STREAM_WAIT_MAX`].
-    pub(super) async fn install(self, session: &Session) {
-        let before = lock(&session.listener).replace(self.task);
+    pub(crate) async fn install(self, session: &Session) {
+        let before = session.listener.lock().replace(self.task);
         drop(before);
         if session.era() == Era::Legacy {
             let _ = timeout(STREAM_WAIT_MAX, self.ready).await;
@@ -52,7 +52,7 @@ impl Listener {
 }
 
 /// Listens for what `session`'s server tells of, with these resources among it. `None`: there is nothing to listen to.
-pub(super) fn start(session: &Session, resources: Vec<String>) -> Option<Listener> {
+pub(crate) fn start(session: &Session, resources: Vec<String>) -> Option<Listener> {
     let (told, ready) = oneshot::channel();
     let (link, ear, options) = (session.link.clone(), session.ear.clone(), session.options.clone());
     let task = match (session.era(), session.link.http()) {
@@ -82,7 +82,12 @@ fn filter(session: &Session, resources: Vec<String>) -> RawObject {
 }
 
 /// Follows the GET stream for as long as the server keeps one.
-async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>, ready: oneshot::Sender<()>) {
+async fn follow_get(
+    http: Arc<Http>,
+    ear: Arc<NotificationHandler>,
+    options: Arc<ClientOptions>,
+    ready: oneshot::Sender<()>,
+) {
     let (mut place, mut failures, mut ready) = (None, 0, Some(ready));
     loop {
         match http.follow_get(&ear, &mut place, &mut ready).await {
@@ -91,7 +96,7 @@ async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>,
                 sleep(pause).await;
             }
             // The next call begins another session, with a listener of its own.
-            Ok(None) | Err(LinkError::SessionLost) => return,
+            Ok(None) | Err(TransportError::SessionLost) => return,
             Err(error) if failures >= options.reconnects_max => {
                 callboard_message::log::warn!(%error, "the server can't be listened to");
                 return;
@@ -106,8 +111,8 @@ async fn follow_get(http: Arc<Http>, ear: Arc<Ear>, options: Arc<ClientOptions>,
 
 /// Keeps a subscription open.
 async fn subscribe(
-    link: Link,
-    ear: Arc<Ear>,
+    link: Transport,
+    ear: Arc<NotificationHandler>,
     options: Arc<ClientOptions>,
     filter: RawObject,
     ready: oneshot::Sender<()>,
@@ -118,7 +123,7 @@ async fn subscribe(
         let began = Instant::now();
         match listen_once(&link, &ear, &options, &filter, &mut ready).await {
             // It doesn't offer that, whatever it said before.
-            Err(LinkError::Rpc { error, .. }) => {
+            Err(TransportError::Rpc { error, .. }) => {
                 callboard_message::log::warn!(code = error.code, "the server refuses to tell of changes");
                 return;
             }
@@ -137,12 +142,12 @@ async fn subscribe(
 
 /// One `subscriptions/listen`, to its end.
 async fn listen_once(
-    link: &Link,
-    ear: &Ear,
+    link: &Transport,
+    ear: &NotificationHandler,
     options: &ClientOptions,
     filter: &RawObject,
     ready: &mut Option<oneshot::Sender<()>>,
-) -> Result<(), LinkError> {
+) -> Result<(), TransportError> {
     let (mut flight, mut heard) = ear.flights.open(false);
     let params = RawObject::new().with("notifications", filter);
     let outgoing = modern::request(flight.number, "subscriptions/listen", &params, None, options, None);

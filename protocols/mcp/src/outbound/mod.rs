@@ -13,40 +13,30 @@
 
 pub use callboard_rpc::http1::RETRY_DEFAULT;
 
-pub use self::agent::McpClient;
-pub(crate) use self::connect::{Server, Wiring};
+pub(crate) use self::client::ClientOperation;
+pub use self::client::McpClient;
 pub use self::dialect::Dialect;
-pub(crate) use self::errand::Errand;
-pub(crate) use self::link::{LinkError, lock};
-pub(crate) use self::news::News;
 pub use self::options::{
     ANSWERS_AT_ONCE_MAX, AUTH_REFUSALS_MAX, CALL_TIMEOUT_DEFAULT, CALLS_IN_FLIGHT_MAX, ChildCommand, ClientError,
     ClientOptions, ENVIRONMENT_DEFAULT, Endpoint, EraChoice, PAGES_MAX_DEFAULT, QUESTIONS_AT_ONCE_MAX,
     RECONNECTS_MAX_DEFAULT, SUBSCRIPTIONS_MAX,
 };
+pub(crate) use self::server_messages::ChangeNotifier;
 pub(crate) use self::session::Session;
-pub(crate) use self::tool_book::{Hints, ToolBook};
-pub(crate) use self::unwrap::plain_value;
-pub(crate) use self::upstream::Upstream;
+pub(crate) use self::tool_cache::{Hints, ToolCache, plain_value};
+pub(crate) use self::transport::TransportError;
+pub(crate) use self::upstream::{Server, Upstream, Wiring};
 pub use crate::wire::{Era, Revision};
 
-mod agent;
 pub mod auth;
-mod connect;
+pub(crate) mod client;
 mod conversation;
 mod dialect;
-mod ear;
-mod errand;
-mod legacy;
-mod link;
 mod listen;
-mod mirror;
 mod modern;
-mod news;
 mod options;
-mod questions;
-mod roots;
+mod server_messages;
 mod session;
-mod tool_book;
-mod unwrap;
+mod tool_cache;
+mod transport;
 mod upstream;

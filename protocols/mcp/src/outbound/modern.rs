@@ -13,12 +13,12 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::conversation::converse;
 use super::dialect::Dialect;
-use super::ear::Ear;
-use super::link::{Head, Link, LinkError, Outgoing};
 use super::options::{ClientOptions, QUESTIONS_AT_ONCE_MAX};
+use super::server_messages::NotificationHandler;
+use super::server_messages::ask_in_call;
 use super::session::{Meta, Session, body, quietly};
-use super::tool_book::ToolBook;
-use super::{mirror, questions};
+use super::tool_cache::{ToolCache, header_params, header_value};
+use super::transport::{Head, Outgoing, Transport, TransportError};
 use crate::wire::{Era, Revision, code, hmcp, meta};
 
 /// The requests that a server may answer with questions (2026-07-28, patterns/mrtr, supported requests).
@@ -28,36 +28,42 @@ const NOT_ABOUT: [&str; 4] = ["resultType", "ttlMs", "cacheScope", "supportedVer
 
 /// Asks a server what it is, and returns what a modern one says of itself. `None`: a legacy server, which is any without an
 /// answer that only a modern server gives.
-pub(super) async fn discover(link: &Link, ear: &Ear, options: &ClientOptions) -> Result<Option<RawObject>, LinkError> {
+pub(crate) async fn discover(
+    link: &Transport,
+    ear: &NotificationHandler,
+    options: &ClientOptions,
+) -> Result<Option<RawObject>, TransportError> {
     // A server may refuse the first choice and name others; there is one to choose.
     for again in [true, false] {
         let asked =
             quietly(link, ear, |number| request(number, "server/discover", &RawObject::new(), None, options, None));
         match asked.await {
             Ok(result) => return about(&result),
-            Err(LinkError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
+            Err(TransportError::Rpc { error, .. }) if error.code == code::UNSUPPORTED_VERSION => {
                 match choose(error.data.as_deref()) {
                     Some(Era::Modern) if again => {}
                     Some(Era::Legacy) => return Ok(None),
-                    _ => return Err(LinkError::Rpc { error, status: None }),
+                    _ => return Err(TransportError::Rpc { error, status: None }),
                 }
             }
-            Err(LinkError::Rpc { error, status }) => {
+            Err(TransportError::Rpc { error, status }) => {
                 return match error.code {
-                    code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY => Err(LinkError::Rpc { error, status }),
+                    code::HEADER_MISMATCH | code::MISSING_CLIENT_CAPABILITY => {
+                        Err(TransportError::Rpc { error, status })
+                    }
                     _ => Ok(None),
                 };
             }
             // Who may ask is another matter than what it is.
-            Err(LinkError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(None),
-            Err(LinkError::Protocol(_)) => return Ok(None),
+            Err(TransportError::Status(status)) if !matches!(status, 401 | 403 | 429) => return Ok(None),
+            Err(TransportError::Protocol(_)) => return Ok(None),
             Err(other) => return Err(other),
         }
     }
     Ok(None)
 }
 
-fn about(result: &RawValue) -> Result<Option<RawObject>, LinkError> {
+fn about(result: &RawValue) -> Result<Option<RawObject>, TransportError> {
     // Some legacy servers answer whatever they are asked.
     let Some(mut about) = RawObject::parse(result).ok().filter(|r| r.has("supportedVersions")) else {
         return Ok(None);
@@ -65,7 +71,7 @@ fn about(result: &RawValue) -> Result<Option<RawObject>, LinkError> {
     match era_of(&about.read::<Vec<String>>("supportedVersions").unwrap_or_default()) {
         Some(Era::Modern) => {}
         Some(Era::Legacy) => return Ok(None),
-        None => return Err(LinkError::Protocol("the server speaks no revision that is spoken here".into())),
+        None => return Err(TransportError::Protocol("the server speaks no revision that is spoken here".into())),
     }
     for name in NOT_ABOUT {
         about.remove(name);
@@ -87,13 +93,13 @@ fn era_of(versions: &[String]) -> Option<Era> {
 }
 
 /// A request of the modern era, of the call `cx` or of none.
-pub(super) fn request(
+pub(crate) fn request(
     number: u64,
     method: &str,
     params: &RawObject,
     cx: Option<&Cx>,
     options: &ClientOptions,
-    tools: Option<&ToolBook>,
+    tools: Option<&ToolCache>,
 ) -> Outgoing {
     let mut meta = Meta::default();
     if let Some(cx) = cx {
@@ -117,15 +123,15 @@ pub(super) fn request(
         _ => None,
     };
     let known = named.as_deref().filter(|_| method == "tools/call").and_then(|tool| tools?.get(tool));
-    let mirrored = known.as_ref().and_then(|known| known.mirrors.as_deref()).unwrap_or_default();
+    let mirrored = known.as_ref().and_then(|known| known.header_params.as_deref()).unwrap_or_default();
     let arguments = params.object("arguments").filter(|_| !mirrored.is_empty());
     Outgoing {
         number,
         method: method.to_owned(),
         body: body(number, method, params, &meta),
         head: Head::Modern {
-            name: named.as_deref().and_then(mirror::encode),
-            params: arguments.map(|arguments| mirror::headers(mirrored, &arguments)).unwrap_or_default(),
+            name: named.as_deref().and_then(header_value),
+            params: arguments.map(|arguments| header_params(mirrored, &arguments)).unwrap_or_default(),
         },
         // A legacy server, which leaves this unanswered, would make nothing of being told.
         cancellable: method != "server/discover",
@@ -139,13 +145,13 @@ fn json(object: &RawObject) -> String {
 }
 
 /// Does a request of the call `cx`, round by round, until the server has asked all that it wants to know.
-pub(super) async fn rounds(
+pub(crate) async fn rounds(
     session: &Session,
-    tools: &Arc<ToolBook>,
+    tools: &Arc<ToolCache>,
     method: &str,
     params: &RawObject,
     cx: &Cx,
-) -> Result<Box<RawValue>, LinkError> {
+) -> Result<Box<RawValue>, TransportError> {
     let mut next = Cow::Borrowed(params);
     for _ in 0..=session.options.rounds_max {
         let flight = session.ear.flights.open(true);
@@ -155,15 +161,15 @@ pub(super) async fn rounds(
             None | Some("complete") => return Ok(result),
             Some("input_required") if MAY_ASK.contains(&method) => {}
             Some("input_required") => {
-                return Err(LinkError::Protocol(format!("the server answers {method} with questions")));
+                return Err(TransportError::Protocol(format!("the server answers {method} with questions")));
             }
             // Of an extension that the caller has declared; it knows what to make of it.
             Some(_) if cx.abilities().0.has("extensions") => return Ok(result),
-            Some(_) => return Err(LinkError::Protocol("the server's result is of an unknown type".into())),
+            Some(_) => return Err(TransportError::Protocol("the server's result is of an unknown type".into())),
         }
         next = Cow::Owned(Box::pin(answered(session, params, &result, cx)).await?);
     }
-    Err(LinkError::Failed(callboard_message::Failure::new(
+    Err(TransportError::Failed(callboard_message::Failure::new(
         FailureKind::Overloaded,
         format!("the server asked more than {} times", session.options.rounds_max),
     )))
@@ -183,7 +189,12 @@ fn result_type(result: &RawValue) -> Option<String> {
 }
 
 /// The params of the next round, after a result that asks.
-async fn answered(session: &Session, params: &RawObject, result: &RawValue, cx: &Cx) -> Result<RawObject, LinkError> {
+async fn answered(
+    session: &Session,
+    params: &RawObject,
+    result: &RawValue,
+    cx: &Cx,
+) -> Result<RawObject, TransportError> {
     let read = RawObject::parse(result).map_err(|_| bad_questions())?;
     let mut next = params.clone();
     if let Some(asked) = read.get("inputRequests") {
@@ -205,18 +216,18 @@ async fn answers(
     asked: &RawObject,
     cx: &Cx,
     (dialect, client): (Dialect, Option<String>),
-) -> Result<RawObject, LinkError> {
+) -> Result<RawObject, TransportError> {
     if asked.len() > QUESTIONS_AT_ONCE_MAX {
         let why = format!("the server has more than {QUESTIONS_AT_ONCE_MAX} questions at once");
-        return Err(LinkError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
+        return Err(TransportError::Failed(callboard_message::Failure::new(FailureKind::Overloaded, why)));
     }
     let client = &client;
     let asking = asked.iter().map(|(key, request)| async move {
         let request = RawObject::parse(request).map_err(|_| bad_questions())?;
         let method = request.text("method").ok_or_else(bad_questions)?;
         let question = dialect.read(&method, request.get("params"), || client.clone()).map_err(|_| bad_questions())?;
-        let answer = questions::ask_in(cx, question).await.map_err(LinkError::Failed)?;
-        Ok::<_, LinkError>((key.to_owned(), answer))
+        let answer = ask_in_call(cx, question).await.map_err(TransportError::Failed)?;
+        Ok::<_, TransportError>((key.to_owned(), answer))
     });
     let mut answers = RawObject::new();
     for answered in join_all(asking).await {
@@ -226,18 +237,18 @@ async fn answers(
     Ok(answers)
 }
 
-fn bad_questions() -> LinkError {
-    LinkError::Protocol("the server asks for input in a way that can't be read".into())
+fn bad_questions() -> TransportError {
+    TransportError::Protocol("the server asks for input in a way that can't be read".into())
 }
 
 /// Whether a server refused `initialize` for it speaks the modern era.
-pub(super) fn is_modern_only(error: &RpcError) -> bool {
+pub(crate) fn is_modern_only(error: &RpcError) -> bool {
     error.code == code::UNSUPPORTED_VERSION && choose(error.data.as_deref()) == Some(Era::Modern)
 }
 
 /// Whether the server found the headers of a request wrong: what is known of its tools may be out of date.
-pub(super) fn is_header_mismatch(error: &LinkError) -> bool {
-    matches!(error, LinkError::Rpc { error, .. } if error.code == code::HEADER_MISMATCH)
+pub(crate) fn is_header_mismatch(error: &TransportError) -> bool {
+    matches!(error, TransportError::Rpc { error, .. } if error.code == code::HEADER_MISMATCH)
 }
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
 //! A connection that both sides have agreed on, and what goes over it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use callboard_message::RawObject;
 use callboard_message::json::quote;
 use callboard_rpc::{encode_notification, encode_request_with};
 use callboard_runtime::Cx;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conversation::{attend, converse};
-use super::ear::Ear;
-use super::link::{Head, Heard, Link, LinkError, Outgoing, id_of};
 use super::options::{ClientOptions, ROOTS_ASKED_WITHIN};
+use super::server_messages::NotificationHandler;
+use super::transport::{Head, Heard, Outgoing, Transport, TransportError, id_of};
 use crate::wire::{Era, Revision, meta};
 
 /// One session with a server (legacy), or what is known of it (modern).
 pub(crate) struct Session {
-    pub(super) link: Link,
-    pub(super) ear: Arc<Ear>,
-    pub(super) options: Arc<ClientOptions>,
-    pub(super) revision: Revision,
+    pub(crate) link: Transport,
+    pub(crate) ear: Arc<NotificationHandler>,
+    pub(crate) options: Arc<ClientOptions>,
+    pub(crate) revision: Revision,
     /// `serverInfo`, `instructions`, `capabilities` and what else it said of itself.
     pub(crate) about: RawObject,
     /// Listens for changes.
-    pub(super) listener: Mutex<Option<AbortOnDropHandle<()>>>,
+    pub(crate) listener: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl Session {
@@ -35,7 +36,7 @@ impl Session {
 
     /// Whether all requests share one channel, so that a question on it may be any of theirs.
     pub(crate) fn shares_channel(&self) -> bool {
-        matches!(self.link, Link::Duplex(_))
+        matches!(self.link, Transport::Duplex(_))
     }
 
     /// Ends with the channel; `None` where each request has a connection of its own.
@@ -44,18 +45,23 @@ impl Session {
     }
 
     /// Whether the server said so of itself.
-    pub(super) fn can(&self, capability: &str, detail: &str) -> bool {
+    pub(crate) fn can(&self, capability: &str, detail: &str) -> bool {
         let offered = self.about.object("capabilities").and_then(|c| c.object(capability));
         offered.is_some_and(|c| c.read(detail) == Some(true))
     }
 
-    pub(super) fn has(&self, capability: &str) -> bool {
+    pub(crate) fn has(&self, capability: &str) -> bool {
         self.about.object("capabilities").is_some_and(|c| c.has(capability))
     }
 
     /// Sends a request of the call `cx` and waits for its response. The server has the roots of the client by then, if it
     /// wants them.
-    pub(super) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Result<Box<RawValue>, TransportError> {
         if self.options.offers.roots() && cx.abilities().roots() {
             Box::pin(self.settle_roots(cx)).await?;
         }
@@ -69,7 +75,7 @@ impl Session {
     ///
     /// # Errors
     /// `SessionLost` where the server may still have the roots of another client: only a new connection has none.
-    async fn settle_roots(&self, cx: &Cx) -> Result<(), LinkError> {
+    async fn settle_roots(&self, cx: &Cx) -> Result<(), TransportError> {
         let roots = &self.ear.roots;
         let mut settled = roots.settled.lock().await;
         let has_one_client = self.options.only_caller.is_some() || !self.options.offers.roots_list_changed();
@@ -92,14 +98,14 @@ impl Session {
             callboard_message::log::warn!(
                 "the server didn't take the roots of the next client: its connection is left"
             );
-            return Err(LinkError::SessionLost);
+            return Err(TransportError::SessionLost);
         }
         *settled = Some(may_have_others || roots.was_asked());
         Ok(())
     }
 
     /// Tells the server that the roots have changed, where it was promised to hear of that.
-    pub(super) async fn tell_roots_changed(&self) {
+    pub(crate) async fn tell_roots_changed(&self) {
         if self.era() == Era::Modern || !self.options.offers.roots_list_changed() {
             return;
         }
@@ -109,7 +115,11 @@ impl Session {
     }
 
     /// Sends a request that belongs to no call.
-    pub(super) async fn request_quietly(&self, method: &str, params: RawObject) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn request_quietly(
+        &self,
+        method: &str,
+        params: RawObject,
+    ) -> Result<Box<RawValue>, TransportError> {
         quietly(&self.link, &self.ear, |number| legacy_request(number, method, &params, None)).await
     }
 }
@@ -123,11 +133,11 @@ impl Drop for Session {
 }
 
 /// Sends a request that belongs to no call and waits for its response.
-pub(super) async fn quietly(
-    link: &Link,
-    ear: &Ear,
+pub(crate) async fn quietly(
+    link: &Transport,
+    ear: &NotificationHandler,
     outgoing: impl FnOnce(u64) -> Outgoing,
-) -> Result<Box<RawValue>, LinkError> {
+) -> Result<Box<RawValue>, TransportError> {
     let (mut flight, mut heard) = ear.flights.open(false);
     let outgoing = outgoing(flight.number);
     let mut exchange = std::pin::pin!(link.exchange(&outgoing, &mut flight));
@@ -147,7 +157,7 @@ pub(super) async fn quietly(
 }
 
 /// A request of the legacy era, of the call `cx` or of none.
-pub(super) fn legacy_request(number: u64, method: &str, params: &RawObject, cx: Option<&Cx>) -> Outgoing {
+fn legacy_request(number: u64, method: &str, params: &RawObject, cx: Option<&Cx>) -> Outgoing {
     let mut meta = Meta::default();
     if let Some(cx) = cx {
         meta.put_call(number, cx);
@@ -162,7 +172,7 @@ pub(super) fn legacy_request(number: u64, method: &str, params: &RawObject, cx: 
 }
 
 /// The message of a request, with what `meta` adds to the `_meta` of its params.
-pub(super) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -> Vec<u8> {
+pub(crate) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -> Vec<u8> {
     let added = meta.over(params);
     let put = added.as_deref().map(|meta| ("_meta", meta));
     let bytes = params.iter().map(|(name, value)| name.len() + value.get().len() + 4).sum::<usize>();
@@ -172,11 +182,11 @@ pub(super) fn body(number: u64, method: &str, params: &RawObject, meta: &Meta) -
 
 /// What a request adds to the `_meta` of its params: names, and values in JSON.
 #[derive(Default)]
-pub(super) struct Meta(Vec<(&'static str, String)>);
+pub(crate) struct Meta(Vec<(&'static str, String)>);
 
 impl Meta {
     /// What a call adds in both eras: where progress goes, and the trace.
-    pub(super) fn put_call(&mut self, number: u64, cx: &Cx) {
+    pub(crate) fn put_call(&mut self, number: u64, cx: &Cx) {
         let Some(call) = cx.call() else { return };
         if call.caller.is_some() {
             self.put(meta::PROGRESS_TOKEN, number.to_string());
@@ -184,7 +194,7 @@ impl Meta {
         self.put(meta::TRACEPARENT, quote(&call.trace.child().to_string()));
     }
 
-    pub(super) fn put(&mut self, name: &'static str, json: String) {
+    pub(crate) fn put(&mut self, name: &'static str, json: String) {
         self.0.push((name, json));
     }
 
@@ -199,4 +209,28 @@ impl Meta {
         own.write_with(&put, &mut written);
         Some(written)
     }
+}
+
+/// Shakes hands. Gives the revision that the server chose, and what it says of itself.
+pub(crate) async fn initialize(
+    link: &Transport,
+    ear: &NotificationHandler,
+    options: &ClientOptions,
+) -> Result<(Revision, RawObject), TransportError> {
+    let params = RawObject::new()
+        .with("protocolVersion", options.revision.as_str())
+        .with("capabilities", &options.offers)
+        .with("clientInfo", &options.info);
+    let result = quietly(link, ear, |number| legacy_request(number, "initialize", &params, None)).await?;
+    let about = RawObject::parse(&result)
+        .map_err(|_| TransportError::Protocol("the handshake's result is no object".into()))?;
+    let chosen = about.text("protocolVersion").and_then(|version| Revision::parse(&version));
+    let Some(revision) = chosen.filter(|revision| revision.era() == Era::Legacy) else {
+        return Err(TransportError::Protocol("the server chose a revision that isn't spoken here".into()));
+    };
+    if let Some(http) = link.http() {
+        http.speak(revision);
+    }
+    link.send(encode_notification("notifications/initialized", None)).await?;
+    Ok((revision, about))
 }

@@ -1,21 +1,28 @@
 //! One server: connected when it is first needed, connected again when that was lost.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use callboard_message::{Failure, FailureKind, RawObject};
+use callboard_rpc::http1::Clients;
 use callboard_runtime::Cx;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::connect::{Core, Wiring};
-use super::link::{LinkError, lock};
-use super::options::SUBSCRIPTIONS_MAX;
-use super::session::{Session, quietly};
+use super::options::{ClientError, ClientOptions, Endpoint, EraChoice, SUBSCRIPTIONS_MAX};
+use super::server_messages::{ChangeNotifier, NotificationHandler};
+use super::session::{Session, initialize, quietly};
+use super::tool_cache::ToolCache;
+use super::transport::{Http, Transport, TransportError, child, http, websocket};
 use super::{listen, modern};
-use crate::wire::{Era, hmcp};
+use crate::wire::{Era, Revision, hmcp};
 
 /// What one incarnation of a client has of its server.
 pub(crate) struct Upstream {
@@ -23,7 +30,7 @@ pub(crate) struct Upstream {
     state: Mutex<State>,
 }
 
-type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>, LinkError>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<Session>, TransportError>>>;
 
 enum State {
     Apart,
@@ -39,14 +46,14 @@ impl Upstream {
 
     /// The connection there is, if there is one.
     pub(crate) fn current(&self) -> Option<Arc<Session>> {
-        match &*lock(&self.state) {
+        match &*self.state.lock() {
             State::Up(session) if !session.link.is_closed() => Some(session.clone()),
             _ => None,
         }
     }
 
     /// Asks the server whether it is there, over the connection where there is one; else makes one.
-    pub(crate) async fn check(&self) -> Result<Arc<Session>, LinkError> {
+    pub(crate) async fn check(&self) -> Result<Arc<Session>, TransportError> {
         let Some(session) = self.current() else { return self.session().await };
         let checked = match session.era() {
             Era::Legacy => session.request_quietly("ping", RawObject::new()).await.map(drop),
@@ -54,8 +61,8 @@ impl Upstream {
         };
         match checked {
             // Whatever it says, it is there.
-            Ok(()) | Err(LinkError::Rpc { .. }) => Ok(session),
-            Err(LinkError::SessionLost) => {
+            Ok(()) | Err(TransportError::Rpc { .. }) => Ok(session),
+            Err(TransportError::SessionLost) => {
                 self.leave(&session);
                 self.session().await
             }
@@ -64,9 +71,9 @@ impl Upstream {
     }
 
     /// The connection, made now where there is none. Several calls that need one share it.
-    pub(crate) async fn session(&self) -> Result<Arc<Session>, LinkError> {
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, TransportError> {
         let connecting = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             match &*state {
                 State::Up(session) if !session.link.is_closed() => return Ok(session.clone()),
                 // One that failed while nobody looked tells nothing of now.
@@ -79,7 +86,7 @@ impl Upstream {
             }
         };
         let connected = connecting.clone().await;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(&*state, State::Connecting(current) if current.ptr_eq(&connecting)) {
             *state = match &connected {
                 Ok(session) => State::Up(session.clone()),
@@ -94,15 +101,15 @@ impl Upstream {
         let core = self.core.clone();
         let task = self.core.spawn(async move {
             let limit = core.options.handshake_timeout;
-            timeout(limit, core.connect()).await.unwrap_or(Err(LinkError::TimedOut(limit)))
+            timeout(limit, core.connect()).await.unwrap_or(Err(TransportError::TimedOut(limit)))
         });
         let task = AbortOnDropHandle::new(task);
-        async move { task.await.unwrap_or(Err(LinkError::Broken("the connection was given up"))) }.boxed().shared()
+        async move { task.await.unwrap_or(Err(TransportError::Broken("the connection was given up"))) }.boxed().shared()
     }
 
     /// Forgets `session`: the next call makes another.
     pub(crate) fn leave(&self, session: &Arc<Session>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, session)) {
             *state = State::Apart;
         }
@@ -111,7 +118,7 @@ impl Upstream {
     /// Tells the server that the client's roots have changed, where it was promised to hear of that. A connection to be made
     /// asks for them anew.
     pub(crate) async fn roots_changed(&self) {
-        let connecting = match &*lock(&self.state) {
+        let connecting = match &*self.state.lock() {
             State::Connecting(connecting) => Some(connecting.clone()),
             _ => None,
         };
@@ -125,10 +132,15 @@ impl Upstream {
     }
 
     /// Does a request of the call `cx`. A server that has forgotten the session is greeted once more.
-    pub(crate) async fn request(&self, method: &str, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Result<Box<RawValue>, TransportError> {
         let session = self.session().await?;
         match self.request_in(&session, method, params, cx).await {
-            Err(LinkError::SessionLost) => {
+            Err(TransportError::SessionLost) => {
                 self.leave(&session);
                 drop(session);
                 let session = self.session().await?;
@@ -144,9 +156,9 @@ impl Upstream {
         method: &str,
         params: &RawObject,
         cx: &Cx,
-    ) -> Result<Box<RawValue>, LinkError> {
+    ) -> Result<Box<RawValue>, TransportError> {
         if method == hmcp::METHOD {
-            hmcp::gate(&session.about).map_err(LinkError::Failed)?;
+            hmcp::gate(&session.about).map_err(TransportError::Failed)?;
         }
         if session.era() == Era::Legacy {
             return session.request(method, params, cx).await;
@@ -163,25 +175,25 @@ impl Upstream {
                 self.know(session, params).await?;
                 modern::rounds(session, tools, method, params, cx).await
             }
-            Err(LinkError::Status(status @ (400 | 404 | 405))) => {
+            Err(TransportError::Status(status @ (400 | 404 | 405))) => {
                 // No modern server answers so: it may have become another.
-                *lock(&self.core.server.remembered) = None;
+                *self.core.server.remembered.lock() = None;
                 self.leave(session);
-                Err(LinkError::Status(status))
+                Err(TransportError::Status(status))
             }
             other => other,
         }
     }
 
     /// Sees to it that the tool's schema is known before it is called: it says what goes into headers.
-    async fn know(&self, session: &Session, params: &RawObject) -> Result<(), LinkError> {
+    async fn know(&self, session: &Session, params: &RawObject) -> Result<(), TransportError> {
         let Some(tool) = params.text("name") else { return Ok(()) };
         if self.lacks(&tool) {
             // Boxed, for most calls need it not: they carry no room for it.
             Box::pin(self.read_tools(session)).await;
         }
         match self.core.tools.get(&tool) {
-            Some(known) if known.mirrors.is_none() => Err(LinkError::Failed(Failure::new(
+            Some(known) if known.header_params.is_none() => Err(TransportError::Failed(Failure::new(
                 FailureKind::Rejected,
                 "the tool's x-mcp-header annotations are invalid",
             ))),
@@ -229,7 +241,7 @@ impl Upstream {
     }
 
     /// `tools/list`, without tools that mustn't be used.
-    pub(crate) async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn list_tools(&self, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         let from_start = !params.has("cursor");
         let page = self.request("tools/list", params, cx).await?;
         let session = self.session().await?;
@@ -251,12 +263,18 @@ impl Upstream {
     }
 
     /// Tells this agent's followers of changes to a resource, or no more.
-    pub(crate) async fn subscribe(&self, on: bool, params: &RawObject, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
-        let uri = params.text("uri").ok_or_else(|| LinkError::Failed(Failure::invalid("`uri` must be a string")))?;
+    pub(crate) async fn subscribe(
+        &self,
+        on: bool,
+        params: &RawObject,
+        cx: &Cx,
+    ) -> Result<Box<RawValue>, TransportError> {
+        let uri =
+            params.text("uri").ok_or_else(|| TransportError::Failed(Failure::invalid("`uri` must be a string")))?;
         let session = self.session().await?;
-        if on && lock(&self.core.resources).len() >= SUBSCRIPTIONS_MAX {
+        if on && self.core.resources.lock().len() >= SUBSCRIPTIONS_MAX {
             let why = format!("more than {SUBSCRIPTIONS_MAX} resources are followed");
-            return Err(LinkError::Failed(Failure::new(FailureKind::Overloaded, why)));
+            return Err(TransportError::Failed(Failure::new(FailureKind::Overloaded, why)));
         }
         let result = match session.era() {
             Era::Legacy if on => self.request("resources/subscribe", params, cx).await?,
@@ -264,7 +282,7 @@ impl Upstream {
             Era::Modern => RawObject::new().with("resultType", "complete").to_raw(),
         };
         let resources: Vec<String> = {
-            let mut resources = lock(&self.core.resources);
+            let mut resources = self.core.resources.lock();
             match on {
                 true => drop(resources.insert(uri)),
                 false => drop(resources.remove(&uri)),
@@ -278,7 +296,7 @@ impl Upstream {
             };
             match listener {
                 Some(listener) => listener.replace(&session).await,
-                None => drop(lock(&session.listener).take()),
+                None => drop(session.listener.lock().take()),
             }
         }
         Ok(result)
@@ -287,7 +305,7 @@ impl Upstream {
     /// What people see of it.
     pub(crate) fn observe(&self) -> serde_json::Value {
         let mut seen = serde_json::json!({ "server": self.core.server.endpoint.to_string(), "state": "apart" });
-        match &*lock(&self.state) {
+        match &*self.state.lock() {
             State::Apart => {}
             State::Connecting(_) => seen["state"] = "connecting".into(),
             State::Up(session) => {
@@ -299,5 +317,219 @@ impl Upstream {
             }
         }
         seen
+    }
+}
+
+/// A server, and what outlasts an incarnation of the agent that stands for it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) endpoint: Endpoint,
+    http: Clients,
+    /// Which era it was found to be of.
+    pub(crate) remembered: Arc<Mutex<Option<Era>>>,
+    /// What ended connections have left to do.
+    farewells: TaskTracker,
+}
+
+impl Server {
+    /// # Errors
+    /// See [`ClientError`].
+    pub(crate) fn new(endpoint: Endpoint, options: &ClientOptions) -> Result<Self, ClientError> {
+        options.fit(&endpoint)?;
+        let http = options.clients()?;
+        Ok(Self { endpoint, http, remembered: Arc::default(), farewells: TaskTracker::new() })
+    }
+
+    /// What connections of the agent `cx` are made from.
+    pub(crate) fn wiring(&self, options: Arc<ClientOptions>, cx: &Cx) -> Wiring {
+        Wiring {
+            server: self.clone(),
+            options,
+            runtime: Handle::try_current().ok(),
+            news: ChangeNotifier { cx: cx.clone(), tells: true },
+            tools: Arc::default(),
+        }
+    }
+
+    /// Ends when all that connections had to end has ended: children, sessions with servers.
+    pub(crate) async fn said_goodbye(&self) {
+        self.farewells.close();
+        self.farewells.wait().await;
+    }
+}
+
+/// What a connection is made from.
+#[derive(Clone)]
+pub(crate) struct Wiring {
+    pub(crate) server: Server,
+    pub(crate) options: Arc<ClientOptions>,
+    /// Where what outlasts a call runs: a call's own runtime may be somebody else's.
+    pub(crate) runtime: Option<Handle>,
+    /// Whom to tell of changes.
+    pub(crate) news: ChangeNotifier,
+    /// What is known of the server's tools.
+    pub(crate) tools: Arc<ToolCache>,
+}
+
+impl Wiring {
+    /// Runs `work` where it can outlast the call that needed it.
+    pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        match &self.runtime {
+            Some(runtime) => runtime.spawn(work),
+            None => tokio::spawn(work),
+        }
+    }
+}
+
+/// What one connection after another is made from.
+pub(crate) struct Core {
+    pub(crate) wiring: Wiring,
+    /// Resources whose changes somebody wants to be told of: asked for again on each new connection.
+    pub(crate) resources: Mutex<BTreeSet<String>>,
+}
+
+impl Deref for Core {
+    type Target = Wiring;
+
+    fn deref(&self) -> &Wiring {
+        &self.wiring
+    }
+}
+
+impl Core {
+    fn ear(&self) -> Arc<NotificationHandler> {
+        Arc::new(NotificationHandler::new(
+            self.tools.clone(),
+            self.news.clone(),
+            self.server.farewells.clone(),
+            self.options.only_caller.clone(),
+            self.options.dialect,
+        ))
+    }
+
+    /// Connects, and says what each connection begins with.
+    pub(crate) async fn connect(&self) -> Result<Arc<Session>, TransportError> {
+        let session = self.agree().await?;
+        *self.server.remembered.lock() = Some(session.era());
+        let resources: Vec<String> = self.resources.lock().iter().cloned().collect();
+        if session.era() == Era::Legacy {
+            self.greet(&session, &resources).await;
+        }
+        if let Some(listener) = listen::start(&session, resources) {
+            listener.install(&session).await;
+        }
+        session.ear.roots.connected();
+        Ok(session)
+    }
+
+    /// Finds out which era the server is of, and opens a session of that.
+    async fn agree(&self) -> Result<Arc<Session>, TransportError> {
+        let only = match self.options.era {
+            EraChoice::Only(era) => Some(era),
+            EraChoice::Auto => None,
+        };
+        let known = only.or(*self.server.remembered.lock());
+        if known == Some(Era::Legacy) || matches!(self.server.endpoint, Endpoint::Sse(_)) {
+            return self.agree_legacy(None).await;
+        }
+        let ear = self.ear();
+        ear.set_modern(true);
+        let link = self.open(&ear).await?;
+        let probe = modern::discover(&link, &ear, &self.options);
+        let found = match known {
+            Some(_) => probe.await,
+            // A legacy server may say nothing to what it doesn't know.
+            None => timeout(self.options.probe_timeout, probe).await.unwrap_or(Ok(None)),
+        };
+        match (found, only) {
+            (Ok(Some(about)), _) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+            (Ok(None), Some(_)) => {
+                Err(TransportError::Protocol("the server is of the legacy era, which isn't wanted".into()))
+            }
+            // One that ended over a question that it didn't know is started again.
+            (Err(TransportError::Broken(_)), None) if matches!(self.server.endpoint, Endpoint::Child(_)) => {
+                self.agree_legacy(None).await
+            }
+            (Ok(None), None) => self.agree_legacy(Some((link, ear))).await,
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    async fn agree_legacy(
+        &self,
+        opened: Option<(Transport, Arc<NotificationHandler>)>,
+    ) -> Result<Arc<Session>, TransportError> {
+        let (link, ear) = match opened.filter(|(link, _)| !link.is_closed()) {
+            Some(opened) => opened,
+            None => {
+                let ear = self.ear();
+                (self.open(&ear).await?, ear)
+            }
+        };
+        ear.set_modern(false);
+        match initialize(&link, &ear, &self.options).await {
+            Ok((revision, about)) => Ok(self.session(link, ear, revision, about)),
+            // There may be a server of 2024-11-05 (2026-07-28, streamable HTTP, HTTP+SSE transport).
+            Err(TransportError::Status(status @ (400 | 404 | 405))) => match &self.server.endpoint {
+                Endpoint::Http(url) => {
+                    let ear = self.ear();
+                    let http = Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
+                    let link =
+                        http::open_event_stream(http, ear.clone()).await.map_err(|_| TransportError::Status(status))?;
+                    let (revision, about) = initialize(&link, &ear, &self.options).await?;
+                    Ok(self.session(link, ear, revision, about))
+                }
+                _ => Err(TransportError::Status(status)),
+            },
+            // A modern one that was being loaded all the time that a probe waits.
+            Err(TransportError::Rpc { error, status })
+                if self.options.era == EraChoice::Auto && modern::is_modern_only(&error) =>
+            {
+                ear.set_modern(true);
+                match modern::discover(&link, &ear, &self.options).await? {
+                    Some(about) => Ok(self.session(link, ear, Revision::V2026_07_28, about)),
+                    None => Err(TransportError::Rpc { error, status }),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn session(
+        &self,
+        link: Transport,
+        ear: Arc<NotificationHandler>,
+        revision: Revision,
+        about: RawObject,
+    ) -> Arc<Session> {
+        Arc::new(Session { link, ear, options: self.options.clone(), revision, about, listener: Mutex::default() })
+    }
+
+    async fn open(&self, ear: &Arc<NotificationHandler>) -> Result<Transport, TransportError> {
+        let http =
+            |url: &reqwest::Url| Http::new(self.server.http.clone(), url.clone(), self.options.clone(), ear.clone());
+        match &self.server.endpoint {
+            Endpoint::Http(url) => Ok(Transport::Http(Arc::new(http(url)))),
+            Endpoint::Sse(url) => http::open_event_stream(http(url), ear.clone()).await,
+            Endpoint::WebSocket(url) => websocket::open(url, &self.options, ear.clone()).await,
+            Endpoint::Child(command) => child::start(command, &self.options, ear.clone()),
+        }
+    }
+
+    /// What a legacy server is told once it is connected. What it refuses of that, the calls don't need.
+    async fn greet(&self, session: &Session, resources: &[String]) {
+        let level = self.options.log_level.filter(|_| session.has("logging"));
+        if let Some(level) = level {
+            let params = RawObject::new().with("level", level);
+            if let Err(error) = session.request_quietly("logging/setLevel", params).await {
+                callboard_message::log::debug!(%error, "the server sets no log level");
+            }
+        }
+        for uri in resources {
+            let params = RawObject::new().with("uri", uri);
+            if let Err(error) = session.request_quietly("resources/subscribe", params).await {
+                callboard_message::log::warn!(%error, "a resource is no longer followed");
+            }
+        }
     }
 }

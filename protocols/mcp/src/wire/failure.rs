@@ -53,7 +53,7 @@ fn keeping(member: &str, kind: FailureKind, error: &RpcError) -> Failure {
 }
 
 /// What can be done about an error of this code.
-pub(crate) fn kind_of(error_code: i64) -> FailureKind {
+fn kind_of(error_code: i64) -> FailureKind {
     match error_code {
         code::INVALID_PARAMS => FailureKind::InvalidInput,
         code::METHOD_NOT_FOUND | mcp::RESOURCE_NOT_FOUND_LEGACY => FailureKind::NotFound,

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use reqwest::header::HeaderName;
 use serde_json::Value;
 
 /// The revision.
@@ -24,8 +25,8 @@ const ENCODED_SUFFIX: &str = "?=";
 /// An argument that a header repeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// The header, in lower case.
-    pub header: String,
+    /// The header.
+    pub header: HeaderName,
     /// Where the value stands in the arguments: the names of members, from the outside in.
     pub path: Vec<String>,
     /// What it is.
@@ -71,7 +72,7 @@ pub fn params_of(schema: &Value) -> Result<Vec<HeaderParam>, HeaderParamError> {
     object(schema, &mut Vec::new(), &mut found)?;
     for param in &found {
         if !names.insert(&param.header) {
-            return Err(HeaderParamError::Twice(param.header.clone()));
+            return Err(HeaderParamError::Twice(param.header.to_string()));
         }
     }
     Ok(found)
@@ -98,14 +99,15 @@ fn object(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) 
 }
 
 fn annotated(value: &Value, kind: Option<&Value>, path: &[String]) -> Result<HeaderParam, HeaderParamError> {
-    let name = value.as_str().filter(|name| is_token(name)).ok_or(HeaderParamError::Name)?;
+    let name = value.as_str().filter(|name| !name.is_empty()).ok_or(HeaderParamError::Name)?;
+    let header = format!("{PARAM_PREFIX}{name}").parse().map_err(|_| HeaderParamError::Name)?;
     let kind = match kind.and_then(Value::as_str) {
         Some("string") => ParamKind::String,
         Some("integer") => ParamKind::Integer,
         Some("boolean") => ParamKind::Boolean,
         _ => return Err(HeaderParamError::Type(name.to_owned())),
     };
-    Ok(HeaderParam { header: format!("{PARAM_PREFIX}{}", name.to_ascii_lowercase()), path: path.to_vec(), kind })
+    Ok(HeaderParam { header, path: path.to_vec(), kind })
 }
 
 /// A keyword under which no annotation may stand.
@@ -128,11 +130,6 @@ fn nowhere(schema: &Value) -> Result<(), HeaderParamError> {
     }
 }
 
-/// `1*tchar` (RFC 9110, section 5.6.2).
-fn is_token(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-}
-
 /// A header's value as it was before it was encoded; `None` where it can't have been written by [`encode`] or by hand.
 pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     let visible = |b: &u8| matches!(b, b'\t' | 0x20..=0x7e);
@@ -146,8 +143,8 @@ pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
 
 /// A value, fit for a header: as it is, or in Base64 between `=?base64?` and `?=`.
 pub fn encode(value: &str) -> Cow<'_, str> {
-    let plain = value.bytes().all(|b| matches!(b, 0x20..=0x7e | b'\t'))
-        && value.trim_matches([' ', '\t']) == value
+    let plain = value.bytes().all(|b| matches!(b, b' '..=b'~'))
+        && value.trim_matches(' ') == value
         && !(value.starts_with(ENCODED_PREFIX) && value.ends_with(ENCODED_SUFFIX));
     match plain {
         true => Cow::Borrowed(value),
@@ -171,14 +168,18 @@ mod tests {
             "where": { "type": "object", "properties": { "ward": { "type": "integer", "x-mcp-header": "Ward" } } },
         }});
         let mut found = params_of(&schema).unwrap();
-        found.sort_by(|a, b| a.header.cmp(&b.header));
+        found.sort_by(|a, b| a.header.as_str().cmp(b.header.as_str()));
         let path = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         assert_eq!(
             found,
             [
-                HeaderParam { header: "mcp-param-region".into(), path: path(&["region"]), kind: ParamKind::String },
                 HeaderParam {
-                    header: "mcp-param-ward".into(),
+                    header: HeaderName::from_static("mcp-param-region"),
+                    path: path(&["region"]),
+                    kind: ParamKind::String
+                },
+                HeaderParam {
+                    header: HeaderName::from_static("mcp-param-ward"),
                     path: path(&["where", "ward"]),
                     kind: ParamKind::Integer
                 },
@@ -195,6 +196,9 @@ mod tests {
             (property(json!({ "type": "string", "x-mcp-header": "a b" })), HeaderParamError::Name),
             (property(json!({ "type": "string", "x-mcp-header": "a\r\nb" })), HeaderParamError::Name),
             (property(json!({ "type": "string", "x-mcp-header": 1 })), HeaderParamError::Name),
+            (property(json!({ "type": "string", "x-mcp-header": "Région" })), HeaderParamError::Name),
+            (property(json!({ "type": "object", "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
+            (property(json!({ "anyOf": [{ "type": "string", "x-mcp-header": "A" }] })), HeaderParamError::Place),
             (property(json!({ "type": "number", "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
             (property(json!({ "type": ["string", "null"], "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
             (property(json!({ "x-mcp-header": "A" })), HeaderParamError::Type("A".into())),
@@ -223,6 +227,8 @@ mod tests {
     fn values_are_encoded_as_the_specification_says() {
         for (value, header) in [
             ("us-west1", "us-west1"),
+            ("us west 1", "us west 1"),
+            ("", ""),
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
             (" padded ", "=?base64?IHBhZGRlZCA=?="),
             ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::{Server, principal_of, read_body};
-use crate::bare::{METHOD, error_map, params};
+use crate::bare::{METHOD, read_call, to_rpc};
 
 pub(crate) fn resource(path: &str) -> Resource {
     web::resource(path).route(web::post().to(post)).default_service(web::to(other_method))
@@ -58,7 +58,7 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     if request.method != METHOD {
         return Err(RpcError::new(code::METHOD_NOT_FOUND, "unsupported method: only `tools/call` is served"));
     }
-    let sent = params::read(request.params).map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
+    let sent = read_call(request.params).map_err(|error| RpcError::new(code::INVALID_PARAMS, error.to_string()))?;
     if let Some(purpose) = sent.meta.purpose {
         principal = principal.for_purpose(purpose);
     }
@@ -77,7 +77,7 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
             let agent = surface.agent_name();
             callboard_message::log::warn!(by: agent, agent, %trace, "a call failed by a bug");
         }
-        error_map::to_rpc(failure)
+        to_rpc(failure)
     })
 }
 

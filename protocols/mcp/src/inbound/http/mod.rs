@@ -20,14 +20,6 @@
 //! In the legacy era the end of a connection is no cancellation: the work goes on, and its stream can be resumed by GET
 //! with `Last-Event-ID`. In the modern era it is one.
 
-mod bare;
-mod replay_buffer;
-mod sessions;
-mod sse_compat;
-mod streamable;
-mod websocket;
-
-use crate::inbound::options::McpServerOptions;
 use std::net::{IpAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,7 +44,15 @@ use self::replay_buffer::LogEvents;
 use self::sessions::{HttpSession, Sessions};
 use self::sse_compat::SseSessions;
 use super::endpoint::Endpoint;
+use super::options::McpServerOptions;
 use crate::wire::{Era, Revision, code as mcp};
+
+mod bare;
+mod replay_buffer;
+mod sessions;
+mod sse_compat;
+mod streamable;
+mod websocket;
 
 /// Serves one agent as an MCP server, as a part of any actix-web application.
 ///

@@ -1,6 +1,5 @@
 //! The messages of one stream, kept until they are read, and as long as they may be asked for again.
 
-use crate::inbound::options::StreamLimits;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -16,7 +15,8 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::{Sleep, sleep};
 
-use crate::inbound::client::Link;
+use crate::inbound::client::MessageSink;
+use crate::inbound::options::StreamLimits;
 
 /// What a stream is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 /// One stream. It is the link of those who write to it; a [`Reader`] takes from it.
-pub(crate) struct EventLog {
+pub(crate) struct ReplayBuffer {
     /// Unique in the session; part of each event's id.
     number: u64,
     kind: Kind,
@@ -72,7 +72,7 @@ pub(crate) enum Read {
     Broken,
 }
 
-impl EventLog {
+impl ReplayBuffer {
     pub(crate) fn new(number: u64, kind: Kind, readable: bool, limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self { number, kind, readable, limits, inner: Mutex::default() })
     }
@@ -171,7 +171,7 @@ impl EventLog {
     }
 }
 
-impl Link for EventLog {
+impl MessageSink for ReplayBuffer {
     fn send(&self, message: Bytes) -> bool {
         if !self.readable {
             return false;
@@ -200,14 +200,14 @@ impl Link for EventLog {
 
 /// Takes events from a log, in order, each once.
 pub(crate) struct Reader {
-    log: Arc<EventLog>,
+    log: Arc<ReplayBuffer>,
     number: u64,
     /// How many events it has behind it.
     next: u64,
 }
 
 impl Reader {
-    pub(crate) fn log(&self) -> &Arc<EventLog> {
+    pub(crate) fn log(&self) -> &Arc<ReplayBuffer> {
         &self.log
     }
 
@@ -266,11 +266,11 @@ pub(crate) struct Done {
 pub(crate) struct Work {
     running: Option<BoxFuture<'static, Done>>,
     /// Where its answer goes if it outlives its connection.
-    outlives: Option<Arc<EventLog>>,
+    outlives: Option<Arc<ReplayBuffer>>,
 }
 
 impl Work {
-    pub(crate) fn new(running: BoxFuture<'static, Done>, outlives: Option<Arc<EventLog>>) -> Self {
+    pub(crate) fn new(running: BoxFuture<'static, Done>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
         Self { running: Some(running), outlives }
     }
 
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn waiting_events_are_bounded() {
         for kind in [Kind::Resumable, Kind::Once] {
-            let log = EventLog::new(1, kind, true, LIMITS);
+            let log = ReplayBuffer::new(1, kind, true, LIMITS);
             let mut reader = log.read(None).unwrap();
             assert!((0..4).all(|_| log.send("{}".into())));
             assert!(!log.send("{}".into()));
@@ -397,7 +397,7 @@ mod tests {
             assert_eq!(log.read(None).err(), Some(Gone));
             assert!(!log.send("{}".into()));
         }
-        let log = EventLog::new(0, Kind::Unsolicited, true, LIMITS);
+        let log = ReplayBuffer::new(0, Kind::Unsolicited, true, LIMITS);
         assert!((0..9).all(|_| log.send("{}".into())));
         let mut reader = log.read(None).unwrap();
         for number in 6..=9 {
@@ -409,7 +409,7 @@ mod tests {
     /// Goal: bytes are bounded as well; one message may be larger than the bound. Method: sizes around it.
     #[test]
     fn waiting_bytes_are_bounded() {
-        let log = EventLog::new(1, Kind::Resumable, true, LIMITS);
+        let log = ReplayBuffer::new(1, Kind::Resumable, true, LIMITS);
         assert!(log.send(vec![b'x'; 5_000].into()));
         let mut reader = log.read(None).unwrap();
         assert!(event(&mut reader).len() > 5_000);
@@ -424,7 +424,7 @@ mod tests {
     /// Goal: what may be lost is left out before it costs the stream. Method: offers without end.
     #[test]
     fn offers_never_break_a_stream() {
-        let log = EventLog::new(1, Kind::Resumable, true, LIMITS);
+        let log = ReplayBuffer::new(1, Kind::Resumable, true, LIMITS);
         assert_eq!((0..100).filter(|_| log.offer("{}".into())).count(), 2);
         assert!(log.send("{}".into()));
         log.finish(Some(b"[]".to_vec()));
@@ -436,7 +436,7 @@ mod tests {
     /// Goal: text can't forge an event. Method: line ends of each kind in a message.
     #[test]
     fn events_are_not_forged() {
-        let log = EventLog::new(1, Kind::Once, true, LIMITS);
+        let log = ReplayBuffer::new(1, Kind::Once, true, LIMITS);
         log.send("{\r\n\n\"id\":1,\revent: x}".into());
         let framed = event(&mut log.read(None).unwrap());
         assert!(framed.lines().filter(|line| !line.is_empty()).all(|line| line.starts_with("data: ")), "{framed}");

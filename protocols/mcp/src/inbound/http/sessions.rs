@@ -1,6 +1,5 @@
 //! Legacy sessions over HTTP: their ids, their streams, their end.
 
-use crate::inbound::options::StreamLimits;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,10 +9,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::replay_buffer::{EventLog, Kind};
+use super::replay_buffer::{Kind, ReplayBuffer};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::legacy::Session;
-use crate::inbound::options::SessionOptions;
+use crate::inbound::options::{SessionOptions, StreamLimits};
 
 /// The sessions of one server.
 pub(crate) struct Sessions {
@@ -26,12 +25,12 @@ pub(crate) struct Sessions {
 pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     /// What no request caused.
-    pub(crate) unsolicited: Arc<EventLog>,
+    pub(crate) unsolicited: Arc<ReplayBuffer>,
     limits: StreamLimits,
     replay_streams_max: usize,
     last_stream: AtomicU64,
     /// Streams of requests, running ones and the last that finished.
-    streams: Mutex<BTreeMap<u64, Arc<EventLog>>>,
+    streams: Mutex<BTreeMap<u64, Arc<ReplayBuffer>>>,
     open_streams: Arc<AtomicUsize>,
     /// Requests and streams at this moment.
     active: AtomicUsize,
@@ -45,7 +44,7 @@ impl Sessions {
 
     /// A session that isn't known by any id yet.
     pub(crate) fn prepare(&self, endpoint: &Arc<Endpoint>, principal: Principal) -> Arc<HttpSession> {
-        let unsolicited = EventLog::new(0, Kind::Unsolicited, true, self.limits);
+        let unsolicited = ReplayBuffer::new(0, Kind::Unsolicited, true, self.limits);
         Arc::new(HttpSession {
             session: Session::open(endpoint.clone(), Arc::new(principal), unsolicited.clone()),
             unsolicited,
@@ -134,13 +133,13 @@ impl Drop for Sessions {
 
 impl HttpSession {
     /// A stream for one request; it can't be found before it is [kept](Self::keep).
-    pub(crate) fn new_stream(&self, readable: bool) -> Arc<EventLog> {
+    pub(crate) fn new_stream(&self, readable: bool) -> Arc<ReplayBuffer> {
         let number = self.last_stream.fetch_add(1, Ordering::Relaxed) + 1;
-        EventLog::new(number, Kind::Resumable, readable, self.limits)
+        ReplayBuffer::new(number, Kind::Resumable, readable, self.limits)
     }
 
     /// Keeps a stream for readers that come back. The oldest finished ones make room.
-    pub(crate) fn keep(&self, log: &Arc<EventLog>) {
+    pub(crate) fn keep(&self, log: &Arc<ReplayBuffer>) {
         let mut streams = self.streams.lock();
         let finished: Vec<u64> = streams.values().filter(|log| log.is_finished()).map(|log| log.number()).collect();
         for number in finished.iter().take(finished.len().saturating_sub(self.replay_streams_max)) {
@@ -150,7 +149,7 @@ impl HttpSession {
     }
 
     /// The stream of that number.
-    pub(crate) fn stream(&self, number: u64) -> Option<Arc<EventLog>> {
+    pub(crate) fn stream(&self, number: u64) -> Option<Arc<ReplayBuffer>> {
         match number {
             0 => Some(self.unsolicited.clone()),
             _ => self.streams.lock().get(&number).cloned(),

@@ -17,11 +17,10 @@ use callboard_rpc::{
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::replay_buffer::{EventLog, Kind, LogEvents};
+use super::replay_buffer::{Kind, LogEvents, ReplayBuffer};
 use super::{Accepts, Server, accepted, malformed_response, principal_of, read_body, refusal_response};
-use crate::inbound::client::Link;
-use crate::inbound::legacy::Session;
-use crate::inbound::legacy::batch;
+use crate::inbound::client::MessageSink;
+use crate::inbound::legacy::{Session, batch};
 use crate::wire::Revision;
 
 /// The streams that are open, by the names of their sessions.
@@ -30,7 +29,7 @@ pub(crate) struct SseSessions(Mutex<HashMap<String, Arc<SseSession>>>);
 
 struct SseSession {
     session: Arc<Session>,
-    log: Arc<EventLog>,
+    log: Arc<ReplayBuffer>,
 }
 
 impl SseSessions {
@@ -53,7 +52,7 @@ fn open(request: &HttpRequest, server: &Data<Server>, busy: Busy) -> Result<Http
         return Err(refused(StatusCode::NOT_ACCEPTABLE, "`Accept` must name text/event-stream"));
     }
     let permits = server.permits(None)?;
-    let log = EventLog::new(0, Kind::Once, true, server.options.streams.limits);
+    let log = ReplayBuffer::new(0, Kind::Once, true, server.options.streams.limits);
     let session = Session::open(server.endpoint.clone(), Arc::new(principal), log.clone());
     // 122 random bits, and the principal is checked besides.
     let name = Uuid::new_v4().simple().to_string();
@@ -98,7 +97,7 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
     let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
     if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
         actix_web::rt::spawn(async move {
-            let link: Arc<dyn Link> = found.log.clone();
+            let link: Arc<dyn MessageSink> = found.log.clone();
             let answer = match decode_body(&body, &limits) {
                 Ok(Body::Batch(entries)) => batch(&found.session, entries, &link).await,
                 Ok(Body::One(_)) => None,

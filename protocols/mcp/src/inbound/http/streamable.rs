@@ -21,13 +21,13 @@ use serde_json::value::to_raw_value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::replay_buffer::{Done, EventLog, Kind, LogEvents, Work};
+use super::replay_buffer::{Done, Kind, LogEvents, ReplayBuffer, Work};
 use super::sessions::HttpSession;
 use super::{
     Accepts, LAST_EVENT_ID, NO_SESSION, SESSION_ID, Server, Version, accepted, find_session, json_response,
     malformed_response, principal_of, read_body, refusal_response,
 };
-use crate::inbound::client::Link;
+use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
 use crate::inbound::modern;
 use crate::inbound::modern::Field;
@@ -107,7 +107,7 @@ impl Exchange<'_> {
             (_, None) => Err(NO_SESSION),
             (Incoming::Request(request), Some(session)) => {
                 let log = session.new_stream(self.accepts.events);
-                let (active, link) = (session.busy(), log.clone() as Arc<dyn Link>);
+                let (active, link) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
                 let Request { id, method, params } = request;
                 let params = params.map(ToOwned::to_owned);
                 let running = async move {
@@ -134,13 +134,13 @@ impl Exchange<'_> {
             return Err(FULL);
         }
         let session = self.server.sessions.prepare(&self.server.endpoint, principal);
-        let link: Arc<dyn Link> = session.unsolicited.clone();
+        let link: Arc<dyn MessageSink> = session.unsolicited.clone();
         let body = session.session.request(request, link).await;
         let id = match session.session.revision() {
             Some(_) => Some(self.server.sessions.admit(session.clone()).ok_or(FULL)?),
             None => None,
         };
-        let log = EventLog::new(0, Kind::Once, false, self.server.options.streams.limits);
+        let log = ReplayBuffer::new(0, Kind::Once, false, self.server.options.streams.limits);
         let mut response = self.whole(Done { status: 200, body }, &log)?;
         if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
             response.headers_mut().insert(SESSION_ID.clone(), id);
@@ -150,7 +150,7 @@ impl Exchange<'_> {
 
     async fn batch(self, body: bytes::Bytes, session: Arc<HttpSession>) -> Result<HttpResponse, Refused> {
         let log = session.new_stream(self.accepts.events);
-        let (active, link) = (session.busy(), log.clone() as Arc<dyn Link>);
+        let (active, link) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
         let limits = self.server.options.inbound.limits;
         let running = async move {
             // Read again, for the work may outlive the connection and then owns what it reads.
@@ -167,7 +167,7 @@ impl Exchange<'_> {
     async fn legacy_work(
         self,
         running: futures::future::BoxFuture<'static, Done>,
-        log: Arc<EventLog>,
+        log: Arc<ReplayBuffer>,
         session: Arc<HttpSession>,
     ) -> Result<HttpResponse, Refused> {
         let mut work = Work::new(running, Some(log.clone()));
@@ -197,7 +197,7 @@ impl Exchange<'_> {
     async fn before_stream(
         &self,
         work: &mut Work,
-        log: &EventLog,
+        log: &ReplayBuffer,
         patience: Option<std::time::Duration>,
     ) -> Option<Done> {
         let streams = self.accepts.events;
@@ -227,7 +227,7 @@ impl Exchange<'_> {
     }
 
     /// An answer that needs no stream; as one event where the client reads nothing else.
-    pub(crate) fn whole(self, done: Done, log: &Arc<EventLog>) -> Result<HttpResponse, Refused> {
+    pub(crate) fn whole(self, done: Done, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
         match done.body {
             Some(body) if self.accepts.json => Ok(json_response(done.status, body)),
             Some(body) => {
@@ -357,8 +357,8 @@ async fn post_modern(
         return Ok(json_response(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
     }
     let options = &exchange.server.options.streams;
-    let log = EventLog::new(0, Kind::Once, exchange.accepts.events, options.limits);
-    let link: Arc<dyn Link> = log.clone();
+    let log = ReplayBuffer::new(0, Kind::Once, exchange.accepts.events, options.limits);
+    let link: Arc<dyn MessageSink> = log.clone();
     let params = params.map(ToOwned::to_owned);
     let running = async move {
         let request = Request { id, method, params: params.as_deref() };

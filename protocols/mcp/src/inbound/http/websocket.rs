@@ -1,6 +1,5 @@
 //! WebSocket, which MCP never had: a text frame a message, both ways, one session a socket.
 
-use crate::inbound::options::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 use super::{Server, principal_of, refusal_response, streamable};
+use crate::inbound::options::{STDIO_DRAIN_DEFAULT, STDIO_QUEUE_BYTES_MAX_DEFAULT, STDIO_REQUESTS_MAX_DEFAULT};
 use crate::inbound::stdio::{Pipe, Queued, Requests};
 
 /// What a client offers that wants MCP.

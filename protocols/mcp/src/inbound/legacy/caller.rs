@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Session;
-use crate::inbound::client::{Link, Reports, question_request};
+use crate::inbound::client::{MessageSink, Reports, question_request};
 use crate::inbound::options::QUESTIONS_PENDING_MAX;
 use crate::wire::{failure, meta};
 
@@ -23,7 +23,7 @@ use crate::wire::{failure, meta};
 pub(crate) struct SessionCaller {
     session: Arc<Session>,
     /// Where the request came from.
-    link: Arc<dyn Link>,
+    link: Arc<dyn MessageSink>,
     /// Fires when the request is over.
     over: CancellationToken,
     progress: Option<Mutex<Reports>>,
@@ -32,7 +32,7 @@ pub(crate) struct SessionCaller {
 impl SessionCaller {
     pub(crate) fn new(
         session: Arc<Session>,
-        link: Arc<dyn Link>,
+        link: Arc<dyn MessageSink>,
         over: CancellationToken,
         meta: Option<&RawObject>,
     ) -> Self {
@@ -151,7 +151,7 @@ impl Questions {
         &self,
         method: &str,
         params: &RawValue,
-        link: &dyn Link,
+        link: &dyn MessageSink,
         over: &CancellationToken,
     ) -> Result<Box<RawValue>, Failure> {
         let id = Id::integer(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
@@ -202,7 +202,7 @@ fn nobody() -> Failure {
 struct Pending<'a> {
     questions: &'a Questions,
     id: Id,
-    link: &'a dyn Link,
+    link: &'a dyn MessageSink,
     unanswered: bool,
 }
 
@@ -231,7 +231,7 @@ mod tests {
     #[derive(Default)]
     struct Sent(Mutex<Vec<Bytes>>);
 
-    impl Link for Sent {
+    impl MessageSink for Sent {
         fn send(&self, message: Bytes) -> bool {
             self.0.lock().push(message);
             true

@@ -3,9 +3,6 @@
 //! A transport opens a [`Session`] for a peer, hands it what the peer sends, and writes what it answers. What a request
 //! causes meanwhile (progress, log lines, questions) goes by the link that the transport gave with the request.
 
-mod caller;
-
-use crate::inbound::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -24,11 +21,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::caller::{BackgroundCaller, Questions, SessionCaller};
 use super::agent_adapter::{object, raw};
-use super::client::Link;
+use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching};
+use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
 use super::tasks;
 use super::tasks::TaskRequest;
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
+
+mod caller;
 
 /// A client's side of the state. A transport owns it, and closes it when the client is gone.
 pub(crate) struct Session {
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     /// Who opened it.
     pub(crate) principal: Arc<Principal>,
     /// Where goes what no request caused.
-    pub(crate) unsolicited: Arc<dyn Link>,
+    pub(crate) unsolicited: Arc<dyn MessageSink>,
     /// Set by `initialize`.
     client: OnceLock<Client>,
     /// The least grave line that the client wants.
@@ -59,7 +59,11 @@ struct State {
 
 impl Session {
     /// A session that awaits `initialize`. `unsolicited` is where goes what no request caused.
-    pub(crate) fn open(endpoint: Arc<Endpoint>, principal: Arc<Principal>, unsolicited: Arc<dyn Link>) -> Arc<Self> {
+    pub(crate) fn open(
+        endpoint: Arc<Endpoint>,
+        principal: Arc<Principal>,
+        unsolicited: Arc<dyn MessageSink>,
+    ) -> Arc<Self> {
         let session = Arc::new(Self {
             endpoint,
             principal,
@@ -100,7 +104,7 @@ impl Session {
 
     /// Answers one request; what it causes meanwhile goes by `link`. `None` where it was cancelled. Dropped, it cancels
     /// what it caused.
-    pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn Link>) -> Option<Vec<u8>> {
+    pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
         let Request { id, method, params } = request;
         let outcome = match &*method {
             "initialize" => Box::pin(self.initialize(params)).await,
@@ -183,7 +187,7 @@ impl Session {
         method: &str,
         params: Option<&RawValue>,
         revision: Revision,
-        link: Arc<dyn Link>,
+        link: Arc<dyn MessageSink>,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
         let mut call = CallMeta::new(self.principal.clone());
         let cancel = call.cancel.clone();
@@ -401,7 +405,7 @@ fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawVal
 pub(crate) async fn batch(
     session: &Arc<Session>,
     entries: Vec<Result<Incoming<'_>, Refusal>>,
-    link: &Arc<dyn Link>,
+    link: &Arc<dyn MessageSink>,
 ) -> Option<Vec<u8>> {
     let answers = entries.into_iter().map(|entry| async move {
         match entry {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::suspended_requests::{Reply, cancelled};
 use crate::inbound::agent_adapter::raw;
-use crate::inbound::client::Link;
+use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::{Endpoint, Watching};
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
@@ -36,7 +36,7 @@ pub(crate) async fn listen(
     id: &Id,
     params: Option<&RawValue>,
     client: &Abilities,
-    link: Arc<dyn Link>,
+    link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
     let _slot = endpoint

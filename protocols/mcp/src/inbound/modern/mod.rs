@@ -3,14 +3,6 @@
 //! `head` reads what a request says of itself, `answer` writes what every result needs. A call that asks is parked
 //! (`parked`), its questions wait at a `desk`, and the client's next request, sealed to it (`seal`), goes on with it.
 
-mod listen;
-pub(crate) mod pending_elicitations;
-mod request_meta;
-mod state_token;
-mod suspended_requests;
-#[cfg(test)]
-mod tests;
-
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::json::quote;
@@ -22,12 +14,12 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::pending_elicitations::{Client, Desk, Line, perform_with_visits};
-use self::request_meta::{Head, named_version, response_refused as response_refused_error, spoken_versions};
+use self::pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
+use self::request_meta::{RequestMeta, named_version, response_refused as response_refused_error, spoken_versions};
 use self::state_token::Binding;
-use self::suspended_requests::{Adopt, ParkedCalls, Reply, Retry, Running, Step, cancelled};
+use self::suspended_requests::{Adopt, Reply, Retry, Running, Step, SuspendedCalls, cancelled};
 use super::agent_adapter::REQUIRED_CAPABILITIES;
-use super::client::Link;
+use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::{CacheHint, InboundOptions, ModernOptions};
 use super::tasks;
@@ -37,6 +29,14 @@ use crate::wire::{Revision, code as mcp, hmcp};
 
 pub(crate) use self::request_meta::{Field, check_headers};
 
+mod listen;
+pub(crate) mod pending_elicitations;
+mod request_meta;
+mod state_token;
+mod suspended_requests;
+#[cfg(test)]
+mod tests;
+
 const REVISION: Revision = Revision::V2026_07_28;
 
 /// What other revisions had, and an agent that stands for one of their servers would answer.
@@ -44,7 +44,7 @@ const REMOVED: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources
 
 /// What an endpoint keeps.
 pub(crate) struct ModernState {
-    calls: Arc<ParkedCalls>,
+    calls: Arc<SuspendedCalls>,
     subscriptions: Arc<Semaphore>,
     closing: CancellationToken,
     members: Members,
@@ -56,7 +56,7 @@ impl ModernState {
     pub(crate) fn new(options: &Arc<InboundOptions>) -> Self {
         let subscriptions_max = options.modern.subscriptions_max.min(Semaphore::MAX_PERMITS);
         Self {
-            calls: ParkedCalls::new(options),
+            calls: SuspendedCalls::new(options),
             subscriptions: Arc::new(Semaphore::new(subscriptions_max)),
             closing: CancellationToken::new(),
             members: Members::new(&options.modern, options.info.implementation()),
@@ -90,11 +90,11 @@ pub(crate) async fn request(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
     request: Request<'_>,
-    link: Arc<dyn Link>,
+    link: Arc<dyn MessageSink>,
     hung_up: CancellationToken,
 ) -> Answer {
     let Request { id, method, params } = request;
-    let head = match Head::read(params) {
+    let head = match RequestMeta::read(params) {
         Ok(head) => head,
         Err(error) => return Answer::error_with(400, Some(&id), &error),
     };
@@ -117,7 +117,7 @@ pub(crate) async fn request(
             Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}")))
         }
         _ => {
-            let client = Arc::new(Client::new(Line::of(&head, &link), None));
+            let client = Arc::new(Client::new(RequestSink::of(&head, &link), None));
             let meta = call(principal, &head).with_caller(client.clone());
             let surface = endpoint.surface();
             let replied = tokio::select! {
@@ -143,7 +143,7 @@ pub(crate) async fn request(
     }
 }
 
-fn call(principal: Arc<Principal>, head: &Head<'_>) -> CallMeta {
+fn call(principal: Arc<Principal>, head: &RequestMeta<'_>) -> CallMeta {
     let mut call = CallMeta::new(principal);
     call.trace = head.trace;
     call
@@ -155,7 +155,7 @@ async fn task(
     principal: &Arc<Principal>,
     method: &str,
     params: Option<&RawValue>,
-    head: &Head<'_>,
+    head: &RequestMeta<'_>,
 ) -> Option<Result<Box<RawValue>, RpcError>> {
     let request = TaskRequest {
         method,
@@ -202,11 +202,11 @@ async fn may_ask(
     principal: Arc<Principal>,
     method: &str,
     params: Option<&RawValue>,
-    head: Head<'_>,
-    link: Arc<dyn Link>,
+    head: RequestMeta<'_>,
+    link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let line = Line::of(&head, &link);
+    let line = RequestSink::of(&head, &link);
     if let Some(state) = &head.state {
         let binding = Binding::of(&principal, method, params);
         let (capabilities, responses) = (head.capabilities, head.responses.unwrap_or_default());
@@ -227,7 +227,7 @@ async fn may_ask(
     let meta = call(principal.clone(), &head);
     let answerable = can_answer(&head.capabilities);
     let early = head.responses;
-    let desk = Desk::new(head.capabilities, early.clone().unwrap_or_default());
+    let desk = PendingElicitations::new(head.capabilities, early.clone().unwrap_or_default());
     let client = Arc::new(Client::new(line, Some(desk.clone())));
     let meta = meta.with_caller(client.clone());
     // Answers are for this hop's questions: the agent gets the params without them.

@@ -13,16 +13,16 @@ use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
-use super::request_meta::Head;
-use crate::inbound::agent_adapter::Surface;
-use crate::inbound::client::{Link, Reports, question_request};
+use super::request_meta::RequestMeta;
+use crate::inbound::agent_adapter::AgentAdapter;
+use crate::inbound::client::{MessageSink, Reports, question_request};
 use crate::wire::code::URL_ELICITATION_REQUIRED;
 
 /// Most questions of one call that wait for answers at once.
 pub const QUESTIONS_MAX: usize = 16;
 
 /// The questions of one call that wait for the client, which answers them with its next request.
-pub(crate) struct Desk {
+pub(crate) struct PendingElicitations {
     state: Mutex<State>,
     /// A question came in.
     asked: Notify,
@@ -54,7 +54,7 @@ pub(crate) enum Delivered {
     Nothing,
 }
 
-impl Desk {
+impl PendingElicitations {
     pub fn new(capabilities: RawObject, early: RawObject) -> Arc<Self> {
         let state = State { capabilities, waiting: Vec::new(), early, count: 0 };
         Arc::new(Self { state: Mutex::new(state), asked: Notify::new() })
@@ -191,35 +191,35 @@ fn read_answer(method: &str, raw: &RawValue) -> Option<Answer> {
 
 /// The client behind a call. Progress and log lines go to the request of it that is open, questions to the desk.
 pub(crate) struct Client {
-    line: Mutex<Option<Line>>,
+    line: Mutex<Option<RequestSink>>,
     /// `None` where the request can't be answered with questions.
-    desk: Option<Arc<Desk>>,
+    desk: Option<Arc<PendingElicitations>>,
     /// Who has taken the call over; then it alone hears and is asked.
     successor: OnceLock<Arc<dyn Caller>>,
 }
 
 /// Where what happens during one request goes.
-pub(crate) struct Line {
-    link: Arc<dyn Link>,
+pub(crate) struct RequestSink {
+    link: Arc<dyn MessageSink>,
     reports: Option<Reports>,
     level: Option<LogLevel>,
 }
 
-impl Line {
+impl RequestSink {
     /// The line of a request; `None` where its sender wants to hear nothing.
-    pub fn of(head: &Head<'_>, link: &Arc<dyn Link>) -> Option<Self> {
+    pub fn of(head: &RequestMeta<'_>, link: &Arc<dyn MessageSink>) -> Option<Self> {
         let wanted = head.token.is_some() || head.level.is_some();
         wanted.then(|| Self { link: link.clone(), reports: head.token.map(Reports::under), level: head.level })
     }
 }
 
 impl Client {
-    pub fn new(line: Option<Line>, desk: Option<Arc<Desk>>) -> Self {
+    pub fn new(line: Option<RequestSink>, desk: Option<Arc<PendingElicitations>>) -> Self {
         Self { line: Mutex::new(line), desk, successor: OnceLock::new() }
     }
 
     /// The next request of the same call, or none: nothing may be sent for one that was answered.
-    pub fn turn_to(&self, line: Option<Line>) {
+    pub fn turn_to(&self, line: Option<RequestSink>) {
         *self.line.lock() = line;
     }
 
@@ -235,7 +235,7 @@ impl Caller for Client {
             return successor.progress(progress);
         }
         let mut line = self.line.lock();
-        let Some(Line { link, reports: Some(reports), .. }) = &mut *line else { return };
+        let Some(RequestSink { link, reports: Some(reports), .. }) = &mut *line else { return };
         if let Some(report) = reports.next(progress) {
             link.offer(report.into());
         }
@@ -246,7 +246,7 @@ impl Caller for Client {
             return successor.log(log);
         }
         let line = self.line.lock();
-        let Some(Line { link, level: Some(level), .. }) = &*line else { return };
+        let Some(RequestSink { link, level: Some(level), .. }) = &*line else { return };
         if log.level() >= *level {
             link.offer(encode_notification("notifications/message", Some(&log.0.to_raw())).into());
         }
@@ -281,7 +281,7 @@ pub const VISITS_AT_ONCE_MAX: usize = 8;
 
 /// Does a request, and what must be visited first.
 pub(crate) async fn perform_with_visits(
-    surface: &Surface,
+    surface: &AgentAdapter,
     method: &str,
     params: Option<&RawValue>,
     call: CallMeta,

@@ -12,7 +12,7 @@ use crate::wire::meta::PROTOCOL_VERSION;
 use crate::wire::{Era, Revision, header};
 
 /// What every request says of itself: its `_meta`, and its part in a multi-round-trip.
-pub(crate) struct Head<'a> {
+pub(crate) struct RequestMeta<'a> {
     /// What the client can answer.
     pub capabilities: RawObject,
     /// Which lines of the log it wants; none without.
@@ -55,7 +55,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestMeta<'a> {
     /// Reads it.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ fn value<'h>(field: &impl Fn(&str) -> Field<'h>, name: &str) -> Result<&'h [u8],
 
 /// `Mcp-Param-*` against its argument: there when, and only when, that has a value.
 fn argument<'h>(field: &impl Fn(&str) -> Field<'h>, param: &HeaderParam, arguments: &Value) -> Result<(), RpcError> {
-    let name = &param.header;
+    let name = param.header.as_str();
     let mut found = Some(arguments);
     for member in &param.path {
         found = found.and_then(|value| value.get(member));

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::pending_elicitations::{Client, Delivered, Desk, Line};
+use super::pending_elicitations::{Client, Delivered, PendingElicitations, RequestSink};
 use super::state_token::{Binding, Seal, State, random};
 use crate::inbound::options::InboundOptions;
 use crate::wire::code::{CANCELLED, OVERLOADED};
@@ -37,7 +37,7 @@ pub(crate) enum Reply {
 pub(crate) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
 
 /// The calls of one endpoint that wait for their clients' answers.
-pub(crate) struct ParkedCalls {
+pub(crate) struct SuspendedCalls {
     table: Mutex<Table>,
     seal: Seal,
     began: Instant,
@@ -50,12 +50,12 @@ pub(crate) struct ParkedCalls {
 
 #[derive(Default)]
 struct Table {
-    calls: HashMap<[u8; 16], Arc<Parked>>,
+    calls: HashMap<[u8; 16], Arc<SuspendedCall>>,
     /// Those of them that have ended, oldest first.
     ended: VecDeque<[u8; 16]>,
 }
 
-struct Parked {
+struct SuspendedCall {
     id: [u8; 16],
     principal: Arc<Principal>,
     expires: Mutex<Instant>,
@@ -80,12 +80,12 @@ pub(crate) struct Retry<'a> {
     pub binding: &'a Binding,
     pub capabilities: RawObject,
     pub responses: RawObject,
-    pub line: Option<Line>,
+    pub line: Option<RequestSink>,
     /// For a call that becomes a task after its first questions.
     pub adopt: Option<Adopt<'a>>,
 }
 
-impl ParkedCalls {
+impl SuspendedCalls {
     pub fn new(options: &InboundOptions) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
@@ -109,7 +109,7 @@ impl ParkedCalls {
         principal: Arc<Principal>,
         binding: &Binding,
     ) -> Result<Reply, RpcError> {
-        let parked = Arc::new(Parked {
+        let parked = Arc::new(SuspendedCall {
             id: random(),
             principal,
             expires: Mutex::new(Instant::now()),
@@ -226,7 +226,7 @@ impl ParkedCalls {
         table.calls.len() - table.ended.len()
     }
 
-    fn asking(&self, parked: &Parked, round: u32, requests: RawObject, binding: &Binding) -> Reply {
+    fn asking(&self, parked: &SuspendedCall, round: u32, requests: RawObject, binding: &Binding) -> Reply {
         let expires_ms = self.ms(parked.expire_after(self.parked_for));
         let state = self.seal.seal(State { call: parked.id, round, expires_ms }, binding);
         Reply::InputRequired(RawObject::new().with("inputRequests", requests).with("requestState", state).to_raw())
@@ -264,7 +264,7 @@ impl ParkedCalls {
     }
 }
 
-impl Parked {
+impl SuspendedCall {
     fn expire_after(&self, delay: Duration) -> Instant {
         let expires = Instant::now() + delay;
         *self.expires.lock() = expires;
@@ -288,7 +288,7 @@ fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
 }
 
 /// Ends a parked call when nobody answers in time.
-async fn expire(calls: Weak<ParkedCalls>, parked: Arc<Parked>) {
+async fn expire(calls: Weak<SuspendedCalls>, parked: Arc<SuspendedCall>) {
     loop {
         let expires = *parked.expires.lock();
         if Instant::now() >= expires {
@@ -308,7 +308,7 @@ async fn expire(calls: Weak<ParkedCalls>, parked: Arc<Parked>) {
 
 /// Takes a call out of the table unless it stays.
 struct Leaving<'a> {
-    calls: &'a ParkedCalls,
+    calls: &'a SuspendedCalls,
     id: [u8; 16],
     stays: bool,
 }
@@ -334,7 +334,7 @@ const GATHER: Duration = Duration::from_millis(5);
 pub(crate) struct Running {
     pub outcome: BoxFuture<'static, Result<Box<RawValue>, RpcError>>,
     pub client: Arc<Client>,
-    pub desk: Arc<Desk>,
+    pub desk: Arc<PendingElicitations>,
 }
 
 /// How far a call came.

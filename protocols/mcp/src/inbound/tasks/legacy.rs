@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
 use super::{TaskRequest, answer_question, gone};
 use crate::inbound::agent_adapter::{cursor, object, page_start, tool_name};
-use crate::inbound::client::{Link, nobody_answers, question_with_meta};
+use crate::inbound::client::{MessageSink, nobody_answers, question_with_meta};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
@@ -71,7 +71,7 @@ async fn begin(
 }
 
 /// Tells the client of the steps of a task, as far as it keeps up, until its end.
-async fn tell_steps(mut task: LiveTask, link: Arc<dyn Link>, poll: Duration) {
+async fn tell_steps(mut task: LiveTask, link: Arc<dyn MessageSink>, poll: Duration) {
     let mut told = TaskState::Working;
     while task.seen.changed().await.is_ok() {
         let now = task.seen.borrow_and_update().clone();

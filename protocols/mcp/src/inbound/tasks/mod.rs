@@ -3,15 +3,6 @@
 //! One store and one state machine (the runtime's) behind both eras' words: the experiment of 2025-11-25 ([`legacy`]) and the
 //! extension `io.modelcontextprotocol/tasks` of 2026-07-28 ([`modern`]).
 
-mod legacy;
-mod modern;
-mod record;
-#[cfg(test)]
-mod restart_tests;
-#[cfg(test)]
-mod tests;
-
-use crate::inbound::agent_adapter::object;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -26,13 +17,21 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use self::record::{Extra, Outcome, ended, refused};
-use super::agent_adapter::tool_name;
-use super::client::Link;
+use super::agent_adapter::{object, tool_name};
+use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
 use crate::wire::{Era, Revision};
 
 pub(crate) use self::modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
+
+mod legacy;
+mod modern;
+mod record;
+#[cfg(test)]
+mod restart_tests;
+#[cfg(test)]
+mod tests;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
@@ -48,7 +47,7 @@ pub(crate) struct TaskRequest<'a> {
     /// Makes whoever is told of progress and log lines after the request is answered. The token fires at the task's end.
     pub(crate) background: &'a (dyn Fn(CancellationToken) -> Option<Arc<dyn Caller>> + Sync),
     /// Where the client hears of a task's steps, in the legacy era.
-    pub(crate) unsolicited: Option<&'a Arc<dyn Link>>,
+    pub(crate) unsolicited: Option<&'a Arc<dyn MessageSink>>,
 }
 
 /// Whether a request may be about tasks.
@@ -56,7 +55,7 @@ pub(crate) fn concerns(endpoint: &Endpoint, method: &str) -> bool {
     (method == "tools/call" || method.starts_with("tasks/")) && endpoint.surface().has_task_tools()
 }
 
-/// Does a request that is about tasks, or begins one. `None` for any other: on with [`super::surface::Surface::perform`].
+/// Does a request that is about tasks, or begins one. `None` for any other: on with [`super::surface::AgentAdapter::perform`].
 pub(crate) async fn intercept(
     endpoint: &Arc<Endpoint>,
     request: TaskRequest<'_>,

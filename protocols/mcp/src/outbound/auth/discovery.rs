@@ -5,24 +5,23 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::fetch::Fetch;
-use super::scopes::Scopes;
 use super::{AuthError, Document};
 
 /// How many authorization servers of a resource are looked at.
 const AUTHORIZATION_SERVERS_MAX: usize = 8;
 
 /// The scope that asks for refresh tokens.
-pub(super) const OFFLINE_ACCESS: &str = "offline_access";
+pub(crate) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// What the upstream says of itself.
 #[derive(Debug, Clone)]
-pub(super) struct Resource {
+pub(crate) struct Resource {
     /// Its identifier, as it is published: what `resource` parameters carry (RFC 8707).
-    pub(super) identifier: String,
+    pub(crate) identifier: String,
     /// The issuers that it takes tokens of; at least one.
-    pub(super) issuers: Vec<String>,
+    pub(crate) issuers: Vec<String>,
     /// `None` where it doesn't publish any.
-    pub(super) scopes: Option<Scopes>,
+    pub(crate) scopes: Option<Scopes>,
 }
 
 #[derive(Deserialize)]
@@ -35,21 +34,21 @@ struct ResourceMetadata {
 
 /// An authorization server, as its metadata describe it.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
-    pub(super) issuer: String,
-    pub(super) authorization_endpoint: Option<String>,
-    pub(super) token_endpoint: Url,
-    pub(super) registration_endpoint: Option<String>,
+pub(crate) struct Server {
+    pub(crate) issuer: String,
+    pub(crate) authorization_endpoint: Option<String>,
+    pub(crate) token_endpoint: Url,
+    pub(crate) registration_endpoint: Option<String>,
     /// Whether `offline_access` is among its scopes; `None`: it doesn't list them.
-    pub(super) offline_access: Option<bool>,
+    pub(crate) offline_access: Option<bool>,
     /// `None`: it doesn't say.
-    pub(super) authentication_methods: Option<Vec<String>>,
-    pub(super) pkce_s256: bool,
-    pub(super) client_id_documents: bool,
+    pub(crate) authentication_methods: Option<Vec<String>>,
+    pub(crate) pkce_s256: bool,
+    pub(crate) client_id_documents: bool,
     /// Its authorization responses carry `iss` (RFC 9207).
-    pub(super) names_issuer: bool,
+    pub(crate) names_issuer: bool,
     /// It may issue refresh tokens.
-    pub(super) refreshes: bool,
+    pub(crate) refreshes: bool,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +68,7 @@ struct ServerMetadata {
 }
 
 /// The upstream's metadata: from `named`, the place that its challenge names, or else from the well-known ones.
-pub(super) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>) -> Result<Resource, AuthError> {
+pub(crate) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>) -> Result<Resource, AuthError> {
     let document = Document::ResourceMetadata;
     let places = match named {
         Some(place) => vec![fetch.url(place, document)?],
@@ -96,7 +95,7 @@ pub(super) async fn resource(fetch: &Fetch, upstream: &Url, named: Option<&str>)
 }
 
 /// The metadata of the authorization server `issuer`; held to be its own.
-pub(super) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
+pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
     let document = Document::ServerMetadata;
     let base = fetch.url(issuer, document)?;
     if base.query().is_some() || base.fragment().is_some() {
@@ -178,8 +177,97 @@ fn covers(resource: &str, upstream: &Url) -> bool {
         && below
 }
 
+pub(crate) async fn discover_without_metadata(fetch: &Fetch, upstream: &Url) -> Result<(Resource, Server), AuthError> {
+    let issuer = upstream.origin().ascii_serialization();
+    let server = match server(fetch, &issuer).await {
+        Err(AuthError::NoServerMetadata) => at_fixed_paths(fetch, &issuer)?,
+        found => found?,
+    };
+    let identifier = upstream.as_str().trim_end_matches('/').to_owned();
+    Ok((Resource { identifier, issuers: vec![issuer], scopes: None }, server))
+}
+
+fn at_fixed_paths(fetch: &Fetch, issuer: &str) -> Result<Server, AuthError> {
+    Ok(Server {
+        authorization_endpoint: Some(format!("{issuer}/authorize")),
+        token_endpoint: fetch.url(&format!("{issuer}/token"), Document::Token)?,
+        registration_endpoint: Some(format!("{issuer}/register")),
+        issuer: issuer.to_owned(),
+        offline_access: None,
+        authentication_methods: None,
+        // There is no place to say so, and the revision demands it of all.
+        pkce_s256: true,
+        client_id_documents: false,
+        names_issuer: false,
+        refreshes: true,
+    })
+}
+
+/// How many scopes are asked for at most.
+const SCOPES_MAX: usize = 64;
+
+/// A set of scopes (RFC 6749, section 3.3), in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scopes(Vec<String>);
+
+impl Scopes {
+    /// From a space-separated list; what is no scope token is dropped.
+    pub(crate) fn parse(text: &str) -> Result<Self, AuthError> {
+        Self::collect(text.split_ascii_whitespace())
+    }
+
+    pub(crate) fn collect<'a>(scopes: impl IntoIterator<Item = &'a str>) -> Result<Self, AuthError> {
+        let mut all = Self::default();
+        for scope in scopes {
+            all.insert(scope)?;
+        }
+        Ok(all)
+    }
+
+    /// Adds one.
+    pub(crate) fn insert(&mut self, scope: &str) -> Result<(), AuthError> {
+        let token = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\');
+        if scope.is_empty() || !scope.bytes().all(token) || self.contains(scope) {
+            return Ok(());
+        }
+        if self.0.len() == SCOPES_MAX {
+            return Err(AuthError::TooManyScopes(SCOPES_MAX));
+        }
+        self.0.push(scope.to_owned());
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, scope: &str) {
+        self.0.retain(|held| held != scope);
+    }
+
+    pub(crate) fn union(mut self, other: &Self) -> Result<Self, AuthError> {
+        for scope in &other.0 {
+            self.insert(scope)?;
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn contains(&self, scope: &str) -> bool {
+        self.0.iter().any(|held| held == scope)
+    }
+
+    pub(crate) fn contains_all(&self, other: &Self) -> bool {
+        other.0.iter().all(|scope| self.contains(scope))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The value of a `scope` parameter; `None` where it is left out.
+    pub(crate) fn parameter(&self) -> Option<String> {
+        (!self.0.is_empty()).then(|| self.0.join(" "))
+    }
+}
+
 #[cfg(test)]
-mod tests {
+mod discovery_tests {
     use super::*;
 
     fn url(text: &str) -> Url {
@@ -245,5 +333,30 @@ mod tests {
         ] {
             assert!(!covers(resource, &upstream), "{resource}");
         }
+    }
+}
+
+#[cfg(test)]
+mod scopes_tests {
+    use super::*;
+
+    /// Goal: lists are sets in order, and nothing gets in that isn't a scope. Method: doubles, quotes, spaces.
+    #[test]
+    fn lists_are_ordered_sets() -> Result<(), AuthError> {
+        let scopes = Scopes::parse(" a  b a c\"d é b ")?;
+        assert_eq!(scopes.parameter().as_deref(), Some("a b"));
+        assert_eq!(scopes.union(&Scopes::parse("b z")?)?.parameter().as_deref(), Some("a b z"));
+        assert_eq!(Scopes::parse("")?.parameter(), None);
+        Ok(())
+    }
+
+    /// Goal: an upstream can't make us ask for ever more. Method: the limit, and one more.
+    #[test]
+    fn number_is_bounded() -> Result<(), AuthError> {
+        let names: Vec<String> = (0..=SCOPES_MAX).map(|n| format!("s{n}")).collect();
+        let all = Scopes::collect(names[..SCOPES_MAX].iter().map(String::as_str))?;
+        let one_more = Scopes::parse(&names[SCOPES_MAX])?;
+        assert!(matches!(all.union(&one_more), Err(AuthError::TooManyScopes(SCOPES_MAX))));
+        Ok(())
     }
 }

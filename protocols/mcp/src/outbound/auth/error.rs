@@ -154,7 +154,7 @@ impl ErrorCode {
     const BYTES_MAX: usize = 64;
 
     /// The code, where it looks like one: anything else might be text to be shown to people.
-    pub(super) fn new(code: &str) -> Self {
+    pub(crate) fn new(code: &str) -> Self {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         let fits = !code.is_empty() && code.len() <= Self::BYTES_MAX && code.bytes().all(plain);
         Self(if fits { code.to_owned() } else { "an unknown error".to_owned() })

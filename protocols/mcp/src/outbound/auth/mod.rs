@@ -18,33 +18,21 @@
 //! # }
 //! ```
 
-pub use self::assertion::{Assertions, Audience, FixedAssertion};
+pub use self::assertion::{Assertions, Audience, FixedAssertion, TokenExchange};
 pub use self::authorizer::{Authorizer, Challenge, StaticBearer};
-pub use self::client::Client;
-pub use self::consent::{Consent, HeadlessConsent, Redirected};
+pub use self::client::{Client, Identity, KnownClient, SigningAlgorithm, SigningKey};
+pub use self::consent::{CONNECTIONS_MAX, Consent, HEAD_BYTES_MAX, HeadlessConsent, LoopbackConsent, Redirected};
 pub use self::error::{AuthError, Document, ErrorCode};
-pub use self::exchange::TokenExchange;
 pub use self::fetch::BODY_BYTES_MAX;
-pub use self::grant::Grant;
-pub use self::keys::{SigningAlgorithm, SigningKey};
-pub use self::loopback::{CONNECTIONS_MAX, HEAD_BYTES_MAX, LoopbackConsent};
 pub use self::oauth::{OAuth, OAuthOptions};
-pub use self::registration::{Identity, KnownClient};
+pub use self::token::Grant;
 
 mod assertion;
 mod authorizer;
-mod bearer;
 mod client;
 mod consent;
 mod discovery;
 mod error;
-mod exchange;
-mod fallback;
 mod fetch;
-mod grant;
-mod keys;
-mod loopback;
 mod oauth;
-mod registration;
-mod scopes;
 mod token;

@@ -1,27 +1,24 @@
+use super::discovery::discover_without_metadata;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as Lock};
 use std::time::Duration;
 
 use callboard_rpc::Egress;
 use futures::future::BoxFuture;
+use parking_lot::Mutex as Lock;
 use reqwest::Url;
 use secrecy::SecretString;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::authorizer::{Authorizer, Challenge};
-use super::bearer::BearerChallenge;
-use super::client::Client;
+use super::authorizer::{Authorizer, BearerChallenge, Challenge};
+use super::client::{Client, Registrations};
 use super::consent::CONSENT_TIMEOUT_DEFAULT;
-use super::discovery::{Resource, Server};
+use super::discovery::{Resource, Scopes, Server};
 use super::fetch::{Fetch, REQUEST_TIMEOUT_DEFAULT};
-use super::grant::Grant;
-use super::registration::Registrations;
-use super::scopes::Scopes;
-use super::token::{Ask, Because, Token};
-use super::{AuthError, discovery, fallback};
-use crate::outbound::lock;
+use super::token::{Ask, Because, Grant, Token};
+use super::{AuthError, discovery};
 
 /// How often one request is sent again because the upstream refused it.
 const REFUSALS_MAX: u32 = 3;
@@ -193,11 +190,11 @@ impl Inner {
     }
 
     fn token(&self) -> Option<Token> {
-        lock(&self.token).clone()
+        self.token.lock().clone()
     }
 
     fn set_token(&self, token: Option<Token>) {
-        *lock(&self.token) = token;
+        *self.token.lock() = token;
     }
 
     /// The value to send, after an attempt to renew the token without anybody's help.
@@ -343,7 +340,7 @@ impl Inner {
         let named = bearer.resource_metadata.as_deref();
         let resource = match discovery::resource(&self.fetch, &self.upstream, named).await {
             Err(AuthError::NoResourceMetadata) if self.options.fallback_2025_03_26 && named.is_none() => {
-                return fallback::discover(&self.fetch, &self.upstream).await;
+                return discover_without_metadata(&self.fetch, &self.upstream).await;
             }
             found => found?,
         };

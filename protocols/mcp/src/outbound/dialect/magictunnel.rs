@@ -22,7 +22,7 @@ const USAGE: &str = "callboard/usage";
 const PROVIDER: &str = "callboard/provider";
 
 /// A sampling request in MCP's words.
-pub(super) fn sample(mut body: RawObject, client: Option<&str>) -> Result<Sample, Failure> {
+pub(crate) fn sample(mut body: RawObject, client: Option<&str>) -> Result<Sample, Failure> {
     for (theirs, ours) in SAMPLE_NAMES {
         rename(&mut body, theirs, ours);
     }
@@ -91,7 +91,7 @@ fn model_preferences(mut theirs: RawObject) -> Result<RawObject, Failure> {
 }
 
 /// A question to a person in MCP's words.
-pub(super) fn elicitation(mut body: RawObject, client: Option<&str>) -> Result<Question, Failure> {
+pub(crate) fn elicitation(mut body: RawObject, client: Option<&str>) -> Result<Question, Failure> {
     rename(&mut body, "requested_schema", "requestedSchema");
     if body.text("message").is_none() {
         return Err(bad("`message` must be a string"));
@@ -120,7 +120,7 @@ fn metadata(body: &mut RawObject, client: Option<&str>) -> Result<(), Failure> {
 }
 
 /// An answer to a sampling request in MagicTunnel's words.
-pub(super) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
+pub(crate) fn sampling_response(answer: &RawObject, client: Option<&str>) -> RawObject {
     let meta = answer.object("_meta").unwrap_or_default();
     let mut message = RawObject::new();
     message.set("role", answer.read::<Speaker>("role").unwrap_or(Speaker::Assistant));
@@ -174,7 +174,7 @@ fn plain(content: &RawValue) -> Box<RawValue> {
 }
 
 /// A person's answer in MagicTunnel's words.
-pub(super) fn elicitation_response(mut answer: RawObject) -> RawObject {
+pub(crate) fn elicitation_response(mut answer: RawObject) -> RawObject {
     rename(&mut answer, "content", "data");
     answer
 }

@@ -24,13 +24,13 @@ pub enum Dialect {
 }
 
 /// A server's question in MCP's words, and how it wants the answer.
-pub(super) struct Asked {
-    pub(super) question: Question,
-    pub(super) manner: Manner,
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) manner: Manner,
 }
 
 /// How an answer is worded.
-pub(super) enum Manner {
+pub(crate) enum Manner {
     /// As it is.
     Mcp,
     /// MagicTunnel's `SamplingResponse`; `client` is whose call it is.
@@ -41,7 +41,7 @@ pub(super) enum Manner {
 
 impl Dialect {
     /// Whether a request of this name asks the caller something.
-    pub(super) fn is_question(method: &str) -> bool {
+    pub(crate) fn is_question(method: &str) -> bool {
         matches!(method, "sampling/createMessage" | "elicitation/create" | "elicitation/request" | "roots/list")
     }
 
@@ -49,7 +49,7 @@ impl Dialect {
     ///
     /// # Errors
     /// `NotFound` where it is none, `InvalidInput` where its params can't be read.
-    pub(super) fn read(
+    pub(crate) fn read(
         self,
         method: &str,
         params: Option<&RawValue>,
@@ -81,7 +81,7 @@ impl Dialect {
 
     /// What a server of this dialect is told of whose call it is: what the client calls itself in the request that makes
     /// the call, else its session or principal. It never comes from a question.
-    pub(super) fn client(self, request: Option<&RawObject>, call: Option<&CallMeta>) -> Option<String> {
+    pub(crate) fn client(self, request: Option<&RawObject>, call: Option<&CallMeta>) -> Option<String> {
         if self != Self::MagicTunnel {
             return None;
         }
@@ -96,7 +96,7 @@ impl Dialect {
 
 impl Manner {
     /// The answer in the server's words.
-    pub(super) fn word(self, answer: RawObject) -> RawObject {
+    pub(crate) fn word(self, answer: RawObject) -> RawObject {
         match self {
             Self::Mcp => answer,
             Self::Sampling { client } => magictunnel::sampling_response(&answer, client.as_deref()),

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::inbound::client::Link;
+use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::modern;
 use crate::inbound::options::InboundOptions;
@@ -277,7 +277,7 @@ pub fn with_options(options: InboundOptions, test: impl AsyncFnOnce(Peer)) {
 #[derive(Default)]
 pub struct Sent(Mutex<Vec<Value>>);
 
-impl Link for Sent {
+impl MessageSink for Sent {
     fn send(&self, message: Bytes) -> bool {
         self.0.lock().push(serde_json::from_slice(&message).unwrap());
         true

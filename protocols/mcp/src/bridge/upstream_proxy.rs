@@ -2,35 +2,38 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use callboard_message::{Change, Failure, FailureKind, RawObject};
 use callboard_runtime::{CallMeta, Cx};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, interval_at, sleep, sleep_until, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::breaker::{Breaker, Pass};
-use super::offer::Offer;
-use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT};
-use super::pool::{Key, Lease, Owner, Pool};
-use super::relay::Desk;
-use super::retry::{Passing, Watch};
-use super::tools::Tools;
-use crate::outbound::{Endpoint, Era, EraChoice, Errand, LinkError, News, Session, Wiring, lock, plain_value};
+use super::options::{BRIDGE_CALLS_MAX, BridgeOptions, DESCRIBE_WAIT, PING_TIMEOUT, STABLE_AFTER, Start};
+use super::pool::{Key, Lease, OfferedCapabilities, Owner, Pool};
+use super::questions::UpstreamQuestions;
+use super::tools::{Passing, Tools, Watch};
+use crate::outbound::{
+    ChangeNotifier, ClientOperation, Endpoint, Era, EraChoice, Session, TransportError, Wiring, plain_value,
+};
 
 const TOOLS_CALL: &str = "tools/call";
 /// Requests for lists: the same for whoever can answer the same.
 const LISTS: [&str; 4] = ["tools/list", "resources/list", "resources/templates/list", "prompts/list"];
 
-pub(super) struct Hub {
-    pub(super) name: String,
-    pub(super) options: Arc<BridgeOptions>,
-    pub(super) breaker: Breaker,
-    pub(super) pool: Arc<Pool>,
-    desk: Arc<Desk>,
+pub(crate) struct UpstreamProxy {
+    pub(crate) name: String,
+    pub(crate) options: Arc<BridgeOptions>,
+    pub(crate) breaker: Breaker,
+    pub(crate) pool: Arc<Pool>,
+    desk: Arc<UpstreamQuestions>,
     tools: Tools,
-    news: News,
+    news: ChangeNotifier,
     calls: Semaphore,
     calls_max: u32,
     /// Which era the server was found to be of.
@@ -74,8 +77,8 @@ enum Request<'a> {
     Other(&'a str, &'a RawObject),
 }
 
-impl Hub {
-    pub(super) fn new(
+impl UpstreamProxy {
+    pub(crate) fn new(
         name: String,
         options: Arc<BridgeOptions>,
         wiring: Wiring,
@@ -83,7 +86,7 @@ impl Hub {
     ) -> Self {
         let calls_max = options.calls_max.clamp(1, BRIDGE_CALLS_MAX);
         let audit = options.audit.clone().map(OnceLock::from).unwrap_or_default();
-        let desk = Desk { server: name.clone(), answering: options.answering.clone(), audit };
+        let desk = UpstreamQuestions { server: name.clone(), answering: options.answering.clone(), audit };
         Self {
             desk: Arc::new(desk),
             tools: Tools::new(&options.tools, wiring.tools.clone()),
@@ -101,19 +104,21 @@ impl Hub {
     }
 
     /// Does what a message wants.
-    pub(super) async fn perform(&self, errand: Errand, cx: &Cx) -> Result<Box<RawValue>, Failure> {
+    pub(crate) async fn perform(&self, errand: ClientOperation, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let cx = self.relayed(cx);
         match errand {
             // Boxed, for it is rare: other messages carry no room for it.
-            Errand::Describe => Box::pin(self.describe(&cx)).await,
-            Errand::ListTools(params) => Ok(self.send(Request::ListTools(&params), &cx).await?),
-            Errand::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, &params), &cx).await?),
-            Errand::Request { method, params } if method == TOOLS_CALL => self.call_tool(&params, &cx).await,
-            Errand::Request { method, params } => Ok(self.send(Request::Other(&method, &params), &cx).await?),
-            Errand::Use { tool, params } => {
+            ClientOperation::Describe => Box::pin(self.describe(&cx)).await,
+            ClientOperation::ListTools(params) => Ok(self.send(Request::ListTools(&params), &cx).await?),
+            ClientOperation::Subscribe { on, params } => Ok(self.send(Request::Subscribe(on, &params), &cx).await?),
+            ClientOperation::Request { method, params } if method == TOOLS_CALL => self.call_tool(&params, &cx).await,
+            ClientOperation::Request { method, params } => Ok(self.send(Request::Other(&method, &params), &cx).await?),
+            ClientOperation::Use { tool, params } => {
                 let result = self.call_tool(&params, &cx).await?;
-                plain_value(&result, || async { self.pool.lead(|| Offer::NOTHING).upstream().is_wrapped(&tool).await })
-                    .await
+                plain_value(&result, || async {
+                    self.pool.lead(|| OfferedCapabilities::NOTHING).upstream().is_wrapped(&tool).await
+                })
+                .await
             }
         }
     }
@@ -143,7 +148,7 @@ impl Hub {
     async fn describe(&self, cx: &Cx) -> Result<Box<RawValue>, Failure> {
         let asked = async {
             let pass = self.pass().await?;
-            let lease = self.pool.lead(|| Offer::of(&cx.abilities()).without_roots());
+            let lease = self.pool.lead(|| OfferedCapabilities::of(&cx.abilities()).without_roots());
             let session = lease.upstream().session().await;
             self.settle(pass, &session);
             session.map_err(|error| self.failure(error))
@@ -153,12 +158,12 @@ impl Hub {
             Ok(Err(why)) => why,
             Err(_) => Failure::unavailable(format!("{}: it doesn't say what it is", self.name)),
         };
-        lock(&self.about).as_ref().map(RawObject::to_raw).ok_or(why)
+        self.about.lock().as_ref().map(RawObject::to_raw).ok_or(why)
     }
 
     /// Keeps what a connection has shown of the server.
-    pub(super) fn learn(&self, session: &Session) -> RawObject {
-        *lock(&self.about) = Some(session.about.clone());
+    pub(crate) fn learn(&self, session: &Session) -> RawObject {
+        *self.about.lock() = Some(session.about.clone());
         self.shares_channel.store(session.shares_channel(), Relaxed);
         session.about.clone()
     }
@@ -196,17 +201,19 @@ impl Hub {
     }
 
     /// Tries a server that was away, or may be.
-    pub(super) async fn try_again(&self) -> Result<Arc<Session>, LinkError> {
-        let lease = self.pool.lead(|| Offer::NOTHING);
+    async fn try_again(&self) -> Result<Arc<Session>, TransportError> {
+        let lease = self.pool.lead(|| OfferedCapabilities::NOTHING);
         let upstream = lease.upstream();
         match upstream.current() {
             None => upstream.session().await,
-            Some(_) => timeout(PING_TIMEOUT, upstream.check()).await.unwrap_or(Err(LinkError::TimedOut(PING_TIMEOUT))),
+            Some(_) => {
+                timeout(PING_TIMEOUT, upstream.check()).await.unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)))
+            }
         }
     }
 
     /// Ends an attempt. Gives whether the server is back; then its followers are told, for what it shows may be another.
-    pub(super) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, LinkError>) -> bool {
+    pub(crate) fn settle<T>(&self, pass: Pass<'_>, outcome: &Result<T, TransportError>) -> bool {
         let was_closed = self.breaker.next_try().is_none();
         let is_back = pass.settle(outcome);
         if is_back {
@@ -219,8 +226,8 @@ impl Hub {
     }
 
     /// What changed while nobody listened isn't known: all of it may have.
-    pub(super) fn tell_all(&self) {
-        let about = lock(&self.about).clone().unwrap_or_default();
+    fn tell_all(&self) {
+        let about = self.about.lock().clone().unwrap_or_default();
         let can = about.object("capabilities").unwrap_or_default();
         for (capability, change) in
             [("tools", Change::Tools), ("prompts", Change::Prompts), ("resources", Change::Resources)]
@@ -231,7 +238,7 @@ impl Hub {
         }
     }
 
-    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, LinkError> {
+    async fn carry(&self, request: Request<'_>, cx: &Cx) -> Result<Box<RawValue>, TransportError> {
         let lease = self.lease(request, cx).await?;
         let upstream = lease.upstream();
         match request {
@@ -242,8 +249,8 @@ impl Hub {
     }
 
     /// The connection by which a request goes.
-    async fn lease(&self, request: Request<'_>, cx: &Cx) -> Result<Lease, LinkError> {
-        let offer = || Offer::of(&cx.abilities());
+    async fn lease(&self, request: Request<'_>, cx: &Cx) -> Result<Lease, TransportError> {
+        let offer = || OfferedCapabilities::of(&cx.abilities());
         let era = match self.era() {
             Some(era) => era,
             None => {
@@ -266,16 +273,16 @@ impl Hub {
         }
     }
 
-    async fn shared(&self, offer: Offer) -> Result<Lease, LinkError> {
+    async fn shared(&self, offer: OfferedCapabilities) -> Result<Lease, TransportError> {
         self.pool.shared(offer, self.options.calls_wait).await.ok_or_else(|| self.all_in_use())
     }
 
     /// A connection of the caller's own.
-    async fn own(&self, call: &CallMeta, offer: Offer) -> Result<Lease, LinkError> {
+    async fn own(&self, call: &CallMeta, offer: OfferedCapabilities) -> Result<Lease, TransportError> {
         let wait = self.options.calls_wait;
         if let Some(session) = &call.session {
             let key = Key::Session(session.id, offer);
-            let caller = || self.desk.background(session, call).filter(|_| offer != Offer::NOTHING);
+            let caller = || self.desk.background(session, call).filter(|_| offer != OfferedCapabilities::NOTHING);
             let lease = self.pool.own(&key, false, Some(Owner { session, caller: &caller }), wait).await;
             return lease.ok_or_else(|| self.all_in_use());
         }
@@ -283,9 +290,9 @@ impl Hub {
         let key = Key::Principal(call.principal.kind, call.principal.id.clone(), offer);
         loop {
             // Roots are the calls' own, even where questions of several calls could be told apart.
-            let alone = offer.has_roots() || offer != Offer::NOTHING && self.shares_channel.load(Relaxed);
+            let alone = offer.has_roots() || offer != OfferedCapabilities::NOTHING && self.shares_channel.load(Relaxed);
             let lease = self.pool.own(&key, alone, None, wait).await.ok_or_else(|| self.all_in_use())?;
-            if alone || offer == Offer::NOTHING {
+            if alone || offer == OfferedCapabilities::NOTHING {
                 return Ok(lease);
             }
             // Behind an address there may be a transport that nobody expected.
@@ -300,12 +307,12 @@ impl Hub {
     fn era(&self) -> Option<Era> {
         match self.options.client.era {
             EraChoice::Only(era) => Some(era),
-            EraChoice::Auto => *lock(&self.remembered),
+            EraChoice::Auto => *self.remembered.lock(),
         }
     }
 
-    fn all_in_use(&self) -> LinkError {
-        LinkError::Failed(self.full("all its connections are in use".to_owned()))
+    fn all_in_use(&self) -> TransportError {
+        TransportError::Failed(self.full("all its connections are in use".to_owned()))
     }
 
     fn full(&self, why: String) -> Failure {
@@ -313,8 +320,8 @@ impl Hub {
     }
 
     /// Which server it was is said of what only says that it is away.
-    fn failure(&self, error: LinkError) -> Failure {
-        let is_theirs = matches!(error, LinkError::Rpc { .. } | LinkError::Failed(_));
+    fn failure(&self, error: TransportError) -> Failure {
+        let is_theirs = matches!(error, TransportError::Rpc { .. } | TransportError::Failed(_));
         let failure = Failure::from(error);
         match is_theirs {
             true => failure,
@@ -323,7 +330,7 @@ impl Hub {
     }
 
     /// What people see of it.
-    pub(super) fn observe(&self) -> serde_json::Value {
+    pub(crate) fn observe(&self) -> serde_json::Value {
         let lead = self.pool.current_lead();
         let mut seen = match &lead {
             Some(lead) => lead.upstream.observe(),
@@ -347,4 +354,112 @@ impl Hub {
 fn watched(cx: &Cx, watch: &Watch) -> Cx {
     let Some((call, caller)) = cx.call().and_then(|call| Some((call, call.caller.clone()?))) else { return cx.clone() };
     cx.within(Arc::new(CallMeta::clone(call).with_caller(watch.over(caller))))
+}
+
+/// How often idle connections are looked for: so many times in the time that they may be idle.
+const SWEEPS_IN_IDLE_TIMEOUT: u32 = 4;
+/// The same, from below.
+const SWEEP_PERIOD_MIN: Duration = Duration::from_millis(10);
+
+/// Starts what the options want. Nothing, where no runtime is there to run it.
+pub(crate) fn start_keepers(hub: &Arc<UpstreamProxy>) -> Vec<AbortOnDropHandle<()>> {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return Vec::new() };
+    let mut keepers = vec![runtime.spawn(sweep(hub.clone()))];
+    let kept = hub.clone();
+    keepers.push(match hub.options.start {
+        Start::Boot => runtime.spawn(keep_up(kept)),
+        Start::Demand => runtime.spawn(async move {
+            loop {
+                until_silent(&kept).await;
+            }
+        }),
+    });
+    keepers.into_iter().map(AbortOnDropHandle::new).collect()
+}
+
+async fn sweep(hub: Arc<UpstreamProxy>) {
+    let idle_timeout = hub.options.idle_timeout;
+    let period = (idle_timeout / SWEEPS_IN_IDLE_TIMEOUT).max(SWEEP_PERIOD_MIN);
+    let mut ticks = interval_at(Instant::now() + period, period);
+    loop {
+        ticks.tick().await;
+        hub.pool.sweep(idle_timeout);
+    }
+}
+
+/// Connects, and again whenever the connection has ended.
+async fn keep_up(hub: Arc<UpstreamProxy>) {
+    let (mut in_a_row, mut before) = (0_u32, false);
+    loop {
+        if let Some(until) = hub.breaker.next_try() {
+            sleep_until(until).await;
+        }
+        let Ok(pass) = hub.breaker.pass(&hub.name) else {
+            // Somebody's call tries it now.
+            sleep(PING_TIMEOUT).await;
+            continue;
+        };
+        let connected = hub.try_again().await;
+        if let Ok(session) = &connected {
+            hub.learn(session);
+        }
+        let is_back = hub.settle(pass, &connected);
+        match connected {
+            Ok(session) => {
+                if before && !is_back {
+                    hub.tell_all();
+                }
+                let began = Instant::now();
+                while_it_lives(&hub, session).await;
+                before = true;
+                in_a_row = if began.elapsed() >= STABLE_AFTER { 0 } else { in_a_row.saturating_add(1) };
+            }
+            Err(error) => {
+                callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server can't be connected to");
+                in_a_row = in_a_row.saturating_add(1);
+            }
+        }
+        sleep(hub.options.backoff.pause(in_a_row.saturating_sub(1))).await;
+    }
+}
+
+/// Ends when the connection has ended, or doesn't answer any more.
+async fn while_it_lives(hub: &UpstreamProxy, session: Arc<Session>) {
+    let closed = session.closed();
+    // A connection ends when nobody holds it.
+    drop(session);
+    let ended = async {
+        match closed {
+            Some(closed) => closed.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        () = until_silent(hub) => {}
+    }
+}
+
+async fn until_silent(hub: &UpstreamProxy) {
+    let Some(every) = hub.options.ping_every else { return std::future::pending().await };
+    loop {
+        sleep(every).await;
+        if !is_alive(hub).await {
+            return;
+        }
+    }
+}
+
+/// Asks a connected server for a sign of life. One that gives none is left.
+async fn is_alive(hub: &UpstreamProxy) -> bool {
+    let Some(lead) = hub.pool.current_lead() else { return true };
+    let (Some(session), Ok(pass)) = (lead.upstream.current(), hub.breaker.pass(&hub.name)) else { return true };
+    let checked =
+        timeout(PING_TIMEOUT, lead.upstream.check()).await.unwrap_or(Err(TransportError::TimedOut(PING_TIMEOUT)));
+    hub.settle(pass, &checked);
+    if let Err(error) = &checked {
+        callboard_message::log::warn!(by: &hub.name, server = %hub.name, %error, "the server gives no sign of life");
+        lead.upstream.leave(&session);
+    }
+    checked.is_ok()
 }

@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Heard, LinkError, Outcome, lock};
+use super::{Heard, Outcome, TransportError};
 
 /// Messages that wait for a call which is slow to take them; past that, notifications are left out and questions refused.
 const EVENTS_MAX: usize = 64;
@@ -21,7 +22,7 @@ type Events = mpsc::Sender<Box<Heard>>;
 
 /// Which of our requests are under way, and where what belongs to them goes.
 #[derive(Default)]
-pub(crate) struct Flights {
+pub(crate) struct PendingRequests {
     last: AtomicU64,
     /// Responses that belong to none of them: late ones, foreign ones.
     unknown: AtomicU64,
@@ -33,21 +34,21 @@ pub(crate) struct Flights {
 #[derive(Default)]
 struct Open {
     by_number: HashMap<u64, Slot>,
-    closed: Option<LinkError>,
+    closed: Option<TransportError>,
 }
 
 struct Slot {
     events: Events,
-    response: oneshot::Sender<Result<Outcome, LinkError>>,
+    response: oneshot::Sender<Result<Outcome, TransportError>>,
     is_call: bool,
 }
 
 /// One request under way. Dropped, it is forgotten.
-pub(crate) struct Flight {
+pub(crate) struct PendingRequest {
     pub(crate) number: u64,
-    flights: Arc<Flights>,
-    pub(super) events: Events,
-    pub(super) response: oneshot::Receiver<Result<Outcome, LinkError>>,
+    flights: Arc<PendingRequests>,
+    pub(crate) events: Events,
+    pub(crate) response: oneshot::Receiver<Result<Outcome, TransportError>>,
 }
 
 /// Why a message couldn't be given to the one call that it belongs to.
@@ -61,13 +62,13 @@ pub(crate) enum Unplaced {
     Full,
 }
 
-impl Flights {
+impl PendingRequests {
     /// Opens one, and its events. `is_call`: an agent waits for it, who may be asked.
-    pub(crate) fn open(self: &Arc<Self>, is_call: bool) -> (Flight, mpsc::Receiver<Box<Heard>>) {
+    pub(crate) fn open(self: &Arc<Self>, is_call: bool) -> (PendingRequest, mpsc::Receiver<Box<Heard>>) {
         let number = self.last.fetch_add(1, Relaxed) + 1;
         let (events, heard) = mpsc::channel(EVENTS_MAX);
         let (response, answered) = oneshot::channel();
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         match &open.closed {
             Some(why) => drop(response.send(Err(why.clone()))),
             None => drop(open.by_number.insert(number, Slot { events: events.clone(), response, is_call })),
@@ -76,12 +77,12 @@ impl Flights {
         if is_call {
             self.called.notify_waiters();
         }
-        (Flight { number, flights: self.clone(), events, response: answered }, heard)
+        (PendingRequest { number, flights: self.clone(), events, response: answered }, heard)
     }
 
     /// Ends request `number` with `outcome`, or counts a response that nobody waits for.
-    pub(crate) fn answer(&self, number: Option<u64>, outcome: Result<Outcome, LinkError>) {
-        let slot = number.and_then(|number| lock(&self.open).by_number.remove(&number));
+    pub(crate) fn answer(&self, number: Option<u64>, outcome: Result<Outcome, TransportError>) {
+        let slot = number.and_then(|number| self.open.lock().by_number.remove(&number));
         match slot {
             // Whoever gave up in this moment needs it no more.
             Some(slot) => drop(slot.response.send(outcome)),
@@ -101,9 +102,9 @@ impl Flights {
     }
 
     /// Ends every request, and those to come.
-    pub(crate) fn close(&self, why: &LinkError) {
+    pub(crate) fn close(&self, why: &TransportError) {
         let slots = {
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             open.closed.get_or_insert_with(|| why.clone());
             std::mem::take(&mut open.by_number)
         };
@@ -113,9 +114,9 @@ impl Flights {
     }
 
     /// Ends the only request under way; nothing where there are several.
-    pub(crate) fn fail_only(&self, why: LinkError) {
+    pub(crate) fn fail_only(&self, why: TransportError) {
         let slot = {
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             let number = open.by_number.keys().next().copied().filter(|_| open.by_number.len() == 1);
             number.and_then(|number| open.by_number.remove(&number))
         };
@@ -126,7 +127,7 @@ impl Flights {
 
     /// Gives a message to request `number`; left out where that isn't under way or has too much to read.
     pub(crate) fn give(&self, number: u64, heard: Heard) {
-        let events = lock(&self.open).by_number.get(&number).map(|slot| slot.events.clone());
+        let events = self.open.lock().by_number.get(&number).map(|slot| slot.events.clone());
         if let Some(events) = events {
             let _ = events.try_send(Box::new(heard));
         }
@@ -134,7 +135,7 @@ impl Flights {
 
     /// Gives a message to every call.
     pub(crate) fn give_all(&self, heard: &Heard) {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         for slot in open.by_number.values().filter(|slot| slot.is_call) {
             let _ = slot.events.try_send(Box::new(heard.clone()));
         }
@@ -157,7 +158,7 @@ impl Flights {
 
     /// Gives a message to the one call that is under way.
     pub(crate) fn give_only_call(&self, heard: Heard) -> Result<(), Unplaced> {
-        let open = lock(&self.open);
+        let open = self.open.lock();
         let mut calls = open.by_number.values().filter(|slot| slot.is_call);
         match (calls.next(), calls.next()) {
             (None, _) => Err(Unplaced::NoCall),
@@ -171,9 +172,9 @@ impl Flights {
     }
 }
 
-impl Drop for Flight {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        lock(&self.flights.open).by_number.remove(&self.number);
+        self.flights.open.lock().by_number.remove(&self.number);
     }
 }
 
@@ -189,7 +190,7 @@ mod tests {
     /// that is no call.
     #[tokio::test]
     async fn only_one_call_can_be_meant() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(PendingRequests::default());
         let (_listing, _) = flights.open(false);
         assert_eq!(flights.give_only_call(told("a")), Err(Unplaced::NoCall));
         let (first, mut heard) = flights.open(true);
@@ -205,7 +206,7 @@ mod tests {
     /// Goal: what a slow call has to read is bounded. Method: one message more than the bound.
     #[tokio::test]
     async fn events_are_bounded() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(PendingRequests::default());
         let (_flight, _heard) = flights.open(true);
         for _ in 0..EVENTS_MAX {
             assert_eq!(flights.give_only_call(told("a")), Ok(()));
@@ -217,7 +218,7 @@ mod tests {
     /// one.
     #[tokio::test]
     async fn unknown_responses_are_counted() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(PendingRequests::default());
         let (mut flight, _) = flights.open(true);
         let result = || Ok(Ok(Box::default()));
         flights.answer(Some(flight.number), result());
@@ -231,12 +232,12 @@ mod tests {
     /// Goal: nobody waits on a link that has closed. Method: one request before, one after.
     #[tokio::test]
     async fn closed_links_answer() {
-        let flights = Arc::new(Flights::default());
+        let flights = Arc::new(PendingRequests::default());
         let (mut before, _) = flights.open(true);
-        flights.close(&LinkError::Broken("gone"));
+        flights.close(&TransportError::Broken("gone"));
         let (mut after, _) = flights.open(true);
         for flight in [&mut before, &mut after] {
-            assert!(matches!((&mut flight.response).await, Ok(Err(LinkError::Broken("gone")))));
+            assert!(matches!((&mut flight.response).await, Ok(Err(TransportError::Broken("gone")))));
         }
     }
 }

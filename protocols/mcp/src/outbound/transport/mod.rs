@@ -1,9 +1,15 @@
 //! The way to a server: four transports, one shape.
 //!
 //! A request is an *exchange*: it is sent, and its response waited for. What else the server says that belongs to it goes
-//! to the request's [`Flight`] meanwhile; what belongs to nobody goes to the [`Ear`](super::ear::Ear).
+//! to the request's [`PendingRequest`] meanwhile; what belongs to nobody goes to the [`NotificationHandler`](super::ear::NotificationHandler).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub(crate) mod child;
+mod duplex;
+pub(crate) mod http;
+mod pending_requests;
+pub(crate) mod websocket;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use callboard_message::{Failure, FailureKind};
@@ -18,20 +24,13 @@ use super::auth::{AuthError, Challenge};
 use super::options::{AUTH_REFUSALS_MAX, ClientOptions};
 use crate::wire::failure;
 
-pub(super) use self::duplex::Duplex;
-pub(super) use self::flights::{Flight, Flights, Unplaced};
-pub(super) use self::http::Http;
-
-pub(super) mod child;
-mod duplex;
-mod flights;
-mod http;
-pub(super) mod old_sse;
-pub(super) mod websocket;
+pub(crate) use self::duplex::Duplex;
+pub(crate) use self::http::Http;
+pub(crate) use self::pending_requests::{PendingRequest, PendingRequests, Unplaced};
 
 /// What a server said that is no response.
 #[derive(Clone)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// It asks.
     Request { id: Id, method: String, params: Option<Box<RawValue>> },
     /// It tells.
@@ -39,30 +38,30 @@ pub(super) enum Heard {
 }
 
 /// A response's result or error.
-pub(super) type Outcome = Result<Box<RawValue>, RpcError>;
+pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// One message of a server's, owned.
-pub(super) enum Said {
+pub(crate) enum Said {
     Response { id: Option<Id>, outcome: Outcome },
     Event(Heard),
 }
 
 /// A request on its way out.
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// The number of its flight: its id, and its progress token.
-    pub(super) number: u64,
-    pub(super) method: String,
+    pub(crate) number: u64,
+    pub(crate) method: String,
     /// The whole JSON-RPC message.
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// What HTTP says beside the body.
-    pub(super) head: Head,
+    pub(crate) head: Head,
     /// Whether the server is told when nobody waits any more. Never of `initialize`.
-    pub(super) cancellable: bool,
+    pub(crate) cancellable: bool,
 }
 
 /// What HTTP says beside a body.
 #[derive(Clone)]
-pub(super) enum Head {
+pub(crate) enum Head {
     /// Session and revision, as negotiated.
     Legacy,
     /// What a modern request mirrors into headers (2026-07-28, streamable HTTP, request metadata).
@@ -71,7 +70,7 @@ pub(super) enum Head {
 
 /// Why there is no result.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum LinkError {
+pub(crate) enum TransportError {
     /// The server answered with an error; `status` is HTTP's.
     #[error("the server answered with an error")]
     Rpc { error: RpcError, status: Option<u16> },
@@ -104,7 +103,7 @@ pub(crate) enum LinkError {
     Failed(Failure),
 }
 
-impl From<NetError> for LinkError {
+impl From<NetError> for TransportError {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Unreachable => Self::Unreachable("can't connect to the server"),
@@ -113,7 +112,7 @@ impl From<NetError> for LinkError {
     }
 }
 
-impl From<BodyError> for LinkError {
+impl From<BodyError> for TransportError {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge => Self::TooLarge,
@@ -122,20 +121,20 @@ impl From<BodyError> for LinkError {
     }
 }
 
-impl From<SseError> for LinkError {
+impl From<SseError> for TransportError {
     fn from(_: SseError) -> Self {
         Self::TooLarge
     }
 }
 
-impl From<LinkError> for Failure {
-    fn from(error: LinkError) -> Self {
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
         let kind = match &error {
-            LinkError::Rpc { error, .. } => return failure::of_rpc(error),
-            LinkError::Failed(failure) => return failure.clone(),
-            LinkError::Status(401 | 403) | LinkError::Auth(_) => FailureKind::Denied,
-            LinkError::Status(413 | 429) | LinkError::TooLarge => FailureKind::Overloaded,
-            LinkError::Status(408 | 504) | LinkError::TimedOut(_) => FailureKind::TimedOut,
+            TransportError::Rpc { error, .. } => return failure::of_rpc(error),
+            TransportError::Failed(failure) => return failure.clone(),
+            TransportError::Status(401 | 403) | TransportError::Auth(_) => FailureKind::Denied,
+            TransportError::Status(413 | 429) | TransportError::TooLarge => FailureKind::Overloaded,
+            TransportError::Status(408 | 504) | TransportError::TimedOut(_) => FailureKind::TimedOut,
             // `Internal` is a bug of ours, whose sentence nobody is told: here it is what says how to mend it.
             _ => FailureKind::Unavailable,
         };
@@ -145,16 +144,20 @@ impl From<LinkError> for Failure {
 
 /// An open way to a server.
 #[derive(Clone)]
-pub(super) enum Link {
+pub(crate) enum Transport {
     /// Each request has a response stream of its own.
     Http(Arc<Http>),
     /// All share one channel.
     Duplex(Arc<Duplex>),
 }
 
-impl Link {
+impl Transport {
     /// Sends a request and waits for its response. Dropped, it tells the server that nobody waits any more.
-    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn exchange(
+        &self,
+        outgoing: &Outgoing,
+        flight: &mut PendingRequest,
+    ) -> Result<Box<RawValue>, TransportError> {
         // Over HTTP, a modern server takes the end of the connection for it.
         let tells = outgoing.cancellable && (matches!(outgoing.head, Head::Legacy) || self.http().is_none());
         let mut unanswered = Unanswered { link: self, number: tells.then_some(outgoing.number) };
@@ -167,7 +170,7 @@ impl Link {
     }
 
     /// Sends what has no response: a notification, or a response of ours. Legacy only, but for cancellation.
-    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         match self {
             Self::Http(http) => http.send(body).await,
             Self::Duplex(duplex) => duplex.send(body).await,
@@ -175,7 +178,7 @@ impl Link {
     }
 
     /// Whether nothing more can come of it.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Http(_) => false,
             Self::Duplex(duplex) => duplex.is_closed(),
@@ -183,14 +186,14 @@ impl Link {
     }
 
     /// Ends when nothing more can come of it; `None` where each request has a connection of its own.
-    pub(super) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    pub(crate) fn closed(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         match self {
             Self::Http(_) => None,
             Self::Duplex(duplex) => Some(duplex.closed()),
         }
     }
 
-    pub(super) fn http(&self) -> Option<&Arc<Http>> {
+    pub(crate) fn http(&self) -> Option<&Arc<Http>> {
         match self {
             Self::Http(http) => Some(http),
             Self::Duplex(_) => None,
@@ -200,7 +203,7 @@ impl Link {
 
 /// Tells the server that nobody waits any more, where the response hasn't come when it is dropped.
 struct Unanswered<'a> {
-    link: &'a Link,
+    link: &'a Transport,
     number: Option<u64>,
 }
 
@@ -208,21 +211,21 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         match (self.number, self.link) {
             (None, _) => {}
-            (Some(number), Link::Http(http)) => http.cancel(number),
-            (Some(number), Link::Duplex(duplex)) => duplex.cancel(number),
+            (Some(number), Transport::Http(http)) => http.cancel(number),
+            (Some(number), Transport::Duplex(duplex)) => duplex.cancel(number),
         }
     }
 }
 
 /// Sends a request with the value of `Authorization`, and again where the authorizer got something better after a refusal.
 /// `refusal`: status and headers of an answer that refuses.
-async fn authorized<R, Sent: Future<Output = Result<R, LinkError>>>(
+async fn authorized<R, Sent: Future<Output = Result<R, TransportError>>>(
     options: &ClientOptions,
     send: impl Fn(Option<HeaderValue>) -> Sent,
     refusal: impl Fn(&R) -> Option<(StatusCode, &HeaderMap)>,
-) -> Result<R, LinkError> {
+) -> Result<R, TransportError> {
     let Some(authorizer) = &options.authorizer else { return send(None).await };
-    let failed = |error| LinkError::Auth(Arc::new(error));
+    let failed = |error| TransportError::Auth(Arc::new(error));
     let mut refused_before = 0;
     loop {
         let sent = authorizer.authorization().await.map_err(failed)?;
@@ -244,7 +247,7 @@ async fn authorized<R, Sent: Future<Output = Result<R, LinkError>>>(
 }
 
 /// Reads one message.
-pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
+pub(crate) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
     Ok(match decode(bytes, limits)? {
         Incoming::Response(response) => {
             Said::Response { id: response.id, outcome: response.outcome.map(RawValue::to_owned) }
@@ -261,25 +264,20 @@ pub(super) fn read(bytes: &[u8], limits: &Limits) -> Result<Said, Refusal> {
 }
 
 /// The number of one of our requests, from an id that came back.
-pub(super) fn number_of(id: &Id) -> Option<u64> {
+fn number_of(id: &Id) -> Option<u64> {
     id.as_json().parse().ok()
 }
 
 /// The id of our request `number`.
-pub(super) fn id_of(number: u64) -> Id {
+pub(crate) fn id_of(number: u64) -> Id {
     Id::integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 /// `notifications/cancelled` for our request `number`.
-pub(super) fn cancelled(number: u64) -> Vec<u8> {
+pub(crate) fn cancelled(number: u64) -> Vec<u8> {
     let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for it any more\"}}");
     let params = RawValue::from_string(params).unwrap_or_default();
     callboard_rpc::encode_notification("notifications/cancelled", Some(&params))
-}
-
-/// Locks; what a panic left behind is still whole, for nothing here panics in between.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -290,7 +288,8 @@ mod tests {
     /// failure that a caller gets.
     #[test]
     fn what_is_no_mcp_is_told() {
-        let failure = Failure::from(LinkError::Protocol("the server chose a revision that isn't spoken here".into()));
+        let failure =
+            Failure::from(TransportError::Protocol("the server chose a revision that isn't spoken here".into()));
         assert_eq!(failure.kind, FailureKind::Unavailable);
         assert_eq!(failure.message, "the server chose a revision that isn't spoken here");
     }

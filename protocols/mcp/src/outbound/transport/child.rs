@@ -10,15 +10,19 @@ use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Link, LinkError};
-use crate::outbound::ear::Ear;
+use super::{Transport, TransportError};
 use crate::outbound::options::{CHILD_END_GRACE, ChildCommand, ClientOptions};
+use crate::outbound::server_messages::NotificationHandler;
 
 /// Most bytes of a line of a child's standard error that go to the log; longer ones are left out.
 const STDERR_LINE_BYTES_MAX: usize = 4_096;
 
 /// Starts `command`. It ends with the link, with whatever it started itself.
-pub(crate) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ear>) -> Result<Link, LinkError> {
+pub(crate) fn start(
+    command: &ChildCommand,
+    options: &ClientOptions,
+    ear: Arc<NotificationHandler>,
+) -> Result<Transport, TransportError> {
     let inherited = command.inherit.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     let mut start = Command::new(&command.program);
     start
@@ -37,12 +41,12 @@ pub(crate) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
     }
     let mut child = start.spawn().map_err(|error| {
         callboard_message::log::warn!(by: options.name.as_deref().unwrap_or_default(), server = options.name, program = %command.program.to_string_lossy(), %error, "failed to start a server");
-        LinkError::Unreachable("the server's program can't be started")
+        TransportError::Unreachable("the server's program can't be started")
     })?;
     let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors)) = pipes else {
-        return Err(LinkError::Unreachable("the server's program has no standard input and output"));
+        return Err(TransportError::Unreachable("the server's program has no standard input and output"));
     };
     let farewells = ear.farewells.clone();
     let program = || command.program.to_string_lossy().into_owned();
@@ -52,7 +56,7 @@ pub(crate) fn start(command: &ChildCommand, options: &ClientOptions, ear: Arc<Ea
     farewells.spawn(async move {
         let hear = async {
             tokio::select! {
-                why = hear(&engine, output, line_bytes_max) => LinkError::Broken(why),
+                why = hear(&engine, output, line_bytes_max) => TransportError::Broken(why),
                 why = log(errors, &name) => why,
             }
         };
@@ -75,17 +79,17 @@ async fn hear(engine: &Engine, mut output: ChildStdout, line_bytes_max: usize) -
     }
 }
 
-async fn write(mut input: ChildStdin, mut outbox: Outbox) -> LinkError {
+async fn write(mut input: ChildStdin, mut outbox: Outbox) -> TransportError {
     while let Some(message) = outbox.recv().await {
         if input.write_all(&encode_line(message)).await.is_err() || input.flush().await.is_err() {
-            return LinkError::Broken("the server's standard input is closed");
+            return TransportError::Broken("the server's standard input is closed");
         }
     }
     CLIENT_ENDED
 }
 
 /// What the server says of itself goes to the log, a line each. Never ends before the rest does.
-async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> LinkError {
+async fn log(mut errors: impl AsyncRead + Unpin, server: &str) -> TransportError {
     let mut lines = LineDecoder::new(STDERR_LINE_BYTES_MAX);
     while let Ok(Some(line)) = lines.read(&mut errors).await {
         match line {

@@ -13,9 +13,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
-use super::{Link, LinkError, authorized};
-use crate::outbound::ear::Ear;
+use super::{Transport, TransportError, authorized};
 use crate::outbound::options::ClientOptions;
+use crate::outbound::server_messages::NotificationHandler;
 
 /// The subprotocol that MCP goes under.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
@@ -26,19 +26,23 @@ type Refusal = Box<Response<Option<Vec<u8>>>>;
 type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 /// Opens the WebSocket at `url`.
-pub(crate) async fn open(url: &Url, options: &ClientOptions, ear: Arc<Ear>) -> Result<Link, LinkError> {
+pub(crate) async fn open(
+    url: &Url,
+    options: &ClientOptions,
+    ear: Arc<NotificationHandler>,
+) -> Result<Transport, TransportError> {
     let connecting = timeout(options.connect_timeout, connect(url, options));
-    let socket = connecting.await.map_err(|_| LinkError::TimedOut(options.connect_timeout))??;
+    let socket = connecting.await.map_err(|_| TransportError::TimedOut(options.connect_timeout))??;
     let (link, engine, outbox) =
         Duplex::open(ear, options.limits, options.name.as_deref().unwrap_or(url.host_str().unwrap_or_default()));
     tokio::spawn(speak(engine, outbox, socket));
     Ok(link)
 }
 
-async fn connect(url: &Url, options: &ClientOptions) -> Result<Socket, LinkError> {
+async fn connect(url: &Url, options: &ClientOptions) -> Result<Socket, TransportError> {
     let send = |authorization| ask(url, options, authorization);
     let answer = authorized(options, send, |answer| answer.as_ref().err().map(|no| (no.status(), no.headers())));
-    answer.await?.map_err(|refusal| LinkError::Status(refusal.status().as_u16()))
+    answer.await?.map_err(|refusal| TransportError::Status(refusal.status().as_u16()))
 }
 
 /// Asks for the WebSocket once.
@@ -46,10 +50,11 @@ async fn ask(
     url: &Url,
     options: &ClientOptions,
     authorization: Option<HeaderValue>,
-) -> Result<Result<Socket, Refusal>, LinkError> {
+) -> Result<Result<Socket, Refusal>, TransportError> {
     let bytes_max = Some(options.limits.body_bytes_max);
     let config = WebSocketConfig::default().max_message_size(bytes_max).max_frame_size(bytes_max);
-    let mut request = url.as_str().into_client_request().map_err(|_| LinkError::Unreachable("not a WebSocket URL"))?;
+    let mut request =
+        url.as_str().into_client_request().map_err(|_| TransportError::Unreachable("not a WebSocket URL"))?;
     let headers = request.headers_mut();
     for (name, value) in &options.headers {
         headers.append(name, value.clone());
@@ -62,7 +67,7 @@ async fn ask(
     match connect_async_with_config(request, Some(config), true).await {
         Ok((socket, _)) => Ok(Ok(socket)),
         Err(Error::Http(response)) => Ok(Err(response)),
-        Err(_) => Err(LinkError::Unreachable("can't open the WebSocket")),
+        Err(_) => Err(TransportError::Unreachable("can't open the WebSocket")),
     }
 }
 
@@ -73,11 +78,13 @@ async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
             match stream.next().await {
                 Some(Ok(Message::Text(text))) => engine.take(text.as_bytes()),
                 Some(Ok(Message::Binary(bytes))) => engine.take(&bytes),
-                Some(Ok(Message::Close(_))) | None => return LinkError::Broken("the server has closed the WebSocket"),
+                Some(Ok(Message::Close(_))) | None => {
+                    return TransportError::Broken("the server has closed the WebSocket");
+                }
                 // Pings are answered by the socket itself.
                 Some(Ok(_)) => {}
-                Some(Err(Error::Capacity(_))) => return LinkError::TooLarge,
-                Some(Err(_)) => return LinkError::Broken("the WebSocket is broken"),
+                Some(Err(Error::Capacity(_))) => return TransportError::TooLarge,
+                Some(Err(_)) => return TransportError::Broken("the WebSocket is broken"),
             }
         }
     };
@@ -86,7 +93,7 @@ async fn speak(engine: Engine, mut outbox: Outbox, socket: Socket) {
             // What is written here is JSON, and so UTF-8.
             let Ok(text) = String::from_utf8(message) else { continue };
             if sink.send(Message::text(text)).await.is_err() {
-                return LinkError::Broken("the WebSocket is broken");
+                return TransportError::Broken("the WebSocket is broken");
             }
         }
         CLIENT_ENDED

@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use url::Url;
 
-use super::{Flight, Head, Link, LinkError, Outgoing, Said, authorized, cancelled, number_of, read};
-use crate::outbound::ear::{Ear, Reply};
+use super::duplex::{CLIENT_ENDED, Duplex, Engine, Outbox};
+use super::{Head, Outgoing, PendingRequest, Said, Transport, TransportError, authorized, cancelled, number_of, read};
 use crate::outbound::options::ClientOptions;
+use crate::outbound::server_messages::{NotificationHandler, Reply};
 use crate::wire::Revision;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -36,7 +37,7 @@ pub(crate) struct Http {
     /// `None` where the URL can't stand in an HTTP request.
     target: Option<Arc<Target>>,
     options: Arc<ClientOptions>,
-    ear: Arc<Ear>,
+    ear: Arc<NotificationHandler>,
     /// Given by a legacy server.
     session: OnceLock<HeaderValue>,
     /// Once it is known.
@@ -44,21 +45,21 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<Ear>) -> Self {
+    pub(crate) fn new(clients: Clients, url: Url, options: Arc<ClientOptions>, ear: Arc<NotificationHandler>) -> Self {
         let target = Target::new(&url);
         Self { clients, url, target, options, ear, session: OnceLock::new(), revision: OnceLock::new() }
     }
 
-    pub(super) fn options(&self) -> &ClientOptions {
+    pub(crate) fn options(&self) -> &ClientOptions {
         &self.options
     }
 
-    pub(super) fn url(&self) -> &Url {
+    pub(crate) fn url(&self) -> &Url {
         &self.url
     }
 
     /// The same server at another URL.
-    pub(super) fn at(&self, url: Url) -> Self {
+    pub(crate) fn at(&self, url: Url) -> Self {
         Self { target: Target::new(&url), url, ..self.clone() }
     }
 
@@ -72,7 +73,7 @@ impl Http {
     }
 
     /// Tells the server, which is a legacy one, that nobody waits for request `number` any more.
-    pub(super) fn cancel(&self, number: u64) {
+    pub(crate) fn cancel(&self, number: u64) {
         let http = self.clone();
         in_background(&self.ear, async move {
             if let Err(error) = http.send(cancelled(number)).await {
@@ -81,12 +82,16 @@ impl Http {
         });
     }
 
-    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &Flight) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn exchange(
+        &self,
+        outgoing: &Outgoing,
+        flight: &PendingRequest,
+    ) -> Result<Box<RawValue>, TransportError> {
         let is_legacy = matches!(outgoing.head, Head::Legacy);
         let response = self.post(outgoing.body.clone(), &outgoing.head, &outgoing.method).await?;
         let status = response.status();
         if is_legacy && status == StatusCode::NOT_FOUND && self.session.get().is_some() {
-            return Err(LinkError::SessionLost);
+            return Err(TransportError::SessionLost);
         }
         if outgoing.method == "initialize" && status.is_success() {
             self.begin_session(response.headers());
@@ -109,15 +114,15 @@ impl Http {
                 },
                 // Whoever waits takes them before the outcome.
                 Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
-                Err(_) if !status.is_success() => return Err(LinkError::Status(status.as_u16())),
-                Err(refusal) => return Err(LinkError::Protocol(format!("the response {refusal}"))),
+                Err(_) if !status.is_success() => return Err(TransportError::Status(status.as_u16())),
+                Err(refusal) => return Err(TransportError::Protocol(format!("the response {refusal}"))),
             }
         }
         match outcome {
             Some(Ok(result)) if status.is_success() => Ok(result),
-            Some(Err(error)) => Err(LinkError::Rpc { error, status: Some(status.as_u16()) }),
-            _ if !status.is_success() => Err(LinkError::Status(status.as_u16())),
-            _ => Err(LinkError::Protocol("the request was answered with no response".into())),
+            Some(Err(error)) => Err(TransportError::Rpc { error, status: Some(status.as_u16()) }),
+            _ if !status.is_success() => Err(TransportError::Status(status.as_u16())),
+            _ => Err(TransportError::Protocol("the request was answered with no response".into())),
         }
     }
 
@@ -125,16 +130,16 @@ impl Http {
     async fn follow(
         &self,
         mut events: EventStream,
-        flight: &Flight,
+        flight: &PendingRequest,
         is_legacy: bool,
-    ) -> Result<Box<RawValue>, LinkError> {
-        let broken = LinkError::Broken("the response's stream broke off");
+    ) -> Result<Box<RawValue>, TransportError> {
+        let broken = TransportError::Broken("the response's stream broke off");
         loop {
             while let Some(event) = events.next().await? {
                 match read(&event.data, self.limits()) {
                     Ok(Said::Event(heard)) => drop(flight.events.send(Box::new(heard)).await),
                     Ok(Said::Response { id, outcome }) if id.as_ref().and_then(number_of) == Some(flight.number) => {
-                        return outcome.map_err(|error| LinkError::Rpc { error, status: Some(200) });
+                        return outcome.map_err(|error| TransportError::Rpc { error, status: Some(200) });
                     }
                     Ok(Said::Response { .. }) => self.ear.flights.count_unknown(),
                     Err(refusal) => callboard_message::log::warn!(%refusal, "an event that is no message is skipped"),
@@ -149,22 +154,22 @@ impl Http {
     }
 
     /// Takes a stream up where it broke off, after the pause that the server wants.
-    async fn resume(&self, place: Place) -> Result<EventStream, LinkError> {
+    async fn resume(&self, place: Place) -> Result<EventStream, TransportError> {
         for _ in 0..=self.options.reconnects_max {
             tokio::time::sleep(place.retry()).await;
             match self.listen(place.last_event_id()).await {
                 Ok(Some(response)) => return Ok(EventStream::new(response, self.limits().body_bytes_max, place)),
                 // With its session, the call is lost: whether the server acted is unknown, so it isn't repeated.
-                Ok(None) | Err(LinkError::SessionLost) => break,
-                Err(LinkError::Unreachable(_) | LinkError::Broken(_)) => {}
+                Ok(None) | Err(TransportError::SessionLost) => break,
+                Err(TransportError::Unreachable(_) | TransportError::Broken(_)) => {}
                 Err(other) => return Err(other),
             }
         }
-        Err(LinkError::Broken("the response's stream broke off and can't be taken up again"))
+        Err(TransportError::Broken("the response's stream broke off and can't be taken up again"))
     }
 
     /// Opens the stream of what belongs to no request, or one that broke off. `None`: the server has none.
-    pub(super) async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, LinkError> {
+    pub(crate) async fn listen(&self, last_event_id: Option<&str>) -> Result<Option<Response>, TransportError> {
         let mut headers = self.headers();
         headers.insert(ACCEPT, STREAM);
         if let Some(place) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
@@ -174,8 +179,8 @@ impl Http {
         match response.status() {
             status if status.is_success() && response.is_event_stream() => Ok(Some(response)),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE => Ok(None),
-            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(LinkError::SessionLost),
-            status => Err(LinkError::Status(status.as_u16())),
+            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(TransportError::SessionLost),
+            status => Err(TransportError::Status(status.as_u16())),
         }
     }
 
@@ -183,10 +188,10 @@ impl Http {
     /// `None` where the server has none. `place`: where an earlier one broke off.
     pub(crate) async fn follow_get(
         self: &Arc<Self>,
-        ear: &Ear,
+        ear: &NotificationHandler,
         place: &mut Option<Place>,
         ready: &mut Option<oneshot::Sender<()>>,
-    ) -> Result<Option<Duration>, LinkError> {
+    ) -> Result<Option<Duration>, TransportError> {
         let from = place.take().unwrap_or_default();
         let answered = self.listen(from.last_event_id()).await;
         // Dropped, it says the same: there is nothing more to wait for.
@@ -196,7 +201,7 @@ impl Http {
         while let Some(event) = events.next().await? {
             match read(&event.data, self.limits()) {
                 Ok(Said::Event(heard)) => {
-                    let (reply, link) = (ear.hear(heard), Link::Http(self.clone()));
+                    let (reply, link) = (ear.hear(heard), Transport::Http(self.clone()));
                     match reply {
                         Reply::Later(_) => drop(tokio::spawn(async move { reply.send(&link).await })),
                         now => now.send(&link).await,
@@ -212,23 +217,23 @@ impl Http {
         Ok(Some(pause))
     }
 
-    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         let response = self.post(body, &Head::Legacy, "").await?;
         match response.status() {
             status if status.is_success() => Ok(()),
-            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(LinkError::SessionLost),
-            status => Err(LinkError::Status(status.as_u16())),
+            StatusCode::NOT_FOUND if self.session.get().is_some() => Err(TransportError::SessionLost),
+            status => Err(TransportError::Status(status.as_u16())),
         }
     }
 
-    async fn post(&self, body: Vec<u8>, head: &Head, method: &str) -> Result<Response, LinkError> {
+    async fn post(&self, body: Vec<u8>, head: &Head, method: &str) -> Result<Response, TransportError> {
         let mut headers = self.headers();
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(ACCEPT, BOTH);
         if let Head::Modern { name, params } = head {
             headers.insert(VERSION, HeaderValue::from_static(Revision::V2026_07_28.as_str()));
             let method = HeaderValue::from_str(method);
-            headers.insert(METHOD, method.map_err(|_| LinkError::Protocol("no such method".into()))?);
+            headers.insert(METHOD, method.map_err(|_| TransportError::Protocol("no such method".into()))?);
             if let Some(name) = name {
                 headers.insert(NAME, name.clone());
             }
@@ -253,13 +258,19 @@ impl Http {
         headers
     }
 
-    async fn send_to_server(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
-        let target = self.target.as_ref().ok_or(LinkError::Unreachable("the server's URL can't be used over HTTP"))?;
-        self.clients.here().send(target, method, headers, body).await.map_err(LinkError::from)
+    async fn send_to_server(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, TransportError> {
+        let target =
+            self.target.as_ref().ok_or(TransportError::Unreachable("the server's URL can't be used over HTTP"))?;
+        self.clients.here().send(target, method, headers, body).await.map_err(TransportError::from)
     }
 
     /// Sends a request, authorised.
-    async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, LinkError> {
+    async fn authorized(&self, method: Method, headers: HeaderMap, body: Bytes) -> Result<Response, TransportError> {
         let send = |authorization: Option<HeaderValue>| {
             let mut headers = headers.clone();
             if let Some(value) = authorization {
@@ -303,8 +314,62 @@ impl Http {
 }
 
 /// Runs a farewell that nobody waits for; not at all where no runtime is left.
-fn in_background(ear: &Ear, farewell: impl Future<Output = ()> + Send + 'static) {
+fn in_background(ear: &NotificationHandler, farewell: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         ear.farewells.spawn_on(tokio::time::timeout(FAREWELL_TIMEOUT, farewell), &runtime);
     }
+}
+
+/// Opens the event stream, whose first event says where to post.
+pub(crate) async fn open_event_stream(http: Http, ear: Arc<NotificationHandler>) -> Result<Transport, TransportError> {
+    let limits = http.options().limits;
+    let Some(response) = http.listen(None).await? else {
+        return Err(TransportError::Status(405));
+    };
+    let mut events = EventStream::new(response, limits.body_bytes_max, Place::default());
+    let first = tokio::time::timeout(http.options().connect_timeout, events.next());
+    let first = first.await.map_err(|_| TransportError::TimedOut(http.options().connect_timeout))??;
+    let first = first.filter(|event| event.kind() == "endpoint");
+    let endpoint = first.and_then(|event| String::from_utf8(event.data).ok());
+    let endpoint = endpoint.and_then(|said| http.url().join(said.trim()).ok());
+    let Some(endpoint) = endpoint else {
+        return Err(TransportError::Protocol("the event stream doesn't begin with an endpoint".into()));
+    };
+    // Another origin would get what was meant for this one.
+    if endpoint.origin() != http.url().origin() {
+        return Err(TransportError::Protocol("the event stream's endpoint has another origin".into()));
+    }
+    let server = endpoint.host_str().unwrap_or_default().to_owned();
+    let post = http.at(endpoint);
+    let (link, engine, outbox) = Duplex::open(ear.clone(), limits, &server);
+    tokio::spawn(speak(engine, outbox, events, post, ear));
+    Ok(link)
+}
+
+async fn speak(engine: Engine, mut outbox: Outbox, mut events: EventStream, post: Http, ear: Arc<NotificationHandler>) {
+    let hear = async {
+        loop {
+            match events.next().await {
+                Ok(Some(event)) if event.kind() == "message" => engine.take(&event.data),
+                Ok(Some(_)) => {}
+                Ok(None) => return TransportError::Broken("the server has closed the event stream"),
+                Err(error) => return error.into(),
+            }
+        }
+    };
+    let write = async {
+        while let Some(message) = outbox.recv().await {
+            let number = match read(&message, &post.options().limits) {
+                Ok(Said::Event(super::Heard::Request { id, .. })) => number_of(&id),
+                _ => None,
+            };
+            match (post.send(message).await, number) {
+                (Err(error), Some(number)) => ear.flights.answer(Some(number), Err(error)),
+                (Err(error), None) => callboard_message::log::warn!(%error, "the server takes no message"),
+                (Ok(()), _) => {}
+            }
+        }
+        CLIENT_ENDED
+    };
+    engine.run(hear, write).await;
 }

@@ -34,7 +34,7 @@ impl Agent for Host {
 
 impl Host {
     fn new(options: ToolOptions, script: impl IntoIterator<Item = Step>) -> Self {
-        let book = Arc::new(ToolBook::default());
+        let book = Arc::new(ToolCache::default());
         book.learn(
             &RawValue::from_string(
                 json!({ "tools": [
@@ -97,7 +97,7 @@ struct Nobody;
 struct Somebody;
 
 impl Caller for Somebody {
-    fn progress(&self, _: callboard_message::Progress) {}
+    fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "not now")) })
@@ -109,7 +109,7 @@ impl Caller for Somebody {
 }
 
 impl Caller for Nobody {
-    fn progress(&self, _: callboard_message::Progress) {}
+    fn progress(&self, _: Progress) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Result<Answer, Failure>> {
         Box::pin(async { Err(Failure::new(FailureKind::NobodyToAsk, "nobody")) })

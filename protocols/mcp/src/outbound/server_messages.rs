@@ -2,41 +2,40 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
-use callboard_message::{Change, Log, RawObject};
+use callboard_message::{Answer, Change, Elicitation, Failure, FailureKind, Log, Question, RawObject, Sample};
 use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
-use callboard_runtime::Caller;
+use callboard_runtime::{CallMeta, Caller, Cx, Direction};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::dialect::Dialect;
-use super::link::{Flights, Heard, Link, LinkError, Unplaced, lock};
-use super::news::News;
-use super::options::{QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN};
-use super::questions;
-use super::roots::{Roots, RootsAsked};
-use super::tool_book::ToolBook;
-use crate::wire::{code as mcp, meta};
+use super::dialect::{Asked, Dialect};
+use super::options::{QUESTIONS_AT_ONCE_MAX, ROOTS_GIVEN_WITHIN, ROOTS_TAKEN_UP_WITHIN};
+use super::tool_cache::ToolCache;
+use super::transport::{Heard, PendingRequests, Transport, TransportError, Unplaced};
+use crate::wire::{code as mcp, failure, meta};
 
 /// What a message from the server calls for.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     None,
     /// To be sent back.
     Now(Vec<u8>),
     /// To be waited for, then sent back, if anything is.
-    Later(BoxFuture<'static, Option<Answer>>),
+    Later(BoxFuture<'static, Option<PreparedAnswer>>),
 }
 
 impl Reply {
     /// Sends it, once it is there.
-    pub(super) async fn send(self, link: &Link) {
+    pub(crate) async fn send(self, link: &Transport) {
         // Kept until it is sent.
         let answer = match self {
             Self::None => return,
-            Self::Now(body) => Answer::new(body, None),
+            Self::Now(body) => PreparedAnswer::new(body, None),
             Self::Later(answering) => match answering.await {
                 Some(answer) => answer,
                 None => return,
@@ -47,17 +46,17 @@ impl Reply {
 }
 
 /// An answer to a question of the server's, to be kept until it is sent.
-pub(super) struct Answer {
-    pub(super) body: Vec<u8>,
+pub(crate) struct PreparedAnswer {
+    pub(crate) body: Vec<u8>,
     roots: Option<RootsAsked>,
 }
 
-impl Answer {
-    pub(super) fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
+impl PreparedAnswer {
+    pub(crate) fn new(body: Vec<u8>, roots: Option<RootsAsked>) -> Self {
         Self { body, roots }
     }
 
-    pub(super) async fn send(mut self, link: &Link) {
+    pub(crate) async fn send(mut self, link: &Transport) {
         if let Err(error) = link.send(self.body).await {
             if let Some(roots) = &mut self.roots {
                 roots.set_given(false);
@@ -68,30 +67,30 @@ impl Answer {
 }
 
 /// Listens for one connection.
-pub(crate) struct Ear {
-    pub(super) flights: Arc<Flights>,
-    tools: Arc<ToolBook>,
+pub(crate) struct NotificationHandler {
+    pub(crate) flights: Arc<PendingRequests>,
+    tools: Arc<ToolCache>,
     /// Whom to tell of changes.
-    news: News,
+    news: ChangeNotifier,
     /// What is left to do when the client ends: children that end, sessions that are taken leave of.
-    pub(super) farewells: TaskTracker,
+    pub(crate) farewells: TaskTracker,
     /// Who is meant by what no call caused, where this client is for one caller only.
     only_caller: Option<Arc<dyn Caller>>,
     /// How the server words its questions.
-    pub(super) dialect: Dialect,
+    pub(crate) dialect: Dialect,
     /// What the only caller calls itself, as far as it has said.
     client: Mutex<Option<String>>,
     /// For the questions that are asked of them.
     places: Arc<Semaphore>,
-    pub(super) roots: Roots,
+    pub(crate) roots: Roots,
     /// A modern server asks nothing this way, and gets no answer.
     is_modern: AtomicBool,
 }
 
-impl Ear {
-    pub(super) fn new(
-        tools: Arc<ToolBook>,
-        news: News,
+impl NotificationHandler {
+    pub(crate) fn new(
+        tools: Arc<ToolCache>,
+        news: ChangeNotifier,
         farewells: TaskTracker,
         only_caller: Option<Arc<dyn Caller>>,
         dialect: Dialect,
@@ -112,18 +111,18 @@ impl Ear {
     }
 
     /// Learns from a request what the only caller calls itself.
-    pub(super) fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
+    pub(crate) fn learn_client(&self, client: impl FnOnce() -> Option<String>) {
         if self.only_caller.is_some() && self.dialect != Dialect::Mcp {
-            *lock(&self.client) = client();
+            *self.client.lock() = client();
         }
     }
 
-    pub(super) fn set_modern(&self, is_modern: bool) {
+    pub(crate) fn set_modern(&self, is_modern: bool) {
         self.is_modern.store(is_modern, Relaxed);
     }
 
     /// Takes a message that came by a channel which is no single request's.
-    pub(super) fn hear(&self, heard: Heard) -> Reply {
+    pub(crate) fn hear(&self, heard: Heard) -> Reply {
         match heard {
             Heard::Request { id, method, .. } if self.is_modern.load(Relaxed) => {
                 callboard_message::log::warn!(method, %id, "a request of a modern server's is dropped");
@@ -149,7 +148,7 @@ impl Ear {
 
     /// Asks whoever this client is for, where it is for one caller only; else nobody. The roots are then those of the call
     /// that begins next.
-    pub(super) fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
+    pub(crate) fn ask_outside(&self, id: Id, method: String, params: Option<Box<RawValue>>, why: Unplaced) -> Reply {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return Reply::Now(refusal(&id, Unplaced::Full));
         };
@@ -164,23 +163,23 @@ impl Ear {
                     }
                     why => why,
                 };
-                Some(Answer::new(refusal(&id, unplaced), None))
+                Some(PreparedAnswer::new(refusal(&id, unplaced), None))
             }));
         };
         let roots = self.roots.asked(&method);
-        let question = self.dialect.read(&method, params.as_deref(), || lock(&self.client).clone());
+        let question = self.dialect.read(&method, params.as_deref(), || self.client.lock().clone());
         Reply::Later(Box::pin(async move {
             let answer = match question {
-                Ok(question) => questions::ask(&*caller, question).await,
+                Ok(question) => ask_caller(&*caller, question).await,
                 Err(why) => Err(why),
             };
             drop(place);
-            Some(Answer::new(questions::response(&id, answer), roots))
+            Some(PreparedAnswer::new(answer_response(&id, answer), roots))
         }))
     }
 
     /// The answer to a request that needs nobody to answer it: `ping`, and what no client knows.
-    pub(super) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, id: &Id, method: &str) -> Option<Vec<u8>> {
         match method {
             "ping" => Some(encode_response(Some(id), Ok(&RawObject::new().to_raw()), Nulls::Omit)),
             method if Dialect::is_question(method) => None,
@@ -195,7 +194,7 @@ impl Ear {
         if method == "notifications/cancelled" && self.is_modern.load(Relaxed) {
             // A modern server ends a subscription so where there is no stream to close.
             let number = params.as_deref().and_then(|p| RawObject::parse(p).ok()?.read("requestId"));
-            self.flights.answer(number, Err(LinkError::Broken("the server has ended the subscription")));
+            self.flights.answer(number, Err(TransportError::Broken("the server has ended the subscription")));
             return;
         }
         let owner = owner(&method, params.as_deref());
@@ -232,7 +231,7 @@ impl Ear {
     }
 
     /// Tells those who follow the agent of a change; `false` where it is no news of one.
-    pub(super) fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
+    pub(crate) fn changed(&self, method: &str, params: Option<&RawValue>) -> bool {
         let change = match method {
             "notifications/tools/list_changed" => {
                 self.tools.forget();
@@ -276,4 +275,164 @@ fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
 
 fn error(id: &Id, error: &RpcError) -> Vec<u8> {
     encode_response(Some(id), Err(error), Nulls::Omit)
+}
+
+/// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.
+///
+/// # Errors
+/// Where nobody answers; the answerer's own failure.
+async fn ask_caller(caller: &dyn Caller, asked: Asked) -> Result<Box<RawValue>, Failure> {
+    let Asked { question, manner } = asked;
+    let sent = std::mem::discriminant(&question);
+    let fits = |asked: Question| std::mem::discriminant(&asked) == sent;
+    let (body, fits) = match caller.ask(question).await? {
+        Answer::Sample(answer) => (answer.0, fits(Question::Sample(Sample::default()))),
+        Answer::Elicit(answer) => (answer.0, fits(Question::Elicit(Elicitation::default()))),
+        Answer::Roots(answer) => (answer.0, fits(Question::roots())),
+        _ => return Err(Failure::invalid("the answer doesn't fit the question")),
+    };
+    match fits {
+        true => Ok(manner.word(body).to_raw()),
+        false => Err(Failure::invalid("the answer doesn't fit the question")),
+    }
+}
+
+/// The message that answers request `id`.
+pub(crate) fn answer_response(id: &Id, answer: Result<Box<RawValue>, Failure>) -> Vec<u8> {
+    let outcome = answer.map_err(failure::to_rpc);
+    encode_response(Some(id), outcome.as_deref(), Nulls::Omit)
+}
+
+/// Asks whoever made the call `cx`.
+///
+/// # Errors
+/// Like [`ask_caller`]; `NobodyToAsk` where nobody did.
+pub(crate) async fn ask_in_call(cx: &Cx, asked: Asked) -> Result<Box<RawValue>, Failure> {
+    // What a server asks crosses a boundary as its replies do.
+    let call = cx.call().map(|call| {
+        let server = cx.me().to_string();
+        CallMeta::clone(call).judged(cx.system(), Direction::Outbound, &server)
+    });
+    match call.and_then(|call| call.caller) {
+        Some(caller) => ask_caller(&*caller, asked).await,
+        None => Err(Failure::new(FailureKind::NobodyToAsk, "nobody to ask")),
+    }
+}
+
+/// How far a server's question for roots has come.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    NotAsked,
+    Asked,
+    /// With an error, or by another client than the one that the call waits for.
+    Refused,
+    Given,
+}
+
+/// A round of questions, and how far it has come. What is left of an earlier round changes nothing.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    number: u64,
+    state: State,
+}
+
+/// A server's questions for roots on one connection.
+#[derive(Default)]
+pub(crate) struct Roots {
+    /// When the connection was made.
+    connected: OnceLock<Instant>,
+    /// Whether the server has asked, as far as that is known, once the first call has waited for that. Locked while one waits, so that
+    /// other calls wait too.
+    pub(crate) settled: tokio::sync::Mutex<Option<bool>>,
+    round: watch::Sender<Round>,
+}
+
+/// A question for roots that isn't answered yet. Dropped, it is: with an answer or an error, or because nobody can be asked.
+pub(crate) struct RootsAsked {
+    round: watch::Sender<Round>,
+    number: u64,
+    given: bool,
+}
+
+impl RootsAsked {
+    /// Notes whether the server gets the roots of the client that the call waits for.
+    pub(crate) fn set_given(&mut self, given: bool) {
+        self.given = given;
+    }
+}
+
+impl Drop for RootsAsked {
+    fn drop(&mut self) {
+        let state = if self.given { State::Given } else { State::Refused };
+        self.round.send_if_modified(|round| {
+            let is_current = round.number == self.number;
+            if is_current {
+                round.state = state;
+            }
+            is_current
+        });
+    }
+}
+
+impl Roots {
+    /// Returns when the connection was made: now, where that wasn't noted before.
+    pub(crate) fn connected(&self) -> Instant {
+        *self.connected.get_or_init(Instant::now)
+    }
+
+    /// Notes that the server asks, where `method` is its question for roots.
+    pub(crate) fn asked(&self, method: &str) -> Option<RootsAsked> {
+        if method != "roots/list" {
+            return None;
+        }
+        self.round.send_modify(|round| round.state = State::Asked);
+        let number = self.round.borrow().number;
+        Some(RootsAsked { round: self.round.clone(), number, given: false })
+    }
+
+    pub(crate) fn was_asked(&self) -> bool {
+        self.round.borrow().state != State::NotAsked
+    }
+
+    /// Whether the server has the roots of the client that the call waits for.
+    pub(crate) fn are_given(&self) -> bool {
+        self.round.borrow().state == State::Given
+    }
+
+    /// Begins anew.
+    pub(crate) fn forget(&self) {
+        self.round.send_modify(|round| *round = Round { number: round.number + 1, state: State::NotAsked });
+    }
+
+    /// Ends when the server has been answered and had time to take that up, or hasn't asked by `deadline`.
+    pub(crate) async fn given(&self, deadline: Instant) {
+        let mut round = self.round.subscribe();
+        loop {
+            let now = round.borrow_and_update().state;
+            let limit = match now {
+                State::NotAsked => deadline,
+                State::Asked => deadline + ROOTS_GIVEN_WITHIN,
+                State::Refused | State::Given => return sleep(ROOTS_TAKEN_UP_WITHIN).await,
+            };
+            if timeout_at(limit, round.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Tells the followers of an agent. Of several connections with one server, one tells.
+#[derive(Clone)]
+pub(crate) struct ChangeNotifier {
+    pub(crate) cx: Cx,
+    pub(crate) tells: bool,
+}
+
+impl ChangeNotifier {
+    pub(crate) fn tell(&self, change: Change) {
+        if self.tells {
+            self.cx.changed(change);
+        }
+    }
 }

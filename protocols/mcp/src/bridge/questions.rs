@@ -14,17 +14,17 @@ const CLAIMED_ORIGIN: &str = "original_client_id";
 const METADATA: [&str; 2] = ["metadata", "_meta"];
 
 /// What relays of one bridge have in common.
-pub(super) struct Desk {
+pub(crate) struct UpstreamQuestions {
     /// The agent that stands for the server.
-    pub(super) server: String,
-    pub(super) answering: Option<Arc<dyn Answering>>,
+    pub(crate) server: String,
+    pub(crate) answering: Option<Arc<dyn Answering>>,
     /// Known with the first call.
-    pub(super) audit: OnceLock<AuditLog>,
+    pub(crate) audit: OnceLock<AuditLog>,
 }
 
-impl Desk {
+impl UpstreamQuestions {
     /// The call as the server's connection gets it: its questions go to whoever answers them, and to nobody else.
-    pub(super) fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
+    pub(crate) fn relayed(self: &Arc<Self>, mut call: CallMeta) -> Arc<CallMeta> {
         let answers = match &self.answering {
             Some(answering) => answering.caller(&self.server, &call),
             None => call.caller.clone(),
@@ -43,7 +43,7 @@ impl Desk {
     }
 
     /// Whom to ask and tell what belongs to a session, and to none of its calls for sure.
-    pub(super) fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
+    pub(crate) fn background(self: &Arc<Self>, session: &Arc<PeerSession>, call: &CallMeta) -> Option<Arc<dyn Caller>> {
         let mut background = CallMeta::new(call.principal.clone()).with_caller(session.caller.clone());
         background.session = Some(session.clone());
         self.relayed(background).caller.clone()
@@ -73,7 +73,7 @@ impl Origin {
 
 /// Stands before the caller of one call.
 struct Relay {
-    desk: Arc<Desk>,
+    desk: Arc<UpstreamQuestions>,
     /// Told of progress, and the lines of its log.
     told: Option<Arc<dyn Caller>>,
     /// Asked.

@@ -2,25 +2,25 @@
 //! themselves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use callboard_message::RawObject;
+use crate::wire::WRAPPED;
+use crate::wire::header::{self, HeaderParam, HeaderParamError, params_of};
+use callboard_message::{Failure, RawObject, ToolResult};
+use parking_lot::Mutex;
+use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::link::lock;
-use super::mirror::{ANNOTATION, Flaw, Mirror, mirrors};
 use super::options::{TOOL_CACHE_TIME_MAX, TOOLS_REMEMBERED_MAX};
 
-/// Says that `structuredContent.result` is the reply itself: servers of this system write it.
-const WRAPPED: &str = "x-callboard-wrapped";
 /// In a tool's `_meta`: for how many seconds its results may be kept.
 const CACHE: &str = "callboard/cache";
 
 /// The tools that a server has listed.
 #[derive(Default)]
-pub(crate) struct ToolBook(Mutex<State>);
+pub(crate) struct ToolCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -35,9 +35,9 @@ struct State {
 #[derive(Default)]
 pub(crate) struct Known {
     /// Its value is member `result` of the structured content.
-    pub(super) wrapped: bool,
+    pub(crate) wrapped: bool,
     /// The arguments that go into headers, over HTTP in the modern era.
-    pub(super) mirrors: Option<Vec<Mirror>>,
+    pub(crate) header_params: Option<Vec<HeaderParam>>,
     /// What the tool says of itself.
     hints: Hints,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Hints {
     /// It changes nothing.
-    pub(crate) read_only: bool,
+    read_only: bool,
     /// Twice the same does as much as once.
     pub(crate) idempotent: bool,
     /// For how long a result may be kept, of one that changes nothing.
@@ -71,7 +71,7 @@ impl Hints {
     }
 }
 
-impl ToolBook {
+impl ToolCache {
     /// Remembers the tools on a page of `tools/list`. Gives the page back without tools that mustn't be used, where
     /// there are such and `is_strict`.
     pub(crate) fn learn(&self, page: &RawValue, is_strict: bool) -> Option<Box<RawValue>> {
@@ -91,7 +91,7 @@ impl ToolBook {
         })
     }
 
-    fn learn_tool(&self, raw: &RawValue) -> Result<(), (String, Flaw)> {
+    fn learn_tool(&self, raw: &RawValue) -> Result<(), (String, HeaderParamError)> {
         let Ok(tool) = RawObject::parse(raw) else { return Ok(()) };
         let Some(name) = tool.text("name") else { return Ok(()) };
         // Most schemas say nothing of this: they aren't read.
@@ -99,11 +99,14 @@ impl ToolBook {
             tool.get(member).filter(|raw| raw.get().contains(mark)).and_then(|_| tool.read::<Value>(member))
         };
         let wrapped = schema("outputSchema", WRAPPED).is_some_and(|schema| schema[WRAPPED] == true);
-        let mirrors = schema("inputSchema", ANNOTATION).map_or_else(|| Ok(Vec::new()), |schema| mirrors(&schema));
-        let flaw = mirrors.as_ref().err().copied();
-        let mut state = lock(&self.0);
+        let params = schema("inputSchema", header::ANNOTATION).map_or(Ok(Vec::new()), |schema| params_of(&schema));
+        let mut state = self.0.lock();
+        let (header_params, flaw) = match params {
+            Ok(params) => (Some(params), None),
+            Err(flaw) => (None, Some(flaw)),
+        };
         if state.tools.len() < TOOLS_REMEMBERED_MAX || state.tools.contains_key(&name) {
-            let known = Known { wrapped, mirrors: mirrors.ok(), hints: Hints::of(&tool) };
+            let known = Known { wrapped, header_params, hints: Hints::of(&tool) };
             state.tools.insert(name.clone(), Arc::new(known));
         }
         flaw.map_or(Ok(()), |flaw| Err((name, flaw)))
@@ -111,34 +114,88 @@ impl ToolBook {
 
     /// What is known of `tool`.
     pub(crate) fn get(&self, tool: &str) -> Option<Arc<Known>> {
-        lock(&self.0).tools.get(tool).cloned()
+        self.0.lock().tools.get(tool).cloned()
     }
 
     /// What `tool` says of itself, nothing where it isn't known; and the edition of the list.
     pub(crate) fn hints(&self, tool: &str) -> (Hints, u64) {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         (state.tools.get(tool).map(|known| known.hints).unwrap_or_default(), state.edition)
     }
 
     /// Whether every tool is known that there is.
     pub(crate) fn is_whole(&self) -> bool {
-        lock(&self.0).whole
+        self.0.lock().whole
     }
 
     /// The last page has been read.
     pub(crate) fn set_whole(&self) {
-        lock(&self.0).whole = true;
+        self.0.lock().whole = true;
     }
 
     /// Something has changed: what is known may be wrong.
     pub(crate) fn forget(&self) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         *state = State { edition: state.edition + 1, ..State::default() };
     }
 }
 
+/// The largest integer that every reader of JSON keeps exactly, in either direction.
+const INTEGER_MAX: i64 = (1 << 53) - 1;
+
+/// The headers for a call with `arguments`. An argument that is missing, `null` or no such value has none.
+pub(crate) fn header_params(params: &[HeaderParam], arguments: &RawObject) -> Vec<(HeaderName, HeaderValue)> {
+    let value = |param: &HeaderParam| {
+        let (last, before) = param.path.split_last()?;
+        let mut at = arguments.clone();
+        for step in before {
+            at = at.object(step)?;
+        }
+        Some((param.header.clone(), header_value(&plain(&at.read(last)?)?)?))
+    };
+    params.iter().filter_map(value).collect()
+}
+
+/// A value as text.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(yes) => Some(yes.to_string()),
+        Value::Number(number) => {
+            let whole = |f: f64| (f.fract() == 0.0 && f.abs() <= INTEGER_MAX as f64).then_some(f as i64);
+            let integer = number.as_i64().or_else(|| number.as_f64().and_then(whole))?;
+            (-INTEGER_MAX..=INTEGER_MAX).contains(&integer).then(|| integer.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Text as a header's value, encoded where no header could hold it as it is.
+pub(crate) fn header_value(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(&header::encode(text)).ok()
+}
+
+/// A tool's result as a plain value; `wrapped` is asked where only the tool's schema says what that is.
+///
+/// # Errors
+/// What the tool says went wrong; `Internal` where it is no result.
+pub(crate) async fn plain_value<Wrapped: Future<Output = bool>>(
+    result: &RawValue,
+    wrapped: impl FnOnce() -> Wrapped,
+) -> Result<Box<RawValue>, Failure> {
+    let result = RawObject::parse(result).map_err(|_| Failure::internal("the tool's result is no object"))?;
+    // Boxed: it may ask the server, and calls that needn't know carry no room for that.
+    let wrapped = may_be_wrapped(&result) && Box::pin(wrapped()).await;
+    ToolResult(result).into_value(wrapped)
+}
+
+/// Whether only the tool's output schema says what the value is: the structured content is `{"result": …}`.
+fn may_be_wrapped(result: &RawObject) -> bool {
+    result.object("structuredContent").is_some_and(|content| content.len() == 1 && content.has("result"))
+}
+
 #[cfg(test)]
-mod tests {
+mod tool_book_tests {
     use super::*;
 
     fn raw(json: &str) -> Box<RawValue> {
@@ -152,12 +209,12 @@ mod tests {
             r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0},"#,
             r#"{"name":"bad","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":""}}}}],"ttlMs":5}"#
         ));
-        let book = ToolBook::default();
+        let book = ToolCache::default();
         assert!(book.learn(&page, false).is_none());
         let kept = book.learn(&page, true).unwrap();
         assert_eq!(kept.get(), r#"{"tools":[{"name":"good","inputSchema":{"type":"object"},"odd":1.0}],"ttlMs":5}"#);
-        assert!(book.get("bad").unwrap().mirrors.is_none());
-        assert_eq!(book.get("good").unwrap().mirrors, Some(vec![]));
+        assert!(book.get("bad").unwrap().header_params.is_none());
+        assert_eq!(book.get("good").unwrap().header_params, Some(vec![]));
     }
 
     /// Goal: hints are what the tool says, no more. Method: rows; times that can't be, and one over the bound.
@@ -178,7 +235,7 @@ mod tests {
             (r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3600}"#, true, false, hour),
             (r#""annotations":{"readOnlyHint":true},"_meta":{"callboard/cache":3601}"#, true, false, hour),
         ] {
-            let book = ToolBook::default();
+            let book = ToolCache::default();
             assert!(book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t",{said}}}]}}"#)), false).is_none());
             assert_eq!(book.hints("t"), (Hints { read_only, idempotent, cache }, 0), "{said}");
             book.forget();
@@ -189,11 +246,37 @@ mod tests {
     /// Goal: a server can't fill this process with names. Method: one tool more than the bound.
     #[test]
     fn the_book_is_bounded() {
-        let book = ToolBook::default();
+        let book = ToolCache::default();
         for n in 0..=TOOLS_REMEMBERED_MAX {
             let _ = book.learn(&raw(&format!(r#"{{"tools":[{{"name":"t{n}"}}]}}"#)), true);
         }
         assert!(book.get(&format!("t{}", TOOLS_REMEMBERED_MAX - 1)).is_some());
         assert!(book.get(&format!("t{TOOLS_REMEMBERED_MAX}")).is_none());
+    }
+}
+
+#[cfg(test)]
+mod header_tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Goal: each annotated argument has its header, and no other. Method: nested, missing, null, and too large ones.
+    #[test]
+    fn arguments_become_headers() {
+        let schema = json!({ "properties": {
+            "region": { "type": "string", header::ANNOTATION: "Region" },
+            "size": { "type": "integer", header::ANNOTATION: "Size" },
+            "deep": { "type": "object", "properties": { "yes": { "type": "boolean", header::ANNOTATION: "Yes" } } },
+            "null": { "type": "string", header::ANNOTATION: "Null" },
+            "missing": { "type": "string", header::ANNOTATION: "Missing" },
+            "large": { "type": "integer", header::ANNOTATION: "Large" },
+            "plain": { "type": "string" },
+        }});
+        let arguments =
+            r#"{"region":"eu","size":42.0,"deep":{"yes":false},"null":null,"large":9007199254740992,"plain":"p"}"#;
+        let headers = header_params(&params_of(&schema).unwrap(), &serde_json::from_str(arguments).unwrap());
+        let mut seen: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.to_str().unwrap())).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [("mcp-param-region", "eu"), ("mcp-param-size", "42"), ("mcp-param-yes", "false")]);
     }
 }

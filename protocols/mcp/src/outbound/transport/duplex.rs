@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Flight, Link, LinkError, Outgoing, Said, cancelled, number_of, read};
-use crate::outbound::ear::{Ear, Reply};
+use super::{Outgoing, PendingRequest, Said, Transport, TransportError, cancelled, number_of, read};
+use crate::outbound::server_messages::{NotificationHandler, Reply};
 
 /// Messages that wait to be written; past that, whoever sends waits.
-pub(super) const OUTBOX_MAX: usize = 64;
+const OUTBOX_MAX: usize = 64;
 
 /// A channel that a task of its own reads and writes. Dropped, the task ends in order.
 pub(crate) struct Duplex {
@@ -21,18 +21,18 @@ pub(crate) struct Duplex {
 }
 
 /// Nobody holds the channel any more.
-pub(super) const CLIENT_ENDED: LinkError = LinkError::Broken("the client has ended");
+pub(crate) const CLIENT_ENDED: TransportError = TransportError::Broken("the client has ended");
 
 /// What is to be written.
-pub(super) type Outbox = mpsc::Receiver<Vec<u8>>;
+pub(crate) type Outbox = mpsc::Receiver<Vec<u8>>;
 
 /// The task's side of it.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     /// To be sent beside what others send.
     replies: mpsc::Sender<Vec<u8>>,
     /// Fires when nobody holds the channel any more.
     stop: CancellationToken,
-    ear: Arc<Ear>,
+    ear: Arc<NotificationHandler>,
     limits: Limits,
     closed: CancellationToken,
     /// Name of the server in the log.
@@ -40,50 +40,54 @@ pub(super) struct Engine {
 }
 
 impl Duplex {
-    pub(super) fn open(ear: Arc<Ear>, limits: Limits, server: &str) -> (Link, Engine, Outbox) {
+    pub(crate) fn open(ear: Arc<NotificationHandler>, limits: Limits, server: &str) -> (Transport, Engine, Outbox) {
         let (sender, outbox) = mpsc::channel(OUTBOX_MAX);
         let (stop, closed) = (CancellationToken::new(), CancellationToken::new());
         let (replies, server) = (sender.clone(), server.into());
         let engine = Engine { replies, stop: stop.clone(), ear, limits, closed: closed.clone(), server };
         let duplex = Self { outbox: sender, closed, _stop: stop.drop_guard() };
-        (Link::Duplex(Arc::new(duplex)), engine, outbox)
+        (Transport::Duplex(Arc::new(duplex)), engine, outbox)
     }
 
-    pub(super) async fn exchange(&self, outgoing: &Outgoing, flight: &mut Flight) -> Result<Box<RawValue>, LinkError> {
+    pub(crate) async fn exchange(
+        &self,
+        outgoing: &Outgoing,
+        flight: &mut PendingRequest,
+    ) -> Result<Box<RawValue>, TransportError> {
         self.send(outgoing.body.clone()).await?;
         match (&mut flight.response).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| LinkError::Rpc { error, status: None }),
+            Ok(Ok(outcome)) => outcome.map_err(|error| TransportError::Rpc { error, status: None }),
             Ok(Err(why)) => Err(why),
             Err(_) => Err(closed()),
         }
     }
 
     /// Tells the server that nobody waits for request `number` any more.
-    pub(super) fn cancel(&self, number: u64) {
+    pub(crate) fn cancel(&self, number: u64) {
         if self.outbox.try_send(cancelled(number)).is_err() {
             callboard_message::log::debug!("a server that reads nothing isn't told of a cancelled call");
         }
     }
 
-    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), LinkError> {
+    pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), TransportError> {
         tokio::select! {
             sent = self.outbox.send(body) => sent.map_err(|_| closed()),
             () = self.closed.cancelled() => Err(closed()),
         }
     }
 
-    pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
         self.closed.clone().cancelled_owned()
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }
 }
 
 impl Engine {
     /// Takes one message of the server's.
-    pub(super) fn take(&self, message: &[u8]) {
+    pub(crate) fn take(&self, message: &[u8]) {
         match read(message, &self.limits) {
             Ok(Said::Response { id, outcome }) => self.ear.flights.answer(id.as_ref().and_then(number_of), Ok(outcome)),
             Ok(Said::Event(heard)) => {
@@ -112,13 +116,17 @@ impl Engine {
     }
 
     /// A message over the limit: whoever can only be meant learns of it.
-    pub(super) fn too_long(&self) {
+    pub(crate) fn too_long(&self) {
         callboard_message::log::warn!(by: &self.server, server = &*self.server, "a message of the server's is over the limit and dropped");
-        self.ear.flights.fail_only(LinkError::TooLarge);
+        self.ear.flights.fail_only(TransportError::TooLarge);
     }
 
     /// Hears and writes until one of both ends, or nobody holds the channel any more; then whoever waits learns why.
-    pub(super) async fn run(&self, hear: impl Future<Output = LinkError>, write: impl Future<Output = LinkError>) {
+    pub(crate) async fn run(
+        &self,
+        hear: impl Future<Output = TransportError>,
+        write: impl Future<Output = TransportError>,
+    ) {
         let why = tokio::select! {
             why = hear => why,
             why = write => why,
@@ -127,7 +135,7 @@ impl Engine {
         self.close(&why);
     }
 
-    fn close(&self, why: &LinkError) {
+    fn close(&self, why: &TransportError) {
         self.closed.cancel();
         self.ear.flights.close(why);
     }
@@ -140,6 +148,6 @@ impl Drop for Engine {
     }
 }
 
-fn closed() -> LinkError {
-    LinkError::Broken("the connection has ended")
+fn closed() -> TransportError {
+    TransportError::Broken("the connection has ended")
 }
