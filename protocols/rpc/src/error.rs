@@ -36,6 +36,21 @@ impl RpcError {
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
     }
+
+    /// [`code::INVALID_PARAMS`].
+    pub fn invalid_params(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_PARAMS, message)
+    }
+
+    /// [`code::INVALID_REQUEST`].
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self::new(code::INVALID_REQUEST, message)
+    }
+
+    /// [`code::METHOD_NOT_FOUND`].
+    pub fn method_not_found(message: impl Into<String>) -> Self {
+        Self::new(code::METHOD_NOT_FOUND, message)
+    }
 }
 
 impl fmt::Debug for RpcError {

@@ -1,5 +1,6 @@
 //! What an agent shows over MCP, without any connection: its lists, its tools, its resources and prompts.
 
+use super::request::{Method, Params, Request, no_object};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,8 +15,6 @@ use callboard_message::surface::{
 use callboard_message::{Failure, FailureKind, Message, Named, Principal, RawObject, ToolResult};
 use callboard_rpc::{RpcError, code};
 use callboard_runtime::{AgentRef, CallMeta, OnRestart, inward};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -28,6 +27,9 @@ use crate::wire::{Era, Revision, code as mcp, failure, hmcp, meta};
 
 /// The list of tools, in cursors.
 const TOOLS: &str = "from";
+
+/// What a request comes to: its result, or its error.
+pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// An agent as an MCP server, as far as no connection matters.
 pub(crate) struct AgentAdapter {
@@ -144,37 +146,37 @@ impl AgentAdapter {
     ///
     /// # Errors
     /// `METHOD_NOT_FOUND` for any other, unless the agent stands for something outside, which is asked.
-    pub(crate) async fn perform(
-        &self,
-        method: &str,
-        params: Option<&RawValue>,
-        revision: Revision,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, RpcError> {
-        match method {
-            "tools/call" => self.call_tool(params, revision, call).await,
-            "tools/list" if !self.lists_tools() => self.own_tools(params, revision),
-            "tools/list" => self.pass::<ListTools>(params, call).await,
-            "resources/list" if self.handles::<ListResources>() => self.pass::<ListResources>(params, call).await,
+    pub(crate) async fn perform(&self, request: &Request<'_>, revision: Revision, call: CallMeta) -> Outcome {
+        let params = &request.params;
+        match request.method {
+            Method::CallTool => self.call_tool(params, revision, call).await,
+            Method::ListTools if !self.lists_tools() => self.own_tools(params, revision),
+            Method::ListTools => self.pass::<ListTools>(params, call).await,
+            Method::ListResources if self.handles::<ListResources>() => self.pass::<ListResources>(params, call).await,
             // Whoever can be read but not listed has an empty list.
-            "resources/list" if self.handles::<ReadResource>() => Ok(raw(r#"{"resources":[]}"#.into())),
-            "resources/templates/list" if self.handles::<ListResourceTemplates>() => {
+            Method::ListResources if self.handles::<ReadResource>() => Ok(raw(r#"{"resources":[]}"#.into())),
+            Method::ListResourceTemplates if self.handles::<ListResourceTemplates>() => {
                 self.pass::<ListResourceTemplates>(params, call).await
             }
-            "resources/templates/list" if self.handles::<ReadResource>() => {
+            Method::ListResourceTemplates if self.handles::<ReadResource>() => {
                 Ok(raw(r#"{"resourceTemplates":[]}"#.into()))
             }
-            "resources/read" if self.handles::<ReadResource>() => self.read_resource(params, revision, call).await,
-            "prompts/list" if self.handles::<ListPrompts>() => self.pass::<ListPrompts>(params, call).await,
-            "prompts/get" if self.handles::<GetPrompt>() => self.pass::<GetPrompt>(params, call).await,
-            hmcp::METHOD if self.handles::<CreateMessage>() => self.create_message(params, revision, call).await,
-            "completion/complete" if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
-            other if self.handles::<Forward>() => self.forward(other, params, call).await,
-            _ => Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {}", printable(method)))),
+            Method::ReadResource if self.handles::<ReadResource>() => self.read_resource(params, revision, call).await,
+            Method::ListPrompts if self.handles::<ListPrompts>() => self.pass::<ListPrompts>(params, call).await,
+            Method::GetPrompt if self.handles::<GetPrompt>() => self.pass::<GetPrompt>(params, call).await,
+            Method::CreateMessage if self.handles::<CreateMessage>() => {
+                self.create_message(params, revision, call).await
+            }
+            Method::Complete if self.handles::<Complete>() => self.pass::<Complete>(params, call).await,
+            _ if self.handles::<Forward>() => {
+                let body = RawObject::of("method", request.name).with("params", without_hop(params)?);
+                self.ask::<Forward>(body.to_raw(), call).await.map_err(error)
+            }
+            _ => Err(RpcError::method_not_found(format!("method not found: {}", printable(request.name)))),
         }
     }
 
-    fn own_tools(&self, params: Option<&RawValue>, revision: Revision) -> Result<Box<RawValue>, RpcError> {
+    fn own_tools(&self, params: &Params<'_>, revision: Revision) -> Outcome {
         let from = page_start(params, TOOLS)?.try_into().unwrap_or(usize::MAX);
         let (items_max, total) = (self.options.page_items_max.max(1), self.tools.len(revision.era()));
         if from > total {
@@ -189,58 +191,40 @@ impl AgentAdapter {
         Ok(result.to_raw())
     }
 
-    async fn call_tool(
-        &self,
-        params: Option<&RawValue>,
-        revision: Revision,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, RpcError> {
-        let named = read_tool_params(params)?;
-        let call = for_purpose(params.filter(|_| named.has_meta), call)?;
-        let arguments = named.arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
-        if self.handles::<CallTool>() {
-            let whole = match params.filter(|_| !named.has_meta) {
-                Some(untouched) => untouched.to_owned(),
-                None => without_hop(params)?,
-            };
-            self.admit(&named.name, &arguments, &call).await.map_err(error)?;
-            let asked = self.bounded(CallTool::NAME, whole, call).await;
-            return asked.or_else(|failure| tool_failure(failure, revision));
-        }
-        let Some(tool) = self.tools.get(&named.name, revision.era()) else {
-            return Err(RpcError::new(code::INVALID_PARAMS, format!("unknown tool: {}", printable(&named.name))));
+    async fn call_tool(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
+        let (name, arguments) = params.tool_call()?;
+        let call = for_purpose(params, call)?;
+        let arguments = arguments.map_or_else(|| Cow::Owned(raw("{}".into())), Cow::Borrowed);
+        let (tool, asked) = if self.handles::<CallTool>() {
+            let whole = without_hop(params)?;
+            self.admit(&name, &arguments, &call).await.map_err(error)?;
+            (None, self.bounded(CallTool::NAME, whole, call).await)
+        } else {
+            let tool = self.tools.get(&name, revision.era());
+            let tool = tool.ok_or_else(|| RpcError::invalid_params(format!("unknown tool: {}", printable(&name))))?;
+            self.admit(&name, &arguments, &call).await.map_err(error)?;
+            (Some(tool), self.bounded(&name, arguments.into_owned(), call).await)
         };
-        self.admit(&named.name, &arguments, &call).await.map_err(error)?;
-        match self.bounded(&named.name, arguments.into_owned(), call).await {
-            Ok(reply) => Ok(tool_result(reply, tool.reply, revision.era())),
+        match asked {
+            Ok(reply) => Ok(tool_result(reply, tool.map_or(Reply::Result, |tool| tool.reply), revision.era())),
             Err(failure) => tool_failure(failure, revision),
         }
     }
 
-    async fn read_resource(
-        &self,
-        params: Option<&RawValue>,
-        revision: Revision,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, RpcError> {
-        let uri = object(params)?.text("uri");
-        let uri = uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string"))?;
+    async fn read_resource(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
+        params.check_object()?;
+        let uri = params.uri().ok_or_else(|| RpcError::invalid_params("`uri` must be a string"))?;
         let asked = self.ask::<ReadResource>(without_hop(params)?, call).await;
         asked.map_err(|failure| resource_error(failure, revision, &uri))
     }
 
     /// HMCP: the agent answers as a model does. A client of the stateless era is told by name what an answer lacks; one
     /// of the legacy era where it asks for that.
-    async fn create_message(
-        &self,
-        params: Option<&RawValue>,
-        revision: Revision,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, RpcError> {
+    async fn create_message(&self, params: &Params<'_>, revision: Revision, call: CallMeta) -> Outcome {
         let call = for_purpose(params, call)?;
         let mut params = without_hop(params)?;
         if revision.era() == Era::Modern && !self.outside {
-            let mut members = object(Some(&params))?;
+            let mut members = RawObject::parse(&params).map_err(|_| no_object())?;
             let own = members.object("_meta").unwrap_or_default();
             members.set("_meta", own.with(MISSING, true));
             params = members.to_raw();
@@ -248,18 +232,8 @@ impl AgentAdapter {
         self.ask::<CreateMessage>(params, call).await.map_err(failure::to_rpc)
     }
 
-    async fn pass<M: Message>(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+    async fn pass<M: Message>(&self, params: &Params<'_>, call: CallMeta) -> Outcome {
         self.ask::<M>(without_hop(params)?, call).await.map_err(error)
-    }
-
-    async fn forward(
-        &self,
-        method: &str,
-        params: Option<&RawValue>,
-        call: CallMeta,
-    ) -> Result<Box<RawValue>, RpcError> {
-        let body = RawObject::new().with("method", method).with("params", without_hop(params)?);
-        self.ask::<Forward>(body.to_raw(), call).await.map_err(error)
     }
 
     async fn ask<M: Message>(&self, body: Box<RawValue>, call: CallMeta) -> Result<Box<RawValue>, Failure> {
@@ -291,11 +265,13 @@ impl AgentAdapter {
 }
 
 /// The call, for the purpose that its `_meta` states. Who asks comes from the connection; why, the asker says.
-fn for_purpose(params: Option<&RawValue>, mut call: CallMeta) -> Result<CallMeta, RpcError> {
-    let Some(stated) = meta::purpose(params) else { return Ok(call) };
-    let purpose = stated.ok_or_else(|| {
+fn for_purpose(params: &Params<'_>, mut call: CallMeta) -> Result<CallMeta, RpcError> {
+    let Some(stated) = params.meta_member(meta::PURPOSE) else { return Ok(call) };
+    let purpose: Option<String> = serde_json::from_str(stated.get()).ok();
+    let fits = |purpose: &String| (1..=meta::PURPOSE_BYTES_MAX).contains(&purpose.len());
+    let purpose = purpose.filter(fits).ok_or_else(|| {
         let why = format!("`_meta[\"{}\"]` must be a string of 1 to {} bytes", meta::PURPOSE, meta::PURPOSE_BYTES_MAX);
-        RpcError::new(code::INVALID_PARAMS, why)
+        RpcError::invalid_params(why)
     })?;
     call.principal = Arc::new(Principal::clone(&call.principal).for_purpose(purpose));
     Ok(call)
@@ -305,57 +281,19 @@ fn read_about(raw: &RawValue) -> About {
     About(RawObject::parse(raw).unwrap_or_default())
 }
 
-/// `tools/call`, as far as everyone reads it.
-struct ToolParams<'a> {
-    name: Cow<'a, str>,
-    arguments: Option<&'a RawValue>,
-    /// Whether there is a `_meta`.
-    has_meta: bool,
-}
-
-fn read_tool_params(params: Option<&RawValue>) -> Result<ToolParams<'_>, RpcError> {
-    #[derive(Deserialize)]
-    struct Members<'a> {
-        #[serde(borrow)]
-        name: Cow<'a, str>,
-        #[serde(borrow, default)]
-        arguments: Option<&'a RawValue>,
-        #[serde(default, rename = "_meta")]
-        meta: Option<IgnoredAny>,
+/// The params as they are written, without what belongs to this hop.
+fn without_hop(params: &Params<'_>) -> Result<Box<RawValue>, RpcError> {
+    match params.raw {
+        None => Ok(raw("{}".into())),
+        Some(untouched) if params.meta.is_none() && params.check_object().is_ok() => Ok(untouched.to_owned()),
+        Some(params) => meta::without_hop(params).map_err(|_| no_object()),
     }
-    let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
-    let params = params.filter(|p| p.get().starts_with('{')).ok_or_else(|| invalid("`params` must be an object"))?;
-    let members: Members<'_> =
-        serde_json::from_str(params.get()).map_err(|_| invalid("`name` must be a string, `arguments` an object"))?;
-    match members.arguments {
-        Some(a) if !a.get().starts_with('{') => Err(invalid("`arguments` must be an object")),
-        arguments => Ok(ToolParams { name: members.name, arguments, has_meta: members.meta.is_some() }),
-    }
-}
-
-/// Which tool a `tools/call` is for.
-pub(crate) fn tool_name(params: Option<&RawValue>) -> Option<String> {
-    read_tool_params(params).ok().map(|p| p.name.into_owned())
-}
-
-/// Params that must be an object; none is an empty one.
-pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
-    params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(|_| no_object()))
-}
-
-/// The same as they are written, without what belongs to this hop.
-fn without_hop(params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-    params.map_or_else(|| Ok(raw("{}".into())), |params| meta::without_hop(params).map_err(|_| no_object()))
-}
-
-fn no_object() -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, "`params` must be an object")
 }
 
 /// Where the page begins that the `cursor` of a list's params names: 0 where there is none.
-pub(crate) fn page_start(params: Option<&RawValue>, list: &str) -> Result<u64, RpcError> {
-    let params = object(params)?;
-    let Some(cursor) = params.get("cursor").filter(|raw| raw.get() != "null") else { return Ok(0) };
+pub(crate) fn page_start(params: &Params<'_>, list: &str) -> Result<u64, RpcError> {
+    params.check_object()?;
+    let Some(cursor) = params.cursor else { return Ok(0) };
     let read = || {
         let bytes = URL_SAFE_NO_PAD.decode(serde_json::from_str::<String>(cursor.get()).ok()?).ok()?;
         std::str::from_utf8(&bytes).ok()?.strip_prefix(list)?.strip_prefix(':')?.parse().ok()
@@ -369,7 +307,7 @@ pub(crate) fn cursor(list: &str, from: impl Display) -> String {
 }
 
 fn invalid_cursor() -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, "invalid cursor: begin the list again without one")
+    RpcError::invalid_params("invalid cursor: begin the list again without one")
 }
 
 /// A peer's name for something, fit to be repeated to it.

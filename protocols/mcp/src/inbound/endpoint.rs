@@ -17,7 +17,7 @@ use super::tasks::TaskState;
 /// One agent as an MCP server: what all transports and both eras of it share.
 pub(crate) struct Endpoint {
     /// The agent, as MCP sees it. Another may take its place.
-    surface: RwLock<Arc<AgentAdapter>>,
+    adapter: RwLock<Arc<AgentAdapter>>,
     /// How it is served.
     pub(crate) options: Arc<InboundOptions>,
     /// Who is told what changes.
@@ -33,7 +33,7 @@ impl Endpoint {
         let options = Arc::new(options);
         let endpoint = Arc::new(Self {
             changes: Changes::of(agent.clone()),
-            surface: RwLock::new(Arc::new(AgentAdapter::new(agent, options.clone()))),
+            adapter: RwLock::new(Arc::new(AgentAdapter::new(agent, options.clone()))),
             modern: ModernState::new(&options),
             tasks: TaskState::new(&options),
             options,
@@ -43,14 +43,14 @@ impl Endpoint {
     }
 
     /// Who is served now. What a request began with it goes on with.
-    pub(crate) fn surface(&self) -> Arc<AgentAdapter> {
-        self.surface.read().clone()
+    pub(crate) fn adapter(&self) -> Arc<AgentAdapter> {
+        self.adapter.read().clone()
     }
 
     /// Serves `agent` from now on, and tells whoever listens that its lists are others.
     pub(crate) fn replace(&self, agent: AgentRef) {
         let surface = Arc::new(AgentAdapter::new(agent.clone(), self.options.clone()));
-        *self.surface.write() = surface;
+        *self.adapter.write() = surface;
         self.changes.replace(agent);
         [Change::Tools, Change::Prompts, Change::Resources].iter().for_each(|change| self.changes.tell(change));
     }
@@ -58,9 +58,9 @@ impl Endpoint {
     /// Ends when the agent has ended and no other took its place.
     pub(crate) async fn agent_ended(&self) {
         loop {
-            let surface = self.surface();
+            let surface = self.adapter();
             surface.agent().ended().await;
-            if Arc::ptr_eq(&surface, &self.surface()) {
+            if Arc::ptr_eq(&surface, &self.adapter()) {
                 return;
             }
         }
@@ -146,11 +146,11 @@ impl Changes {
     ///
     /// # Errors
     /// Where the agent refuses this one.
-    pub(crate) async fn watch(&self, surface: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
+    pub(crate) async fn watch(&self, adapter: &AgentAdapter, uri: &str, call: CallMeta) -> Result<Watching, RpcError> {
         // Counted before it is asked: another that leaves meanwhile isn't the last.
         self.0.state.lock().watched.entry(uri.to_owned()).or_default().count += 1;
         let watching = Watching { hub: self.0.clone(), uri: uri.to_owned() };
-        surface.subscribe(uri, call).await?;
+        adapter.subscribe(uri, call).await?;
         if let Some(watched) = self.0.state.lock().watched.get_mut(uri) {
             watched.agreed = true;
         }

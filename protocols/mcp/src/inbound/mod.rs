@@ -17,6 +17,8 @@ mod http;
 mod legacy;
 mod modern;
 mod options;
+mod request;
+mod response;
 mod stdio;
 mod tasks;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What an agent shows, without any connection.
 
+use super::request::Request;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,20 +81,20 @@ impl SyncHandler<ReadResource> for Fixture {
     }
 }
 
-fn surface(system: &System, page_items_max: usize) -> AgentAdapter {
+fn adapter(system: &System, page_items_max: usize) -> AgentAdapter {
     let options = InboundOptions { page_items_max, ..InboundOptions::default() };
     AgentAdapter::new(system.spawn(Fixture), Arc::new(options))
 }
 
 async fn perform(
-    surface: &AgentAdapter,
+    adapter: &AgentAdapter,
     method: &str,
     params: Value,
     revision: Revision,
 ) -> Result<Value, (i64, String)> {
     let params = RawValue::from_string(params.to_string()).unwrap();
     let call = CallMeta::new(Arc::new(Principal::anonymous()));
-    match surface.perform(method, Some(&params), revision, call).await {
+    match adapter.perform(&Request::read(method, Some(&params)), revision, call).await {
         Ok(result) => Ok(serde_json::from_str(result.get()).unwrap()),
         Err(error) => Err((error.code, error.message)),
     }
@@ -107,7 +108,7 @@ const MODERN: Revision = Revision::V2026_07_28;
 #[test]
 fn replies_become_results() {
     paused(async |system| {
-        let surface = surface(system, 10);
+        let adapter = adapter(system, 10);
         let text = |text: &str| json!([{ "type": "text", "text": text }]);
         for (tool, legacy, modern) in [
             ("number", json!({ "result": 7 }), json!(7)),
@@ -115,7 +116,7 @@ fn replies_become_results() {
             ("object", json!({ "x": 1.0 }), json!({ "x": 1.0 })),
         ] {
             for (revision, structured) in [(LEGACY, legacy), (MODERN, modern)] {
-                let result = perform(&surface, "tools/call", json!({ "name": tool }), revision).await.unwrap();
+                let result = perform(&adapter, "tools/call", json!({ "name": tool }), revision).await.unwrap();
                 assert_eq!(result["structuredContent"], structured, "{tool}");
                 let wanted = match tool {
                     "number" => text("7"),
@@ -125,9 +126,9 @@ fn replies_become_results() {
                 assert_eq!(result["content"], wanted);
             }
         }
-        let nothing = perform(&surface, "tools/call", json!({ "name": "nothing" }), MODERN).await.unwrap();
+        let nothing = perform(&adapter, "tools/call", json!({ "name": "nothing" }), MODERN).await.unwrap();
         assert_eq!(nothing, json!({ "content": [] }));
-        let blocks = perform(&surface, "tools/call", json!({ "name": "blocks" }), LEGACY).await.unwrap();
+        let blocks = perform(&adapter, "tools/call", json!({ "name": "blocks" }), LEGACY).await.unwrap();
         assert_eq!(blocks, json!({ "content": text("seven"), "structuredContent": { "n": 7 } }));
         system.shutdown(Duration::from_secs(1)).await;
     });
@@ -137,24 +138,24 @@ fn replies_become_results() {
 #[test]
 fn failures_are_results_or_errors() {
     paused(async |system| {
-        let surface = surface(system, 10);
+        let adapter = adapter(system, 10);
         let fail = |kind: &str| json!({ "name": "number", "arguments": { "fail": kind } });
         for kind in ["not_found", "rejected", "overloaded", "unavailable", "timed_out", "nobody_to_ask"] {
-            let result = perform(&surface, "tools/call", fail(kind), LEGACY).await.unwrap();
+            let result = perform(&adapter, "tools/call", fail(kind), LEGACY).await.unwrap();
             assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("told")), "{kind}");
             assert_eq!(result["_meta"]["callboard/failure"], json!({ "kind": kind, "data": { "why": 1 } }));
         }
-        let bug = perform(&surface, "tools/call", fail("internal"), LEGACY).await.unwrap();
+        let bug = perform(&adapter, "tools/call", fail("internal"), LEGACY).await.unwrap();
         assert_eq!(bug["content"][0]["text"], "internal error");
         for (kind, code) in [("blocked", -1), ("denied", -2)] {
-            assert_eq!(perform(&surface, "tools/call", fail(kind), LEGACY).await, Err((code, "told".into())));
+            assert_eq!(perform(&adapter, "tools/call", fail(kind), LEGACY).await, Err((code, "told".into())));
         }
         // Arguments that don't fit are the model's to correct, since 2025-11-25.
         let wrong = json!({ "name": "number", "arguments": { "fail": 3 } });
-        assert_eq!(perform(&surface, "tools/call", wrong.clone(), LEGACY).await.unwrap()["isError"], true);
-        assert_eq!(perform(&surface, "tools/call", wrong, Revision::V2025_06_18).await.unwrap_err().0, -32602);
+        assert_eq!(perform(&adapter, "tools/call", wrong.clone(), LEGACY).await.unwrap()["isError"], true);
+        assert_eq!(perform(&adapter, "tools/call", wrong, Revision::V2025_06_18).await.unwrap_err().0, -32602);
         for params in [json!({ "name": "no" }), json!({}), json!({ "name": "number", "arguments": [] }), json!([])] {
-            assert_eq!(perform(&surface, "tools/call", params, MODERN).await.unwrap_err().0, -32602);
+            assert_eq!(perform(&adapter, "tools/call", params, MODERN).await.unwrap_err().0, -32602);
         }
         system.shutdown(Duration::from_secs(1)).await;
     });
@@ -164,11 +165,11 @@ fn failures_are_results_or_errors() {
 #[test]
 fn lists_have_pages() {
     paused(async |system| {
-        let surface = surface(system, 2);
+        let adapter = adapter(system, 2);
         let (mut names, mut cursor) = (Vec::new(), None::<String>);
         loop {
             let params = cursor.take().map_or(json!({}), |c| json!({ "cursor": c }));
-            let page = perform(&surface, "tools/list", params, LEGACY).await.unwrap();
+            let page = perform(&adapter, "tools/list", params, LEGACY).await.unwrap();
             let tools = page["tools"].as_array().unwrap();
             assert!((1..=2).contains(&tools.len()));
             names.extend(tools.iter().map(|t| t["name"].as_str().unwrap().to_owned()));
@@ -179,7 +180,7 @@ fn lists_have_pages() {
         }
         assert_eq!(names, ["number", "words", "object", "nothing", "blocks"]);
         for cursor in [json!("x"), json!(1), json!("ZnJvbTo5OQ"), json!("")] {
-            let error = perform(&surface, "tools/list", json!({ "cursor": cursor }), LEGACY).await.unwrap_err();
+            let error = perform(&adapter, "tools/list", json!({ "cursor": cursor }), LEGACY).await.unwrap_err();
             assert_eq!(error.0, -32602);
         }
         system.shutdown(Duration::from_secs(1)).await;
@@ -190,17 +191,17 @@ fn lists_have_pages() {
 #[test]
 fn resources_and_unknown_methods() {
     paused(async |system| {
-        let surface = surface(system, 2);
-        let read = perform(&surface, "resources/read", json!({ "uri": "test://a" }), LEGACY).await.unwrap();
+        let adapter = adapter(system, 2);
+        let read = perform(&adapter, "resources/read", json!({ "uri": "test://a" }), LEGACY).await.unwrap();
         assert_eq!(read["contents"][0]["text"], "a");
         for (revision, code) in [(LEGACY, -32002), (MODERN, -32602)] {
-            let missing = perform(&surface, "resources/read", json!({ "uri": "test://b" }), revision).await;
+            let missing = perform(&adapter, "resources/read", json!({ "uri": "test://b" }), revision).await;
             assert_eq!(missing.unwrap_err().0, code);
         }
         for method in ["prompts/list", "completion/complete", "no/such"] {
-            assert_eq!(perform(&surface, method, json!({}), LEGACY).await.unwrap_err().0, -32601, "{method}");
+            assert_eq!(perform(&adapter, method, json!({}), LEGACY).await.unwrap_err().0, -32601, "{method}");
         }
-        let can = surface.capabilities(&surface.about(CallMeta::new(Arc::new(Principal::anonymous()))).await);
+        let can = adapter.capabilities(&adapter.about(CallMeta::new(Arc::new(Principal::anonymous()))).await);
         let names: Vec<&str> = RawObject::iter(&can).map(|(name, _)| name).collect();
         assert_eq!(names, ["logging", "tools", "resources"]);
         system.shutdown(Duration::from_secs(1)).await;

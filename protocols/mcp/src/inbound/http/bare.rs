@@ -1,5 +1,6 @@
 //! The bare dialect (see [`crate::bare`]) at the server's path, in place of streamable HTTP.
 
+use crate::inbound::agent_adapter::Outcome;
 use std::sync::Arc;
 
 use actix_web::http::StatusCode;
@@ -54,7 +55,7 @@ async fn answer(request: &HttpRequest, payload: Payload, server: &Server) -> Res
     })
 }
 
-async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) -> Outcome {
     if request.method != METHOD {
         return Err(RpcError::new(code::METHOD_NOT_FOUND, "unsupported method: only `tools/call` is served"));
     }
@@ -66,7 +67,7 @@ async fn call(server: &Server, mut principal: Principal, request: &Request<'_>) 
     let patience = sent.meta.patience.map_or(deadline_max, |patience| patience.min(deadline_max));
     let trace = sent.meta.trace.as_ref().map_or_else(TraceContext::root, TraceContext::child);
     let call = CallMeta { hops: sent.meta.hops, trace, ..CallMeta::new(Arc::new(principal)) };
-    let (surface, deadline) = (server.endpoint.surface(), Instant::now() + patience);
+    let (surface, deadline) = (server.endpoint.adapter(), Instant::now() + patience);
     let asked = surface.ask_plainly(&sent.tool, sent.arguments.into_owned(), call.until(deadline)).await;
     // A handler that ends because its deadline passed may still answer something: nobody can tell it from a reply.
     let late = || Err(Failure::new(FailureKind::TimedOut, format!("no reply in {patience:?}")));

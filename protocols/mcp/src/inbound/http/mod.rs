@@ -261,7 +261,7 @@ impl<'a> Version<'a> {
 fn principal_of(request: &HttpRequest, server: &Server) -> Result<Principal, Refused> {
     guard::check_source(request, &server.options.hosts, &server.options.origins)?;
     let principal = guard::principal(request, &server.options.access)?;
-    let leads_to_mail = || server.endpoint.surface().agent().recipient::<Join>().is_some();
+    let leads_to_mail = || server.endpoint.adapter().agent().recipient::<Join>().is_some();
     if claim::is_there(request.headers()) && (server.options.claims_must_match || leads_to_mail()) {
         claim::check(request.headers(), &principal)?;
     }

@@ -31,6 +31,7 @@ use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
 use crate::inbound::modern;
 use crate::inbound::modern::Field;
+use crate::inbound::request::Request as McpRequest;
 use crate::wire::{Revision, code as mcp};
 
 pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
@@ -353,7 +354,7 @@ async fn post_modern(
     };
     let endpoint = exchange.server.endpoint.clone();
     let field = |name: &str| field(request.headers(), name);
-    if let Err(error) = modern::check_headers(&endpoint, field, &method, params) {
+    if let Err(error) = modern::check_headers(&endpoint, field, &McpRequest::read(&method, params)) {
         return Ok(json_response(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
     }
     let options = &exchange.server.options.streams;

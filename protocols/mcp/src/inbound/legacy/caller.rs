@@ -1,12 +1,13 @@
 //! The client of a session as an agent sees it: told of progress, asked questions.
 
+use crate::inbound::legacy::Outcome;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use callboard_message::surface::{Abilities, Log};
 use callboard_message::{Answer, Failure, FailureKind, Progress, Question, RawObject};
-use callboard_rpc::{Id, Response, RpcError, encode_notification, encode_request};
+use callboard_rpc::{Id, Response, encode_notification, encode_request};
 use callboard_runtime::Caller;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -129,8 +130,6 @@ impl Caller for SessionCaller {
         }
     }
 }
-
-type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// Questions that wait for an answer, by the id that they were sent under.
 #[derive(Default)]

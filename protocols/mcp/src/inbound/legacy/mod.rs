@@ -3,29 +3,30 @@
 //! A transport opens a [`Session`] for a peer, hands it what the peer sends, and writes what it answers. What a request
 //! causes meanwhile (progress, log lines, questions) goes by the link that the transport gave with the request.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::surface::{Abilities, About, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    Id, Incoming, Notification, Nulls, Refusal, Request, Response, RpcError, code, encode_batch, encode_notification,
+    self as rpc, Id, Incoming, Notification, Nulls, Refusal, Response, RpcError, encode_batch, encode_notification,
     encode_response,
 };
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use futures::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use self::caller::{BackgroundCaller, Questions, SessionCaller};
-use super::agent_adapter::{object, raw};
+use super::agent_adapter::{Outcome, raw};
 use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::tasks;
-use super::tasks::TaskRequest;
+use super::request::{Method, Params, Request, object};
+use super::response::{Reply, finish};
+use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
 
 mod caller;
@@ -102,19 +103,22 @@ impl Session {
         self.client.get().map(|client| client.abilities.clone()).unwrap_or_default()
     }
 
-    /// Answers one request; what it causes meanwhile goes by `link`. `None` where it was cancelled. Dropped, it cancels
+    /// Answers one request; what it causes meanwhile goes by `sink`. `None` where it was cancelled. Dropped, it cancels
     /// what it caused.
-    pub(crate) async fn request(self: &Arc<Self>, request: Request<'_>, link: Arc<dyn MessageSink>) -> Option<Vec<u8>> {
-        let Request { id, method, params } = request;
-        let outcome = match &*method {
-            "initialize" => Box::pin(self.initialize(params)).await,
-            "ping" => Ok(empty()),
-            _ => match self.revision() {
-                None => Err(RpcError::new(code::INVALID_REQUEST, "send `initialize` first")),
-                Some(revision) => self.run(&id, &method, params, revision, link).await?,
-            },
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        request: rpc::Request<'_>,
+        sink: Arc<dyn MessageSink>,
+    ) -> Option<Vec<u8>> {
+        let rpc::Request { id, method, params } = request;
+        let request = Request::read(&method, params);
+        let outcome = match (request.method, self.revision()) {
+            (Method::Initialize, _) => Box::pin(self.initialize(params)).await,
+            (Method::Ping, _) => Ok(raw("{}".into())),
+            (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
+            (_, Some(revision)) => self.run(&id, &request, revision, sink).await?,
         };
-        Some(encode_response(Some(&id), outcome.as_deref(), Nulls::Omit))
+        Some(finish(&self.endpoint, &id, request.method, Era::Legacy, outcome.map(Reply::Complete)).body)
     }
 
     /// What happened at the client.
@@ -168,14 +172,14 @@ impl Session {
         self.unsolicited.offer(encode_notification(method, params.as_deref()).into());
     }
 
-    async fn initialize(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        let twice = || RpcError::new(code::INVALID_REQUEST, "the session is initialized already");
+    async fn initialize(&self, params: Option<&RawValue>) -> Outcome {
+        let twice = || RpcError::invalid_request("the session is initialized already");
         if self.client.get().is_some() {
             return Err(twice());
         }
         let client = Client::read(params)?;
         let revision = client.revision;
-        let about = self.endpoint.surface().about(CallMeta::new(self.principal.clone())).await;
+        let about = self.endpoint.adapter().about(CallMeta::new(self.principal.clone())).await;
         self.client.set(client).map_err(|_| twice())?;
         Ok(welcome(&self.endpoint, revision, &about))
     }
@@ -184,29 +188,35 @@ impl Session {
     async fn run(
         self: &Arc<Self>,
         id: &Id,
-        method: &str,
-        params: Option<&RawValue>,
+        request: &Request<'_>,
         revision: Revision,
-        link: Arc<dyn MessageSink>,
-    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        sink: Arc<dyn MessageSink>,
+    ) -> Option<Outcome> {
         let mut call = CallMeta::new(self.principal.clone());
         let cancel = call.cancel.clone();
         let _running = match self.begin(id, &cancel) {
             Ok(running) => running,
             Err(refused) => return Some(Err(refused)),
         };
-        // Most requests have none, and then nothing is read twice.
-        let meta = params.filter(|params| params.get().contains("\"_meta\"")).and_then(|params| meta::of(Some(params)));
+        let params = &request.params;
+        let meta = params.meta.and_then(|meta| RawObject::parse(meta).ok());
         call.trace = meta::trace(meta.as_ref());
-        let caller = SessionCaller::new(self.clone(), link, cancel.clone(), meta.as_ref());
+        let caller = SessionCaller::new(self.clone(), sink, cancel.clone(), meta.as_ref());
         let mut call = call.with_caller(Arc::new(caller));
         call.session = self.peer.get().cloned();
         let work = async {
-            match method {
-                "logging/setLevel" => self.set_level(params),
-                "resources/subscribe" => Box::pin(self.subscribe(params, call)).await,
-                "resources/unsubscribe" => self.unsubscribe(params),
-                _ => self.perform(method, params, revision, call, meta.as_ref()).await,
+            match request.method {
+                Method::SetLevel => self.set_level(params),
+                Method::Subscribe => Box::pin(self.subscribe(params, call)).await,
+                Method::Unsubscribe => self.unsubscribe(params),
+                method => {
+                    if tasks::concerns(&self.endpoint, method)
+                        && let Some(outcome) = Box::pin(self.task(request, revision, &call, meta.as_ref())).await
+                    {
+                        return outcome;
+                    }
+                    self.endpoint.adapter().perform(request, revision, call).await
+                }
             }
         };
         tokio::select! {
@@ -216,46 +226,37 @@ impl Session {
         }
     }
 
-    /// Does a request that both eras have, or one about tasks.
-    async fn perform(
+    /// Does a request about tasks.
+    async fn task(
         self: &Arc<Self>,
-        method: &str,
-        params: Option<&RawValue>,
+        request: &Request<'_>,
         revision: Revision,
-        call: CallMeta,
+        call: &CallMeta,
         meta: Option<&RawObject>,
-    ) -> Result<Box<RawValue>, RpcError> {
-        let surface = self.endpoint.surface();
-        if !tasks::concerns(&self.endpoint, method) {
-            return surface.perform(method, params, revision, call).await;
-        }
+    ) -> Option<Outcome> {
         let background = |over: CancellationToken| -> Option<Arc<dyn Caller>> {
             Some(Arc::new(SessionCaller::new(self.clone(), self.unsolicited.clone(), over, meta)))
         };
         let request = TaskRequest {
-            method,
-            params,
+            request,
             revision,
-            call: &call,
+            call,
             session: self.number(),
             client: &self.abilities(),
             background: &background,
             unsolicited: Some(&self.unsolicited),
         };
-        match Box::pin(tasks::intercept(&self.endpoint, request)).await {
-            Some(outcome) => outcome,
-            None => surface.perform(method, params, revision, call).await,
-        }
+        tasks::perform(&self.endpoint, request).await
     }
 
     /// Puts a request among those in flight, until what it returns is dropped.
     fn begin<'a>(&'a self, id: &'a Id, cancel: &CancellationToken) -> Result<Running<'a>, RpcError> {
         let mut state = self.state.lock();
         if state.closed {
-            return Err(RpcError::new(code::INVALID_REQUEST, "the session is closed"));
+            return Err(RpcError::invalid_request("the session is closed"));
         }
         if state.in_flight.contains_key(id) {
-            return Err(RpcError::new(code::INVALID_REQUEST, "a request with that `id` is running"));
+            return Err(RpcError::invalid_request("a request with that `id` is running"));
         }
         if state.in_flight.len() >= REQUESTS_IN_FLIGHT_MAX {
             return Err(RpcError::new(mcp::OVERLOADED, "too many requests of this session are running"));
@@ -264,19 +265,14 @@ impl Session {
         Ok(Running { session: self, id })
     }
 
-    fn set_level(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
-        #[derive(Deserialize)]
-        struct Params {
-            level: LogLevel,
-        }
-        let invalid = || RpcError::new(code::INVALID_PARAMS, "`level` must be one of RFC 5424's, in lower case");
-        let params = params.filter(|params| params.get().starts_with('{')).ok_or_else(invalid)?;
-        let Params { level } = serde_json::from_str(params.get()).map_err(|_| invalid())?;
-        *self.log_level.lock() = level;
-        Ok(empty())
+    fn set_level(&self, params: &Params<'_>) -> Outcome {
+        let level = params.level.and_then(|level| serde_json::from_str(level.get()).ok());
+        let invalid = || RpcError::invalid_params("`level` must be one of RFC 5424's, in lower case");
+        *self.log_level.lock() = level.ok_or_else(invalid)?;
+        Ok(raw("{}".into()))
     }
 
-    async fn subscribe(&self, params: Option<&RawValue>, call: CallMeta) -> Result<Box<RawValue>, RpcError> {
+    async fn subscribe(&self, params: &Params<'_>, call: CallMeta) -> Outcome {
         let uri = self.resource(params)?;
         let is_full =
             |state: &State| state.subscriptions.len() >= SUBSCRIPTIONS_MAX && !state.subscriptions.contains_key(&uri);
@@ -284,29 +280,30 @@ impl Session {
         if is_full(&self.state.lock()) {
             return Err(full());
         }
-        let watching = self.endpoint.changes.watch(&self.endpoint.surface(), &uri, call).await?;
+        let watching = self.endpoint.changes.watch(&self.endpoint.adapter(), &uri, call).await?;
         let mut state = self.state.lock();
         if state.closed || is_full(&state) {
             return Err(full());
         }
         state.subscriptions.insert(uri, watching);
-        Ok(empty())
+        Ok(raw("{}".into()))
     }
 
-    fn unsubscribe(&self, params: Option<&RawValue>) -> Result<Box<RawValue>, RpcError> {
+    fn unsubscribe(&self, params: &Params<'_>) -> Outcome {
         let uri = self.resource(params)?;
         let watching = self.state.lock().subscriptions.remove(&uri);
         drop(watching);
-        Ok(empty())
+        Ok(raw("{}".into()))
     }
 
     /// Which resource is meant.
-    fn resource(&self, params: Option<&RawValue>) -> Result<String, RpcError> {
-        if !self.endpoint.surface().has_resources() {
-            return Err(RpcError::new(code::METHOD_NOT_FOUND, "method not found: there are no resources here"));
+    fn resource(&self, params: &Params<'_>) -> Result<String, RpcError> {
+        if !self.endpoint.adapter().has_resources() {
+            return Err(RpcError::method_not_found("method not found: there are no resources here"));
         }
-        let uri = object(params)?.text("uri").filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX);
-        uri.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`uri` must be a string of at most 8 KiB"))
+        params.check_object()?;
+        let uri = params.uri().filter(|uri| uri.len() <= SUBSCRIPTION_URI_BYTES_MAX).map(Cow::into_owned);
+        uri.ok_or_else(|| RpcError::invalid_params("`uri` must be a string of at most 8 KiB"))
     }
 }
 
@@ -320,10 +317,6 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.session.state.lock().in_flight.remove(self.id);
     }
-}
-
-fn empty() -> Box<RawValue> {
-    raw("{}".to_owned())
 }
 
 /// What a session knows of its client.
@@ -357,7 +350,7 @@ impl Client {
 }
 
 fn invalid(why: &str) -> RpcError {
-    RpcError::new(code::INVALID_PARAMS, why)
+    RpcError::invalid_params(why)
 }
 
 /// What of a client's capabilities may be used: a revision before a question has never heard of it.
@@ -381,7 +374,7 @@ fn known_to(revision: Revision, mut capabilities: RawObject) -> Abilities {
 /// The result of `initialize`.
 fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawValue> {
     let options = &endpoint.options;
-    let mut capabilities = endpoint.surface().capabilities(about);
+    let mut capabilities = endpoint.adapter().capabilities(about);
     hmcp::translate(&mut capabilities, false);
     if revision < Revision::V2025_03_26 {
         capabilities.remove("completions");
@@ -410,7 +403,7 @@ pub(crate) async fn batch(
     let answers = entries.into_iter().map(|entry| async move {
         match entry {
             Ok(Incoming::Request(request)) if request.method == "initialize" => {
-                let error = RpcError::new(code::INVALID_REQUEST, "`initialize` must not be part of a batch");
+                let error = RpcError::invalid_request("`initialize` must not be part of a batch");
                 Some(encode_response(Some(&request.id), Err(&error), Nulls::Omit))
             }
             Ok(Incoming::Request(request)) => session.request(request, link.clone()).await,

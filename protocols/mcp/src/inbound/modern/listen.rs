@@ -8,10 +8,12 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::suspended_requests::{Reply, cancelled};
+use super::suspended_requests::cancelled;
 use crate::inbound::agent_adapter::raw;
 use crate::inbound::client::MessageSink;
 use crate::inbound::endpoint::{Endpoint, Watching};
+use crate::inbound::request::Params;
+use crate::inbound::response::Reply;
 use crate::inbound::tasks;
 use crate::wire::code::OVERLOADED;
 use crate::wire::meta::SUBSCRIPTION_ID;
@@ -34,7 +36,7 @@ pub(crate) async fn listen(
     endpoint: &Endpoint,
     principal: Arc<Principal>,
     id: &Id,
-    params: Option<&RawValue>,
+    params: &Params<'_>,
     client: &Abilities,
     link: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
@@ -46,8 +48,8 @@ pub(crate) async fn listen(
         .try_acquire_owned()
         .map_err(|_| RpcError::new(OVERLOADED, "too many subscriptions are open: end one, or try again later"))?;
     let mut filter = Filter::read(params, endpoint.options.modern.subscription_uris_max)?;
-    let about = endpoint.surface().about(CallMeta::new(principal.clone())).await;
-    filter.narrow(&endpoint.surface().capabilities(&about));
+    let about = endpoint.adapter().about(CallMeta::new(principal.clone())).await;
+    filter.narrow(&endpoint.adapter().capabilities(&about));
     if !filter.task_ids.is_empty() && !tasks::declares(client) {
         return Err(tasks::undeclared());
     }
@@ -101,7 +103,7 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
     let mut watched = Vec::with_capacity(filter.uris.len());
     let mut kept = Vec::with_capacity(filter.uris.len());
     for uri in std::mem::take(&mut filter.uris) {
-        if let Ok(watching) = endpoint.changes.watch(&endpoint.surface(), &uri, CallMeta::new(principal.clone())).await
+        if let Ok(watching) = endpoint.changes.watch(&endpoint.adapter(), &uri, CallMeta::new(principal.clone())).await
         {
             watched.push(watching);
             kept.push(uri);
@@ -112,9 +114,9 @@ async fn watch(endpoint: &Endpoint, principal: &Arc<Principal>, filter: &mut Fil
 }
 
 impl Filter {
-    fn read(params: Option<&RawValue>, uris_max: usize) -> Result<Self, RpcError> {
+    fn read(params: &Params<'_>, uris_max: usize) -> Result<Self, RpcError> {
         let invalid = |why: String| RpcError::new(code::INVALID_PARAMS, why);
-        let wanted = params.and_then(|raw| RawObject::parse(raw).ok()?.object("notifications"));
+        let wanted = params.notifications.and_then(|raw| RawObject::parse(raw).ok());
         let wanted = wanted.ok_or_else(|| invalid("`notifications` must be an object".into()))?;
         let flag = |name: &str| match wanted.get(name).map(RawValue::get) {
             None | Some("false") => Ok(false),

@@ -1,13 +1,12 @@
 //! The stateless era (2026-07-28): each request says all there is to know, a call's questions are results.
 //!
-//! `head` reads what a request says of itself, `answer` writes what every result needs. A call that asks is parked
-//! (`parked`), its questions wait at a `desk`, and the client's next request, sealed to it (`seal`), goes on with it.
+//! `request_meta` reads what a request says of itself. A call that asks is suspended (`suspended_requests`), its questions are
+//! kept (`pending_elicitations`), and the client's next request, tied to it by a `state_token`, goes on with it.
 
 use std::sync::{Arc, OnceLock};
 
-use callboard_message::json::quote;
-use callboard_message::{Abilities, Principal, RawMembers, RawObject};
-use callboard_rpc::{Id, Nulls, Request, RpcError, code, encode_response};
+use callboard_message::{Abilities, Principal, RawObject};
+use callboard_rpc::{self as rpc, Id, RpcError};
 use callboard_runtime::CallMeta;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -15,17 +14,17 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
-use self::request_meta::{RequestMeta, named_version, response_refused as response_refused_error, spoken_versions};
+use self::request_meta::{RequestMeta, named_version, spoken_versions};
 use self::state_token::Binding;
-use self::suspended_requests::{Adopt, Reply, Retry, Running, Step, SuspendedCalls, cancelled};
-use super::agent_adapter::REQUIRED_CAPABILITIES;
+use self::suspended_requests::{Adopt, Retry, RunningCall, Step, SuspendedCalls, cancelled};
+use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
-use super::options::{CacheHint, InboundOptions, ModernOptions};
-use super::tasks;
-use super::tasks::{Adoption, TaskRequest};
-use crate::wire::meta::SERVER_INFO;
-use crate::wire::{Revision, code as mcp, hmcp};
+use super::options::InboundOptions;
+use super::request::{Method, Request};
+use super::response::{Answer, Members, Reply, finish};
+use super::tasks::{self, TaskRequest};
+use crate::wire::{Era, Revision, hmcp};
 
 pub(crate) use self::request_meta::{Field, check_headers};
 
@@ -38,9 +37,6 @@ mod suspended_requests;
 mod tests;
 
 const REVISION: Revision = Revision::V2026_07_28;
-
-/// What other revisions had, and an agent that stands for one of their servers would answer.
-const REMOVED: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// What an endpoint keeps.
 pub(crate) struct ModernState {
@@ -70,7 +66,7 @@ impl ModernState {
         self.calls.close();
     }
 
-    fn members(&self) -> &Members {
+    pub(crate) fn members(&self) -> &Members {
         self.named.get().unwrap_or(&self.members)
     }
 }
@@ -80,102 +76,101 @@ pub(crate) fn is_modern(params: Option<&RawValue>) -> bool {
     named_version(params).is_some()
 }
 
-/// What answers a JSON-RPC response that a client sends in this era.
+/// What answers a JSON-RPC response that a client sends in this era: nobody asked it anything.
 pub(crate) fn response_refused() -> Answer {
-    Answer::error(None, &response_refused_error())
+    let why = "responses aren't accepted: answers go into `inputResponses` of a request";
+    Answer::error(None, RpcError::invalid_request(why))
 }
 
-/// Answers one request. What it causes meanwhile goes by `link`; when `hung_up` fires, or this is dropped, it is cancelled.
+/// Answers one request. What it causes meanwhile goes by `sink`; when `hung_up` fires, or this is dropped, it is cancelled.
 pub(crate) async fn request(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
-    request: Request<'_>,
-    link: Arc<dyn MessageSink>,
+    request: rpc::Request<'_>,
+    sink: Arc<dyn MessageSink>,
     hung_up: CancellationToken,
 ) -> Answer {
-    let Request { id, method, params } = request;
-    let head = match RequestMeta::read(params) {
-        Ok(head) => head,
+    let rpc::Request { id, method, params } = request;
+    let request = Request::read(&method, params);
+    let meta = match RequestMeta::read(&request.params) {
+        Ok(meta) => meta,
         Err(error) => return Answer::error_with(400, Some(&id), &error),
     };
-    let about_task = match tasks::concerns(endpoint, &method) && head.state.is_none() {
-        true => task(endpoint, &principal, &method, params, &head).await,
-        false => None,
-    };
-    let replied = match method.as_str() {
-        _ if about_task.is_some() => about_task.unwrap_or_else(|| Err(cancelled())).map(Reply::Complete),
-        "server/discover" => discover(endpoint, call(principal, &head)).await,
-        "subscriptions/listen" => {
-            let client = Abilities(head.capabilities);
-            listen::listen(endpoint, principal, &id, params, &client, link, &hung_up).await
+    let outcome = dispatch(endpoint, principal, &id, &request, meta, sink, &hung_up).await;
+    finish(endpoint, &id, request.method, Era::Modern, outcome)
+}
+
+async fn dispatch(
+    endpoint: &Arc<Endpoint>,
+    principal: Arc<Principal>,
+    id: &Id,
+    request: &Request<'_>,
+    meta: RequestMeta<'_>,
+    sink: Arc<dyn MessageSink>,
+    hung_up: &CancellationToken,
+) -> Result<Reply, RpcError> {
+    if meta.state.is_none() && tasks::concerns(endpoint, request.method) {
+        let request = TaskRequest {
+            request,
+            revision: REVISION,
+            call: &call(&principal, &meta),
+            session: None,
+            client: &Abilities(meta.capabilities.clone()),
+            background: &|_| None,
+            unsolicited: None,
+        };
+        if let Some(outcome) = tasks::perform(endpoint, request).await {
+            return outcome.map(Reply::Complete);
         }
-        // The last is HMCP's, an extension.
-        "tools/call" | "prompts/get" | "resources/read" | hmcp::METHOD => {
-            may_ask(endpoint, principal, &method, params, head, link, &hung_up).await
+    }
+    match request.method {
+        Method::Discover => discover(endpoint, call(&principal, &meta)).await.map(Reply::Complete),
+        Method::Listen => {
+            let client = Abilities(meta.capabilities);
+            listen::listen(endpoint, principal, id, &request.params, &client, sink, hung_up).await
         }
-        method if REMOVED.contains(&method) => {
-            Err(RpcError::new(code::METHOD_NOT_FOUND, format!("method not found: {method}")))
+        Method::CallTool | Method::GetPrompt | Method::ReadResource | Method::CreateMessage => {
+            may_ask(endpoint, principal, request, meta, sink, hung_up).await
+        }
+        // What other revisions had, and an agent that stands for one of their servers would answer.
+        Method::Initialize | Method::Ping | Method::SetLevel | Method::Subscribe | Method::Unsubscribe => {
+            Err(RpcError::method_not_found(format!("method not found: {}", request.name)))
         }
         _ => {
-            let client = Arc::new(Client::new(RequestSink::of(&head, &link), None));
-            let meta = call(principal, &head).with_caller(client.clone());
-            let surface = endpoint.surface();
-            let replied = tokio::select! {
-                biased;
-                replied = surface.perform(&method, params, REVISION, meta) => replied,
-                () = hung_up.cancelled() => Err(cancelled()),
-            };
-            client.turn_to(None);
-            replied.map(Reply::Complete)
+            let client = Arc::new(Client::new(RequestSink::of(&meta, &sink), None));
+            perform_here(endpoint, request, client, call(&principal, &meta), hung_up).await
         }
-    };
-    match replied {
-        Ok(reply) => {
-            let (kind, cache, result) = match &reply {
-                Reply::Complete(result) => ("complete", cache_hint(endpoint, &method, false), result),
-                Reply::Resumed(result) => ("complete", cache_hint(endpoint, &method, true), result),
-                Reply::InputRequired(result) => ("input_required", None, result),
-                Reply::Task(result) => ("task", None, result),
-            };
-            Answer { status: 200, body: endpoint.modern.members().response(&id, kind, cache, result) }
-        }
-        Err(error) => Answer::error(Some(&id), &of_this_era(error)),
     }
 }
 
-fn call(principal: Arc<Principal>, head: &RequestMeta<'_>) -> CallMeta {
-    let mut call = CallMeta::new(principal);
-    call.trace = head.trace;
-    call
+fn call(principal: &Arc<Principal>, meta: &RequestMeta<'_>) -> CallMeta {
+    CallMeta { trace: meta.trace, ..CallMeta::new(principal.clone()) }
 }
 
-/// A request about tasks, or one that begins a task; `None` where it is neither.
-async fn task(
-    endpoint: &Arc<Endpoint>,
-    principal: &Arc<Principal>,
-    method: &str,
-    params: Option<&RawValue>,
-    head: &RequestMeta<'_>,
-) -> Option<Result<Box<RawValue>, RpcError>> {
-    let request = TaskRequest {
-        method,
-        params,
-        revision: REVISION,
-        call: &call(principal.clone(), head),
-        session: None,
-        client: &Abilities(head.capabilities.clone()),
-        background: &|_| None,
-        unsolicited: None,
+/// Does a request whose call needn't outlive it.
+async fn perform_here(
+    endpoint: &Endpoint,
+    request: &Request<'_>,
+    client: Arc<Client>,
+    call: CallMeta,
+    hung_up: &CancellationToken,
+) -> Result<Reply, RpcError> {
+    let adapter = endpoint.adapter();
+    let outcome = tokio::select! {
+        biased;
+        outcome = adapter.perform(request, REVISION, call.with_caller(client.clone())) => outcome,
+        () = hung_up.cancelled() => Err(cancelled()),
     };
-    tasks::intercept(endpoint, request).await
+    client.attach(None);
+    outcome.map(Reply::Complete)
 }
 
-async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError> {
-    let about = endpoint.surface().about(call).await;
+async fn discover(endpoint: &Endpoint, call: CallMeta) -> Outcome {
+    let about = endpoint.adapter().about(call).await;
     if let Some(server) = about.0.object("serverInfo") {
         endpoint.modern.named.get_or_init(|| Members::new(&endpoint.options.modern, server));
     }
-    let mut capabilities = endpoint.surface().capabilities(&about);
+    let mut capabilities = endpoint.adapter().capabilities(&about);
     hmcp::translate(&mut capabilities, true);
     if let Some((_, tasks)) = tasks::capability(endpoint, REVISION) {
         let mut extensions = capabilities.object("extensions").unwrap_or_default();
@@ -193,262 +188,64 @@ async fn discover(endpoint: &Endpoint, call: CallMeta) -> Result<Reply, RpcError
     if let Some(kept_for) = about.0.get("ttlMs") {
         result.set_raw("ttlMs", kept_for.to_owned());
     }
-    Ok(Reply::Complete(result.to_raw()))
+    Ok(result.to_raw())
 }
 
 /// The requests in whose course the client may be asked.
 async fn may_ask(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
-    method: &str,
-    params: Option<&RawValue>,
-    head: RequestMeta<'_>,
-    link: Arc<dyn MessageSink>,
+    request: &Request<'_>,
+    meta: RequestMeta<'_>,
+    sink: Arc<dyn MessageSink>,
     hung_up: &CancellationToken,
 ) -> Result<Reply, RpcError> {
-    let line = RequestSink::of(&head, &link);
-    if let Some(state) = &head.state {
-        let binding = Binding::of(&principal, method, params);
-        let (capabilities, responses) = (head.capabilities, head.responses.unwrap_or_default());
+    let (call, sink) = (call(&principal, &meta), RequestSink::of(&meta, &sink));
+    let RequestMeta { capabilities, responses, state, .. } = meta;
+    let binding = || Binding::of(&principal, request.name, request.params.raw);
+    if let Some(state) = state {
         let client = Abilities(capabilities.clone());
-        let adopt = |running: Running| -> BoxFuture<'_, _> {
-            let Running { outcome: work, client: peer, .. } = running;
-            let hand_over = Box::new(move |successor| peer.hand_over(successor));
-            Box::pin(tasks::adopt(
-                endpoint,
-                Adoption { principal: &principal, client: client.clone(), params, work, hand_over },
-            ))
+        let adopt = |call: RunningCall| -> BoxFuture<'_, _> {
+            let RunningCall { outcome, client: caller, .. } = call;
+            let hand_over = move |successor| caller.hand_over(successor);
+            Box::pin(tasks::adopt(endpoint, &principal, &client, &request.params, outcome, hand_over))
         };
-        let becomes_task = method == "tools/call" && tasks::asks_first(endpoint, params, &client);
+        let becomes_task = request.method == Method::CallTool && tasks::asks_first(endpoint, &request.params, &client);
         let adopt = becomes_task.then_some(&adopt as Adopt<'_>);
-        let retry = Retry { state, binding: &binding, capabilities, responses, line, adopt };
+        let responses = responses.unwrap_or_default();
+        let retry = Retry { state: &state, binding: &binding(), capabilities, responses, sink, adopt };
         return endpoint.modern.calls.resume(retry, hung_up).await;
     }
-    let meta = call(principal.clone(), &head);
-    let answerable = can_answer(&head.capabilities);
-    let early = head.responses;
-    let desk = PendingElicitations::new(head.capabilities, early.clone().unwrap_or_default());
-    let client = Arc::new(Client::new(line, Some(desk.clone())));
-    let meta = meta.with_caller(client.clone());
+    let answerable = ["sampling", "elicitation", "roots"].into_iter().any(|ability| capabilities.has(ability));
     // Answers are for this hop's questions: the agent gets the params without them.
-    let without = early.and(params).map(without_answers);
+    let without = responses.as_ref().and(request.params.raw).map(without_answers);
+    let elicitations = PendingElicitations::new(capabilities, responses.unwrap_or_default());
+    let client = Arc::new(Client::new(sink, Some(elicitations.clone())));
+    let params = without.as_deref().or(request.params.raw);
     if !answerable {
-        // No question can come up: the call needn't outlive the request.
-        let params = without.as_deref().or(params);
-        let surface = endpoint.surface();
-        let outcome = tokio::select! {
-            biased;
-            outcome = surface.perform(method, params, REVISION, meta) => outcome,
-            () = hung_up.cancelled() => Err(cancelled()),
-        };
-        client.turn_to(None);
-        return outcome.map(Reply::Complete);
+        return perform_here(endpoint, &Request::read(request.name, params), client, call, hung_up).await;
     }
-    let owned = without.or_else(|| params.map(RawValue::to_owned));
-    let (endpoint_held, named, asked) = (endpoint.clone(), method.to_owned(), client.clone());
-    let outcome =
-        Box::pin(
-            async move { perform_with_visits(&endpoint_held.surface(), &named, owned.as_deref(), meta, asked).await },
-        );
-    let mut running = Running { outcome, client, desk };
+    let (endpoint_held, name, params) = (endpoint.clone(), request.name.to_owned(), params.map(RawValue::to_owned));
+    let (call, asked) = (call.with_caller(client.clone()), client.clone());
+    let outcome = Box::pin(async move {
+        let request = Request::read(&name, params.as_deref());
+        perform_with_visits(&endpoint_held.adapter(), &request, call, asked).await
+    });
+    let mut running = RunningCall { outcome, client, elicitations };
     let step = running.step(hung_up).await;
-    running.client.turn_to(None);
+    running.client.attach(None);
     match step {
         Step::Ended(outcome) => outcome.map(Reply::Complete),
         Step::HungUp => Err(cancelled()),
         Step::Asks(requests) => {
-            let binding = Binding::of(&principal, method, params);
-            endpoint.modern.calls.park(running, requests, principal, &binding)
+            let binding = binding();
+            endpoint.modern.calls.suspend(running, requests, principal, &binding)
         }
     }
-}
-
-fn can_answer(capabilities: &RawObject) -> bool {
-    ["sampling", "elicitation", "roots"].into_iter().any(|ability| capabilities.has(ability))
 }
 
 fn without_answers(params: &RawValue) -> Box<RawValue> {
     let mut params = RawObject::parse(params).unwrap_or_default();
     params.remove("inputResponses");
     params.to_raw()
-}
-
-/// For how long and for whom a result may be kept; `None` where the specification has no such thing.
-fn cache_hint(endpoint: &Endpoint, method: &str, resumed: bool) -> Option<CacheHint> {
-    let options = &endpoint.options.modern;
-    let hint = match method {
-        "server/discover" => options.discover_cache,
-        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => options.list_cache,
-        "resources/read" => options.read_cache,
-        _ => return None,
-    };
-    // What answers led to is not for those who ask the same without them (server/utilities/caching).
-    Some(if resumed { CacheHint::private(std::time::Duration::ZERO) } else { hint })
-}
-
-/// An error without the codes that this era took back, and with the one that it has for a client that can't be asked.
-fn of_this_era(mut error: RpcError) -> RpcError {
-    let names_capabilities =
-        || error.data.as_ref().and_then(|data| RawObject::parse(data).ok()?.object(REQUIRED_CAPABILITIES));
-    match error.code {
-        mcp::RESOURCE_NOT_FOUND_LEGACY => error.code = code::INVALID_PARAMS,
-        mcp::URL_ELICITATION_REQUIRED => error.code = mcp::NOBODY_TO_ASK,
-        mcp::NOBODY_TO_ASK if names_capabilities().is_some() => error.code = mcp::MISSING_CLIENT_CAPABILITY,
-        _ => {}
-    }
-    error
-}
-
-/// What a request is answered with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// The status of HTTP, where nothing was sent before.
-    pub status: u16,
-    /// One JSON-RPC response, on one line where the agent's reply is.
-    pub body: Vec<u8>,
-}
-
-impl Answer {
-    /// An error with the status that the specification gives its code.
-    pub(crate) fn error(id: Option<&Id>, error: &RpcError) -> Self {
-        let status = match error.code {
-            code::METHOD_NOT_FOUND => 404,
-            code::PARSE_ERROR | code::INVALID_REQUEST => 400,
-            mcp::HEADER_MISMATCH | mcp::MISSING_CLIENT_CAPABILITY | mcp::UNSUPPORTED_VERSION => 400,
-            _ => 200,
-        };
-        Self::error_with(status, id, error)
-    }
-
-    fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
-        Self { status, body: encode_response(id, Err(error), Nulls::Omit) }
-    }
-}
-
-/// Members that every result gets; written once.
-pub(crate) struct Members {
-    /// `"_meta":{…}`, or nothing.
-    meta: String,
-    /// `serverInfo` in JSON, or nothing.
-    server: Option<String>,
-}
-
-impl Members {
-    pub fn new(options: &ModernOptions, server: RawObject) -> Self {
-        let server = options.names_server.then(|| server.to_raw().get().to_owned());
-        let meta = match &server {
-            Some(server) => format!(r#""_meta":{{"{SERVER_INFO}":{server}}}"#),
-            None => String::new(),
-        };
-        Self { meta, server }
-    }
-
-    /// The response with `result` as it came, and what it lacks put at its beginning. A result that says so itself keeps
-    /// what it says.
-    pub fn response(&self, id: &Id, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> Vec<u8> {
-        let mut out = Vec::with_capacity(128 + id.as_json().len() + self.meta.len() + result.get().len());
-        push(&mut out, &["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"]);
-        match result.get().strip_prefix('{') {
-            Some(rest) if !may_have_ours(result.get(), cache.is_some()) => {
-                push(&mut out, &["{\"resultType\":\"", kind, "\""]);
-                if let Some(cache) = cache {
-                    let (ttl_ms, scope) = cache.members();
-                    push(&mut out, &[",\"ttlMs\":", &ttl_ms.to_string(), ",\"cacheScope\":\"", scope, "\""]);
-                }
-                if !self.meta.is_empty() {
-                    push(&mut out, &[",", &self.meta]);
-                }
-                let empty = rest.trim_start_matches([' ', '\t', '\r', '\n']) == "}";
-                push(&mut out, &[if empty { "" } else { "," }, rest]);
-            }
-            _ => push(&mut out, &[&self.merged(kind, cache, result)]),
-        }
-        out.push(b'}');
-        out
-    }
-
-    /// The same by members, for a result that may have some of them.
-    fn merged(&self, kind: &str, cache: Option<CacheHint>, result: &RawValue) -> String {
-        // What is no object is no result: an agent that stands for something outside may have been told nonsense.
-        let members = RawMembers::parse(result).unwrap_or_default();
-        let mut put = Vec::new();
-        if members.read::<String>("resultType").is_none() {
-            put.push(("resultType", quote(kind)));
-        }
-        if let Some(cache) = cache {
-            let (ttl_ms, scope) = cache.members();
-            if members.read::<u64>("ttlMs").is_none() {
-                put.push(("ttlMs", ttl_ms.to_string()));
-            }
-            if !matches!(members.read::<String>("cacheScope").as_deref(), Some("public" | "private")) {
-                put.push(("cacheScope", quote(scope)));
-            }
-        }
-        if let Some(server) = &self.server {
-            let mut meta = String::with_capacity(2 * server.len());
-            let own = members.read::<RawMembers<'_>>("_meta").unwrap_or_default();
-            own.write_with(&[(SERVER_INFO, server)], &mut meta);
-            put.push(("_meta", meta));
-        }
-        let put: Vec<_> = put.iter().map(|(name, json)| (*name, json.as_str())).collect();
-        let mut merged = String::with_capacity(result.get().len() + self.meta.len() + 64);
-        members.write_with(&put, &mut merged);
-        merged
-    }
-}
-
-/// Whether a member of a result may have one of our names; an escape could hide one.
-fn may_have_ours(result: &str, cached: bool) -> bool {
-    let has = |name: &str| result.contains(name);
-    has("\"resultType\"") || has("\"_meta\"") || has("\\u") || (cached && (has("\"ttlMs\"") || has("\"cacheScope\"")))
-}
-
-fn push(out: &mut Vec<u8>, parts: &[&str]) {
-    for part in parts {
-        out.extend_from_slice(part.as_bytes());
-    }
-}
-
-#[cfg(test)]
-mod result_tests {
-    use serde_json::{Value, json};
-    use std::time::Duration;
-
-    use super::*;
-
-    fn response(result: &str, cache: Option<CacheHint>) -> String {
-        let members = Members::new(&ModernOptions::default(), RawObject::new().with("name", "s").with("version", "1"));
-        let result = RawValue::from_string(result.to_owned()).unwrap();
-        String::from_utf8(members.response(&Id::integer(1), "complete", cache, &result)).unwrap()
-    }
-
-    /// Goal: what the agent wrote keeps its bytes, what it lacks is put in once. Method: results with each of our names,
-    /// plain, nested, and hidden by an escape.
-    #[test]
-    fn a_result_keeps_its_bytes() {
-        let head = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}"#;
-        assert_eq!(response("{}", None), format!("{head}}}}}"));
-        assert_eq!(response("{ }", None), format!("{head} }}}}"));
-        let odd = r#"{ "b":1.0,"a":123456789012345678901234567890, "c" : [ 1e2 ]}"#;
-        assert_eq!(response(odd, None), format!("{head},{}}}", &odd[1..]));
-        let cache = Some(CacheHint::private(Duration::from_millis(5)));
-        for (result, kept) in [
-            (r#"{"resultType":"task","n":1.0}"#, json!({ "resultType": "task" })),
-            (r#"{"_meta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"\u005fmeta":{"a":1.0},"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"content":[{"_meta":{"a":1.0}}],"n":1.0}"#, json!({ "resultType": "complete" })),
-            (r#"{"ttlMs":9,"cacheScope":"public","n":1.0}"#, json!({ "ttlMs": 9, "cacheScope": "public" })),
-            (r#"{"ttlMs":-9,"cacheScope":"all","n":1.0}"#, json!({ "ttlMs": 5, "cacheScope": "private" })),
-        ] {
-            let text = response(result, cache);
-            let parsed: Value = serde_json::from_str(&text).unwrap();
-            assert!(text.contains("\"n\":1.0"), "{text}");
-            for (name, value) in kept.as_object().unwrap() {
-                assert_eq!(&parsed["result"][name], value, "{text}");
-            }
-            assert_eq!(parsed["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
-            let object: RawObject = serde_json::from_str(&text).unwrap();
-            assert!(object.object("result").is_some(), "no member stands twice: {text}");
-        }
-    }
 }

@@ -14,8 +14,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::REVISION;
 use super::request_meta::RequestMeta;
-use crate::inbound::agent_adapter::AgentAdapter;
+use crate::inbound::agent_adapter::{AgentAdapter, Outcome};
 use crate::inbound::client::{MessageSink, Reports, question_request};
+use crate::inbound::request::Request;
 use crate::wire::code::URL_ELICITATION_REQUIRED;
 
 /// Most questions of one call that wait for answers at once.
@@ -189,11 +190,11 @@ fn read_answer(method: &str, raw: &RawValue) -> Option<Answer> {
     }
 }
 
-/// The client behind a call. Progress and log lines go to the request of it that is open, questions to the desk.
+/// The client behind a call. Progress and log lines go to the request of it that is open, questions to the elicitations.
 pub(crate) struct Client {
     line: Mutex<Option<RequestSink>>,
     /// `None` where the request can't be answered with questions.
-    desk: Option<Arc<PendingElicitations>>,
+    elicitations: Option<Arc<PendingElicitations>>,
     /// Who has taken the call over; then it alone hears and is asked.
     successor: OnceLock<Arc<dyn Caller>>,
 }
@@ -214,12 +215,12 @@ impl RequestSink {
 }
 
 impl Client {
-    pub fn new(line: Option<RequestSink>, desk: Option<Arc<PendingElicitations>>) -> Self {
-        Self { line: Mutex::new(line), desk, successor: OnceLock::new() }
+    pub fn new(line: Option<RequestSink>, elicitations: Option<Arc<PendingElicitations>>) -> Self {
+        Self { line: Mutex::new(line), elicitations, successor: OnceLock::new() }
     }
 
     /// The next request of the same call, or none: nothing may be sent for one that was answered.
-    pub fn turn_to(&self, line: Option<RequestSink>) {
+    pub fn attach(&self, line: Option<RequestSink>) {
         *self.line.lock() = line;
     }
 
@@ -256,8 +257,8 @@ impl Caller for Client {
         if let Some(successor) = self.successor.get() {
             return successor.ask(question);
         }
-        match &self.desk {
-            Some(desk) => Box::pin(desk.ask(question)),
+        match &self.elicitations {
+            Some(elicitations) => Box::pin(elicitations.ask(question)),
             None => Box::pin(async { Err(nobody()) }),
         }
     }
@@ -266,7 +267,7 @@ impl Caller for Client {
         if let Some(successor) = self.successor.get() {
             return successor.abilities();
         }
-        self.desk.as_ref().map(|desk| desk.abilities()).unwrap_or_default()
+        self.elicitations.as_ref().map(|elicitations| elicitations.abilities()).unwrap_or_default()
     }
 }
 
@@ -281,14 +282,13 @@ pub const VISITS_AT_ONCE_MAX: usize = 8;
 
 /// Does a request, and what must be visited first.
 pub(crate) async fn perform_with_visits(
-    surface: &AgentAdapter,
-    method: &str,
-    params: Option<&RawValue>,
+    adapter: &AgentAdapter,
+    request: &Request<'_>,
     call: CallMeta,
     client: Arc<dyn Caller>,
-) -> Result<Box<RawValue>, RpcError> {
+) -> Outcome {
     for _ in 0..VISITS_MAX {
-        match surface.perform(method, params, REVISION, call.clone()).await {
+        match adapter.perform(request, REVISION, call.clone()).await {
             Err(refused) => match wanted(&refused) {
                 Some(visits) if client.abilities().elicitation_url() && all_made(&*client, &visits).await => {}
                 _ => return Err(refused),
@@ -296,7 +296,7 @@ pub(crate) async fn perform_with_visits(
             done => return done,
         }
     }
-    surface.perform(method, params, REVISION, call).await
+    adapter.perform(request, REVISION, call).await
 }
 
 /// What a refusal wants visited; `None` where it is no such refusal, or wants too much.

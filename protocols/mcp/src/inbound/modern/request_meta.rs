@@ -1,11 +1,12 @@
 use callboard_message::{LogLevel, RawObject, TraceContext};
 use callboard_rpc::{RpcError, code};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::inbound::client::Reports;
 use crate::inbound::endpoint::Endpoint;
+use crate::inbound::request::{Method, Params, Request};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use crate::wire::header::{HeaderParam, ParamKind};
 use crate::wire::meta::PROTOCOL_VERSION;
@@ -27,16 +28,6 @@ pub(crate) struct RequestMeta<'a> {
 }
 
 #[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow, rename = "_meta")]
-    meta: Option<Meta<'a>>,
-    #[serde(borrow, default, rename = "inputResponses", deserialize_with = "present")]
-    responses: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
-    state: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
 struct Meta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     version: Option<&'a RawValue>,
@@ -50,22 +41,15 @@ struct Meta<'a> {
     traceparent: Option<&'a RawValue>,
 }
 
-/// Tells a member that is `null` from one that is missing.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 impl<'a> RequestMeta<'a> {
     /// Reads it.
     ///
     /// # Errors
     /// With the status 400: `INVALID_PARAMS` where something required is missing or of the wrong type,
     /// `UNSUPPORTED_VERSION` for another revision.
-    pub fn read(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
-        // A struct can be read from an array too, which no params are.
-        let params = params.filter(|p| p.get().starts_with('{')).ok_or_else(|| missing("_meta"))?;
-        let params: Params<'a> = serde_json::from_str(params.get()).map_err(|_| malformed("_meta", "an object"))?;
+    pub(crate) fn read(params: &Params<'a>) -> Result<Self, RpcError> {
         let meta = params.meta.ok_or_else(|| missing("_meta"))?;
+        let meta: Meta<'a> = serde_json::from_str(meta.get()).map_err(|_| malformed("_meta", "an object"))?;
         let version: String = match meta.version {
             None => return Err(missing(PROTOCOL_VERSION)),
             Some(raw) => serde_json::from_str(raw.get()).map_err(|_| malformed(PROTOCOL_VERSION, "a string"))?,
@@ -82,8 +66,8 @@ impl<'a> RequestMeta<'a> {
             return Err(malformed("progressToken", "a string or a number"));
         }
         let sent: Option<TraceContext> = meta.traceparent.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let responses = params.responses.map(RawObject::parse).transpose();
-        let state = params.state.map(|raw| serde_json::from_str(raw.get())).transpose();
+        let responses = params.input_responses.map(RawObject::parse).transpose();
+        let state = params.request_state.map(|raw| serde_json::from_str(raw.get())).transpose();
         Ok(Self {
             capabilities,
             level,
@@ -171,64 +155,37 @@ pub(crate) enum Field<'a> {
 pub(crate) fn check_headers<'h>(
     endpoint: &Endpoint,
     field: impl Fn(&str) -> Field<'h>,
-    method: &str,
-    params: Option<&RawValue>,
+    request: &Request<'_>,
 ) -> Result<(), RpcError> {
-    let body = Body::read(params);
-    let Some(version) = body.meta.and_then(version_in_meta) else { return Ok(()) };
+    let params = &request.params;
+    let Some(version) = params.meta.and_then(version_in_meta) else { return Ok(()) };
     same(&field, header::PROTOCOL_VERSION, &version)?;
     if !is_spoken(&version) {
         return Ok(());
     }
-    same(&field, header::METHOD, method)?;
-    match method {
-        "tools/call" | "prompts/get" => about(&field, body.name)?,
-        "resources/read" => about(&field, body.uri)?,
+    same(&field, header::METHOD, request.name)?;
+    let about = match request.method {
+        Method::CallTool | Method::GetPrompt => params.name(),
+        Method::ReadResource => params.uri(),
         // An extension's: held to the body where it is sent.
-        "tasks/get" | "tasks/update" | "tasks/cancel" if field(header::NAME) != Field::Missing => {
-            about(&field, body.task_id)?;
+        Method::GetTask | Method::UpdateTask | Method::CancelTask if field(header::NAME) != Field::Missing => {
+            params.task_id()
         }
-        _ => {}
+        _ => None,
+    };
+    // Params that lack it are refused later, for that.
+    if let Some(about) = &about {
+        encoded(&field, header::NAME, about)?;
     }
-    if method == "tools/call" {
-        let name: Option<String> = body.name.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let surface = endpoint.surface();
-        let params = name.map(|name| surface.header_params(&name)).unwrap_or_default();
-        if !params.is_empty() {
-            let arguments = body.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-            params.iter().try_for_each(|param| argument(&field, param, &arguments))?;
+    if let Some(tool) = about.filter(|_| request.method == Method::CallTool) {
+        let adapter = endpoint.adapter();
+        let repeated = adapter.header_params(&tool);
+        if !repeated.is_empty() {
+            let arguments = params.arguments.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+            repeated.iter().try_for_each(|param| argument(&field, param, &arguments))?;
         }
     }
     Ok(())
-}
-
-#[derive(Default, Deserialize)]
-struct Body<'a> {
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "taskId")]
-    task_id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
-}
-
-impl<'a> Body<'a> {
-    fn read(params: Option<&'a RawValue>) -> Self {
-        let params = params.map(RawValue::get).filter(|p| p.starts_with('{'));
-        params.and_then(|p| serde_json::from_str(p).ok()).unwrap_or_default()
-    }
-}
-
-/// `Mcp-Name` against what it repeats. Params that lack it are refused later, for that.
-fn about<'h>(field: &impl Fn(&str) -> Field<'h>, body: Option<&RawValue>) -> Result<(), RpcError> {
-    match body.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok()) {
-        Some(body) => encoded(field, header::NAME, &body),
-        None => Ok(()),
-    }
 }
 
 /// A header that is never encoded.
@@ -288,9 +245,4 @@ fn mismatch(name: &str) -> RpcError {
 
 fn error(message: String) -> RpcError {
     RpcError::new(HEADER_MISMATCH, message)
-}
-
-/// What answers a JSON-RPC response that a client sends: nobody asked it anything.
-pub(crate) fn response_refused() -> RpcError {
-    RpcError::new(code::INVALID_REQUEST, "responses aren't accepted: answers go into `inputResponses` of a request")
 }

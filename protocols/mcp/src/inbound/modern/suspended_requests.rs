@@ -6,13 +6,14 @@ use callboard_message::{Principal, RawObject};
 use callboard_rpc::{RpcError, code};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::pending_elicitations::{Client, Delivered, PendingElicitations, RequestSink};
 use super::state_token::{Binding, Seal, State, random};
+use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::options::InboundOptions;
+use crate::inbound::response::Reply;
 use crate::wire::code::{CANCELLED, OVERLOADED};
 
 /// Most outcomes that are kept for clients that repeat a retry.
@@ -20,21 +21,8 @@ pub const OUTCOMES_KEPT_MAX: usize = 256;
 /// Largest outcome that is kept, in bytes.
 pub const OUTCOME_BYTES_MAX: usize = 64 * 1024;
 
-/// What a request comes to that isn't an error.
-#[derive(Clone)]
-pub(crate) enum Reply {
-    /// To its result.
-    Complete(Box<RawValue>),
-    /// To its result, by way of questions.
-    Resumed(Box<RawValue>),
-    /// To questions.
-    InputRequired(Box<RawValue>),
-    /// To a task, which goes on with the call.
-    Task(Box<RawValue>),
-}
-
 /// Makes a task of a call whose questions are answered.
-pub(crate) type Adopt<'a> = &'a (dyn Fn(Running) -> BoxFuture<'a, Result<Box<RawValue>, RpcError>> + Send + Sync);
+pub(crate) type Adopt<'a> = &'a (dyn Fn(RunningCall) -> BoxFuture<'a, Outcome> + Send + Sync);
 
 /// The calls of one endpoint that wait for their clients' answers.
 pub(crate) struct SuspendedCalls {
@@ -69,7 +57,7 @@ struct Turn {
     /// The round whose answers are awaited; past the last one where the call has ended.
     round: u32,
     /// `None` where it has ended, or is being gone on with by a request that may go away.
-    running: Option<Running>,
+    running: Option<RunningCall>,
     /// What the round before this one came to.
     last: Option<Result<Reply, RpcError>>,
 }
@@ -80,7 +68,7 @@ pub(crate) struct Retry<'a> {
     pub binding: &'a Binding,
     pub capabilities: RawObject,
     pub responses: RawObject,
-    pub line: Option<RequestSink>,
+    pub sink: Option<RequestSink>,
     /// For a call that becomes a task after its first questions.
     pub adopt: Option<Adopt<'a>>,
 }
@@ -102,9 +90,9 @@ impl SuspendedCalls {
     ///
     /// # Errors
     /// `OVERLOADED` where too many wait, or too many of the principal's: the call is cancelled.
-    pub fn park(
+    pub fn suspend(
         self: &Arc<Self>,
-        running: Running,
+        running: RunningCall,
         requests: RawObject,
         principal: Arc<Principal>,
         binding: &Binding,
@@ -133,7 +121,7 @@ impl SuspendedCalls {
     /// # Errors
     /// `INVALID_PARAMS` where the state isn't good for this request, has expired or was used; else the call's own.
     pub async fn resume(self: &Arc<Self>, retry: Retry<'_>, hung_up: &CancellationToken) -> Result<Reply, RpcError> {
-        let Retry { state, binding, capabilities, responses, line, adopt } = retry;
+        let Retry { state, binding, capabilities, responses, sink, adopt } = retry;
         let state = self.seal.open(state, binding).ok_or_else(|| {
             RpcError::new(code::INVALID_PARAMS, "`requestState` isn't valid for this request: call again without it")
         })?;
@@ -152,17 +140,17 @@ impl SuspendedCalls {
             return repeated.unwrap_or_else(|| Err(used()));
         }
         let mut running = turn.running.take().ok_or_else(expired)?;
-        running.client.turn_to(line);
-        match running.desk.deliver(capabilities, &responses) {
+        running.client.attach(sink);
+        match running.elicitations.deliver(capabilities, &responses) {
             Ok(Delivered::GoesOn) => {}
             Ok(Delivered::Nothing) => {
-                running.client.turn_to(None);
-                let requests = running.desk.requests().unwrap_or_default();
+                running.client.attach(None);
+                let requests = running.elicitations.requests().unwrap_or_default();
                 turn.running = Some(running);
                 return Ok(self.asking(&parked, state.round, requests, binding));
             }
             Err(key) => {
-                running.client.turn_to(None);
+                running.client.attach(None);
                 turn.running = Some(running);
                 let why = format!("the answer `inputResponses.{key}` doesn't fit its question");
                 return Err(RpcError::new(code::INVALID_PARAMS, why));
@@ -174,10 +162,10 @@ impl SuspendedCalls {
         let leaving = Leaving { calls: self, id: parked.id, stays: false };
         parked.expire_after(self.runs_for + self.parked_for);
         if let Some(adopt) = adopt
-            && running.desk.requests().is_none()
+            && running.elicitations.requests().is_none()
         {
-            running.client.turn_to(None);
-            let outcome = adopt(running).await.map(Reply::Task);
+            running.client.attach(None);
+            let outcome = adopt(running).await.map(Reply::Complete);
             parked.expire_after(self.parked_for);
             self.ended(parked.id);
             leaving.stay();
@@ -185,7 +173,7 @@ impl SuspendedCalls {
             return outcome;
         }
         let step = running.step(hung_up).await;
-        running.client.turn_to(None);
+        running.client.attach(None);
         let outcome = match step {
             Step::HungUp => return Err(cancelled()),
             Step::Asks(requests) => {
@@ -275,7 +263,7 @@ impl SuspendedCall {
 /// What a repeated retry is told; a large result isn't kept.
 fn keepable(outcome: &Result<Reply, RpcError>) -> Result<Reply, RpcError> {
     match outcome {
-        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw) | Reply::Task(raw))
+        Ok(Reply::Complete(raw) | Reply::Resumed(raw) | Reply::InputRequired(raw))
             if raw.get().len() > OUTCOME_BYTES_MAX =>
         {
             Err(RpcError::new(
@@ -331,42 +319,42 @@ impl Drop for Leaving<'_> {
 const GATHER: Duration = Duration::from_millis(5);
 
 /// A call under way, from request to request. Dropped, it is cancelled.
-pub(crate) struct Running {
-    pub outcome: BoxFuture<'static, Result<Box<RawValue>, RpcError>>,
+pub(crate) struct RunningCall {
+    pub outcome: BoxFuture<'static, Outcome>,
     pub client: Arc<Client>,
-    pub desk: Arc<PendingElicitations>,
+    pub elicitations: Arc<PendingElicitations>,
 }
 
 /// How far a call came.
 pub(crate) enum Step {
     /// To its end.
-    Ended(Result<Box<RawValue>, RpcError>),
+    Ended(Outcome),
     /// To questions: `inputRequests`.
     Asks(RawObject),
     /// Its client went away.
     HungUp,
 }
 
-impl Running {
+impl RunningCall {
     /// Goes on until the call ends, or waits for answers.
     pub async fn step(&mut self, hung_up: &CancellationToken) -> Step {
         loop {
-            if self.desk.requests().is_none() {
+            if self.elicitations.requests().is_none() {
                 tokio::select! {
                     biased;
                     outcome = &mut self.outcome => return Step::Ended(outcome),
-                    () = self.desk.asked() => {}
+                    () = self.elicitations.asked() => {}
                     () = hung_up.cancelled() => return Step::HungUp,
                 }
             }
             while tokio::select! {
                 biased;
                 outcome = &mut self.outcome => return Step::Ended(outcome),
-                () = self.desk.asked() => true,
+                () = self.elicitations.asked() => true,
                 () = hung_up.cancelled() => return Step::HungUp,
                 () = sleep(GATHER) => false,
             } {}
-            if let Some(requests) = self.desk.requests() {
+            if let Some(requests) = self.elicitations.requests() {
                 return Step::Asks(requests);
             }
         }

@@ -9,13 +9,13 @@ use callboard_runtime::live::{Delivering, LiveTask};
 use callboard_runtime::{OpenQuestion, Task, TaskFilter};
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use serde_json::value::RawValue;
 
 use super::record::{RELATED_TASK, legacy_status, legacy_view, outcome, refused, related_meta};
 use super::{TaskRequest, answer_question, gone};
-use crate::inbound::agent_adapter::{cursor, object, page_start, tool_name};
+use crate::inbound::agent_adapter::{Outcome, cursor, page_start};
 use crate::inbound::client::{MessageSink, nobody_answers, question_with_meta};
 use crate::inbound::endpoint::Endpoint;
+use crate::inbound::request::{Method, Params};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::code as mcp;
 
@@ -25,23 +25,20 @@ pub(crate) fn capability() -> RawObject {
     empty().with("list", empty()).with("cancel", empty()).with("requests", calls)
 }
 
-pub(crate) async fn intercept(
-    endpoint: &Arc<Endpoint>,
-    request: TaskRequest<'_>,
-) -> Option<Result<Box<RawValue>, RpcError>> {
-    Some(match request.method {
-        "tools/call" => return call(endpoint, &request).await,
-        "tasks/get" => get(endpoint, &request).await,
-        "tasks/result" => result(endpoint, &request).await,
-        "tasks/list" => list(endpoint, &request).await,
-        "tasks/cancel" => cancel(endpoint, &request).await,
+pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    Some(match request.request.method {
+        Method::CallTool => return call(endpoint, request).await,
+        Method::GetTask => get(endpoint, request).await,
+        Method::TaskResult => result(endpoint, request).await,
+        Method::ListTasks => list(endpoint, request).await,
+        Method::CancelTask => cancel(endpoint, request).await,
         _ => return None,
     })
 }
 
-async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
-    let support = endpoint.surface().task_support(&tool_name(request.params)?);
-    let wanted = match wanted(request.params) {
+async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    let support = endpoint.adapter().task_support(&request.request.params.name()?);
+    let wanted = match wanted(&request.request.params) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
     };
@@ -56,11 +53,7 @@ async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Res
     }
 }
 
-async fn begin(
-    endpoint: &Arc<Endpoint>,
-    request: &TaskRequest<'_>,
-    ttl: Option<Duration>,
-) -> Result<Box<RawValue>, RpcError> {
+async fn begin(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>, ttl: Option<Duration>) -> Outcome {
     let poll = endpoint.tasks.options.poll_interval;
     let (task, live) = endpoint.tasks.begin(endpoint, request, ttl).await?;
     let created = RawObject::new().with("task", legacy_view(&task, poll));
@@ -91,10 +84,10 @@ struct Wanted {
     ttl: Option<Duration>,
 }
 
-fn wanted(params: Option<&RawValue>) -> Result<Option<Wanted>, RpcError> {
+fn wanted(params: &Params<'_>) -> Result<Option<Wanted>, RpcError> {
     let invalid = |why: &str| RpcError::new(code::INVALID_PARAMS, why);
-    let params = object(params)?;
-    let Some(task) = params.get("task") else { return Ok(None) };
+    params.check_object()?;
+    let Some(task) = params.task else { return Ok(None) };
     let task = RawObject::parse(task).map_err(|_| invalid("`task` must be an object"))?;
     let Some(ttl) = task.get("ttl") else { return Ok(Some(Wanted { ttl: None })) };
     let millis: f64 = serde_json::from_str(ttl.get()).map_err(|_| invalid("`ttl` must be a number"))?;
@@ -104,12 +97,12 @@ fn wanted(params: Option<&RawValue>) -> Result<Option<Wanted>, RpcError> {
     Ok(Some(Wanted { ttl: Some(ttl?) }))
 }
 
-async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let found = endpoint.tasks.find(request).await?;
     Ok(legacy_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
-async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let mut found = endpoint.tasks.find(request).await?;
     let had_ended = found.task.state.is_terminal();
     found.cancel().await.map_err(gone)?;
@@ -121,9 +114,9 @@ async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
     Ok(legacy_view(now, endpoint.tasks.options.poll_interval).to_raw())
 }
 
-async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let tasks = &endpoint.tasks;
-    let after = page_start(request.params, TASKS)?;
+    let after = page_start(&request.request.params, TASKS)?;
     let owner = tasks.owner(&request.call.principal, request.session);
     let items_max = endpoint.options.page_items_max.max(1);
     let theirs = TaskFilter { scope: Some(tasks.live.scope.clone()), owner: Some(owner), ..TaskFilter::default() };
@@ -141,7 +134,7 @@ async fn list(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box
 const TASKS: &str = "task";
 
 /// Waits for the end of a task. Meanwhile its questions go to whoever waits here.
-async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn result(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let mut found = endpoint.tasks.find(request).await?;
     let (mut asked, mut delivering) = (FuturesUnordered::new(), found.delivering.subscribe());
     loop {
@@ -190,7 +183,7 @@ fn ask<'a>(
 }
 
 /// Just what the call itself would have answered, and which task it belongs to.
-fn come_to(task: &Task) -> Result<Box<RawValue>, RpcError> {
+fn come_to(task: &Task) -> Outcome {
     match outcome(task) {
         Some(Ok(result)) => {
             let mut result = RawObject::parse(result).unwrap_or_default();

@@ -16,14 +16,15 @@ use futures::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use self::record::{Extra, Outcome, ended, refused};
-use super::agent_adapter::{object, tool_name};
+use self::record::{Extra, ended, refused};
+use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::{InboundOptions, TASK_TTL_MIN, TaskOptions, TaskStore};
+use super::request::{Method, Params, Request};
 use crate::wire::{Era, Revision};
 
-pub(crate) use self::modern::{Adoption, EXTENSION, adopt, asks_first, declares, follow, undeclared};
+pub(crate) use self::modern::{EXTENSION, adopt, asks_first, declares, follow, undeclared};
 
 mod legacy;
 mod modern;
@@ -35,8 +36,7 @@ mod tests;
 
 /// A request, as far as tasks need to know it.
 pub(crate) struct TaskRequest<'a> {
-    pub(crate) method: &'a str,
-    pub(crate) params: Option<&'a RawValue>,
+    pub(crate) request: &'a Request<'a>,
     pub(crate) revision: Revision,
     /// The request's own call: whose it is, and who can be asked while it is open.
     pub(crate) call: &'a CallMeta,
@@ -51,29 +51,26 @@ pub(crate) struct TaskRequest<'a> {
 }
 
 /// Whether a request may be about tasks.
-pub(crate) fn concerns(endpoint: &Endpoint, method: &str) -> bool {
-    (method == "tools/call" || method.starts_with("tasks/")) && endpoint.surface().has_task_tools()
+pub(crate) fn concerns(endpoint: &Endpoint, method: Method) -> bool {
+    use Method::{CallTool, CancelTask, GetTask, ListTasks, TaskResult, UpdateTask};
+    matches!(method, CallTool | GetTask | TaskResult | ListTasks | UpdateTask | CancelTask)
+        && endpoint.adapter().has_task_tools()
 }
 
-/// Does a request that is about tasks, or begins one. `None` for any other: on with [`super::surface::AgentAdapter::perform`].
-pub(crate) async fn intercept(
-    endpoint: &Arc<Endpoint>,
-    request: TaskRequest<'_>,
-) -> Option<Result<Box<RawValue>, RpcError>> {
-    if !concerns(endpoint, request.method) {
-        return None;
-    }
+/// Does a request that is about tasks, or begins one, of those that [concern](concerns) them. `None` for any other: the
+/// agent does it.
+pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: TaskRequest<'_>) -> Option<Outcome> {
     endpoint.tasks.live.start();
     match request.revision {
-        Revision::V2025_11_25 => legacy::intercept(endpoint, request).await,
-        Revision::V2026_07_28 => modern::intercept(endpoint, request).await,
+        Revision::V2025_11_25 => legacy::perform(endpoint, &request).await,
+        Revision::V2026_07_28 => modern::perform(endpoint, &request).await,
         _ => None,
     }
 }
 
 /// The member of a server's capabilities that says that there are tasks; `None` where there are none.
 pub(crate) fn capability(endpoint: &Endpoint, revision: Revision) -> Option<(&'static str, RawObject)> {
-    if !endpoint.surface().has_task_tools() {
+    if !endpoint.adapter().has_task_tools() {
         return None;
     }
     match (revision, revision.era()) {
@@ -101,7 +98,7 @@ struct Beginning<'a> {
     revision: Revision,
     client: &'a Abilities,
     /// Of the `tools/call`.
-    params: Option<&'a RawValue>,
+    params: &'a Params<'a>,
     ttl: Option<Duration>,
     told: Option<Arc<dyn Caller>>,
     work: BeginWork<'a>,
@@ -158,13 +155,13 @@ impl TaskState {
         let mut call = CallMeta::new(request.call.principal.clone());
         call.trace = request.call.trace;
         let told = (request.background)(call.cancel.clone());
-        let work = perform(endpoint, request.params, request.revision, call);
+        let work = call_tool(endpoint, request.request.params.raw, request.revision, call);
         let beginning = Beginning {
             principal: &request.call.principal,
             session: request.session,
             revision: request.revision,
             client: request.client,
-            params: request.params,
+            params: &request.request.params,
             ttl,
             told,
             work,
@@ -176,7 +173,7 @@ impl TaskState {
         let Beginning { principal, session, revision, client, params, ttl, told, work } = beginning;
         let left = self.ttl(ttl);
         let extra = Extra { revision, client: client.clone(), ttl: left };
-        let tool = tool_name(params).unwrap_or_default();
+        let tool = params.name().unwrap_or_default().into_owned();
         let expires = SystemTime::now() + left;
         let new = NewTask {
             scope: self.live.scope.clone(),
@@ -184,7 +181,7 @@ impl TaskState {
             key: record::key(params)?,
             request: record::request(params),
             class: self.options.class,
-            on_restart: endpoint.surface().on_restart(&tool),
+            on_restart: endpoint.adapter().on_restart(&tool),
             deadline: Some(expires),
             extra: extra.written(),
             scope_tasks_max: Some(self.options.tasks_max),
@@ -206,7 +203,7 @@ impl TaskState {
 }
 
 /// The work of a call that begins now.
-fn perform(
+fn call_tool(
     endpoint: &Arc<Endpoint>,
     params: Option<&RawValue>,
     revision: Revision,
@@ -215,9 +212,10 @@ fn perform(
     let (endpoint, params) = (endpoint.clone(), params.map(RawValue::to_owned));
     Box::new(move |caller, expiry| {
         let call = call.with_caller(caller).until(expiry);
-        Box::pin(
-            async move { ending(endpoint.surface().perform("tools/call", params.as_deref(), revision, call).await) },
-        )
+        Box::pin(async move {
+            let request = Request::read("tools/call", params.as_deref());
+            ending(endpoint.adapter().perform(&request, revision, call).await)
+        })
     })
 }
 
@@ -232,8 +230,9 @@ impl TaskState {
     /// # Errors
     /// `INVALID_PARAMS` where it names none: another's isn't told from one that never was.
     pub(crate) async fn find(&self, request: &TaskRequest<'_>) -> Result<Found, RpcError> {
-        let id = object(request.params)?.text("taskId");
-        let id = id.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`taskId` must be a string"))?;
+        let params = &request.request.params;
+        params.check_object()?;
+        let id = params.task_id().ok_or_else(|| RpcError::invalid_params("`taskId` must be a string"))?;
         self.find_of(&self.owner(&request.call.principal, request.session), &id).await
     }
 
@@ -285,7 +284,7 @@ pub(crate) fn serve(endpoint: &Arc<Endpoint>) {
 impl TaskHost for Endpoint {
     /// Who serves no tools as tasks could only fail them. Another agent may have such tools later.
     fn can_resume(&self) -> bool {
-        self.surface().has_task_tools()
+        self.adapter().has_task_tools()
     }
 
     fn resume(self: Arc<Self>, task: Arc<Task>, lease: Lease) -> BoxFuture<'static, Result<(), CannotResume>> {
@@ -298,7 +297,7 @@ impl TaskHost for Endpoint {
                 return Err(CannotResume::Fails(unavailable("what it was asked wasn't kept")));
             };
             let call = CallMeta::new(Arc::new(task.principal.clone()));
-            let work = perform(&self, Some(params), extra.revision, call);
+            let work = call_tool(&self, Some(params), extra.revision, call);
             let abilities = Arc::new(extra.client);
             self.tasks.live.run(Run { task, lease, is_resumed: true, abilities, told: None, work });
             Ok(())

@@ -1,5 +1,6 @@
 //! The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): the server decides which calls are tasks.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use callboard_message::{Abilities, Principal, RawObject};
@@ -10,27 +11,27 @@ use futures::stream;
 use futures::stream::{BoxStream, StreamExt};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::record::{Outcome, detailed_view, modern_view};
+use super::record::{detailed_view, modern_view};
 use super::{Beginning, TaskRequest, answer_question, ending, gone};
-use crate::inbound::agent_adapter::{object, tool_name};
+use crate::inbound::agent_adapter::Outcome;
 use crate::inbound::client::parse_answer;
 use crate::inbound::endpoint::Endpoint;
+use crate::inbound::request::{Method, Params};
 use crate::inbound::tools::TaskSupport;
 use crate::wire::{Revision, code as mcp};
 
 /// The extension's name.
 pub(crate) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-pub(crate) async fn intercept(
-    endpoint: &Arc<Endpoint>,
-    request: TaskRequest<'_>,
-) -> Option<Result<Box<RawValue>, RpcError>> {
-    match request.method {
-        "tools/call" => call(endpoint, &request).await,
-        "tasks/get" | "tasks/update" | "tasks/cancel" if !declares(request.client) => Some(Err(undeclared())),
-        "tasks/get" => Some(get(endpoint, &request).await),
-        "tasks/update" => Some(update(endpoint, &request).await),
-        "tasks/cancel" => Some(cancel(endpoint, &request).await),
+pub(crate) async fn perform(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    match request.request.method {
+        Method::CallTool => call(endpoint, request).await,
+        Method::GetTask | Method::UpdateTask | Method::CancelTask if !declares(request.client) => {
+            Some(Err(undeclared()))
+        }
+        Method::GetTask => Some(get(endpoint, request).await),
+        Method::UpdateTask => Some(update(endpoint, request).await),
+        Method::CancelTask => Some(cancel(endpoint, request).await),
         _ => None,
     }
 }
@@ -48,8 +49,8 @@ pub(crate) fn undeclared() -> RpcError {
     RpcError { code: mcp::MISSING_CLIENT_CAPABILITY, message, data: to_raw_value(&data).ok() }
 }
 
-async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Result<Box<RawValue>, RpcError>> {
-    let support = endpoint.surface().task_support(&tool_name(request.params)?);
+async fn call(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Option<Outcome> {
+    let support = endpoint.adapter().task_support(&request.request.params.name()?);
     match (support, declares(request.client)) {
         (TaskSupport::Forbidden, _) | (TaskSupport::Optional, false) => None,
         (TaskSupport::Required | TaskSupport::AfterQuestions, false) => Some(Err(undeclared())),
@@ -70,37 +71,32 @@ fn created(endpoint: &Endpoint, task: &Task) -> Box<RawValue> {
 }
 
 /// Whether the call of this tool becomes a task once its first questions are answered.
-pub(crate) fn asks_first(endpoint: &Endpoint, params: Option<&RawValue>, client: &Abilities) -> bool {
-    endpoint.surface().has_task_tools()
-        && tool_name(params).is_some_and(|t| endpoint.surface().task_support(&t) == TaskSupport::AfterQuestions)
-        && declares(client)
+pub(crate) fn asks_first(endpoint: &Endpoint, params: &Params<'_>, client: &Abilities) -> bool {
+    let adapter = endpoint.adapter();
+    let asks_first = |tool: Cow<'_, str>| adapter.task_support(&tool) == TaskSupport::AfterQuestions;
+    adapter.has_task_tools() && params.name().is_some_and(asks_first) && declares(client)
 }
 
-/// A call that runs already, and becomes a task.
-pub(crate) struct Adoption<'a> {
-    pub(crate) principal: &'a Principal,
-    pub(crate) client: Abilities,
-    /// Of the `tools/call`.
-    pub(crate) params: Option<&'a RawValue>,
-    /// The call. It keeps its own deadline.
-    pub(crate) work: BoxFuture<'static, Outcome>,
-    /// Puts somebody in the place of its caller.
-    pub(crate) hand_over: Box<dyn FnOnce(Arc<dyn Caller>) + Send + 'a>,
-}
-
-/// Makes a task of a call: `CreateTaskResult`.
+/// Makes a task of a call that runs already, and keeps its own deadline: `CreateTaskResult`. `hand_over` puts somebody in the
+/// place of its caller.
 ///
 /// # Errors
 /// `OVERLOADED` where too many are kept: the call is cancelled.
-pub(crate) async fn adopt(endpoint: &Arc<Endpoint>, adoption: Adoption<'_>) -> Result<Box<RawValue>, RpcError> {
-    let Adoption { principal, client, params, work, hand_over } = adoption;
+pub(crate) async fn adopt(
+    endpoint: &Arc<Endpoint>,
+    principal: &Principal,
+    client: &Abilities,
+    params: &Params<'_>,
+    work: BoxFuture<'static, Outcome>,
+    hand_over: impl FnOnce(Arc<dyn Caller>) + Send,
+) -> Outcome {
     let begun = endpoint.tasks.run(
         endpoint,
         Beginning {
             principal,
             session: None,
             revision: Revision::V2026_07_28,
-            client: &client,
+            client,
             params,
             ttl: None,
             told: None,
@@ -137,16 +133,17 @@ pub(crate) async fn follow(
     (followed, stream::select_all(steps).boxed())
 }
 
-async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn get(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let found = endpoint.tasks.find(request).await?;
     Ok(detailed_view(&found.task, endpoint.tasks.options.poll_interval).to_raw())
 }
 
-async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     let mut found = endpoint.tasks.find(request).await?;
-    let responses = object(request.params)?.object("inputResponses");
-    let responses =
-        responses.ok_or_else(|| RpcError::new(code::INVALID_PARAMS, "`inputResponses` must be an object"))?;
+    let params = &request.request.params;
+    params.check_object()?;
+    let responses = params.input_responses.and_then(|raw| RawObject::parse(raw).ok());
+    let responses = responses.ok_or_else(|| RpcError::invalid_params("`inputResponses` must be an object"))?;
     // All are read before one is taken.
     let mut answers = Vec::new();
     for open in &found.task.open {
@@ -162,7 +159,7 @@ async fn update(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<B
     Ok(acknowledged())
 }
 
-async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Result<Box<RawValue>, RpcError> {
+async fn cancel(endpoint: &Arc<Endpoint>, request: &TaskRequest<'_>) -> Outcome {
     endpoint.tasks.find(request).await?.cancel().await.map_err(gone)?;
     Ok(acknowledged())
 }

@@ -1,5 +1,7 @@
 //! What MCP keeps with a task, and reads from it.
 
+use crate::inbound::tasks::Outcome;
+use crate::inbound::tasks::Params;
 use std::time::Duration;
 
 use callboard_message::time::rfc3339;
@@ -17,9 +19,6 @@ pub(crate) const KEY: &str = "callboard/key";
 
 /// The shape of [`TaskOutcome::Reply`] here: MCP's `CallToolResult`.
 const SHAPE: &str = "tool_result";
-
-/// What the call came to: its result, or its error.
-pub(crate) type Outcome = Result<Box<RawValue>, RpcError>;
 
 /// The members of `Task::extra`.
 pub(crate) struct Extra {
@@ -74,8 +73,8 @@ pub(crate) fn outcome(task: &Task) -> Option<Result<&RawValue, RpcError>> {
 }
 
 /// What a request is kept as: without what belongs to its hop, so that the same one sent again is the same.
-pub(crate) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
-    let mut params = RawObject::parse(params?).ok()?;
+pub(crate) fn request(params: &Params<'_>) -> Option<Box<RawValue>> {
+    let mut params = RawObject::parse(params.raw?).ok()?;
     for of_hop in ["task", "inputResponses", "requestState"] {
         params.remove(of_hop);
     }
@@ -90,12 +89,9 @@ pub(crate) fn request(params: Option<&RawValue>) -> Option<Box<RawValue>> {
 ///
 /// # Errors
 /// `INVALID_PARAMS` where it is no string. (How long it may be is the store's to say.)
-pub(crate) fn key(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
-    // Most params have none, and then nothing is read.
-    let Some(params) = params.filter(|params| params.get().contains(KEY)) else { return Ok(None) };
-    let Some(meta) = meta::of(Some(params)) else { return Ok(None) };
-    let Some(key) = meta.get(KEY) else { return Ok(None) };
-    let invalid = |_| RpcError::new(code::INVALID_PARAMS, format!("`_meta[\"{KEY}\"]` must be a string"));
+pub(crate) fn key(params: &Params<'_>) -> Result<Option<String>, RpcError> {
+    let Some(key) = params.meta_member(KEY) else { return Ok(None) };
+    let invalid = |_| RpcError::invalid_params(format!("`_meta[\"{KEY}\"]` must be a string"));
     serde_json::from_str(key.get()).map(Some).map_err(invalid)
 }
 

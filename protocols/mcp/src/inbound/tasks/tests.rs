@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{EXTENSION, TaskRequest, intercept};
+use super::{EXTENSION, TaskRequest, perform};
 use crate::inbound::endpoint::Endpoint;
 use crate::inbound::options::InboundOptions;
+use crate::inbound::request::Request;
 use crate::wire::Revision;
 
 /// Never ends.
@@ -48,8 +49,7 @@ pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, par
     let params = RawValue::from_string(params.to_string()).unwrap();
     let extensions = RawObject::new().with(EXTENSION, RawObject::new());
     let request = TaskRequest {
-        method,
-        params: Some(&params),
+        request: &Request::read(method, Some(&params)),
         revision: peer.revision,
         call: &CallMeta::new(Arc::new(peer.principal.clone())),
         session: peer.session,
@@ -57,7 +57,7 @@ pub(crate) async fn ask(endpoint: &Arc<Endpoint>, peer: &Peer, method: &str, par
         background: &|_| None,
         unsolicited: None,
     };
-    let outcome = intercept(endpoint, request).await.expect("it is about tasks");
+    let outcome = perform(endpoint, request).await.expect("it is about tasks");
     outcome.map(|result| serde_json::from_str(result.get()).unwrap()).map_err(|error| error.code)
 }
 

@@ -1,3 +1,4 @@
+use crate::inbound::request::Request;
 use std::collections::HashMap;
 
 use callboard_rpc::{Incoming, Limits, decode};
@@ -20,7 +21,7 @@ fn check(peer: &Peer, headers: &[(&str, &str)], method: &str, mut params: Value)
         Some([value]) => Field::One(value.as_bytes()),
         Some(_) => Field::Several,
     };
-    check_headers(&peer.endpoint, field, method, request.params).err().map_or(0, |error| error.code)
+    check_headers(&peer.endpoint, field, &Request::read(method, request.params)).err().map_or(0, |error| error.code)
 }
 
 const VERSION: (&str, &str) = ("mcp-protocol-version", "2026-07-28");

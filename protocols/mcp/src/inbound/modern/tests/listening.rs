@@ -54,7 +54,7 @@ fn a_subscriber_hears_what_it_asked_for() {
 #[test]
 fn hanging_up_ends_it() {
     with_peer(async |peer| {
-        let agents = || peer.endpoint.surface().agent().system().snapshot().len();
+        let agents = || peer.endpoint.adapter().agent().system().snapshot().len();
         let before = agents();
         let listening = peer.post("subscriptions/listen", json!({ "notifications": {} }));
         let ((_, response), ()) = futures::join!(listening, async {
