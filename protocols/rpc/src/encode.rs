@@ -1,7 +1,7 @@
 use callboard_message::json::{quote, quote_to};
 use serde_json::value::RawValue;
 
-use crate::{Id, RpcError};
+use crate::{Id, Refusal, RpcError};
 
 /// Whether the member that a response doesn't use is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,6 +40,16 @@ pub fn encode_notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     }
     push(&mut out, &["}"]);
     out
+}
+
+/// Writes a response that is an error.
+pub fn encode_error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
+    encode_response(id, Err(error), Nulls::Omit)
+}
+
+/// Writes the response to a message that is none.
+pub fn encode_refusal(refusal: &Refusal) -> Vec<u8> {
+    encode_error(refusal.id.as_ref(), &RpcError::from(refusal))
 }
 
 /// Writes a response. An `id` of `None` is `null`: only for errors, where the request's could not be read.

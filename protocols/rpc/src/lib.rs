@@ -28,7 +28,9 @@ pub use batch::{Body, decode_body, encode_batch};
 pub use credential::{AUTHORIZATION_BYTES_MAX, Access, BearerVerifier, Credential, CredentialError, Trust};
 pub use decode::{Incoming, Notification, Request, Response, decode};
 pub use egress::{ADDRESSES_MAX, Egress, EgressError, Network, NetworkError, REDIRECTS_MAX, Reach};
-pub use encode::{Nulls, encode_notification, encode_request, encode_request_with, encode_response};
+pub use encode::{
+    Nulls, encode_error, encode_notification, encode_refusal, encode_request, encode_request_with, encode_response,
+};
 pub use error::{DecodeError, Refusal, RpcError, code};
 pub use hook::{HookOptions, Hooks, Posted};
 pub use id::Id;

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use callboard_message::RawObject;
-use callboard_rpc::RpcError;
+use callboard_rpc::{self as rpc, Id, RpcError};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::wire::hmcp;
+use crate::wire::meta::PROTOCOL_VERSION;
 
 /// Methods with a handler here, of both eras and of the extensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +79,30 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     pub(crate) fn read(name: &'a str, params: Option<&'a RawValue>) -> Self {
         Self { name, method: Method::parse(name), params: Params::read(params) }
+    }
+}
+
+/// A request that may outlive the body that it came in.
+pub(crate) struct OwnedRequest {
+    pub(crate) id: Id,
+    method: String,
+    params: Option<Box<RawValue>>,
+}
+
+impl From<rpc::Request<'_>> for OwnedRequest {
+    fn from(request: rpc::Request<'_>) -> Self {
+        let rpc::Request { id, method, params } = request;
+        Self { id, method, params: params.map(RawValue::to_owned) }
+    }
+}
+
+impl OwnedRequest {
+    pub(crate) fn read(&self) -> Request<'_> {
+        Request::read(&self.method, self.params.as_deref())
+    }
+
+    pub(crate) fn is_modern(&self) -> bool {
+        is_modern(self.params.as_deref())
     }
 }
 
@@ -191,4 +216,25 @@ pub(crate) fn no_object() -> RpcError {
 /// `INVALID_PARAMS` where they are no object.
 pub(crate) fn object(params: Option<&RawValue>) -> Result<RawObject, RpcError> {
     params.map_or(Ok(RawObject::new()), |raw| RawObject::parse(raw).map_err(|_| no_object()))
+}
+
+/// The last of the member's name: up to 32 bytes are found without a table.
+const ENDS_IN: &str = PROTOCOL_VERSION.split_at(PROTOCOL_VERSION.len() - 32).1;
+
+/// Whether params name the revision of their request, as they do in the stateless era.
+pub(crate) fn is_modern(params: Option<&RawValue>) -> bool {
+    // Most that don't name it are told so by their bytes, of which an escape could hide some.
+    let may_name = |params: &&RawValue| params.get().contains(ENDS_IN) || params.get().contains("\\u");
+    params.filter(may_name).is_some_and(|params| Params::read(Some(params)).meta.and_then(version_in_meta).is_some())
+}
+
+/// The revision that a `_meta` names.
+pub(crate) fn version_in_meta(meta: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Version {
+        #[serde(default, rename = "io.modelcontextprotocol/protocolVersion")]
+        version: Option<String>,
+    }
+    let meta = meta.get().starts_with('{').then_some(meta.get())?;
+    serde_json::from_str::<Version>(meta).ok()?.version
 }

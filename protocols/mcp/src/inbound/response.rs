@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use callboard_message::json::quote;
 use callboard_message::{RawMembers, RawObject};
-use callboard_rpc::{Id, Nulls, RpcError, code, encode_response};
+use callboard_rpc::{Id, Nulls, RpcError, code, encode_error, encode_response};
 use serde_json::value::RawValue;
 
 use super::agent_adapter::REQUIRED_CAPABILITIES;
@@ -48,7 +48,7 @@ pub(crate) fn finish(
             endpoint.modern.members().response(id, kind, cache, result)
         }
     };
-    Answer { status: 200, body }
+    Answer { status: 200, body: Some(body) }
 }
 
 /// What a request is answered with.
@@ -56,8 +56,8 @@ pub(crate) fn finish(
 pub(crate) struct Answer {
     /// The status of HTTP, where nothing was sent before.
     pub(crate) status: u16,
-    /// One JSON-RPC response, on one line where the agent's reply is.
-    pub(crate) body: Vec<u8>,
+    /// One JSON-RPC response, on one line where the agent's reply is; `None` where a request was cancelled, or needs none.
+    pub(crate) body: Option<Vec<u8>>,
 }
 
 impl Answer {
@@ -73,7 +73,7 @@ impl Answer {
     }
 
     pub(crate) fn error_with(status: u16, id: Option<&Id>, error: &RpcError) -> Self {
-        Self { status, body: encode_response(id, Err(error), Nulls::Omit) }
+        Self { status, body: Some(encode_error(id, error)) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Messages a line each over a pair of byte streams: standard input and output, a socket, a pipe in a test. Both eras
 //! on one pipe, told apart by each request's `_meta`.
 
+use crate::inbound::request::OwnedRequest;
+use callboard_rpc::encode_error;
 use std::collections::HashMap;
 use std::future::pending;
 use std::io;
@@ -10,14 +12,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    Body, DecodeError, Id, Incoming, JsonError, Line, LineDecoder, Notification, Nulls, Refusal, Request, RpcError,
-    code, decode, decode_body, encode_line, encode_response,
+    DecodeError, Id, Incoming, JsonError, Line, LineDecoder, Notification, Refusal, Request, RpcError, decode,
+    encode_line,
 };
 use callboard_runtime::AgentRef;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -243,7 +244,7 @@ impl Requests {
     }
 
     fn refuse_under(&mut self, id: Option<&Id>, error: &RpcError) {
-        let (pipe, answer) = (self.pipe.clone(), encode_response(id, Err(error), Nulls::Omit));
+        let (pipe, answer) = (self.pipe.clone(), encode_error(id, error));
         self.run(async move { pipe.deliver(answer).await });
     }
 
@@ -263,28 +264,24 @@ impl Requests {
             let error = RpcError::new(mcp::OVERLOADED, "too many requests are running");
             return self.refuse_under(Some(&request.id), &error);
         }
-        let Request { id, method, params } = request;
-        let params = params.map(RawValue::to_owned);
-        let link: Arc<dyn MessageSink> = self.pipe.clone();
+        let request = OwnedRequest::from(request);
         let pipe = self.pipe.clone();
-        if !modern::is_modern(params.as_deref()) {
+        if !request.is_modern() {
             let session = self.session.clone();
             return self.run(async move {
-                let request = Request { id, method, params: params.as_deref() };
-                if let Some(answer) = session.request(request, link).await {
+                if let Some(answer) = session.request(request, pipe.clone()).await {
                     pipe.deliver(answer).await;
                 }
             });
         }
-        let Some(entry) = InFlight::enter(&self.stateless, id.clone()) else {
-            let error = RpcError::new(code::INVALID_REQUEST, "a request with that `id` is running");
-            return self.refuse_under(Some(&id), &error);
+        let Some(entry) = InFlight::enter(&self.stateless, request.id.clone()) else {
+            let error = RpcError::invalid_request("a request with that `id` is running");
+            return self.refuse_under(Some(&request.id), &error);
         };
         let (endpoint, principal) = (self.endpoint.clone(), self.principal.clone());
         self.run(async move {
-            let request = Request { id, method, params: params.as_deref() };
             let cancel = entry.cancel.clone();
-            let answering = modern::request(&endpoint, principal, request, link, cancel.clone());
+            let answering = modern::request(&endpoint, principal, request, pipe.clone(), cancel.clone());
             let answer = tokio::select! {
                 biased;
                 // Of a request that was cancelled nothing more is said (2026-07-28, stdio).
@@ -292,7 +289,9 @@ impl Requests {
                 answer = answering => answer,
             };
             drop(entry);
-            pipe.deliver(answer.body).await;
+            if let Some(answer) = answer.body {
+                pipe.deliver(answer).await;
+            }
         });
     }
 
@@ -302,15 +301,9 @@ impl Requests {
             return self.refuse(&error);
         }
         let (session, pipe) = (self.session.clone(), self.pipe.clone());
-        let limits = self.endpoint.options.limits;
         self.run(async move {
-            let link: Arc<dyn MessageSink> = pipe.clone();
-            let answer = match decode_body(&line, &limits) {
-                Ok(Body::Batch(entries)) => batch(&session, entries, &link).await,
-                Ok(Body::One(_)) => None,
-                Err(refusal) => Some(refusal_of(&refusal)),
-            };
-            if let Some(answer) = answer {
+            let sink: Arc<dyn MessageSink> = pipe.clone();
+            if let Some(answer) = batch(&session, &line, &sink).await {
                 pipe.deliver(answer).await;
             }
         });
@@ -323,10 +316,6 @@ impl Requests {
             self.running.push(work);
         }
     }
-}
-
-fn refusal_of(refusal: &Refusal) -> Vec<u8> {
-    encode_response(refusal.id.as_ref(), Err(&RpcError::from(refusal)), Nulls::Omit)
 }
 
 impl Drop for Requests {

@@ -1,5 +1,6 @@
 //! What a server says that belongs to no request of ours, or says to all of them.
 
+use callboard_rpc::encode_error;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -274,7 +275,7 @@ fn refusal(id: &Id, why: Unplaced) -> Vec<u8> {
 }
 
 fn error(id: &Id, error: &RpcError) -> Vec<u8> {
-    encode_response(Some(id), Err(error), Nulls::Omit)
+    encode_error(Some(id), error)
 }
 
 /// Asks whoever called. The answer is MCP's result, just as it was given, in the words of the server's dialect.

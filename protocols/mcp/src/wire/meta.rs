@@ -30,11 +30,6 @@ pub const PURPOSE_BYTES_MAX: usize = 64;
 const OF_THIS_HOP: &[&str] =
     &[PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, PROGRESS_TOKEN, TRACEPARENT];
 
-/// `_meta` of some params.
-pub fn of(params: Option<&RawValue>) -> Option<RawObject> {
-    RawObject::parse(params?).ok()?.object("_meta")
-}
-
 /// Params without what belongs to this hop; without other members `_meta` goes too.
 pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error> {
     let mut members = RawMembers::parse(params)?;
@@ -59,14 +54,4 @@ pub fn without_hop(params: &RawValue) -> Result<Box<RawValue>, serde_json::Error
 pub fn trace(meta: Option<&RawObject>) -> TraceContext {
     let sent: Option<TraceContext> = meta.and_then(|meta| meta.read(TRACEPARENT));
     sent.as_ref().map_or_else(TraceContext::root, TraceContext::child)
-}
-
-/// The purpose that params state; `None` where they state none, `Some(None)` where what stands there can't be one.
-pub fn purpose(params: Option<&RawValue>) -> Option<Option<String>> {
-    // Most params have none, and then nothing is read.
-    let params = params.filter(|params| params.get().contains(PURPOSE))?;
-    let meta = of(Some(params))?;
-    let stated = meta.get(PURPOSE)?;
-    let text: Option<String> = serde_json::from_str(stated.get()).ok();
-    Some(text.filter(|text| (1..=PURPOSE_BYTES_MAX).contains(&text.len())))
 }

@@ -36,7 +36,7 @@ use callboard_message::Principal;
 use callboard_message::mail::Join;
 use callboard_rpc::serve::guard::{JSON, Refused, refused};
 use callboard_rpc::serve::{ListenOptions, Named, Permit, ServeError, Serving, Standing, accept, claim, guard, reply};
-use callboard_rpc::{Nulls, Refusal, RpcError, code, encode_response, serve as door};
+use callboard_rpc::{Refusal, RpcError, code, encode_error, encode_refusal, serve as door};
 use callboard_runtime::AgentRef;
 use futures::future::{Either, ready};
 
@@ -301,7 +301,7 @@ pub(crate) fn accepted() -> HttpResponse {
 
 /// A message that is none.
 fn malformed_response(refusal: &Refusal) -> HttpResponse {
-    json_response(400, encode_response(refusal.id.as_ref(), Err(&RpcError::from(refusal)), Nulls::Omit))
+    json_response(400, encode_refusal(refusal))
 }
 
 /// A request that never became a call.
@@ -310,7 +310,7 @@ fn refusal_response(refused: Refused) -> HttpResponse {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => mcp::OVERLOADED,
         _ => code::INVALID_REQUEST,
     };
-    let message = encode_response(None, Err(&RpcError::new(code, refused.message)), Nulls::Omit);
+    let message = encode_error(None, &RpcError::new(code, refused.message));
     let mut response = reply::refuse(refused, JSON, message);
     if refused.status == StatusCode::METHOD_NOT_ALLOWED {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));

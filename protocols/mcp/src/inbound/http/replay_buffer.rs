@@ -1,5 +1,6 @@
 //! The messages of one stream, kept until they are read, and as long as they may be asked for again.
 
+use crate::inbound::response::Answer;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -253,24 +254,16 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// What a request comes to.
-pub(crate) struct Done {
-    /// The HTTP status, where nothing was streamed before.
-    pub(crate) status: u16,
-    /// The response; `None` where the request was cancelled.
-    pub(crate) body: Option<Vec<u8>>,
-}
-
 /// Work for one request. Dropped before it is done, it either ends, which cancels what it caused, or goes on without its
 /// connection and leaves its answer in the log.
 pub(crate) struct Work {
-    running: Option<BoxFuture<'static, Done>>,
+    running: Option<BoxFuture<'static, Answer>>,
     /// Where its answer goes if it outlives its connection.
     outlives: Option<Arc<ReplayBuffer>>,
 }
 
 impl Work {
-    pub(crate) fn new(running: BoxFuture<'static, Done>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
+    pub(crate) fn new(running: BoxFuture<'static, Answer>, outlives: Option<Arc<ReplayBuffer>>) -> Self {
         Self { running: Some(running), outlives }
     }
 
@@ -281,9 +274,9 @@ impl Work {
 }
 
 impl Future for Work {
-    type Output = Done;
+    type Output = Answer;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
         let Some(running) = &mut self.running else { return Poll::Pending };
         let done = std::task::ready!(running.as_mut().poll(cx));
         self.running = None;

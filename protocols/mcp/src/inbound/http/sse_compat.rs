@@ -11,9 +11,7 @@ use callboard_message::Principal;
 use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle;
 use callboard_rpc::serve::idle::Busy;
-use callboard_rpc::{
-    Body, Incoming, Nulls, Request, RpcError, SseEvent, decode, decode_body, encode_event, encode_response,
-};
+use callboard_rpc::{Incoming, SseEvent, decode, encode_event};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -97,23 +95,17 @@ async fn take(request: &HttpRequest, payload: Payload, server: &Data<Server>) ->
     let found = name.and_then(|name| server.sse.get(name, &principal)).ok_or(UNKNOWN)?;
     if found.session.revision() == Some(Revision::V2025_03_26) && body.trim_ascii_start().starts_with(b"[") {
         actix_web::rt::spawn(async move {
-            let link: Arc<dyn MessageSink> = found.log.clone();
-            let answer = match decode_body(&body, &limits) {
-                Ok(Body::Batch(entries)) => batch(&found.session, entries, &link).await,
-                Ok(Body::One(_)) => None,
-                Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
-            };
-            if let Some(answer) = answer {
-                link.send(answer.into());
+            let sink: Arc<dyn MessageSink> = found.log.clone();
+            if let Some(answer) = batch(&found.session, &body, &sink).await {
+                sink.send(answer.into());
             }
         });
         return Ok(accepted());
     }
     match decode(&body, &limits) {
-        Ok(Incoming::Request(Request { id, method, params })) => {
-            let params = params.map(ToOwned::to_owned);
+        Ok(Incoming::Request(request)) => {
+            let request = request.into();
             actix_web::rt::spawn(async move {
-                let request = Request { id, method, params: params.as_deref() };
                 if let Some(answer) = found.session.request(request, found.log.clone()).await {
                     found.log.send(answer.into());
                 }

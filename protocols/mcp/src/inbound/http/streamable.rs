@@ -14,14 +14,14 @@ use callboard_rpc::serve::guard::{Refused, refused};
 use callboard_rpc::serve::idle;
 use callboard_rpc::serve::idle::Busy;
 use callboard_rpc::serve::reply::event_stream;
-use callboard_rpc::{Body, Incoming, Nulls, Request, RpcError, decode, decode_body, encode_response};
+use callboard_rpc::{Body, Incoming, Request, RpcError, decode, decode_body, encode_error};
 use futures::FutureExt;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::replay_buffer::{Done, Kind, LogEvents, ReplayBuffer, Work};
+use super::replay_buffer::{Kind, LogEvents, ReplayBuffer, Work};
 use super::sessions::HttpSession;
 use super::{
     Accepts, LAST_EVENT_ID, NO_SESSION, SESSION_ID, Server, Version, accepted, find_session, json_response,
@@ -31,7 +31,8 @@ use crate::inbound::client::MessageSink;
 use crate::inbound::legacy::batch;
 use crate::inbound::modern;
 use crate::inbound::modern::Field;
-use crate::inbound::request::Request as McpRequest;
+use crate::inbound::request::{OwnedRequest, is_modern as names_revision};
+use crate::inbound::response::Answer;
 use crate::wire::{Revision, code as mcp};
 
 pub(crate) async fn post(request: HttpRequest, payload: Payload, server: Data<Server>) -> HttpResponse {
@@ -108,13 +109,10 @@ impl Exchange<'_> {
             (_, None) => Err(NO_SESSION),
             (Incoming::Request(request), Some(session)) => {
                 let log = session.new_stream(self.accepts.events);
-                let (active, link) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
-                let Request { id, method, params } = request;
-                let params = params.map(ToOwned::to_owned);
+                let (active, sink, request) = (session.busy(), log.clone(), request.into());
                 let running = async move {
-                    let request = Request { id, method, params: params.as_deref() };
-                    let body = active.0.session.request(request, link).await;
-                    Done { status: 200, body }
+                    let body = active.0.session.request(request, sink).await;
+                    Answer { status: 200, body }
                 };
                 self.legacy_work(running.boxed(), log, session).await
             }
@@ -135,14 +133,13 @@ impl Exchange<'_> {
             return Err(FULL);
         }
         let session = self.server.sessions.prepare(&self.server.endpoint, principal);
-        let link: Arc<dyn MessageSink> = session.unsolicited.clone();
-        let body = session.session.request(request, link).await;
+        let body = session.session.request(request.into(), session.unsolicited.clone()).await;
         let id = match session.session.revision() {
             Some(_) => Some(self.server.sessions.admit(session.clone()).ok_or(FULL)?),
             None => None,
         };
         let log = ReplayBuffer::new(0, Kind::Once, false, self.server.options.streams.limits);
-        let mut response = self.whole(Done { status: 200, body }, &log)?;
+        let mut response = self.whole(Answer { status: 200, body }, &log)?;
         if let Some(id) = id.and_then(|id| HeaderValue::try_from(id).ok()) {
             response.headers_mut().insert(SESSION_ID.clone(), id);
         }
@@ -151,15 +148,11 @@ impl Exchange<'_> {
 
     async fn batch(self, body: bytes::Bytes, session: Arc<HttpSession>) -> Result<HttpResponse, Refused> {
         let log = session.new_stream(self.accepts.events);
-        let (active, link) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
-        let limits = self.server.options.inbound.limits;
+        let (active, sink) = (session.busy(), log.clone() as Arc<dyn MessageSink>);
         let running = async move {
             // Read again, for the work may outlive the connection and then owns what it reads.
-            let body = match decode_body(&body, &limits) {
-                Ok(Body::Batch(entries)) => batch(&active.0.session, entries, &link).await,
-                _ => None,
-            };
-            Done { status: if body.is_some() { 200 } else { 202 }, body }
+            let body = batch(&active.0.session, &body, &sink).await;
+            Answer { status: if body.is_some() { 200 } else { 202 }, body }
         };
         self.legacy_work(running.boxed(), log, session).await
     }
@@ -167,7 +160,7 @@ impl Exchange<'_> {
     /// Answers at once where that is possible, else by a stream that can be resumed.
     async fn legacy_work(
         self,
-        running: futures::future::BoxFuture<'static, Done>,
+        running: futures::future::BoxFuture<'static, Answer>,
         log: Arc<ReplayBuffer>,
         session: Arc<HttpSession>,
     ) -> Result<HttpResponse, Refused> {
@@ -200,7 +193,7 @@ impl Exchange<'_> {
         work: &mut Work,
         log: &ReplayBuffer,
         patience: Option<std::time::Duration>,
-    ) -> Option<Done> {
+    ) -> Option<Answer> {
         let streams = self.accepts.events;
         let mut late = std::pin::pin!(async {
             match patience {
@@ -228,7 +221,7 @@ impl Exchange<'_> {
     }
 
     /// An answer that needs no stream; as one event where the client reads nothing else.
-    pub(crate) fn whole(self, done: Done, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
+    pub(crate) fn whole(self, done: Answer, log: &Arc<ReplayBuffer>) -> Result<HttpResponse, Refused> {
         match done.body {
             Some(body) if self.accepts.json => Ok(json_response(done.status, body)),
             Some(body) => {
@@ -259,7 +252,7 @@ fn unsupported(message: &Incoming<'_>, wanted: &str) -> HttpResponse {
         _ => None,
     };
     let status = StatusCode::BAD_REQUEST.as_u16();
-    json_response(status, encode_response(id, Err(&error), Nulls::Omit))
+    json_response(status, encode_error(id, &error))
 }
 
 const METHOD_NOT_ALLOWED: Refused = refused(StatusCode::METHOD_NOT_ALLOWED, "messages are posted: use POST");
@@ -332,8 +325,8 @@ fn check_version(headers: &HeaderMap) -> Result<(), Refused> {
 /// Whether a message's `_meta` names a revision.
 fn is_modern(message: &Incoming<'_>) -> bool {
     match message {
-        Incoming::Request(request) => modern::is_modern(request.params),
-        Incoming::Notification(notification) => modern::is_modern(notification.params),
+        Incoming::Request(request) => names_revision(request.params),
+        Incoming::Notification(notification) => names_revision(notification.params),
         Incoming::Response(_) => false,
     }
 }
@@ -344,27 +337,24 @@ async fn post_modern(
     principal: Principal,
     request: &HttpRequest,
 ) -> Result<HttpResponse, Refused> {
-    let Request { id, method, params } = match message {
-        Incoming::Request(request) => request,
+    let request_sent = match message {
+        Incoming::Request(request) => OwnedRequest::from(request),
         Incoming::Notification(_) => return Ok(accepted()),
         Incoming::Response(_) => {
             let refused = modern::response_refused();
-            return Ok(json_response(refused.status, refused.body));
+            return Ok(json_response(refused.status, refused.body.unwrap_or_default()));
         }
     };
     let endpoint = exchange.server.endpoint.clone();
     let field = |name: &str| field(request.headers(), name);
-    if let Err(error) = modern::check_headers(&endpoint, field, &McpRequest::read(&method, params)) {
-        return Ok(json_response(400, encode_response(Some(&id), Err(&error), Nulls::Omit)));
+    if let Err(error) = modern::check_headers(&endpoint, field, &request_sent.read()) {
+        return Ok(json_response(400, encode_error(Some(&request_sent.id), &error)));
     }
     let options = &exchange.server.options.streams;
     let log = ReplayBuffer::new(0, Kind::Once, exchange.accepts.events, options.limits);
-    let link: Arc<dyn MessageSink> = log.clone();
-    let params = params.map(ToOwned::to_owned);
+    let sink = log.clone();
     let running = async move {
-        let request = Request { id, method, params: params.as_deref() };
-        let answer = modern::request(&endpoint, Arc::new(principal), request, link, CancellationToken::new()).await;
-        Done { status: answer.status, body: Some(answer.body) }
+        modern::request(&endpoint, Arc::new(principal), request_sent, sink, CancellationToken::new()).await
     };
     let mut work = Work::new(running.boxed(), None);
     if let Some(done) = exchange.before_stream(&mut work, &log, None).await {

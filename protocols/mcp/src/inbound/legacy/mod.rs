@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use callboard_message::surface::{Abilities, About, Change, LogLevel};
 use callboard_message::{Principal, RawObject};
 use callboard_rpc::{
-    self as rpc, Id, Incoming, Notification, Nulls, Refusal, Response, RpcError, encode_batch, encode_notification,
-    encode_response,
+    Body, Id, Incoming, Notification, Response, RpcError, decode_body, encode_batch, encode_error, encode_notification,
+    encode_refusal,
 };
 use callboard_runtime::{CallMeta, Caller, PeerSession};
 use futures::future::join_all;
@@ -24,7 +24,7 @@ use super::agent_adapter::{Outcome, raw};
 use super::client::MessageSink;
 use super::endpoint::{Endpoint, Listening, Watching};
 use super::options::{REQUESTS_IN_FLIGHT_MAX, SUBSCRIPTION_URI_BYTES_MAX, SUBSCRIPTIONS_MAX};
-use super::request::{Method, Params, Request, object};
+use super::request::{Method, OwnedRequest, Params, Request, object};
 use super::response::{Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, code as mcp, hmcp, meta};
@@ -107,18 +107,17 @@ impl Session {
     /// what it caused.
     pub(crate) async fn request(
         self: &Arc<Self>,
-        request: rpc::Request<'_>,
+        request: OwnedRequest,
         sink: Arc<dyn MessageSink>,
     ) -> Option<Vec<u8>> {
-        let rpc::Request { id, method, params } = request;
-        let request = Request::read(&method, params);
+        let (id, request) = (&request.id, request.read());
         let outcome = match (request.method, self.revision()) {
-            (Method::Initialize, _) => Box::pin(self.initialize(params)).await,
+            (Method::Initialize, _) => Box::pin(self.initialize(request.params.raw)).await,
             (Method::Ping, _) => Ok(raw("{}".into())),
             (_, None) => Err(RpcError::invalid_request("send `initialize` first")),
-            (_, Some(revision)) => self.run(&id, &request, revision, sink).await?,
+            (_, Some(revision)) => self.run(id, &request, revision, sink).await?,
         };
-        Some(finish(&self.endpoint, &id, request.method, Era::Legacy, outcome.map(Reply::Complete)).body)
+        finish(&self.endpoint, id, request.method, Era::Legacy, outcome.map(Reply::Complete)).body
     }
 
     /// What happened at the client.
@@ -394,29 +393,25 @@ fn welcome(endpoint: &Endpoint, revision: Revision, about: &About) -> Box<RawVal
     result.to_raw()
 }
 
-/// Answers the messages of a batch, all at once, in one batch; `None` where none of them wants an answer.
-pub(crate) async fn batch(
-    session: &Arc<Session>,
-    entries: Vec<Result<Incoming<'_>, Refusal>>,
-    link: &Arc<dyn MessageSink>,
-) -> Option<Vec<u8>> {
+/// Answers the messages of a batch (2025-03-26 only), all at once, in one batch; `None` where none of them wants an answer.
+pub(crate) async fn batch(session: &Arc<Session>, body: &[u8], sink: &Arc<dyn MessageSink>) -> Option<Vec<u8>> {
+    let entries = match decode_body(body, &session.endpoint.options.limits) {
+        Ok(Body::Batch(entries)) => entries,
+        Ok(Body::One(_)) => return None,
+        Err(refusal) => return Some(encode_refusal(&refusal)),
+    };
     let answers = entries.into_iter().map(|entry| async move {
         match entry {
             Ok(Incoming::Request(request)) if request.method == "initialize" => {
                 let error = RpcError::invalid_request("`initialize` must not be part of a batch");
-                Some(encode_response(Some(&request.id), Err(&error), Nulls::Omit))
+                return Some(encode_error(Some(&request.id), &error));
             }
-            Ok(Incoming::Request(request)) => session.request(request, link.clone()).await,
-            Ok(Incoming::Notification(notification)) => {
-                session.notification(notification);
-                None
-            }
-            Ok(Incoming::Response(response)) => {
-                session.response(response);
-                None
-            }
-            Err(refusal) => Some(encode_response(refusal.id.as_ref(), Err(&RpcError::from(&refusal)), Nulls::Omit)),
+            Ok(Incoming::Request(request)) => return session.request(request.into(), sink.clone()).await,
+            Ok(Incoming::Notification(notification)) => session.notification(notification),
+            Ok(Incoming::Response(response)) => session.response(response),
+            Err(refusal) => return Some(encode_refusal(&refusal)),
         }
+        None
     });
     encode_batch(join_all(answers).await.into_iter().flatten())
 }

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use callboard_message::{Abilities, Principal, RawObject};
-use callboard_rpc::{self as rpc, Id, RpcError};
+use callboard_rpc::{Id, RpcError};
 use callboard_runtime::CallMeta;
 use futures::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -14,14 +14,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::pending_elicitations::{Client, PendingElicitations, RequestSink, perform_with_visits};
-use self::request_meta::{RequestMeta, named_version, spoken_versions};
+use self::request_meta::{RequestMeta, spoken_versions};
 use self::state_token::Binding;
 use self::suspended_requests::{Adopt, Retry, RunningCall, Step, SuspendedCalls, cancelled};
 use super::agent_adapter::Outcome;
 use super::client::MessageSink;
 use super::endpoint::Endpoint;
 use super::options::InboundOptions;
-use super::request::{Method, Request};
+use super::request::{Method, OwnedRequest, Request};
 use super::response::{Answer, Members, Reply, finish};
 use super::tasks::{self, TaskRequest};
 use crate::wire::{Era, Revision, hmcp};
@@ -71,11 +71,6 @@ impl ModernState {
     }
 }
 
-/// Whether a request says that it is of this era.
-pub(crate) fn is_modern(params: Option<&RawValue>) -> bool {
-    named_version(params).is_some()
-}
-
 /// What answers a JSON-RPC response that a client sends in this era: nobody asked it anything.
 pub(crate) fn response_refused() -> Answer {
     let why = "responses aren't accepted: answers go into `inputResponses` of a request";
@@ -86,18 +81,17 @@ pub(crate) fn response_refused() -> Answer {
 pub(crate) async fn request(
     endpoint: &Arc<Endpoint>,
     principal: Arc<Principal>,
-    request: rpc::Request<'_>,
+    request: OwnedRequest,
     sink: Arc<dyn MessageSink>,
     hung_up: CancellationToken,
 ) -> Answer {
-    let rpc::Request { id, method, params } = request;
-    let request = Request::read(&method, params);
+    let (id, request) = (&request.id, request.read());
     let meta = match RequestMeta::read(&request.params) {
         Ok(meta) => meta,
-        Err(error) => return Answer::error_with(400, Some(&id), &error),
+        Err(error) => return Answer::error_with(400, Some(id), &error),
     };
-    let outcome = dispatch(endpoint, principal, &id, &request, meta, sink, &hung_up).await;
-    finish(endpoint, &id, request.method, Era::Modern, outcome)
+    let outcome = dispatch(endpoint, principal, id, &request, meta, sink, &hung_up).await;
+    finish(endpoint, id, request.method, Era::Modern, outcome)
 }
 
 async fn dispatch(

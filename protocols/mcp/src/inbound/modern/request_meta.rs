@@ -6,7 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::inbound::client::Reports;
 use crate::inbound::endpoint::Endpoint;
-use crate::inbound::request::{Method, Params, Request};
+use crate::inbound::request::{Method, Params, Request, version_in_meta};
 use crate::wire::code::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
 use crate::wire::header::{HeaderParam, ParamKind};
 use crate::wire::meta::PROTOCOL_VERSION;
@@ -86,35 +86,6 @@ pub(crate) fn spoken_versions() -> impl Iterator<Item = &'static str> {
 
 fn is_spoken(version: &str) -> bool {
     spoken_versions().any(|spoken| spoken == version)
-}
-
-/// The last of the member's name: up to 32 bytes are found without a table.
-const ENDS_IN: &str = PROTOCOL_VERSION.split_at(PROTOCOL_VERSION.len() - 32).1;
-
-/// The revision that params name; `None` where they name none.
-pub(crate) fn named_version(params: Option<&RawValue>) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Versioned<'a> {
-        #[serde(borrow, default, rename = "_meta")]
-        meta: Option<&'a RawValue>,
-    }
-    let params = params.map(RawValue::get).filter(|p| p.starts_with('{'))?;
-    // Most that don't name it are told so by their bytes, of which an escape could hide some.
-    if !params.contains(ENDS_IN) && !params.contains("\\u") {
-        return None;
-    }
-    version_in_meta(serde_json::from_str::<Versioned<'_>>(params).ok()?.meta?)
-}
-
-/// The revision that a `_meta` names.
-fn version_in_meta(meta: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Version {
-        #[serde(default, rename = "io.modelcontextprotocol/protocolVersion")]
-        version: Option<String>,
-    }
-    let meta = meta.get().starts_with('{').then_some(meta.get())?;
-    serde_json::from_str::<Version>(meta).ok()?.version
 }
 
 fn unsupported(requested: &str) -> RpcError {

@@ -328,10 +328,15 @@ impl Peer {
     pub async fn send(&self, body: &Value) -> (u16, Value) {
         let text = body.to_string();
         let Ok(Incoming::Request(request)) = decode(text.as_bytes(), &Limits::default()) else { panic!("no request") };
-        let answer =
-            modern::request(&self.endpoint, self.principal.clone(), request, self.link.clone(), self.hung_up.clone());
+        let answer = modern::request(
+            &self.endpoint,
+            self.principal.clone(),
+            request.into(),
+            self.link.clone(),
+            self.hung_up.clone(),
+        );
         let answer = answer.await;
-        (answer.status, serde_json::from_slice(&answer.body).unwrap())
+        (answer.status, serde_json::from_slice(&answer.body.unwrap()).unwrap())
     }
 
     /// A request of a client that can answer everything.
